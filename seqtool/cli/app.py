@@ -316,5 +316,6 @@ def main(args: Sequence[str] | None = None) -> int:
             try:
                 step()
             except BaseException as error:
-                code = code or _judge(error, ending.number, debug=debug)
+                with signals.ignored():
+                    code = code or _judge(error, ending.number, debug=debug)
     return code

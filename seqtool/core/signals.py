@@ -3,6 +3,7 @@
     ended_by_signals    a command: a signal raises an exception, so that all it has begun is undone
     Interruption        training: the first one is noted, and the state saved; the second raises
     unbroken            a short part, such as two renames, that a signal does not break
+    ignored             the end of a command, when what has ended it is told
 
 What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
 """
@@ -107,6 +108,22 @@ def unbroken() -> Iterator[None]:
         if not _depth and _waiting is not None:
             number, _waiting = _waiting, None
             _stop(number)
+
+
+@contextmanager
+def ignored() -> Iterator[None]:
+    """Let signals that come within the block change nothing: it tells how the command has ended."""
+    global _depth, _waiting
+    if not _is_main_thread():
+        yield
+        return
+    _depth += 1
+    try:
+        yield
+    finally:
+        _depth -= 1
+        if not _depth:
+            _waiting = None
 
 
 class Interruption:

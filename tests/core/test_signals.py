@@ -9,8 +9,9 @@ import time
 
 import pytest
 
+from seqtool.cli import app
 from seqtool.core import signals
-from seqtool.core.signals import Interruption, Stopped, ended_by_signals, unbroken
+from seqtool.core.signals import Interruption, Stopped, ended_by_signals, ignored, unbroken
 
 NUMBERS = pytest.mark.parametrize("number", signals.NUMBERS)
 
@@ -45,6 +46,34 @@ def test_what_is_unbroken_is_done_before_a_signal_raises(number: int) -> None:
     assert done == ["inner", "outer"]
     with unbroken():  # nothing waits any more
         pass
+
+
+@NUMBERS
+def test_a_signal_that_comes_while_the_end_is_told_changes_nothing(number: int) -> None:
+    with ended_by_signals() as ending:
+        with ignored():
+            signal.raise_signal(number)
+        with unbroken():
+            pass
+    assert ending.number is None
+
+
+def test_a_second_signal_while_the_first_is_told_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = []
+
+    def report(*lines: str) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        told.append(lines[0])
+
+    def build(typed: object) -> object:
+        return lambda *args, **given: signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(app, "_report", report)
+    monkeypatch.setattr(app, "build_app", build)
+    assert app.main(["parse"]) == 128 + signal.SIGTERM
+    assert told == ["stopped by SIGTERM"]
 
 
 def test_a_signal_that_comes_while_something_is_disposed_of_is_not_lost() -> None:
