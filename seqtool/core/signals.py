@@ -113,17 +113,13 @@ def unbroken() -> Iterator[None]:
 @contextmanager
 def ignored() -> Iterator[None]:
     """Let signals that come within the block change nothing: it tells how the command has ended."""
-    global _depth, _waiting
-    if not _is_main_thread():
-        yield
-        return
-    _depth += 1
-    try:
-        yield
-    finally:
-        _depth -= 1
-        if not _depth:
-            _waiting = None
+    global _waiting
+    with unbroken():
+        try:
+            yield
+        finally:
+            if _depth == 1 and _is_main_thread():
+                _waiting = None
 
 
 class Interruption:
