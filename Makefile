@@ -45,7 +45,7 @@ report: $(INSTALLED)  ## one page about the demo's models: runs/demo/report.html
 	@$(BIN)/seqtool analyse report runs/demo
 
 test: $(INSTALLED)  ## run the tests
-	@$(BIN)/python -m pytest -q -n auto
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
 soak: $(INSTALLED)  ## kill, fill, fuzz and overload for 90 minutes; ends with a table
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
@@ -168,8 +168,11 @@ $(TREES)/%.html: $(TREES)/%.conllu
 	$(BIN)/seqtool parse $(TREES)/$*-errors.conllu -m runs/$(NAME)-$* \
 	  --gold $(TREES)/$*-errors.conllu --format html -o $@
 
-# With a text of one's own: SCALE="--text FILE". For a quick try: SCALE="--megabytes 2 --parts 1 2"
-scale: install-scale  ## engines beyond memory: time, memory, disk, growing texts (OUT= SCALE=)
+# With texts of one's own: SCALE="--text FILE --real FILE FILE", EQUAL="--ewt FILE.conllu --ptb FILE
+# --wikitext FILE". For a quick try: SCALE="--megabytes 2 --parts 1 2" EQUAL="--only ewt"
+scale: install-scale  ## engines beyond memory: same models, time, memory, disk, growth (OUT= SCALE= EQUAL=)
+	@unset OPENBLAS_CORETYPE; $(BIN)/python tests/benchmarks/scale_equality.py \
+	  --out $(or $(OUT),runs/scale) $(EQUAL)
 	@unset OPENBLAS_CORETYPE; $(BIN)/python tests/benchmarks/scale_table.py \
 	  --out $(or $(OUT),runs/scale) $(SCALE)
 

@@ -15,13 +15,19 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # tiny models are faster on one thread; output must not depend on who runs the tests
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+threadpool_limits(1, user_api="blas")  # a plugin may have loaded NumPy before this file
 os.environ.pop("FORCE_COLOR", None)
 os.environ.update(NO_COLOR="1", COLUMNS="100")
+
+# what a test writes need not outlive a loss of power, and a training waits forty times for the
+# disk; processes of their own, such as those of tests/faults, wait as ever
+os.fsync = lambda handle: None
 
 # a machine under load must not fail a property, and a failure must come again
 settings.register_profile("seqtool", deadline=None, derandomize=True)

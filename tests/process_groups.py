@@ -21,10 +21,12 @@ def together(folder: Path, action: Callable[[int], object], num: int = 2) -> lis
     What an action raises fails the test. The processes join nothing by themselves: `action` is to
     call what does, such as `train_lm`.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with warnings.catch_warnings():
+    with socket.socket() as held, warnings.catch_warnings():
+        # no other program gets the port before the first process listens there, which may while it
+        # is bound here: both reuse addresses
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
         warnings.simplefilter("ignore", DeprecationWarning)  # no other thread is needed there
         children = []
         for rank in range(num):
@@ -32,7 +34,7 @@ def together(folder: Path, action: Callable[[int], object], num: int = 2) -> lis
             if child == 0:
                 _run(rank, num, port, folder, action)
             children.append(child)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
     assert codes == [0] * num, codes
     return [_result(folder, rank).read_text() for rank in range(num)]
 

@@ -35,7 +35,7 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         ("arrays", "errors", "signals", "terminal", "types", "units", "version"),
-        ("compiler", "parquet", "processes", "storage", "strict_yaml"),
+        ("compiler", "database", "parquet", "processes", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled"),
         ("instructions", "eight_bytes"),
@@ -236,9 +236,9 @@ def test_numba_is_imported_to_compile_only() -> None:
     """Object files hold what runs; loops beside torch alone ask more of Numba."""
     importers = {found.source for found in IMPORTS if found.target.partition(".")[0] == "numba"}
     own = {"core.compiler", "core.compiled", "core.instructions"}
-    assert importers - own == {"lm.neural.highway_cpu", "lm.neural.products"}
+    assert importers - own == {"lm.neural.recurrent_products", "lm.neural.products"}
     at_top = {f.source for f in IMPORTS if f.target.partition(".")[0] == "numba" and f.at_top}
-    assert at_top == {"core.compiler", "lm.neural.highway_cpu"}
+    assert at_top == {"core.compiler", "lm.neural.recurrent_products"}
 
 
 def test_numba_is_capped_at_the_series_that_is_tested() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
@@ -13,11 +13,14 @@ from seqtool.training.config import TrainingConfig
 
 KIND = "classifier"  # of the model's directory
 
-LINEAR = "linear"
+LINEAR, LM = "linear", "lm"
 CELLS = ("lstm", "gru", "rhn")  # encoders that read forwards only, of `seqtool.lm.neural.cells`
 
-Encoder = Literal["linear", "none", "lstm", "gru", "rhn", "bilstm"]
+Encoder = Literal["linear", "none", "lstm", "gru", "rhn", "bilstm", "lm"]
 Pooling = Literal["last", "mean", "max"]
+
+# what a language model has of its own where its layers are the encoder
+OF_LM = ("min_count", "embedding_size", "hidden_size", "layers", "depth", "lm_size")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,8 @@ class ModelConfig(Config):
 
     encoder: Encoder = setting(
         "linear",
-        "linear (a bag of n-grams), none (vectors of words alone), lstm, gru, rhn or bilstm",
+        "linear (a bag of n-grams), none (vectors of words alone), lstm, gru, rhn, bilstm, or lm "
+        "(the layers of a language model, whose weights training begins from)",
     )
     pooling: Pooling = setting(
         "max", "what the labels are read from: the last state, or the mean or max of all"
@@ -81,12 +85,19 @@ class ModelConfig(Config):
     )
 
     def check(self) -> None:
-        """Refuse a bag without n-grams."""
+        """Refuse a bag without n-grams, and sizes of a language model, which has its own."""
         if self.encoder == LINEAR and not self.word_order and self.character_order < 2:
             raise ConfigError(
                 "word_order is 0 and character_order below 2, so there are no n-grams",
                 hint="give word_order 1 or more, or character_order 2 or more",
             )
+        for field in fields(self) if self.encoder == LM else ():
+            if field.name in OF_LM and getattr(self, field.name) != field.default:
+                raise ConfigError(
+                    f"{field.name} is set, but the encoder lm has the vocabulary and the sizes of "
+                    "its language model",
+                    hint="leave it out, or choose another encoder",
+                )
 
 
 @dataclass(frozen=True)
@@ -127,7 +138,7 @@ class ClassifierConfig(Config):
 def _implied(given: Mapping[str, Any]) -> str | None:
     """Return the preset that belongs to an encoder."""
     encoder = given.get("model.encoder", LINEAR)
-    return None if encoder == LINEAR else "recurrent"
+    return {LINEAR: None, LM: "fine-tuned"}.get(encoder, "recurrent")
 
 
 PRESETS = Presets(
@@ -149,6 +160,16 @@ PRESETS = Presets(
                 "epochs": 6,
                 "optimiser": "adamw",
                 "learning_rate": 0.002,
+                "schedule": "cosine",
+                "clip_norm": 5.0,
+            },
+        },
+        "fine-tuned": {
+            "model": {"encoder": "lm"},
+            "training": {
+                "epochs": 6,
+                "optimiser": "adamw",
+                "learning_rate": 0.005,
                 "schedule": "cosine",
                 "clip_norm": 5.0,
             },

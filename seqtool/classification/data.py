@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.classification.config import LINEAR, ClassifierConfig, ModelConfig
+from seqtool.classification.config import LINEAR, LM, ClassifierConfig, ModelConfig
 from seqtool.classification.ngrams import Bags, words_of
 from seqtool.classification.texts import Texts, read_texts
 from seqtool.core.arrays import Ids, Longs
 from seqtool.core.errors import DataError
-from seqtool.core.vocabulary import NUM_SPECIALS, Vocabulary
+from seqtool.core.vocabulary import EOS_ID, NUM_SPECIALS, UNK_ID, Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.treebank.conllu import held_out
 
@@ -65,6 +65,19 @@ class WordReader:
     def ids(self, text: str) -> Ids:
         """Return the ids of the words of a text."""
         return self.vocabulary.encode(self.shown(text))
+
+
+class UnitReader(WordReader):
+    """Texts as the units that a language model reads: `</s>` first, then those of the words."""
+
+    def __init__(self, config: ModelConfig, word_states: WordStates) -> None:
+        super().__init__(config, ())
+        self._word_states = word_states
+
+    def ids(self, text: str) -> Ids:
+        """Return `EOS_ID` and the ids of the units of a text."""
+        units = self._word_states.units(self.words(text))
+        return np.concatenate(([EOS_ID], units)).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -140,11 +153,15 @@ def prepare_data(
     reader: Bags | WordReader
     if config.encoder == LINEAR:
         reader = Bags.build(config, train.texts)
-        num_known = reader.num_features
+        known = {"features": reader.num_features}
+    elif config.encoder == LM:
+        assert word_states is not None
+        reader = UnitReader(config, word_states)
+        known = _units(reader, train)
     else:
         reader = WordReader.build(config, train.texts)
-        num_known = len(reader.known)
-    if not num_known and word_states is None:
+        known = {"words": len(reader.known)}
+    if not any(known.values()) and word_states is None:
         raise DataError(
             "no word occurs often enough to be learnt",
             hint="give texts with words, or --set min_count=1",
@@ -156,7 +173,7 @@ def prepare_data(
         "dev_texts": len(dev.texts),
         "dev_held_out": is_held_out,
         "labels": {label: counts[label] for label in labels},
-        "features" if config.encoder == LINEAR else "words": num_known,
+        **known,
         "digest": hashlib.sha256(digest).hexdigest()[:16],
     }
     if word_states is not None:
@@ -164,6 +181,19 @@ def prepare_data(
     places = {label: place for place, label in enumerate(labels)}
     ids = np.array([places[label] for label in train.labels], np.int64)
     return TrainingData(train, dev, labels, ids, reader, word_states, summary)
+
+
+def _units(reader: UnitReader, texts: Texts) -> dict[str, int]:
+    """Return how many units a language model reads of texts, and how many are unknown to it."""
+    ids = np.concatenate([reader.ids(text)[1:] for text in texts.texts])
+    num_unknown = int((ids == UNK_ID).sum())
+    if num_unknown == len(ids):
+        raise DataError(
+            "the language model knows no word of the texts",
+            hint="give a language model of their language, or another --encoder",
+            path=texts.path,
+        )
+    return {"units": len(ids), "unknown_units": num_unknown}
 
 
 def _joined(parts: Sequence[Texts]) -> Texts:

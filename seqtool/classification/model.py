@@ -6,21 +6,25 @@ A linear one needs no torch; a network is imported when it is first asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from seqtool.classification.config import KIND, LINEAR, ClassifierConfig
-from seqtool.classification.data import WordReader
+from seqtool.classification.config import KIND, LINEAR, LM, ClassifierConfig
+from seqtool.classification.data import UnitReader, WordReader
 from seqtool.classification.ngrams import Bags, laid_out
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
-from seqtool.core.vocabulary import NUM_SPECIALS, Vocabulary
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import Shapes, TreebankModel, average
+
+if TYPE_CHECKING:
+    from seqtool.classification.network import RecurrentNetwork, TunedNetwork
 
 CHUNK_TEXTS = 1 << 10  # read together
 
@@ -28,6 +32,7 @@ _ABOUT = {
     LINEAR: "Logistic regression over the n-grams of a text",
     "none": "A linear layer over the pooled vectors of words",
     "bilstm": "A bidirectional LSTM over words",
+    LM: "The layers of a language model, trained further",
 }
 
 
@@ -50,8 +55,9 @@ class Classifier(TreebankModel[ClassifierConfig]):
         config: all settings.
         labels: the commonest one of training first.
         reader: what it knows of texts: n-grams, or words.
-        weights: the arrays of `network.LinearNetwork` or `network.RecurrentNetwork`.
-        word_states: the language model that reads texts, for weights that were trained so.
+        weights: the arrays of `network.LinearNetwork` or of `network.network_of`.
+        word_states: the language model that reads texts, for weights that were trained so; of the
+            encoder `lm` that which training began from.
     """
 
     kind = KIND
@@ -100,10 +106,14 @@ class Classifier(TreebankModel[ClassifierConfig]):
         else:
             from seqtool.classification.network import weight_shapes
 
-            reader = WordReader(config.model, vocabulary.texts("words"))
-            size = word_states.size if word_states else 0
-            num = NUM_SPECIALS + len(reader.known)
-            shapes = weight_shapes(config.model, num, len(labels), size)
+            known = vocabulary.texts("words")
+            if config.model.encoder != LM:
+                reader = WordReader(config.model, known)
+            elif word_states is not None:
+                reader = UnitReader(config.model, word_states)
+            else:
+                raise ValueError("the language model is not told of")
+            shapes = weight_shapes(config.model, len(known), len(labels), word_states)
         return cls(config, labels, reader, read_weights(shapes), word_states)
 
     @staticmethod
@@ -116,7 +126,7 @@ class Classifier(TreebankModel[ClassifierConfig]):
             "A classifier of texts",
             f"{_ABOUT.get(encoder, f'A network of kind {encoder.upper()} over words')}, {labels}, "
             f"{counted(header.num_parameters, 'parameter')}.",
-            summarise(header.data),
+            _of_lm(header),
             checkpoint.scores_table(header),
             "In percent; macro F1 is the mean of the labels' F1, and majority accuracy that of the "
             "commonest label.",
@@ -150,10 +160,19 @@ class Classifier(TreebankModel[ClassifierConfig]):
 
         read = [self.reader.ids(text) for text in texts]
         states = None
-        if self.word_states is not None:
+        if self.word_states is not None and self.config.model.encoder != LM:
             found = self.word_states.of([self.reader.words(text) for text in texts])
             states = [rows[1:] for rows in found]
-        return scores_of(self.config.model, self.weights, read, states)
+        return scores_of(self._network, read, states)
+
+    @cached_property
+    def _network(self) -> RecurrentNetwork | TunedNetwork:
+        """The network of words, with the weights."""
+        from seqtool.classification.network import trained_network
+
+        assert isinstance(self.reader, WordReader)
+        known = len(self.reader.known)
+        return trained_network(self.config.model, known, self.weights, self.word_states)
 
     @overload
     def __call__(self, given: str) -> Prediction: ...
@@ -177,6 +196,13 @@ class Classifier(TreebankModel[ClassifierConfig]):
             for row in self.probabilities(chunk):
                 label = self.labels[int(row.argmax())]
                 yield Prediction(label, dict(zip(self.labels, row.tolist(), strict=True)))
+
+
+def _of_lm(header: Header) -> str:
+    """Return what a card says of the language model of a classifier, if there is one."""
+    if header.config["model"]["encoder"] != LM:
+        return summarise(header.data)
+    return "The language model is in `lm/`, as it was before: its vocabulary and sizes are in use."
 
 
 def _softmax(scores: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The networks of a classifier: a linear one over n-grams, and encoders of words.
+"""The networks of a classifier: linear over n-grams, encoders of words, and a language model's.
 
 Dimensions: N texts (B of a batch), E n-grams of them, F n-grams that are known, K labels, T words
 of all texts, L of the longest, V words that are known, D width of what the encoder reads, H units
@@ -8,19 +8,25 @@ projected to.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.classification.config import CELLS, ModelConfig
+from seqtool.classification.config import CELLS, LM, LearningConfig, ModelConfig, Pooling
 from seqtool.core.arrays import Floats, Halves, Ids, Longs
+from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural.cells import CELLS as CELL_CLASSES
 from seqtool.lm.neural.cells import Cell
 from seqtool.lm.neural.config import ModelConfig as CellConfig
+from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, as_it_is, padded_rows
+from seqtool.parsing.encoding.pretrained import WordStates
 
 BATCH_WORDS = 1 << 13  # read together when the network works, padding included
 
@@ -100,7 +106,8 @@ class RecurrentNetwork(nn.Module):
         self, config: ModelConfig, num_words: int, num_labels: int, state_size: int = 0
     ) -> None:
         super().__init__()
-        self._pooling, self._is_twofold = config.pooling, config.encoder == "bilstm"
+        self._pooling: Pooling = config.pooling
+        self._is_twofold = config.encoder == "bilstm"
         self.embedding = nn.Embedding(num_words, config.embedding_size)
         nn.init.normal_(self.embedding.weight, std=0.1)
         width = config.embedding_size
@@ -142,58 +149,139 @@ class RecurrentNetwork(nn.Module):
         states_TS = before(inputs_TD)
         if self.encoder is not None:
             states_TS = self.encoder(states_TS, lengths_B, between)
-        scores_BK: Tensor = self.output(after(self._pooled(states_TS, lengths_B)))
+        pooled_BS = pool(states_TS, lengths_B, self._pooling, is_twofold=self._is_twofold)
+        scores_BK: Tensor = self.output(after(pooled_BS))
         return scores_BK
 
-    def _pooled(self, states_TS: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return one vector of each text, (B, S)."""
-        lengths_B = lengths_B.to(states_TS.device)
-        if self._pooling == "last":
-            ends_B = lengths_B.cumsum(0)
-            last_BS = states_TS[ends_B - 1]
-            if not self._is_twofold:
-                return last_BS
-            # the last state of the reading that begins at the end is that of the first word
-            first_BS = states_TS[ends_B - lengths_B]
-            return torch.cat((last_BS.chunk(2, 1)[0], first_BS.chunk(2, 1)[1]), 1)
-        words_BL, inside_BL = padded_rows(lengths_B)
-        states_BLS = functional.embedding(words_BL, states_TS)
-        if self._pooling == "max":
-            return states_BLS.masked_fill(~inside_BL[..., None], -torch.inf).amax(1)
-        return (states_BLS * inside_BL[..., None]).sum(1) / lengths_B[:, None]
+
+class TunedNetwork(nn.Module):
+    """The layers of a language model, and labels from their pooled states.
+
+    Args:
+        config: names the pooling.
+        layers: the network of a language model; it is copied.
+        num_labels: K.
+
+    Attributes:
+        layers: its embedding, cells and what joins these.
+    """
+
+    def __init__(self, config: ModelConfig, layers: NeuralNetwork, num_labels: int) -> None:
+        super().__init__()
+        self._pooling: Pooling = config.pooling
+        # without its output layer
+        self.layers = copy.deepcopy(layers, {id(layers.softmax): nn.Identity()}).requires_grad_()
+        self.output = nn.Linear(layers.config.output_size, num_labels)
+
+    def set_dropout(self, learning: LearningConfig) -> None:
+        """Set the dropout on what layers read; the layers' own inner dropout stays as it is."""
+        self.layers.config = replace(
+            self.layers.config,
+            dropout="variational",
+            dropout_words=0.0,
+            dropout_input=learning.dropout_embeddings,
+            dropout_hidden=learning.dropout_encoder,
+        )
+
+    def states(self, units_T: Tensor, lengths_B: Tensor) -> Tensor:
+        """Return the states of the last layer after all units, (T, S)."""
+        rows_BL, inside_BL = padded_rows(lengths_B.to(units_T.device))
+        start = self.layers.initial_state(len(lengths_B))
+        states_LBS, _ = self.layers.run_layers(units_T[rows_BL.t()], start)
+        return states_LBS.transpose(0, 1)[inside_BL]
+
+    def forward(self, units_T: Tensor, lengths_B: Tensor, *, after: Dropout = as_it_is) -> Tensor:
+        """Return the scores of labels, (B, K).
+
+        Args:
+            units_T: ids of units, one text after another.
+            lengths_B: units of each text, one or more.
+            after: is applied to what is pooled of the states.
+        """
+        pooled_BS = pool(self.states(units_T, lengths_B), lengths_B, self._pooling)
+        scores_BK: Tensor = self.output(after(pooled_BS))
+        return scores_BK
+
+
+def pool(
+    states_TS: Tensor, lengths_B: Tensor, pooling: Pooling, *, is_twofold: bool = False
+) -> Tensor:
+    """Return one vector of each text, (B, S), from states, one text after another.
+
+    Of a network that `is_twofold`, the second half of a state is that of the reading backwards.
+    """
+    lengths_B = lengths_B.to(states_TS.device)
+    if pooling == "last":
+        ends_B = lengths_B.cumsum(0)
+        last_BS = states_TS[ends_B - 1]
+        if not is_twofold:
+            return last_BS
+        # the last state of the reading that begins at the end is that of the first word
+        first_BS = states_TS[ends_B - lengths_B]
+        return torch.cat((last_BS.chunk(2, 1)[0], first_BS.chunk(2, 1)[1]), 1)
+    words_BL, inside_BL = padded_rows(lengths_B)
+    states_BLS = functional.embedding(words_BL, states_TS)
+    if pooling == "max":
+        return states_BLS.masked_fill(~inside_BL[..., None], -torch.inf).amax(1)
+    return (states_BLS * inside_BL[..., None]).sum(1) / lengths_B[:, None]
+
+
+def network_of(
+    config: ModelConfig, num_words: int, num_labels: int, word_states: WordStates | None
+) -> RecurrentNetwork | TunedNetwork:
+    """Return the network of an encoder of words.
+
+    Args:
+        config: its sizes.
+        num_words: that are known, without the special symbols.
+        num_labels: K.
+        word_states: the language model whose states, or whose layers, it reads; its weights are
+            those that a `TunedNetwork` begins with.
+    """
+    if config.encoder == LM:
+        assert word_states is not None
+        assert isinstance(word_states.model, NeuralLanguageModel)
+        return TunedNetwork(config, word_states.model.network, num_labels)
+    size = 0 if word_states is None else word_states.size
+    return RecurrentNetwork(config, NUM_SPECIALS + num_words, num_labels, size)
 
 
 def weight_shapes(
-    config: ModelConfig, num_words: int, num_labels: int, state_size: int
+    config: ModelConfig, num_words: int, num_labels: int, word_states: WordStates | None
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array of a `RecurrentNetwork`, by its name there."""
+    """Return the shape of every array of `network_of`, by its name there."""
     with torch.device("meta"):
-        network = RecurrentNetwork(config, num_words, num_labels, state_size)
+        network = network_of(config, num_words, num_labels, word_states)
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
-def scores_of(
+def trained_network(
     config: ModelConfig,
+    num_words: int,
     weights: Mapping[str, Floats],
+    word_states: WordStates | None,
+) -> RecurrentNetwork | TunedNetwork:
+    """Return `network_of` with such weights, on the CPU, in evaluation mode."""
+    with torch.random.fork_rng(devices=[]):  # the weights are not those that are drawn
+        network = network_of(config, num_words, len(weights["output.bias"]), word_states)
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
+    return network.cpu().eval()
+
+
+def scores_of(
+    network: RecurrentNetwork | TunedNetwork,
     texts: Sequence[Ids],
     states: Sequence[Halves] | None,
 ) -> Floats:
     """Return the scores of labels of texts, [N, K], on the CPU.
 
     Args:
-        config: of the network.
-        weights: its arrays.
+        network: with the weights of the classifier.
         texts: the ids of the words of each.
         states: the language model's states after these.
     """
-    (num_words, _), num_labels = weights["embedding.weight"].shape, len(weights["output.bias"])
-    state_size = 0 if states is None else weights["lm.weight"].shape[1]
-    with torch.random.fork_rng(devices=[]):  # the weights are not those that are drawn
-        network = RecurrentNetwork(config, num_words, num_labels, state_size)
-    network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
-    network.eval()
     lengths = np.array([len(text) for text in texts], np.int64)
-    scores = np.empty((len(texts), num_labels), np.float32)
+    scores = np.empty((len(texts), network.output.out_features), np.float32)
     with torch.inference_mode():
         for places in _batches(lengths):
             chosen = places.tolist()
@@ -203,7 +291,8 @@ def scores_of(
                 read = np.concatenate([states[place] for place in chosen])
                 lm_TP = torch.from_numpy(read.astype(np.float32))
             lengths_B = torch.from_numpy(lengths[places])
-            scores[places] = network(ids_T, lengths_B, lm_TP).numpy()
+            given = (ids_T, lengths_B) if lm_TP is None else (ids_T, lengths_B, lm_TP)
+            scores[places] = network(*given).numpy()
     return scores
 
 

@@ -9,11 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.classification.config import ClassifierConfig
+from seqtool.classification.config import LM, ClassifierConfig
 from seqtool.classification.data import TrainingData
 from seqtool.classification.evaluation import evaluate
 from seqtool.classification.model import Classifier
-from seqtool.classification.network import LinearNetwork, RecurrentNetwork
+from seqtool.classification.network import (
+    LinearNetwork,
+    RecurrentNetwork,
+    TunedNetwork,
+    network_of,
+)
 from seqtool.classification.ngrams import Bags, laid_out
 from seqtool.core.arrays import Halves, Ids, Longs
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
@@ -33,22 +38,23 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         self._lm_states: list[Halves] | None = None
         self._words: list[Ids] = []
         self._rows: list[list[int]] = []
-        self.module: LinearNetwork | RecurrentNetwork
+        self.module: LinearNetwork | RecurrentNetwork | TunedNetwork
         if isinstance(reader, Bags):
             self.module = LinearNetwork(reader.num_features, num_labels)
             self._rows = [reader.ids(text) for text in data.train.texts]
             self._lengths = np.array([len(row) for row in self._rows], np.int64)
         else:
-            state_size = 0 if data.word_states is None else data.word_states.size
-            self.module = RecurrentNetwork(
-                config.model, NUM_SPECIALS + len(reader.known), num_labels, state_size
-            )
+            self.module = network_of(config.model, len(reader.known), num_labels, data.word_states)
             self._words = [reader.ids(text) for text in data.train.texts]
             self._lengths = np.array([len(ids) for ids in self._words], np.int64)
-            counts = np.array(reader.vocabulary.counts, np.int64)
+            if isinstance(self.module, TunedNetwork):
+                self.module.set_dropout(config.learning)
+                counts = np.bincount(np.concatenate(self._words))
+            else:
+                counts = np.array(reader.vocabulary.counts, np.int64)
             counts[:NUM_SPECIALS] = 0
             self._chances = unknown_chances(counts, config.learning.dropout_words)
-            if data.word_states is not None:
+            if data.word_states is not None and config.model.encoder != LM:
                 forms = [reader.words(text) for text in data.train.texts]
                 # without the state before the first word
                 self._lm_states = [states[1:] for states in data.word_states.of(forms)]
@@ -87,23 +93,31 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         scores_BK: Tensor = module(*(torch.from_numpy(each).to(self._device) for each in arrays))
         return scores_BK
 
-    def _recurrent_scores(self, module: RecurrentNetwork, texts: Longs) -> Tensor:
+    def _recurrent_scores(self, module: RecurrentNetwork | TunedNetwork, texts: Longs) -> Tensor:
         learning = self.config.learning
         words_T = torch.from_numpy(np.concatenate([self._words[i] for i in texts.tolist()])).long()
         words_T = torch.where(self._drawn(self._chances[words_T]), UNK_ID, words_T)
+        words_T, lengths_B = words_T.to(self._device), torch.from_numpy(self._lengths[texts])
+
+        def after(pooled: Tensor) -> Tensor:
+            return pooled * self._kept(pooled, learning.dropout_encoder)
+
+        if isinstance(module, TunedNetwork):
+            tuned_BK: Tensor = module(words_T, lengths_B, after=after)
+            return tuned_BK
         lm_TP = None
         if self._lm_states is not None:
             states = np.concatenate([self._lm_states[i] for i in texts.tolist()])
             lm_TP = torch.from_numpy(states).to(self._device).float()
             lm_TP = lm_TP * self._kept(lm_TP, learning.dropout_lm)
         scores_BK: Tensor = module(
-            words_T.to(self._device),
-            torch.from_numpy(self._lengths[texts]),
+            words_T,
+            lengths_B,
             lm_TP,
             before=lambda read: read * self._kept(read, learning.dropout_embeddings),
             # the same for all words of a text (Gal & Ghahramani 2016)
             between=lambda states: states * self._kept(states[:1], learning.dropout_encoder),
-            after=lambda pooled: pooled * self._kept(pooled, learning.dropout_encoder),
+            after=after,
         )
         return scores_BK
 

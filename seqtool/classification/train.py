@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from seqtool.classification.config import LINEAR, PRESETS, ClassifierConfig
+from seqtool.classification.config import LINEAR, LM, PRESETS, ClassifierConfig
 from seqtool.classification.data import TrainingData, read_data
 from seqtool.classification.model import Classifier
 from seqtool.classification.task import ClassifierTask
@@ -20,8 +20,8 @@ class ClassifierOptions(RunOptions, total=False):
     """The options of training a classifier: those of `RunOptions`, where `dev` is a table.
 
     Attributes:
-        lm: a neural language model whose states after words are read too; it is copied into the
-            model directory.
+        lm: a neural language model, which is copied into the model directory. Its states after
+            words are read too, or, of the encoder `lm`, training begins from its weights.
     """
 
     lm: str | Path | None
@@ -62,7 +62,12 @@ def _read(
     if word_states is not None and config.model.encoder == LINEAR:
         raise ConfigError(
             "a linear classifier reads no language model",
-            hint="add --encoder bilstm, or --encoder none, or leave --lm out",
+            hint="add --encoder lm, --encoder bilstm or --encoder none, or leave --lm out",
+        )
+    if word_states is None and config.model.encoder == LM:
+        raise ConfigError(
+            "the encoder lm begins from a language model, and none is given",
+            hint="add --lm with a model that `seqtool train-lm` made, or choose another --encoder",
         )
     return config, read_data(record.train, record.dev, config, word_states=word_states)
 

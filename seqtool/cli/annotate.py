@@ -61,11 +61,11 @@ TargetOption = Annotated[
     ),
 ]
 InvalidOption = Annotated[
-    Path | None,
+    str | None,  # no path: of a URL, as --engine spark takes it, it would lose a slash
     typer.Option(
         metavar="FILE",
         help="Write broken sentences to this file, with file, line and reason, and not to the "
-        "output. Implies --skip-invalid.",
+        "output. Implies --skip-invalid. With --engine spark a directory, where -o can be, too.",
     ),
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +50,7 @@ COLUMNS_PANEL = "Columns"
         "--encoder": offer(
             "model.encoder",
             help="linear (a bag of n-grams, the default), none (vectors of words alone), lstm, "
-            "gru, rhn or bilstm.",
+            "gru, rhn, bilstm, or lm: the layers of the model of --lm, trained further.",
         ),
         "--pooling": offer(
             "model.pooling",
@@ -64,6 +64,7 @@ COLUMNS_PANEL = "Columns"
 @examples(
     "seqtool train-classifier reviews.csv -o runs/reviews",
     "seqtool train-classifier reviews.csv --encoder bilstm --lm runs/lm",
+    "seqtool train-classifier reviews.csv --encoder lm --lm runs/lm",
     "seqtool train-classifier a.jsonl --text-column body --label-column topic",
 )
 def train_classifier(
@@ -87,8 +88,8 @@ def train_classifier(
     preset: Annotated[
         str | None,
         typer.Option(
-            metavar="linear|recurrent",
-            help="Settings by name (default linear; recurrent where --encoder is another).",
+            metavar="linear|recurrent|fine-tuned",
+            help="Settings by name; that of the --encoder if not given (of lm, fine-tuned).",
             rich_help_panel="Settings",
         ),
     ] = None,
@@ -98,8 +99,9 @@ def train_classifier(
         typer.Option(
             "--lm",
             metavar="DIR",
-            help="A model of train-lm whose state after each word is read too; it is copied into "
-            "the output. Of all encoders but linear.",
+            help="A model of train-lm, which is copied into the output. With --encoder lm "
+            "training begins from its weights; other encoders but linear read its state after each "
+            "word too.",
             rich_help_panel="Settings",
         ),
     ] = None,
@@ -127,10 +129,8 @@ def train_classifier(
         num, num_dev = summary["texts"], summary["dev_texts"]
         if summary["dev_held_out"]:
             _note_held_out(num, num_dev)
-        known = f"{summary['features']:,} n-grams" if "features" in summary else ""
         note(
-            f"{counted(num, 'text')} of {counted(len(data.labels), 'label')}, "
-            f"{known or counted(summary['words'], 'word')}; "
+            f"{counted(num, 'text')} of {counted(len(data.labels), 'label')}, {_known(summary)}; "
             f"validation: {counted(num_dev, 'text')}"
         )
 
@@ -150,6 +150,18 @@ def train_classifier(
         next=("classify FILE.csv -m {}",),
         dev=found.to_json(),
     )
+
+
+def _known(summary: Mapping[str, Any]) -> str:
+    """Return what a classifier knows of the texts, by the summary of its data."""
+    if "units" in summary:
+        share = 100 * summary["unknown_units"] / summary["units"]
+        unit = {"word": "words", "char": "characters", "byte": "bytes"}
+        units = unit.get(summary["lm_unit"], "pieces")
+        return f"{summary['units']:,} {units}, {share:.1f}% unknown to the language model"
+    if "features" in summary:
+        return f"{summary['features']:,} n-grams"
+    return counted(summary["words"], "word")
 
 
 def _note_held_out(num: int, num_dev: int) -> None:

@@ -54,7 +54,7 @@ class Run:
         if annotation.layout is not None:  # before anything is begun
             annotation.layout.splitter(model, self._path)
 
-    def write(self, output: str, *, jobs: int, invalid: Path | None = None) -> Seen:
+    def write(self, output: str, *, jobs: int, invalid: str | None = None) -> Seen:
         """Annotate, and write what comes of it; return what is to be told of it.
 
         Args:
@@ -67,7 +67,7 @@ class Run:
             ProcessError: a process was lost.
         """
         annotation, model = self._annotation, self._model
-        if invalid is not None and str(invalid) == output:
+        if invalid is not None and invalid == output:
             what = f"broken sentences and all others would both be written to {output}"
             raise ConfigError(what, hint="name another file with --invalid")
         fate = "passed through" if annotation.keeps_invalid else f"written to {invalid}"
@@ -93,7 +93,7 @@ class Run:
         return self.seen
 
     @contextmanager
-    def reading(self, output: str, invalid: Path | None, *, fate: str) -> Iterator[Iterator[Item]]:
+    def reading(self, output: str, invalid: str | None, *, fate: str) -> Iterator[Iterator[Item]]:
         """Give the sentences, for what is written otherwise; `fate` is that of broken ones."""
         fate = fate if invalid is None else f"written to {invalid}"
         with (
@@ -109,7 +109,7 @@ class Run:
         return self._annotation.watched(items, self._model, self.seen, self._on_broken)
 
     @contextmanager
-    def _telling(self, invalid: Path | None, fate: str) -> Iterator[None]:
+    def _telling(self, invalid: str | None, fate: str) -> Iterator[None]:
         """Within the block, say which sentences are broken, and write them to a file if asked."""
         num_broken = 0
 

@@ -191,8 +191,8 @@ def _check(
             raise ConfigError("--beside is for several analyses", hint=hint)
         if differing and gold is None:
             raise ConfigError("--differing has nothing to compare", hint=f"{hint}, or --gold FILE")
-    if beside and format_ in ("json", "tikz"):
-        raise ConfigError(f"{format_} has no --beside", hint="leave it out, or choose svg or html")
+    if beside and format_ == "json":
+        raise ConfigError("json has no --beside", hint="leave it out, or choose svg or html")
     if down and format_ not in LAID_OUT:
         raise ConfigError(f"{format_} has no --down", hint="leave it out, or choose svg or pdf")
     if format_ == "pdf":

@@ -26,9 +26,9 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
-from seqtool.cli.spark import SparkOptions
+from seqtool.cli.spark import SparkOptions, tell_left_out
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, counted
+from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.runtime import writes_to
 from seqtool.core.terminal import echo
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
 STATES = {"carried": "carried from sentence to sentence", "reset": "each sentence begins anew"}
+HUGE = 1e9  # figures from here on are shown with an exponent
 SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
 
 
@@ -240,6 +241,14 @@ def eval_ppl(
     threads: ThreadsOption = None,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
+    skip_invalid: Annotated[
+        bool,
+        typer.Option(
+            "--skip-invalid",
+            help="With --engine spark, leave out packed files that are damaged, and name them; all "
+            "of these are read first.",
+        ),
+    ] = False,
     *,
     adapting: AdaptingOptions,
     spark: SparkOptions,
@@ -262,6 +271,9 @@ def eval_ppl(
     from seqtool.lm.unknown import warning_of
 
     is_spark = spark.is_spark()
+    if skip_invalid and not is_spark:
+        what = "--skip-invalid is for --engine spark"
+        raise ConfigError(what, hint="add it, or drop this")
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
         raise ConfigError(
@@ -283,7 +295,7 @@ def eval_ppl(
     _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
     if is_spark:
         found = _evaluate_on_spark(
-            *(spark, paths, models, (per_token, per_sentence), field),
+            *(spark, paths, models, (per_token, per_sentence), field, skip_invalid),
             carry_state=carry_state,
             tune=tune,
             split=split,
@@ -385,6 +397,7 @@ def _evaluate_on_spark(
     models: Sequence[Path],
     tables: tuple[str | None, str | None],
     field: str | None,
+    skip_invalid: bool,
     **others: object,
 ) -> LMEvaluation:
     """Measure a model on Spark.
@@ -395,6 +408,7 @@ def _evaluate_on_spark(
         models: one.
         tables: of tokens and of sentences: directories.
         field: of .jsonl and .parquet.
+        skip_invalid: leave out packed files that are damaged, and say so.
         others: options that are not for Spark, by their names, with what was given.
 
     Raises:
@@ -414,14 +428,18 @@ def _evaluate_on_spark(
             )
     files = spark.corpus(paths).paths
     per_token, per_sentence = tables
-    with spark.session() as session:
-        return evaluate_files(
+    left_out: list[DataError] = []
+    with spark.session(compiles_once=True) as session:
+        found = evaluate_files(
             *(session, files, models[0]),
             field=field,
             per_token=per_token,
             per_sentence=per_sentence,
             ship=spark.ship,
+            on_damaged=left_out.append if skip_invalid else None,
         )
+    tell_left_out(left_out)
+    return found
 
 
 @contextmanager
@@ -589,7 +607,12 @@ def _show(
         *model,
         ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
         *([] if result.unit == "byte" else [(f"unknown {symbols}", unknown)]),  # no byte is unknown
-        *((label, format(value, form)) for label, value, form in figures if value is not None),
+        *(
+            # what has no probability to speak of gives numbers of forty digits
+            (label, format(value, form if abs(value) < HUGE else ".3e"))
+            for label, value, form in figures
+            if value is not None
+        ),
     ]
     width = 2 + max(len(label) for label, _ in rows)
     for label, value in rows:

@@ -241,12 +241,20 @@ def _settings(header: Header) -> Mapping[str, Any]:
 
 
 def _language_model(header: Header) -> dict[str, str]:
-    """Return a row about the language model that a tagger or parser reads, if it reads one."""
+    """Return a row about the language model that a model reads or began as, if there is one."""
+    from seqtool.classification.config import KIND as CLASSIFIER
+    from seqtool.classification.config import LM
+
     data = header.data
     if not all(isinstance(data.get(name), int) for name in ("lm_bytes", "lm_parameters")):
         return {}
     size = f"{data['lm_parameters']:,} parameters, {_megabytes(data['lm_bytes'])}"
-    return {"reads": f"a language model of {data.get('lm_unit')} units: {size} more"}
+    has_its_layers = header.kind == CLASSIFIER and header.config["model"]["encoder"] == LM
+    return {
+        "began as"
+        if has_its_layers
+        else "reads": f"a language model of {data.get('lm_unit')} units: {size} more"
+    }
 
 
 def _inspect_corpus(path: Path, as_json: bool) -> None:

@@ -11,8 +11,6 @@ from seqtool.cli.options import note, show_table
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from seqtool.cli.corpora import Run
     from seqtool.parsing.labeller.entities import LabelCounts
     from seqtool.parsing.labeller.model import Labeller
@@ -117,7 +115,7 @@ def label(
     *,
     retag: bool,
     jobs: int,
-    invalid: Path | None,
+    invalid: str | None,
 ) -> None:
     """Label a corpus; say what was kept or, with `retag`, how good the labels are.
 

@@ -15,6 +15,7 @@ from seqtool.cli.options import (
     UNNAMED,
     ForceOption,
     JsonOption,
+    MemoryOption,
     Offer,
     OutputOption,
     ThreadsOption,
@@ -27,7 +28,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
-from seqtool.cli.spark import SessionOptions
+from seqtool.cli.spark import CountingEngineOption, SessionOptions, TempOption
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo, json_text, stream
@@ -63,30 +64,6 @@ ArpaOption = Annotated[
     ),
 ]
 FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
-MemoryOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Memory that it may take, such as 8G; what the machine has free if not given.",
-    ),
-]
-EngineOption = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|memory|duckdb|spark",
-        help="What counts and estimates: memory, or DuckDB with the disk for what does not fit; "
-        "memory where the text fits, and else DuckDB (auto); or Apache Spark, on one machine or "
-        "more. The model is the same.",
-    ),
-]
-TempOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR",
-        help="Where the files of DuckDB or Spark go meanwhile; beside the model if not given. Of "
-        "Spark on several machines, a folder that all of them see.",
-    ),
-]
 ParquetOption = Annotated[
     Path | None,
     typer.Option(
@@ -166,7 +143,7 @@ def train(
     field: FieldOption = None,
     arpa: ArpaOption = None,
     parquet: ParquetOption = None,
-    engine: EngineOption = "auto",
+    engine: CountingEngineOption = "auto",
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
     temp: TempOption = None,
@@ -183,9 +160,9 @@ def train(
     """
     from seqtool.core.config import from_dict
     from seqtool.core.progress import stage_bars
-    from seqtool.core.runtime import parse_size
+    from seqtool.core.runtime import available_threads, parse_size
     from seqtool.lm.ngram.config import NgramConfig
-    from seqtool.lm.ngram.train import available_threads, train_ngram
+    from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
     source = context.get_parameter_source("order")
@@ -197,16 +174,17 @@ def train(
     with stage_bars() as on_progress, ExitStack() as stack:
         options |= {"command": typed(), "on_progress": on_progress}
         if engine == "spark":
+            from seqtool.spark.ngrams import is_short
             from seqtool.spark.ngrams import train_ngram as train_on_spark
 
-            spark.refuse(memory=memory, skip_invalid=skip_invalid)
+            spark.refuse(memory=memory)
             if not inputs:
                 what = "--engine spark reads no stdin and no sample"
                 raise ConfigError(what, hint="name CORPUS")
-            session = stack.enter_context(spark.session())
-            files = [str(path) for path in inputs or []]
+            files = [str(path) for path in inputs]
+            session = stack.enter_context(spark.session(compiles_once=is_short(files)))
             threads = threads or available_threads()
-            options |= {"field": field, "threads": threads}
+            options |= {"field": field, "threads": threads, "skip_invalid": skip_invalid}
             trained = train_on_spark(session, files, output, config, **options)
         else:
             trained = train_ngram(
@@ -354,8 +332,9 @@ def export(
     KenLM's binary format is neither written nor read: its build_binary makes it of this file.
     """
     from seqtool.core.progress import progress_bar
+    from seqtool.core.runtime import available_threads
     from seqtool.lm.ngram.arpa import warnings_of, write_arpa
-    from seqtool.lm.ngram.train import available_threads, open_ngram
+    from seqtool.lm.ngram.train import open_ngram
 
     opened = open_ngram(model, "have an ARPA form")
     table, vocabulary = opened.table, opened.tokenizer.vocabulary
@@ -372,7 +351,8 @@ def export(
         note(f"warning: {warning}")
     if target != "-":
         size = Path(target).stat().st_size
-        note(f"{num:,} n-grams of orders 1 to {table.order}, {size:,} bytes")
+        orders = f"orders 1 to {table.order}" if table.order > 1 else "order 1"
+        note(f"{num:,} n-grams of {orders}, {size:,} bytes")
         echo(target)
 
 
@@ -502,10 +482,9 @@ def counts(
         _refuse_order_as_output(output or "", "FILE")
     from seqtool.core.config import from_dict
     from seqtool.core.progress import stage_bars
-    from seqtool.core.runtime import parse_size
+    from seqtool.core.runtime import available_threads, parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.listing import list_ngrams
-    from seqtool.lm.ngram.train import available_threads
     from seqtool.lm.tables import check_target
 
     check_target(output)

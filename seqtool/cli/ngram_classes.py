@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.ngram import READING, FieldOption, InputsArgument, MemoryOption
+from seqtool.cli.ngram import READING, FieldOption, InputsArgument
 from seqtool.cli.options import (
     JsonOption,
+    MemoryOption,
     ThreadsOption,
     emit,
     note,
@@ -73,12 +74,11 @@ def classes(
     """
     from seqtool.core.config import from_dict
     from seqtool.core.progress import stage_bars
-    from seqtool.core.runtime import parse_size
+    from seqtool.core.runtime import available_threads, parse_size
     from seqtool.lm.ngram.arpa import check_target
     from seqtool.lm.ngram.classes import write_classes
     from seqtool.lm.ngram.config import WordsConfig
     from seqtool.lm.ngram.exchange import make_classes
-    from seqtool.lm.ngram.train import available_threads
 
     if as_json and output == "-":
         raise ConfigError(

@@ -53,8 +53,9 @@ def prune(
 
     What SRILM does as `ngram -prune`. The model that is read stays.
     """
+    from seqtool.core.runtime import available_threads
     from seqtool.lm.ngram.arpa import warnings_of
-    from seqtool.lm.ngram.train import available_threads, prune_model
+    from seqtool.lm.ngram.train import prune_model
 
     refuse_two_outputs(arpa, as_json=as_json)
     before, after = prune_model(
@@ -93,7 +94,7 @@ def prune(
 def mix(
     models: Annotated[
         list[Path],
-        typer.Argument(metavar="MODEL...", help="Two n-gram models or more, or ARPA files."),
+        typer.Argument(metavar="MODEL", help="Two n-gram models or more, or ARPA files."),
     ],
     output: NewModelOption,
     weights: WeightsOption = None,
@@ -115,9 +116,9 @@ def mix(
     Probabilities of n-grams that any of them has are exact; for others the new model backs off.
     """
     from seqtool.core.progress import progress_bar
+    from seqtool.core.runtime import available_threads
     from seqtool.lm.mixture.static import mix_ngrams
     from seqtool.lm.ngram.arpa import warnings_of
-    from seqtool.lm.ngram.train import available_threads
 
     refuse_two_outputs(arpa, as_json=as_json)
     names = names_of(models)

@@ -58,6 +58,13 @@ ThreadsOption = Annotated[
         "--threads", min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."
     ),
 ]
+MemoryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Memory that it may take, such as 8G; what the machine has free if not given.",
+    ),
+]
 JobsOption = Annotated[
     int,
     typer.Option(
@@ -79,6 +86,15 @@ TableOption = Annotated[
         "-o",
         metavar="FILE",
         help="Write the table there: .tsv, .csv, .jsonl or .parquet; - is TSV on stdout.",
+    ),
+]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Continue the run in the output directory.")
+]
+MaxMinutesOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
     ),
 ]
 ForceOption = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,14 +15,17 @@ from seqtool.cli.options import (
     UNNAMED,
     ForceOption,
     JsonOption,
+    MemoryOption,
     SeedOption,
     StrictOption,
+    ThreadsOption,
     emit,
     note,
     offer,
     stdin_or_sample,
     takes_options,
 )
+from seqtool.cli.spark import CountingEngineOption, SessionOptions, TempOption
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.terminal import echo, stream
@@ -63,6 +67,7 @@ SHOWN_BROKEN = 10
     "seqtool prepare my.txt -o corpora/my",
     "seqtool prepare texts/ --unit bpe --vocab-size 8000 -o corpora/bpe",
     "seqtool prepare train.conllu --valid dev.conllu --column form -o corpora/ud",
+    "seqtool prepare crawl/ --engine spark --shards 4 -o corpora/crawl",
 )
 def prepare(
     context: typer.Context,
@@ -85,8 +90,9 @@ def prepare(
             help="Directory to write to. With --column, - writes the text itself to stdout.",
         ),
     ] = DEFAULT_OUTPUT,
-    valid: Annotated[Path | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
-    test: Annotated[Path | None, typer.Option(metavar="FILE", help="The test text.")] = None,
+    # no paths: of a URL, as --engine spark takes it, one would lose a slash
+    valid: Annotated[str | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
+    test: Annotated[str | None, typer.Option(metavar="FILE", help="The test text.")] = None,
     split: Annotated[
         str | None,
         typer.Option(
@@ -104,8 +110,13 @@ def prepare(
             "needs only its own.",
         ),
     ] = 1,
+    engine: CountingEngineOption = "auto",
+    threads: ThreadsOption = None,
+    memory: MemoryOption = None,
+    temp: TempOption = None,
     *,
     settings: dict[str, Any],
+    spark: SessionOptions,
     seed: SeedOption = None,
     force: ForceOption = False,
     strict: StrictOption = False,
@@ -113,7 +124,8 @@ def prepare(
 ) -> None:
     """Turn text into a prepared corpus: a vocabulary, and ids that map into memory.
 
-    Memory does not grow with the text. The corpus's path is printed.
+    Memory does not grow with the text, only with its different words; where these are too many,
+    DuckDB counts them. The corpus's path is printed.
 
     Of a treebank nothing is written without --column: its sentences are checked, and what it holds
     is printed.
@@ -132,13 +144,20 @@ def prepare(
         raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     from seqtool.core.config import from_dict
     from seqtool.core.progress import progress_bar
+    from seqtool.core.runtime import parse_size
     from seqtool.text import prepared
     from seqtool.text.preparation import parse_shares
 
     if split is not None:
         settings["split"] = parse_shares(split)
     config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
+    spark.check(is_used=engine == "spark")
     sources: list[str | Path] = [*(inputs or ())]
+    if engine == "spark":
+        spark.refuse(memory=memory, threads=threads)
+        if not sources:
+            what = "--engine spark reads no stdin and no sample"
+            raise ConfigError(what, hint="name INPUT")
     if not sources:
         found = stdin_or_sample("INPUT", "trees" if column else "text", training="using")
         sources = [found]
@@ -148,19 +167,30 @@ def prepare(
             find = sample_treebank if column else sample_text
             sources = [find("en", "train")]
             if config.split is None and output != "-":
-                valid, test = valid or find("en", "valid"), test or find("en", "test")
+                valid, test = valid or str(find("en", "valid")), test or str(find("en", "test"))
     if output == "-":
         return _write_text(context, sources, config)
+    messages: list[str] = []
     start = time.perf_counter()
-    with progress_bar("prepare", is_bytes=True) as on_progress:
-        corpus = prepared.prepare(
-            *(sources, output, config),
-            valid=valid,
-            test=test,
-            shards=shards,
-            force=force,
-            on_progress=on_progress,
-        )
+    with progress_bar("prepare", is_bytes=engine != "spark") as on_progress, ExitStack() as stack:
+        options: dict[str, Any] = {"valid": valid, "test": test, "shards": shards, "temp": temp}
+        options |= {"force": force, "on_progress": on_progress}
+        if engine == "spark":
+            from seqtool.spark.preparation import prepare as prepare_on_spark
+
+            session = stack.enter_context(spark.session())
+            corpus = prepare_on_spark(session, sources, output, config, **options)
+        else:
+            corpus = prepared.prepare(
+                *(sources, output, config),
+                engine=engine,
+                threads=threads,
+                memory=None if memory is None else parse_size(memory),
+                on_message=messages.append,
+                **options,
+            )
+    for message in messages:
+        note(message)
     seconds = time.perf_counter() - start
     if as_json:
         return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seqtool.cli.options import note
-from seqtool.core.errors import ConfigError, counted, did_you_mean
+from seqtool.cli.options import MAX_SHOWN, note
+from seqtool.core.database import ENGINES as COUNTING_ENGINES
+from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +24,23 @@ if TYPE_CHECKING:
 PANEL = "Apache Spark: past one machine"
 ENGINES = ("process", "spark")
 FORMATS = ("conllu", "parquet")
+CountingEngineOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(COUNTING_ENGINES),
+        help="What counts: memory, or DuckDB with the disk for what does not fit; memory as long "
+        "as it fits, and else DuckDB (auto); or Apache Spark, on one machine or more. The result "
+        "is the same.",
+    ),
+]
+TempOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DIR",
+        help="Where the files of DuckDB or Spark go meanwhile; beside the output if not given. Of "
+        "Spark on several machines, a folder that all of them see.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -74,11 +92,12 @@ class SessionOptions:
             )
 
     @contextmanager
-    def session(self) -> Iterator[SparkSession]:
+    def session(self, *, compiles_once: bool = False) -> Iterator[SparkSession]:
         """Give the session; see `spark_session`."""
         from seqtool.spark.session import parse_conf, spark_session
 
-        with spark_session(self.master, parse_conf(self.spark_conf or [])) as session:
+        conf = parse_conf(self.spark_conf or [])
+        with spark_session(self.master, conf, compiles_once=compiles_once) as session:
             yield session
 
 
@@ -150,7 +169,7 @@ class SparkOptions(SessionOptions):
         output: str,
         *,
         format_: str | None,
-        invalid: Path | None,
+        invalid: str | None,
         **others: object,
     ) -> None:
         """Annotate files on Spark; broken sentences are written apart in any case.
@@ -181,17 +200,29 @@ class SparkOptions(SessionOptions):
         corpus = self.corpus(files)
         # they are written apart in any case, and to the output where they are to pass through
         keeps = annotation.skip_invalid and annotation.keeps_invalid
+        left_out: list[DataError] = []
+        on_damaged = left_out.append if annotation.skip_invalid else None
         annotation = replace(annotation, skip_invalid=True, keeps_invalid=keeps)
-        with self.session() as session:
+        with self.session(compiles_once=True) as session:
             num_broken = annotate_files(
                 session,
                 corpus,
                 Work.of(annotation, models),
                 output,
                 as_tokens=format_ == "parquet",
-                invalid=None if invalid is None else str(invalid),
+                invalid=invalid,
                 ship=self.ship,
+                on_damaged=on_damaged,
             )
+        tell_left_out(left_out)
         if num_broken:
             where = invalid or posixpath.join(output, BROKEN_FOLDER)
             note(f"{counted(num_broken, 'broken sentence')} written to {where}, with file and line")
+
+
+def tell_left_out(errors: Sequence[DataError]) -> None:
+    """Say what is wrong with files that are left out, and how many they are."""
+    for error in errors[:MAX_SHOWN]:
+        note(f"left out: {error}")
+    if errors:
+        note(f"{counted(len(errors), 'file')} left out")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.cli.ngram import READING, FieldOption, InputsArgument, MemoryOption
+import typer
+
+from seqtool.cli.ngram import READING, FieldOption, InputsArgument
 from seqtool.cli.options import (
     ForceOption,
     JsonOption,
+    MaxMinutesOption,
+    MemoryOption,
     OutputOption,
+    ResumeOption,
     ThreadsOption,
     emit,
     note,
@@ -38,6 +45,7 @@ if TYPE_CHECKING:
         "--prune": "prune",
         "--epochs": "epochs",
         "--lr": "learning_rate",
+        "--time-limit": offer("time_limit", metavar="TIME"),
         "--table-bits": "table_bits",
         "--vocab": offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
         "--vocab-size": "vocab_size",
@@ -50,13 +58,18 @@ if TYPE_CHECKING:
     "seqtool train-snm my.txt -o runs/my",
     "seqtool train-snm corpora/ptb/words --prune 1 -o runs/ptb-snm",
     "seqtool train-snm my.txt --remote 0 --order 4",
+    "seqtool train-snm my.txt --time-limit 10m",
+    "seqtool train-snm --resume -o runs/my",
 )
 def train_snm(
+    context: typer.Context,
     inputs: InputsArgument = None,
     output: OutputOption = Path("runs/snm"),
     field: FieldOption = None,
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
+    resume: ResumeOption = False,
+    max_minutes: MaxMinutesOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
@@ -73,18 +86,29 @@ def train_snm(
     from seqtool.lm.snm.config import SnmConfig
     from seqtool.lm.snm.train import train_snm as train
 
-    config = from_dict(SnmConfig, settings)
+    if resume and force:
+        raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
+    if resume:  # what is not typed is as the run has it
+        for name in list(settings):
+            source = context.get_parameter_source({"learning_rate": "lr"}.get(name, name))
+            if source is None or source.name != "COMMANDLINE":
+                del settings[name]
+    else:
+        inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
+    end = time.monotonic() + 60.0 * (math.inf if max_minutes is None else max_minutes)
     with stage_bars() as on_progress:
         trained = train(
-            inputs or [stdin_or_sample("CORPUS", training="training on")],
+            inputs or [],
             output,
-            config,
+            settings if resume else from_dict(SnmConfig, settings),
             field=field,
+            resume=resume,
             force=force,
             threads=threads,
             memory=None if memory is None else parse_size(memory),
             command=typed(),
             on_progress=on_progress,
+            should_stop=lambda num_tokens: time.monotonic() >= end,
         )
     if not as_json:
         return _show(trained)
@@ -99,6 +123,7 @@ def train_snm(
             "vocabulary_size": trained.vocabulary_size,
             "kinds": trained.kinds,
             "losses": trained.losses,
+            "passes": trained.passes,
             **trained.scores,
         }
     )
@@ -116,6 +141,8 @@ def _show(trained: SnmTraining) -> None:
     show_table("", columns, rows, to_stderr=True)
     for epoch, loss in enumerate(trained.losses, start=1):
         note(f"epoch {epoch}: perplexity {loss:.2f} of the text itself, each token left out")
+    if trained.passes != len(trained.losses):
+        note(f"{trained.passes:.2f} passes over the text in the time")
     parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
     note(f"{trained.total_seconds:.1f} s ({parts})")
     if "valid_perplexity" in trained.scores:

@@ -16,7 +16,9 @@ from seqtool.cli.options import (
     DeviceOption,
     ForceOption,
     JsonOption,
+    MaxMinutesOption,
     OutputOption,
+    ResumeOption,
     SeedOption,
     ThreadsOption,
     emit,
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
     from seqtool.core.progress import Event
 
 PANEL = "Settings"
+SCHEMES = {  # of labels of words
+    "bio": "BIO: what it does not allow is never predicted, and the best epoch has the highest F1",
+    "entities": "those of entities, but not BIO throughout (I-X after B-X or I-X alone): each is "
+    "chosen by itself, and the best epoch has the highest F1",
+    "any": "not those of entities (B-X, I-X, O): the best epoch has the highest accuracy",
+}
 
 # options of every training on a treebank
 SETTINGS = {
@@ -95,16 +103,9 @@ class TrainingOptions:
             help="Print every setting as it would be used, with its meaning, and exit.",
         ),
     ] = False
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run in the output directory.")
-    ] = False
+    resume: ResumeOption = False
     force: ForceOption = False
-    max_minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
-        ),
-    ] = None
+    max_minutes: MaxMinutesOption = None
     time_limit: Annotated[
         str | None,
         typer.Option(
@@ -382,7 +383,7 @@ def _train_labels(
         return print_settings(chosen)
     from seqtool.cli.labels import show_types, told
     from seqtool.core import checkpoint
-    from seqtool.parsing.labeller.data import count_dev
+    from seqtool.parsing.labeller.data import count_dev, scheme_of
     from seqtool.parsing.labeller.train import train_labeller as train
 
     read: list[Any] = []
@@ -396,6 +397,7 @@ def _train_labels(
             f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
             f"{counted(summary['labels'], 'label')}",
         )
+        note(f"the labels are {SCHEMES[scheme_of(data)]}")
 
     trained = run_training(train, files, output, chosen, options, on_data=on_data, **sources)
     counts = count_dev(checkpoint.load(output), read[-1])

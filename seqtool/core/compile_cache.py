@@ -23,7 +23,7 @@ from seqtool.core import terminal
 from seqtool.core.storage import atomic_file
 from seqtool.core.version import __version__
 
-_LOCK = "lock"
+_NUM_LOCKS = 16  # so many functions may be compiled at once, unless two have the same lock
 _SUM_SIZE = 8
 
 _seconds_compiling = 0.0  # of this process
@@ -71,14 +71,15 @@ class CompileCache:
         self._has_told = False
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes from compiling the same meanwhile."""
+    def locked(self, name: str) -> Iterator[None]:
+        """Keep other processes from compiling what gets this name meanwhile."""
         try:
             import fcntl
         except ImportError:  # Windows; two processes may then compile the same twice
             yield
             return
-        handle = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = f"lock-{zlib.crc32(name.encode()) % _NUM_LOCKS}"
+        handle = os.open(self.path / lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

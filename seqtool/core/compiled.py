@@ -311,7 +311,7 @@ def _object_code(name: str, make: Callable[[], bytes]) -> bytes:
     with ExitStack() as stack:
         stack.enter_context(compiling())
         with suppress(OSError):
-            stack.enter_context(cache.locked())
+            stack.enter_context(cache.locked(name))
         code = cache.read(name)  # another process may have made it meanwhile
         if code is None:
             _say_once("note: compiling, once for this machine; the next start is quick")

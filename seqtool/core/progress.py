@@ -47,6 +47,7 @@ class RunStarted:
     machine: Mapping[str, str]
     resumed: bool
     time_limit: float | None = None  # seconds; where there is one, steps and epochs are not known
+    precision_note: str = ""  # where products are slower as they were asked for
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,7 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
                 f"{verb} {whole}, "
                 f"{counted(event.num_parameters, 'parameter')}, on {machine.get('device', '?')} "
                 f"with {counted(machine.get('threads', '?'), 'thread')}{together}"
+                + (f"; {event.precision_note}" if event.precision_note else "")
             )
         case StepDone():
             return (

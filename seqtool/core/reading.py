@@ -144,13 +144,15 @@ def total_size(inputs: Sequence[str | Path], *, treebanks: bool = False) -> int 
     return None
 
 
-def read_open_file(file: IO[bytes], name: str, *, block_size: int = BLOCK_SIZE) -> BlockReader:
+def read_open_file(
+    file: IO[bytes], name: str, *, block_size: int = BLOCK_SIZE, may_be_empty: bool = False
+) -> BlockReader:
     """Read an open file, from where it stands, as `read_blocks` reads one; the name is for errors.
 
     Raises:
         DataError: when iterated: as of `read_blocks`.
     """
-    return _OpenFileReader(file, name, block_size)
+    return _OpenFileReader(file, name, block_size, may_be_empty)
 
 
 def read_blocks(
@@ -468,9 +470,8 @@ class BlockReader(Iterator[bytes]):
     def _refuse_treebanks(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Pass text on; what is not named as a treebank, as stdin is not, may still be one."""
         for number, block in enumerate(blocks):
-            if not number and _TREEBANK.match(block):
-                error = is_no_text("-" if self._path == "<stdin>" else self._path)
-                raise DataError(error.message, hint=error.hint, path=self._path)
+            if not number:
+                refuse_treebank(block, self._path)
             yield block
 
     def _column_texts(self, blocks: Iterable[bytes], column: str) -> Iterator[bytes]:
@@ -519,50 +520,77 @@ class BlockReader(Iterator[bytes]):
     def _json_texts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         field = self.field or DEFAULT_FIELD
         for block in blocks:
-            texts: list[bytes] = []
-            source_lines: list[int] = []
-            for number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
-                if not line.strip():
-                    continue
-                text = self._json_text(line, number, field)
-                texts.append(text if text.endswith(b"\n") else text + b"\n")
-                source_lines.extend([number] * texts[-1].count(b"\n"))
-            if texts:
-                self._source_lines = source_lines
-                yield b"".join(texts)
+            text, self._source_lines = json_texts(block, self._path, self._first_line, field)
+            if text:
+                yield text
 
-    def _json_text(self, line: bytes, number: int, field: str) -> bytes:
-        def bad(what: str, hint: str) -> DataError:
-            return DataError(what, hint=hint, path=self._path, line=number)
 
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise bad(f"not JSON: {error}", "each line must be one JSON object") from error
-        if not isinstance(record, dict) or field not in record:
-            names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
-            hint = f"choose with --field one of: {names}" if names else "name it with --field"
-            raise bad(f"no field {field!r} in this line", hint)
-        if not isinstance(text := record[field], str):
-            hint = "name a field that holds text with --field"
-            raise bad(f"the field {field!r} is not a text", hint)
-        try:
-            return text.replace("\r\n", "\n").encode()
-        except UnicodeEncodeError as error:
-            what = f"the field {field!r} holds half a surrogate pair"
-            raise bad(what, "write the character whole") from error
+def refuse_treebank(block: bytes, path: str) -> None:
+    """Refuse a file of text that begins as a treebank does.
+
+    Raises:
+        DataError: so it is.
+    """
+    if _TREEBANK.match(block):
+        error = is_no_text("-" if path == "<stdin>" else path)
+        raise DataError(error.message, hint=error.hint, path=path)
+
+
+def json_texts(block: bytes, path: str, first_line: int, field: str) -> tuple[bytes, list[int]]:
+    """Return the texts of lines of JSON as lines, and the line of the file where each comes from.
+
+    Args:
+        block: whole lines.
+        path: of their file.
+        first_line: the 1-based line of it where they begin.
+        field: that holds the text.
+
+    Raises:
+        DataError: a line without such a text.
+    """
+    texts: list[bytes] = []
+    source_lines: list[int] = []
+    for number, line in enumerate(block.split(b"\n")[:-1], start=first_line):
+        if not line.strip():
+            continue
+        text = _json_text(line, path, number, field)
+        texts.append(text if text.endswith(b"\n") else text + b"\n")
+        source_lines.extend([number] * texts[-1].count(b"\n"))
+    return b"".join(texts), source_lines
+
+
+def _json_text(line: bytes, path: str, number: int, field: str) -> bytes:
+    def bad(what: str, hint: str) -> DataError:
+        return DataError(what, hint=hint, path=path, line=number)
+
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise bad(f"not JSON: {error}", "each line must be one JSON object") from error
+    if not isinstance(record, dict) or field not in record:
+        names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
+        hint = f"choose with --field one of: {names}" if names else "name it with --field"
+        raise bad(f"no field {field!r} in this line", hint)
+    if not isinstance(text := record[field], str):
+        hint = "name a field that holds text with --field"
+        raise bad(f"the field {field!r} is not a text", hint)
+    try:
+        return text.replace("\r\n", "\n").encode()
+    except UnicodeEncodeError as error:
+        what = f"the field {field!r} holds half a surrogate pair"
+        raise bad(what, "write the character whole") from error
 
 
 class _OpenFileReader(BlockReader):
     """Gives the blocks of an open file."""
 
-    def __init__(self, file: IO[bytes], name: str, block_size: int) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], name: str, block_size: int, may_be_empty: bool) -> None:
+        self._file, self._may_be_empty = file, may_be_empty
         super().__init__([], None, False, True, block_size, None, None)
         self._path = name
 
     def _read(self) -> Iterator[bytes]:
-        nothing = True
+        nothing = not self._may_be_empty
         for block in self._lines_of(self._file):
             nothing = False
             yield block

@@ -189,7 +189,7 @@ def _of_sources(data: Mapping[str, Any], split: str | None) -> HeldOutText | Non
     paths = [Path(source["path"]) for source in parts]
     if not paths or not all(path.is_file() for path in paths):
         return None
-    if [storage.sum_of(path) for path in paths] != [source["sha256"] for source in parts]:
+    if [storage.sum_of(path) for path in paths] != [source.get("sha256") for source in parts]:
         return None
     return _text(paths, str(chosen))
 
@@ -216,8 +216,9 @@ def _text(paths: Sequence[Path], split: str) -> HeldOutText:
 
 
 def _sums(info: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the split and the SHA-256 of each source of a corpus."""
-    return [(source["split"], source["sha256"]) for source in info.get("sources", [])]
+    """Return the split and the SHA-256 of each source of a corpus; of Spark's, its path."""
+    sources = info.get("sources", [])
+    return [(source["split"], source.get("sha256", source["path"])) for source in sources]
 
 
 def _identity(info: Mapping[str, Any], split: str) -> Hashable:

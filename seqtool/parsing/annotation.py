@@ -44,7 +44,7 @@ from seqtool.treebank.plus import columns_of
 from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
 
 # of a chunk: enough words for a parser to be fast, and few enough for all processes to end at once
-TREE_BYTES, TEXT_BYTES = 1 << 19, 1 << 16
+TREE_BYTES, TEXT_BYTES = 1 << 18, 1 << 16
 
 Work = Literal["segment", "tag", "parse"]
 Form = Literal["conllu", "text", "lines"]
@@ -185,7 +185,7 @@ class Annotation:
     ) -> Iterator[Chunk]:
         """Give what is in files in chunks of about `size` bytes; arguments are those of `read`.
 
-        The size, if not given, is one of about 8,000 words.
+        The size, if not given, is one of about 4,000 words.
 
         Raises:
             DataError: when iterated: a file that cannot be read.
@@ -206,7 +206,8 @@ class Annotation:
                     held_names = names
                 held.append(stretch)
                 num_bytes += len(content)
-                if num_bytes >= size:
+                # what is read of a file at a time ends with a sentence, so it is some less
+                if num_bytes >= size * 3 // 4:
                     if last:
                         yield Chunk(tuple(last), last_names)
                     last, last_names, held, num_bytes = held, held_names, [], 0

@@ -430,10 +430,8 @@ def training_of(config: Config) -> TrainingConfig:
 def with_precision(config: C, device: str, kind: Kind[Any]) -> C:
     """Return settings in which precision `auto` is decided, by the machine's features alone."""
     training = training_of(config)
-    precision = hardware.resolve_precision(training.precision, device)
-    is_open = training.precision == "auto" and device == "cpu" and kind.bf16_on_cpu
-    if is_open and runtime.has_bf16_products():
-        precision = "bf16"
+    is_open = training.precision == "auto" and kind.bf16_on_cpu
+    precision = hardware.resolve_precision("fast" if is_open else training.precision, device)
     training = dataclasses.replace(training, precision=precision)  # type: ignore[arg-type]
     return dataclasses.replace(config, training=training)  # type: ignore[type-var]
 

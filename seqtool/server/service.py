@@ -38,6 +38,8 @@ from seqtool.treebank.sentence import Sentence
 
 PRESEGMENTED = "presegmented"
 INPUTS = ("conllu", *LAYOUTS)
+FIELDS = ("data", "model", *STEPS, "input", "output")
+METHODS = ("GET", "POST")
 # of an answer, whoever asked; a page that is elsewhere cannot read it, nor show it in a frame
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -99,9 +101,9 @@ class Service:
         self._models, self._limits, self._on_answer = models, limits, on_answer
         self._held, self._rounds = Held(limits), Rounds(limits)
         routes = [
-            Route("/models", self._bounded(self._list), methods=["GET", "POST"]),
-            Route("/process", self._bounded(self._process), methods=["GET", "POST"]),
-            Route("/", self._bounded(self._page), methods=["GET", "POST"]),
+            Route("/models", self._bounded(self._list), methods=METHODS),
+            Route("/process", self._bounded(self._process), methods=METHODS),
+            Route("/", self._bounded(self._page), methods=METHODS),
         ]
         self.app = Starlette(
             routes=routes, exception_handlers={HTTPException: self._no_such_address}
@@ -145,15 +147,23 @@ class Service:
 
     async def _no_such_address(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        told = f"{request.method} {_path(request)} is not answered here; ask /process"
+        told = f"{_path(request)} is not here; ask /process, /models or /"
+        if error.status_code == 405:
+            told = f"{request.method[:20]} is not answered; send {' or '.join(METHODS)}"
         self._note(request, error.status_code, 0.0, "")
-        return _refused(Refusal(error.status_code, told))
+        response = _refused(Refusal(error.status_code, told))
+        response.headers.update(error.headers or {})
+        return response
 
     async def _list(self, request: Request, fields: Fields) -> Response:
         models = {name: list(model.steps) for name, model in self._models.by_name.items()}
         return _json({"models": models, "default_model": self._models.default.name})
 
     async def _process(self, request: Request, fields: Fields) -> Response:
+        for field in fields:
+            if field not in FIELDS:
+                hint = did_you_mean(field[:40], FIELDS)
+                raise Refusal(400, f"the field {field[:40]!r} is not known; {hint}")
         model = self._model(fields.get("model", ""))
         steps = frozenset(step for step in STEPS if step in fields)
         output = fields.get("output", "") or "conllu"

@@ -15,14 +15,15 @@ The bytes are the file's own: the encoding is checked by whoever reads them.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
 
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import DEFAULT_FIELD, JSON_LINES, STDIN, unpacked_name
+from seqtool.spark.session import shown, told
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ Place = tuple[str, int]  # a file, and the byte of it where a block begins
 LinesBefore = Mapping[Place, int]
 
 _BOM = b"\xef\xbb\xbf"
-_LOCAL = "file:"
+_GLOB = re.compile(r"([\\*?\[\]{}])")  # of a pattern of file names
 
 
 class Part(NamedTuple):
@@ -112,6 +113,60 @@ def read_records(
     )
 
 
+def sound_files(session: SparkSession, files: list[str]) -> tuple[list[str], list[DataError]]:
+    """Return the files that Spark can unpack to their ends, and what is wrong with the others.
+
+    Only those of .gz are read for that, by the workers: once, and once more for each that is
+    damaged, as Spark names one at a time.
+
+    Raises:
+        DataError: no file can be read.
+    """
+    packed = [file for file in files if file.lower().endswith(".gz")]
+    damaged: dict[str, DataError] = {}
+    while packed:
+        try:
+            with told():
+                rows = session.read.text([*map(literal, packed)])
+                rows.write.format("noop").mode("overwrite").save()
+            break
+        except DataError as error:
+            if error.path is None or str(error.path) not in packed:
+                raise
+            packed.remove(str(error.path))
+            damaged[str(error.path)] = error
+    sound = [file for file in files if file not in damaged]
+    errors = [damaged[file] for file in files if file in damaged]
+    if errors and not sound:
+        raise errors[0]
+    return sound, errors
+
+
+def without_damaged(
+    session: SparkSession, paths: Sequence[str], on_damaged: Callable[[DataError], None]
+) -> list[str]:
+    """Return patterns of the files that paths stand for, but those of .gz that are damaged.
+
+    Args:
+        session: of Spark.
+        paths: as of `read_records`.
+        on_damaged: called with what is wrong with each file that is left out.
+
+    Raises:
+        DataError: a path that is not there; no file can be read.
+    """
+    files = sorted(map(shown, session.read.text([*paths]).inputFiles()))
+    sound, damaged = sound_files(session, files)
+    for error in damaged:
+        on_damaged(error)
+    return [*map(literal, sound)]
+
+
+def literal(file: str) -> str:
+    """Return a pattern that is the name of one file."""
+    return _GLOB.sub(r"\\\1", file)
+
+
 def lines_before(records: DataFrame, separator: str) -> dict[Place, int]:
     """Return the number of lines of its file before each block.
 
@@ -134,11 +189,6 @@ def lines_before(records: DataFrame, separator: str) -> dict[Place, int]:
         before[file, block] = sums[file]
         sums[file] += lines
     return before
-
-
-def shown(file: str) -> str:
-    """Return the name of a file as people type it: of this machine's files, the path."""
-    return unquote(file.removeprefix(_LOCAL)) if file.startswith(_LOCAL) else file
 
 
 def parts_of(batches: Iterable[Any], separator: str, before: LinesBefore | None) -> Iterator[Part]:

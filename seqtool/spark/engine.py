@@ -11,13 +11,15 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from seqtool.lm.ngram.engine.contexts import ContextSmoother
+from seqtool.lm.ngram.engine.contexts import OfContexts
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.spark.folders import Folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
+
+_BATCH = 1 << 17  # rows
 
 
 class SparkEngine:
@@ -43,7 +45,7 @@ class SparkEngine:
         """Give the rows of a query, of which the driver holds all at once."""
         yield from self._session.sql(sql).toArrow().to_batches()
 
-    def smooth(self, name: str, sql: str, smoother: ContextSmoother) -> None:
+    def smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
         """Make a table of what the smoother makes of a query."""
         from pyspark.sql import functions
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -61,12 +63,23 @@ class SparkEngine:
         self._write(name, rows.mapInArrow(smooth, from_arrow_schema(smoother.schema())))
 
     def read_smoothed(self, name: str, keys: Keys, order: int) -> Iterator[pa.RecordBatch]:
-        """Give such a table in trie order; the driver holds what one task wrote."""
-        path = posixpath.join(self._folder, name)
-        for file in Folder(self._session, path).names():
-            if file.startswith("part-"):
-                rows = self._session.read.parquet(posixpath.join(path, file))
-                yield from rows.orderBy(*keys.columns(order)).toArrow().to_batches()
+        """Give such a table in trie order; of another machine's, the driver holds a task's rows."""
+        import pyarrow.parquet as pq
+
+        folder = Folder(self._session, posixpath.join(self._folder, name))
+        for file in folder.names():
+            if not file.startswith("part-"):
+                continue
+            path = posixpath.join(folder.path, file)
+            if (local := folder.local_path()) is not None:
+                # not the whole file ahead, which is what buffers are for otherwise
+                with pq.ParquetFile(local / file, pre_buffer=False) as stored:
+                    yield from stored.iter_batches(_BATCH)
+            else:
+                # Spark may read a large file in pieces
+                rows = self._session.read.parquet(path).coalesce(1)
+                in_order = rows.sortWithinPartitions(*keys.columns(order))
+                yield from in_order.toArrow().to_batches()
 
     def drop(self, name: str) -> None:
         """Give up a table."""

@@ -15,9 +15,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from seqtool.core.errors import OutputError
+from seqtool.core.errors import DataError, OutputError
 from seqtool.spark import workers
 from seqtool.spark.blocks import (
     PARAGRAPHS,
@@ -25,11 +25,11 @@ from seqtool.spark.blocks import (
     lines_before,
     parts_of,
     read_records,
-    shown,
+    without_damaged,
 )
 from seqtool.spark.folders import Folder
 from seqtool.spark.frames import Output, annotated, mapped
-from seqtool.spark.session import told
+from seqtool.spark.session import Written, shown, told
 from seqtool.spark.workers import BROKEN, ERROR, Work
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def annotate_files(
     as_tokens: bool = False,
     invalid: str | None = None,
     ship: bool | None = None,
+    on_damaged: Callable[[DataError], None] | None = None,
 ) -> int:
     """Annotate a corpus and write what comes of it; return how many sentences are broken.
 
@@ -74,6 +75,8 @@ def annotate_files(
         as_tokens: write Parquet, a row a token, instead of CoNLL-U.
         invalid: a directory for broken sentences, `_broken` in the output if not given.
         ship: see `shipping.Model.ship`.
+        on_damaged: called with what is wrong with each packed file that cannot be read to its end,
+            and is left out; without it, such a file is an error.
 
     Raises:
         DataError: a file that cannot be read, or no text; a sentence without columns that the
@@ -83,18 +86,40 @@ def annotate_files(
     """
     with told():
         target = Target(session, output)
-        broken_target = Target(session, invalid or posixpath.join(output, BROKEN_FOLDER))
+        broken_target = (
+            Target(session, posixpath.join(output, BROKEN_FOLDER))
+            if invalid is None
+            else Target(session, invalid, "--invalid")
+        )
+        if on_damaged is not None and corpus.column is None:
+            corpus = Corpus(without_damaged(session, corpus.paths, on_damaged))
         as_rows = _of_parquet if corpus.column is not None else _of_texts
-        rows, broken = as_rows(session, corpus, work, as_tokens=as_tokens, ship=ship)
+        made = as_rows(session, corpus, work, as_tokens=as_tokens, ship=ship)
         suffix = "conllu" if work.annotation.form == "conllu" else "txt"
-        num_broken = target.write(rows, as_tokens=as_tokens, suffix=suffix)
+        try:
+            num_broken = target.write(made.rows, as_tokens=as_tokens, suffix=suffix)
+        except DataError as error:
+            if error.line is None or made.placed is None:
+                raise
+            num_broken = target.write(made.placed(), as_tokens=as_tokens, suffix=suffix)
         if num_broken:
-            broken_target.write(broken(), as_tokens=False, suffix="conllu")
+            broken_target.write(made.broken(), as_tokens=False, suffix="conllu")
     return num_broken
 
 
-# rows to be written, with the column `BROKEN`, and what gives the broken ones
-Made = tuple["DataFrame", "Callable[[], DataFrame]"]
+class Made(NamedTuple):
+    """What is to be written.
+
+    Attributes:
+        rows: with the column `BROKEN`.
+        broken: gives the broken sentences.
+        placed: gives `rows` of which an error says the line of the file, not of the block; None
+            where theirs do so.
+    """
+
+    rows: DataFrame
+    broken: Callable[[], DataFrame]
+    placed: Callable[[], DataFrame] | None = None
 
 
 def _of_texts(
@@ -103,21 +128,32 @@ def _of_texts(
     work.model.ship(session, ship)
     records = read_records(session, corpus.paths, PARAGRAPHS)
     folder = common_folder([*map(shown, records.inputFiles())])
-    before = lines_before(records, PARAGRAPHS)
 
     def made(
-        make: Callable[[Iterable[Part]], Iterator[pa.RecordBatch]], names: Mapping[str, str]
+        make: Callable[[Iterable[Part]], Iterator[pa.RecordBatch]],
+        names: Mapping[str, str],
+        *,
+        is_placed: bool = True,
     ) -> DataFrame:
+        before = lines_before(records, PARAGRAPHS) if is_placed else None
         return mapped(records, lambda batches: make(parts_of(batches, PARAGRAPHS, before)), names)
 
-    rows = (
-        made(lambda parts: workers.tokens_of_files(parts, work), workers.TOKENS_OF_FILES)
-        if as_tokens
-        else made(
-            lambda parts: workers.conllu_of_files(parts, work, folder), workers.CONLLU_OF_FILES
-        )
-    )
-    return rows, lambda: made(workers.broken_of_files, workers.CONLLU_OF_FILES)
+    def conllu(*, is_placed: bool) -> DataFrame:
+        def make(parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
+            return workers.conllu_of_files(parts, work, folder)
+
+        return made(make, workers.CONLLU_OF_FILES, is_placed=is_placed)
+
+    def broken() -> DataFrame:
+        return made(workers.broken_of_files, workers.CONLLU_OF_FILES)
+
+    if as_tokens:
+        tokens = workers.TOKENS_OF_FILES
+        return Made(made(lambda parts: workers.tokens_of_files(parts, work), tokens), broken)
+    if work.annotation.layout is not None:  # a document begins at line 1
+        return Made(conllu(is_placed=True), broken)
+    # lines are told of errors alone, and counting them takes about as long as reading
+    return Made(conllu(is_placed=False), broken, lambda: conllu(is_placed=True))
 
 
 def _of_parquet(
@@ -132,10 +168,10 @@ def _of_parquet(
     is_broken = functions.col(ERROR).isNotNull()
     rows = rows.withColumn(BROKEN, is_broken.cast("int"))
     if as_tokens:
-        return rows.drop(ERROR), lambda: _broken_of_rows(frame, work, corpus, is_broken)
+        return Made(rows.drop(ERROR), lambda: _broken_of_rows(frame, work, corpus, is_broken))
     value = functions.when(~is_broken, functions.expr(_CONLLU))
     rows = rows.select(value.alias("value"), BROKEN)
-    return rows, lambda: _broken_of_rows(frame, work, corpus, is_broken)
+    return Made(rows, lambda: _broken_of_rows(frame, work, corpus, is_broken))
 
 
 def _broken_of_rows(frame: DataFrame, work: Work, corpus: Corpus, is_broken: Column) -> DataFrame:
@@ -162,15 +198,17 @@ class Target:
     Args:
         session: of Spark.
         path: of the directory, of any file system that Spark writes.
+        option: that names it.
 
     Raises:
         OutputError: it is there already.
     """
 
-    def __init__(self, session: SparkSession, path: str) -> None:
-        self._folder = Folder(session, path)
+    def __init__(self, session: SparkSession, path: str, option: str = "-o") -> None:
+        self._folder, self._written = Folder(session, path), Written(path, option)
         if self._folder.exists():
-            raise OutputError("exists already", hint="choose another output with -o", path=path)
+            hint = f"choose another output with {option}"
+            raise OutputError("exists already", hint=hint, path=path)
 
     def write(self, rows: DataFrame, *, as_tokens: bool, suffix: str) -> int:
         """Write rows, and return the sum of their column `BROKEN`, which is left out.
@@ -200,9 +238,14 @@ class Target:
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Remove what there is of the directory if the block does not end well."""
+        """Remove what there is of the directory if the block does not end well.
+
+        Raises:
+            SeqtoolError: see `told`.
+        """
         try:
-            yield
+            with told(self._written):
+                yield
         except BaseException:
             self._folder.remove()
             raise

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import posixpath
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_WAIT_SECONDS = 10  # for tasks that are stopped
 
 
 class Folder:
@@ -31,6 +39,11 @@ class Folder:
         """Whether it is there."""
         return bool(self._files.exists(self._here))
 
+    def local_path(self) -> Path | None:
+        """Return where this process can open it; None on another file system."""
+        is_local = self._files.getUri().getScheme() == "file"
+        return Path(self._here.toUri().getPath()) if is_local else None
+
     def names(self) -> list[str]:
         """Return the names in it, sorted."""
         return sorted(status.getPath().getName() for status in self._files.listStatus(self._here))
@@ -42,3 +55,35 @@ class Folder:
     def remove(self) -> None:
         """Remove it with all that is in it, if it is there."""
         self._files.delete(self._here, True)
+
+
+@contextmanager
+def temporary_folder(session: SparkSession, parent: str) -> Iterator[str]:
+    """Give the name of a new folder for tables, and remove it with all that is in it then.
+
+    What Spark still does for the block, as after Ctrl-C, is stopped before: it would write there.
+    """
+    name = f"seqtool-tables-{uuid.uuid4().hex}"
+    path = posixpath.join(parent, name)
+    context = session.sparkContext
+    context.addJobTag(name)
+    try:
+        yield path
+    except BaseException:
+        context.cancelJobsWithTag(name)
+        _wait_for_tasks(session)
+        raise
+    finally:
+        context.removeJobTag(name)
+        Folder(session, path).remove()
+
+
+def _wait_for_tasks(session: SparkSession) -> None:
+    """Wait until no task runs, for a while: others may use the session, too."""
+    until = time.monotonic() + _WAIT_SECONDS
+    context: Any = session.sparkContext
+    tracker = context._jsc.sc().statusTracker()  # Python's tells of jobs, not of their tasks
+    while time.monotonic() < until:
+        if not any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
+            return
+        time.sleep(0.1)

@@ -5,30 +5,30 @@
     `ends` -> `plan.estimate`                   SQL, and smoothing of whole contexts by the workers
     tables -> a model directory                 as they come, in trie order
 
-The ids are those that the text has in memory, but that files are taken in the order of their names.
+The ids are those that the text has in memory.
 """
 
 from __future__ import annotations
 
-import posixpath
 import re
-import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import groupby
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqtool.core import checkpoint
+from seqtool.core import checkpoint, reading
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import PARQUET, unpacked_name
 from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import WordReader, counted_tokenizer, limited
+from seqtool.lm.ngram.engine.entropy import prune
 from seqtool.lm.ngram.engine.keys import Keys, Packer
 from seqtool.lm.ngram.engine.output import write_table
 from seqtool.lm.ngram.engine.plan import ENDS, Text, estimate
@@ -42,44 +42,27 @@ from seqtool.lm.ngram.train import (
     check_words,
     write_copies,
 )
-from seqtool.spark.blocks import (
-    LINES,
-    Part,
-    is_utf8,
-    lines_before,
-    not_utf8,
-    parts_of,
-    read_records,
-    shown,
-)
+from seqtool.spark.blocks import sound_files
+from seqtool.spark.counting import counted
 from seqtool.spark.engine import SparkEngine
-from seqtool.spark.folders import Folder
+from seqtool.spark.folders import temporary_folder
 from seqtool.spark.frames import check_column, mapped
-from seqtool.spark.session import told
-from seqtool.spark.workers import ROWS, Rows
+from seqtool.spark.session import Written, told
+from seqtool.spark.texts import TextPart, Texts, UnreadText, find_texts
+from seqtool.spark.workers import Rows
 from seqtool.text.prepared import SplitCounts
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from seqtool.text.tokenizers import WordTokenizer
 
+_PARTS = "spark.sql.shuffle.partitions"
+_PARTITION_BYTES = 64_000_000
+_ROW_BYTES = 32  # of an n-gram, about
+_SHORT_BYTES = 5 << 20  # of a text up to which it was measured that to compile once is cheaper
 _WORD = re.compile(f"[^{BLANKS}]+")
-_WORDS = {
-    "word": "string",
-    "count": "long",
-    "file": "string",
-    "block": "long",
-    # of its first occurrence among those of the block's words; of an error, its line
-    "place": "long",
-    "sentences": "long",  # a row without a word tells of the block itself
-    "tokens": "long",
-    "longest": "long",
-    "bytes": "long",
-    "error": "string",
-    "hint": "string",
-}
 
 
 @dataclass(frozen=True)
@@ -115,6 +98,7 @@ def train_ngram(
     arpa: str | Path | None = None,
     parquet: str | Path | None = None,
     force: bool = False,
+    skip_invalid: bool = False,
     temp: str | None = None,
     threads: int = 1,
     command: str = "",
@@ -131,6 +115,8 @@ def train_ngram(
         arpa: as of `lm.ngram.train.train_ngram`.
         parquet: as well.
         force: as well.
+        skip_invalid: as well; all packed files are read once more for it, and the text once more
+            for each file that is not UTF-8.
         temp: a folder for tables that this machine and the workers see; beside the output when not
             given, which is for workers on this machine.
         threads: that write the ARPA file.
@@ -138,7 +124,7 @@ def train_ngram(
         on_progress: called with the stage and its progress.
 
     Raises:
-        ConfigError: settings that need the model in memory; no `temp` where the workers run on
+        ConfigError: settings that need the text in memory; no `temp` where the workers run on
             other machines.
         DataError: text that is not there, empty or damaged.
         OutputError: the output exists, or cannot be written.
@@ -152,13 +138,13 @@ def train_ngram(
             hint="name one that all of them see with --temp: hdfs://..., s3a://..., a shared disk",
         )
     stages = Stages(on_progress)
-    with told(), _folder(session, temp or str(output.absolute().parent)) as folder:
-        records = read_records(session, inputs, LINES, field)
+    parent = temp or str(output.absolute().parent)
+    with told(Written(parent, "--temp")), temporary_folder(session, parent) as folder:
         with stages("reading"):
-            text = _counted(records, config)
+            texts, text, skipped = _read(session, inputs, field, config, skip=skip_invalid)
         tokenizer, allowed = text.tokenizer, None
         keys = Keys(len(tokenizer.vocabulary))
-        _offer_ends(records, tokenizer, keys, config.order)
+        _offer_ends(texts, tokenizer, keys, config.order)
         places = None
         if config.discounts == "kenlm":
             places = np.full(keys.vocabulary_size, -4, np.int64)
@@ -171,10 +157,12 @@ def train_ngram(
         check_words(tokenizer.vocabulary, arpa, parquet)
         engine = SparkEngine(session, folder)
         described = Text(keys, text.sentences, text.longest, places)
-        with stages("estimating") as on_estimate:
+        num_bytes = text.tokens * _ROW_BYTES
+        with stages("estimating") as on_estimate, _divided(session, num_bytes):
             estimated = estimate(
                 engine, described, config, allowed=allowed, on_progress=on_estimate
             )
+            estimated = prune(engine, estimated, config.prune_entropy, on_estimate)
         with stages("saving") as on_save:
             save_table(
                 output,
@@ -208,7 +196,21 @@ def train_ngram(
         num_unknown=num_unknown,
         vocabulary_size=len(tokenizer.vocabulary),
         seconds=stages.seconds,
+        skipped=[str(error) for error in skipped],
     )
+
+
+def is_short(inputs: Sequence[str]) -> bool:
+    """Whether a text is so short that most of the work is what the JVM compiles: `spark_session`.
+
+    Packed texts, Parquet, patterns and other file systems are not: their sizes are not known.
+    """
+    if not all(Path(item).exists() for item in inputs):
+        return False
+    files = [Path(file) for file in reading.find_files(inputs)]
+    if any(unpacked_name(file) != file.name.lower() or file.suffix == PARQUET for file in files):
+        return False
+    return sum(file.stat().st_size for file in files) <= _SHORT_BYTES
 
 
 def _described(text: CountedText, num_unknown: int) -> dict[str, Any]:
@@ -222,35 +224,61 @@ def _described(text: CountedText, num_unknown: int) -> dict[str, Any]:
     return {"splits": {"train": asdict(counts)}, "sources": sources}
 
 
+def _read(
+    session: SparkSession,
+    inputs: Sequence[str],
+    field: str | None,
+    config: NgramConfig,
+    *,
+    skip: bool,
+) -> tuple[Texts, CountedText, list[DataError]]:
+    """Return a text, its words, and what is wrong with each file that is left out of it."""
+    files = find_texts(session, inputs)
+    skipped: list[DataError] = []
+    if skip:
+        files, skipped = sound_files(session, files)
+    while True:
+        texts = Texts.of(session, files, field)
+        try:
+            return texts, _counted(texts, config), skipped
+        except UnreadText as error:
+            if not skip or len(files) == 1:
+                raise
+            files = [name for name in files if name != str(error.path)]
+            skipped.append(error)
+
+
 @contextmanager
-def _folder(session: SparkSession, parent: str) -> Iterator[str]:
-    """Give the name of a new folder for tables, and remove it with all that is in it then."""
-    path = posixpath.join(parent, f"seqtool-tables-{uuid.uuid4().hex}")
+def _divided(session: SparkSession, num_bytes: int) -> Iterator[None]:
+    """Let what is grouped, joined and sorted be cut by its size, unless a setting says how.
+
+    Spark cuts into 200 parts, however much there is: too many of a small text, and of a large one
+    parts that the memory of a task has no room for.
+    """
+    if _PARTS in session.conf.getAll:
+        yield
+        return
+    least = 2 * session.sparkContext.defaultParallelism
+    session.conf.set(_PARTS, str(max(least, -(-num_bytes // _PARTITION_BYTES))))
     try:
-        yield path
+        yield
     finally:
-        Folder(session, path).remove()
+        session.conf.unset(_PARTS)
 
 
-def _counted(records: DataFrame, config: NgramConfig) -> CountedText:
+def _counted(texts: Texts, config: NgramConfig) -> CountedText:
     """Count the words of a text.
 
     Raises:
         DataError: it has no words, is not UTF-8, or holds a special token that is refused.
     """
-    rows = _word_rows(records, config)
-    if broken := next((row for row in rows if row["error"] is not None), None):
-        before = lines_before(records, LINES)[broken["file"], broken["block"]]
-        line = broken["place"] + before
-        raise DataError(broken["error"], hint=broken["hint"], path=shown(broken["file"]), line=line)
-    blocks = [row for row in rows if row["word"] is None]
-    words = {row["word"]: row["count"] for row in rows if row["word"] is not None}
+    words, blocks = counted(texts, partial(_Words, config=config))
     sentences, tokens, num_bytes = (
         sum(row[name] for row in blocks) for name in ("sentences", "tokens", "bytes")
     )
     if tokens == sentences:
         what = "the text has only empty lines" if sentences else "the text is empty"
-        raise DataError(what, hint="give a text with words", path=records.inputFiles()[0])
+        raise DataError(what, hint="give a text with words", path=texts.files[0])
     if config.special_tokens == "skip" and UNK in words:
         raise DataError(
             f"{UNK} stands in the text, and --special-tokens is skip, which Spark cannot do",
@@ -262,94 +290,53 @@ def _counted(records: DataFrame, config: NgramConfig) -> CountedText:
         tokens,
         max(row["longest"] for row in blocks),
         num_bytes,
-        [shown(file) for file in records.inputFiles()],
+        texts.files,
         list(words),
     )
 
 
-def _word_rows(records: DataFrame, config: NgramConfig) -> list[dict[str, Any]]:
-    """Return the words of a text by their first occurrence, and what there is of it in all."""
-    from pyspark.sql import functions
+class _Words:
+    """Counts the words of a block; see `counting.Counter`."""
 
-    def count(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _count_words(parts_of(batches, LINES, None), config)
+    def __init__(self, rank: int, block: int, config: NgramConfig) -> None:
+        self._reader, self._longest = WordReader(config), 0
 
-    counts = mapped(records, count, _WORDS)
-    sums = ("count", "sentences", "tokens", "bytes")
-    first = functions.min(functions.struct("file", "block", "place")).alias("first")
-    grouped = counts.groupBy("word", "error", "hint").agg(
-        first, functions.max("longest").alias("longest"), *map(_sum, sums)
-    )
-    rows: list[dict[str, Any]] = (
-        grouped.orderBy("first").select("*", "first.*").drop("first").toArrow().to_pylist()
-    )
-    return rows
+    def add(self, text: TextPart) -> None:
+        """Count those of some lines."""
+        ends = np.flatnonzero(self._reader.add(text.content) == EOS_ID)
+        self._longest = max(self._longest, int(np.diff(ends, prepend=-1).max()))
 
+    def symbols(self) -> Iterator[tuple[str, int]]:
+        """Give the words in order of first occurrence, with their counts; `<unk>` the first."""
+        table = self._reader.table
+        for word, count in enumerate(table.counts.tolist()):
+            if count and word not in (EOS_ID, table.bos_id):
+                yield table.word(word), count
 
-def _sum(name: str) -> Column:
-    from pyspark.sql import functions
-
-    return functions.sum(name).alias(name)
-
-
-def _count_words(parts: Iterable[Part], config: NgramConfig) -> Iterator[pa.RecordBatch]:
-    """Give rows of `_WORDS`: the words of each block, and one without a word for all of it.
-
-    A text that cannot be used ends the task with a row of its own: a task that fails would be tried
-    again, in vain.
-    """
-    rows = Rows(_WORDS)
-    for (_, block), some in groupby(parts, lambda part: (part.file, part.block)):
-        reader = WordReader(config)
-        longest = 0
-        for part in some:
-            file = part.source
-            try:
-                if not is_utf8(part):
-                    raise not_utf8(part)
-                ids = reader.add(part.text.replace(b"\r\n", b"\n"))
-            except DataError as error:
-                # of what is not UTF-8, the line is one of the block; else one of the part
-                line = (error.line or 1) + (0 if error.path else part.line - 1)
-                rows.add(file=file, block=block, place=line, error=error.message, hint=error.hint)
-                yield rows.take()
-                return
-            ends = np.flatnonzero(ids == EOS_ID)
-            longest = max(longest, int(np.diff(ends, prepend=-1).max()))
-        counts = reader.table.counts.tolist()
-        for word, count in enumerate(counts):
-            if count and word not in (EOS_ID, reader.table.bos_id):
-                name = reader.table.word(word)
-                rows.add(word=name, count=count, file=file, block=block, place=word)
-            if len(rows) >= ROWS:
-                yield rows.take()
-        rows.add(
-            file=file,
-            block=block,
-            place=-1,
-            sentences=reader.num_sentences,
-            tokens=reader.num_tokens,
-            longest=longest,
-            bytes=reader.num_bytes,
-        )
-    if len(rows):
-        yield rows.take()
+    def totals(self) -> dict[str, int]:
+        """Return what there is of the block."""
+        reader = self._reader
+        return {
+            "sentences": reader.num_sentences,
+            "tokens": reader.num_tokens,
+            "longest": self._longest,
+            "bytes": reader.num_bytes,
+        }
 
 
-def _offer_ends(records: DataFrame, tokenizer: WordTokenizer, keys: Keys, order: int) -> None:
+def _offer_ends(texts: Texts, tokenizer: WordTokenizer, keys: Keys, order: int) -> None:
     """Make the view `ENDS`: the longest n-gram that ends at each token."""
     import pyarrow as pa
 
     names = keys.columns(order)
 
-    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def pack(parts: Iterable[TextPart]) -> Iterator[pa.RecordBatch]:
         packer = Packer(keys, order)
-        for part in parts_of(batches, LINES, None):
-            text = part.text.replace(b"\r\n", b"\n")
-            columns = packer.pack(tokenizer.encode_block(text))
+        for text in parts:
+            columns = packer.pack(tokenizer.encode_block(text.content))
             yield pa.RecordBatch.from_arrays([*map(pa.array, columns)], names=names)
 
-    mapped(records, pack, dict.fromkeys(names, "long")).createOrReplaceTempView(ENDS)
+    texts.mapped(pack, dict.fromkeys(names, "long")).createOrReplaceTempView(ENDS)
 
 
 def count_ngrams(

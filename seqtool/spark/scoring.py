@@ -10,7 +10,7 @@ the sentence is by `file` and `line`, as no worker knows how many sentences are 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from seqtool.spark.blocks import (
     not_utf8,
     parts_of,
     read_records,
+    without_damaged,
 )
 from seqtool.spark.files import Target
 from seqtool.spark.frames import check_column, mapped
@@ -61,6 +62,7 @@ _SUM_KINDS = {
     "num_tokens": "long",
     "num_oov": "long",
 }
+_PER_TOKEN, _PER_SENTENCE = "--per-token", "--per-sentence"
 _KINDS = {"i": "long", "u": "long", "f": "double"}  # of columns, by those of NumPy
 
 
@@ -238,6 +240,7 @@ def evaluate_files(
     per_token: str | None = None,
     per_sentence: str | None = None,
     ship: bool | None = None,
+    on_damaged: Callable[[DataError], None] | None = None,
 ) -> LMEvaluation:
     """Measure a language model on files that Spark reads, each sentence by itself.
 
@@ -249,6 +252,7 @@ def evaluate_files(
         per_token: a directory for Parquet, a row a token.
         per_sentence: likewise, a row a sentence.
         ship: see `shipping.Model.ship`.
+        on_damaged: as of `files.annotate_files`.
 
     Raises:
         DataError: a text that cannot be used.
@@ -257,13 +261,17 @@ def evaluate_files(
     """
     began = time.perf_counter()
     with told():
+        if on_damaged is not None:
+            paths = without_damaged(session, paths, on_damaged)
         records = read_records(session, paths, LINES, field)
         before = lines_before(records, LINES)
-        wanted = [(True, per_token), (False, per_sentence)]
-        asked = [pair for pair in wanted if pair[1] is not None] or wanted[1:]
-        targets = [None if path is None else Target(session, path) for _, path in asked]
-        for (is_tokens, _), target in zip(asked, targets, strict=True):
-            scores = Scores.of(model, per_token=is_tokens)
+        targets: dict[str, Target | None] = {
+            option: Target(session, path, option)
+            for option, path in ((_PER_TOKEN, per_token), (_PER_SENTENCE, per_sentence))
+            if path is not None
+        }
+        for option, target in (targets or {_PER_SENTENCE: None}).items():
+            scores = Scores.of(model, per_token=option == _PER_TOKEN)
             scores.shipped.ship(session, ship)
             sums = _evaluate(records, before, scores, target)
     if not sums["num_tokens"]:

@@ -18,8 +18,10 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from urllib.parse import unquote
 
 from seqtool.core import errors
 from seqtool.core.errors import ConfigError, DataError, OutputError, SeqtoolError
@@ -44,6 +46,12 @@ _LOCAL = re.compile(r"local\[([0-9]+|\*)\]")
 _FROM_WORKER = re.compile(r"seqtool-error (\{.*\})")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 _CONDITION = re.compile(r"^\[([A-Z_.]+)\] ")
+_UNREAD = re.compile(r"\[FAILED_READ_FILE[A-Z_.]*\] Encountered error while reading file (.+?)\.\s")
+_CAUSE = "Caused by: "
+_FULL = re.compile("No space left on device|Disk quota exceeded|File too large")
+_FRAME = "at "  # what a line of a Java stack begins with
+_FILE_SYSTEM = "org.apache.hadoop.fs."  # by which Spark writes results; not what it shuffles
+_LOCAL_FILE = "file:"
 
 
 class WorkerError(Exception):
@@ -58,6 +66,18 @@ class WorkerError(Exception):
             "line": error.line,
         }
         super().__init__(f"seqtool-error {json.dumps(content)}")
+
+
+class Written(NamedTuple):
+    """What Spark writes, for the error of a disk that is full.
+
+    Attributes:
+        path: of the folder.
+        option: of the command line that names another one.
+    """
+
+    path: str
+    option: str
 
 
 def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
@@ -80,7 +100,10 @@ def parse_conf(pairs: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def spark_session(
-    master: str | None = None, conf: Mapping[str, str] | None = None
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    *,
+    compiles_once: bool = False,
 ) -> Iterator[SparkSession]:
     """Give the session of a command; one that began here ends with the block.
 
@@ -88,6 +111,9 @@ def spark_session(
         master: of Spark; all cores of this machine when not given, unless there is a session, or
             `spark-submit` has a master.
         conf: settings of Spark, by name.
+        compiles_once: the JVM has little work: it is soon done, or the workers' Python has nearly
+            all of it. On this machine the JVM then compiles its code once, which is done sooner,
+            and not again for speed.
 
     Raises:
         ConfigError: Spark or Java is not installed, Spark does not start, or a session is active
@@ -100,7 +126,7 @@ def spark_session(
         yield _settled(active, master, conf)
         return
     with _without_tracebacks():
-        session = _begin(pyspark, master, conf)
+        session = _begin(pyspark, master, conf, compiles_once=compiles_once)
         try:
             yield session
         finally:
@@ -153,7 +179,9 @@ def _settled(session: SparkSession, master: str | None, conf: Mapping[str, str])
     return session
 
 
-def _begin(pyspark: Any, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+def _begin(
+    pyspark: Any, master: str | None, conf: Mapping[str, str], *, compiles_once: bool
+) -> SparkSession:
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # there is a JVM, which has a master
     if not is_submitted:
         _check_java()
@@ -162,6 +190,8 @@ def _begin(pyspark: Any, master: str | None, conf: Mapping[str, str]) -> SparkSe
         master = settings.get("spark.master", DEFAULT_MASTER)
     if master is not None:
         settings["spark.master"] = _retrying(master)
+        if compiles_once and not is_submitted and _LOCAL.fullmatch(master):
+            settings.setdefault("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     builder = pyspark.SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -251,6 +281,20 @@ def _stderr_to(handle: int) -> Iterator[None]:
 
 
 @contextmanager
+def settled(session: SparkSession, key: str, value: str) -> Iterator[None]:
+    """Change a setting of a session within the block."""
+    before = session.conf.get(key)
+    session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(key)
+        else:
+            session.conf.set(key, before)
+
+
+@contextmanager
 def without_pandas_warning() -> Iterator[None]:
     """Within the block, Spark does not warn of pandas 3, of which nothing is used here."""
     with warnings.catch_warnings():
@@ -259,8 +303,12 @@ def without_pandas_warning() -> Iterator[None]:
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def told(written: Written | None = None, *, can_skip: bool = True) -> Iterator[None]:
     """Turn what Spark raises within the block into a user's error.
+
+    Args:
+        written: in the block.
+        can_skip: whether the command has `--skip-invalid`.
 
     Raises:
         SeqtoolError: what a worker raised, or the first line of what Spark tells.
@@ -273,11 +321,21 @@ def told() -> Iterator[None]:
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        raise_told(error)
+        raise_told(error, written, can_skip=can_skip)
 
 
-def raise_told(error: Exception) -> NoReturn:
-    """Raise the user's error that an exception of Spark stands for."""
+def shown(file: str) -> str:
+    """Return the name of a file as people type it: of this machine's files, the path."""
+    if not file.startswith(_LOCAL_FILE):
+        return file
+    path = unquote(file.removeprefix(_LOCAL_FILE))
+    return f"/{path.lstrip('/')}"
+
+
+def raise_told(
+    error: Exception, written: Written | None = None, *, can_skip: bool = True
+) -> NoReturn:
+    """Raise the user's error that an exception of Spark stands for; see `told`."""
     text = str(error)
     if found := _FROM_WORKER.search(text):
         content = json.loads(found[1])
@@ -300,9 +358,55 @@ def raise_told(error: Exception) -> NoReturn:
         ) from error
     if name == "PATH_ALREADY_EXISTS":
         raise OutputError("the output exists already", hint="choose another with -o") from error
-    causes = [line for line in lines if line.startswith("Caused by: ")]
-    what = (causes[-1].removeprefix("Caused by: ") if causes else (lines or ["it ended"])[0])[:300]
+    causes = [line.removeprefix(_CAUSE) for line in lines if line.startswith(_CAUSE)]
+    if full := _FULL.search(text):
+        raise _full_disk(full, written) from error
+    if unread := _UNREAD.search(text):
+        reason = causes[-1].rpartition(": ")[2] if causes else "it cannot be read"
+        raise DataError(
+            f"the file is damaged: {reason[:1].lower()}{reason[1:300]}",
+            hint="fetch or pack it again"
+            + (", or leave such files out with --skip-invalid" if can_skip else ""),
+            path=shown(unread[1]),
+        ) from error
+    what = (causes[-1] if causes else (lines or ["it ended"])[0])[:300]
     raise OutputError(
         f"Spark gave up: {what}",
         hint="run it again with --debug to see all that Spark tells",
     ) from error
+
+
+def _full_disk(full: re.Match[str], written: Written | None) -> OutputError:
+    """Return the error of a full disk: by the stack, of what is written, or of Spark's own files.
+
+    Args:
+        full: where Spark tells the reason.
+        written: see `told`.
+    """
+    reason = full[0].lower()
+    stack = [line.strip() for line in full.string[full.end() :].splitlines()[1:]]
+    frames = [*takewhile(lambda line: line.startswith(_FRAME), stack)]
+    if written is not None and any(_FILE_SYSTEM in frame for frame in frames):
+        return OutputError(
+            f"Spark cannot write a file: {reason}",
+            hint=f"free some space, or name another folder with {written.option}",
+            path=written.path,
+        )
+    return OutputError(
+        f"Spark cannot write a temporary file: {reason}",
+        hint="free some space, or name another folder with --spark-conf spark.local.dir=DIR",
+        path=_local_folders(),
+    )
+
+
+def _local_folders() -> str | None:
+    """Return where Spark writes what it shuffles and sorts; None where other machines know."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None or not str(session.sparkContext.master).startswith("local"):
+        return None
+    context = session.sparkContext
+    default = context._jvm.java.lang.System.getProperty("java.io.tmpdir")
+    named = os.environ.get("SPARK_LOCAL_DIRS") or context.getConf().get("spark.local.dir", default)
+    return None if named is None else str(named)

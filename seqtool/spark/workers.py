@@ -97,7 +97,7 @@ def record_batch(columns: Mapping[str, Any], names: Mapping[str, str]) -> pa.Rec
     import pyarrow as pa
 
     kinds = {"string": pa.string(), "integer": pa.int32(), "long": pa.int64()}
-    kinds["double"] = pa.float64()
+    kinds |= {"double": pa.float64(), "binary": pa.binary()}
     arrays = [pa.array(columns[name], kinds[kind]) for name, kind in names.items()]
     return pa.RecordBatch.from_arrays(arrays, names=[*names])
 

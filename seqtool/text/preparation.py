@@ -9,9 +9,11 @@ from a sample, and the text, kept unpacked, is encoded after that.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -42,6 +44,7 @@ from seqtool.text.tokenizers import (
 )
 
 if TYPE_CHECKING:
+    from seqtool.text.word_counts import Room, WordCounts
     from seqtool.text.words import WordTable
 
 SPLITS = ("train", "valid", "test")
@@ -83,6 +86,11 @@ class PrepareConfig(Config):
     sample_lines: int = setting(
         200_000, "Lines that bpe and unigram are learnt from, drawn from the text."
     )
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether the vocabulary is of words that are counted."""
+        return self.unit == "word" and self.vocab is None
 
     def check(self) -> None:
         """Refuse settings that contradict one another."""
@@ -155,25 +163,25 @@ def plan_splits(
     test: str | Path | None = None,
     shares: tuple[float, ...] | None = None,
     treebanks: bool = False,
+    find: Callable[[Sequence[str | Path]], list[str]] | None = None,
 ) -> SplitPlan:
     """Return the files of each split, or the shares to draw.
 
     The inputs are files, directories and `-`, of text or of treebanks. Shares are percentages of
     train, valid and test; when None, and no split is given, `DEFAULT_SHARES`. With a split that is
-    given they are refused.
+    given they are refused. What finds files is `reading.find_files` when not given.
     """
+    find = find or partial(find_files, treebanks=treebanks)
     parts = {"valid": valid, "test": test}
     given = {name: [str(path)] for name, path in parts.items() if path is not None}
     if shares is not None:
         if given:
             what = f"--split would make splits, but --{next(iter(given))} gives one"
             raise ConfigError(what, hint="leave one of the two out")
-        return SplitPlan({"train": find_files(inputs, treebanks=treebanks)}, shares)
+        return SplitPlan({"train": find(inputs)}, shares)
     named = {} if treebanks else _named_splits(inputs)
     files = {**named, **given} if named else {"train": [str(item) for item in inputs], **given}
-    files = {
-        split: find_files(files[split], treebanks=treebanks) for split in SPLITS if split in files
-    }
+    files = {split: find(files[split]) for split in SPLITS if split in files}
     return SplitPlan(files, DEFAULT_SHARES if len(files) == 1 else None)
 
 
@@ -256,6 +264,15 @@ def _lines_by_choice(block: bytes, ends: Longs, choice: Longs) -> Iterator[tuple
         yield number, b"".join(parts[number])
 
 
+def random_generators(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """Return what draws the splits, a number a line, and what draws the sample for subwords.
+
+    They are independent, so that the sample does not change the splits.
+    """
+    splits, sample = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
+    return splits, sample
+
+
 class TokenizerTrainer(ABC):
     """The first pass over the training text.
 
@@ -264,6 +281,9 @@ class TokenizerTrainer(ABC):
 
     learnt_from: dict[str, int] | None = None
     """How many lines were sampled ("lines"), and from how many ("of"), where it was a sample."""
+
+    uses_database = False
+    """Whether words are counted in a database."""
 
     def __init__(self, spool: Path, config: PrepareConfig) -> None:
         self._spool_path, self._config = spool, config
@@ -277,7 +297,7 @@ class TokenizerTrainer(ABC):
 
     def finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
         """Return the tokenizer, and the ids of the training text in blocks."""
-        self.close()
+        self._spool.flush()
         return self._finish()
 
     def close(self) -> None:
@@ -294,33 +314,90 @@ class TokenizerTrainer(ABC):
     def _text(self, block: bytes) -> str:
         return block.decode().lower() if self._config.lowercase else block.decode()
 
-    def _spooled_ids(self) -> Iterator[Ids]:
+    def _spooled_ids(self, begin: int = 0, end: int | None = None) -> Iterator[Ids]:
+        """Give what was written down between two bytes of the temporary file."""
         with self._spool_path.open("rb") as file:
-            while data := file.read(BLOCK_SIZE):
+            file.seek(begin)
+            left = os.fstat(file.fileno()).st_size - begin if end is None else end - begin
+            while left:
+                data = file.read(min(BLOCK_SIZE, left))
+                left -= len(data)
                 yield np.frombuffer(data, np.int32)
 
 
 class WordTrainer(TokenizerTrainer):
-    """Words, counted and numbered in one pass over the bytes."""
+    """Words, counted and numbered in one pass over the bytes.
 
-    def __init__(self, spool: Path, config: PrepareConfig) -> None:
+    Where they are more than the room for them, they go to a database, a generation at a time.
+    """
+
+    def __init__(self, spool: Path, config: PrepareConfig, room: Room | None = None) -> None:
+        super().__init__(spool, config)
+        self._room = room
+        self._begin()
+        self._available = 0 if room is None else room.available()
+        self._counts: WordCounts | None = None
+        self._ends: list[int] = []  # of each generation in the spool, bytes
+
+    def _begin(self) -> None:
         from seqtool.text.words import WordTable
 
-        super().__init__(spool, config)
-        self._table = WordTable(special_tokens=config.special_tokens)
+        self._table = WordTable(special_tokens=self._config.special_tokens)
+        self._size = self._table.nbytes
+
+    def close(self) -> None:
+        """Close the temporary file and the database."""
+        super().close()
+        if self._counts is not None:
+            self._counts.close()
 
     def _read(self, block: bytes) -> memoryview:
+        if self._room is not None and self._table.nbytes > self._size:
+            self._size = self._table.nbytes
+            self._make_room(self._room)
         return self._table.add(self._text(block).encode() if self._config.lowercase else block).data
 
+    def _make_room(self, room: Room) -> None:
+        from seqtool.text.word_counts import WordCounts
+
+        if room.make_folder is None:
+            room.check(self._table)
+        elif self._size > WordCounts.most(self._available):
+            self._spill(room)
+            self._begin()
+
+    def _spill(self, room: Room) -> None:
+        from seqtool.text.word_counts import WordCounts
+
+        if self._counts is None:
+            self._counts = WordCounts(room, self._available)
+            self.uses_database = True
+        self._counts.add(self._table)
+        self._ends.append(self._spool.tell())
+
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
-        config = self._config
-        vocabulary, final_ids = number_words(
-            self._table, self._num_sentences, max_size=config.vocab_size, min_count=config.min_count
-        )
+        config, room = self._config, self._room
+        sizes: dict[str, Any] = {"max_size": config.vocab_size, "min_count": config.min_count}
+        if room is not None and (room.always or self._counts is not None):
+            self._spill(room)
+        if self._counts is not None:
+            vocabulary = self._counts.vocabulary(self._num_sentences, **sizes)
+            blocks = self._ids_of_generations(self._counts)
+        else:
+            vocabulary, final_ids = number_words(self._table, self._num_sentences, **sizes)
+            blocks = (final_ids[ids] for ids in self._spooled_ids())
         tokenizer = WordTokenizer(
             vocabulary, lowercase=config.lowercase, special_tokens=config.special_tokens
         )
-        return tokenizer, (final_ids[ids] for ids in self._spooled_ids())
+        return tokenizer, blocks
+
+    def _ids_of_generations(self, counts: WordCounts) -> Iterator[Ids]:
+        begin = 0
+        for generation, end in enumerate(self._ends):
+            final_ids = counts.final_ids(generation)
+            for ids in self._spooled_ids(begin, end):
+                yield final_ids[ids]
+            begin = end
 
 
 def number_words(
@@ -358,28 +435,44 @@ def _renumbered(
     return Vocabulary(symbols, [*special_counts, *counts[kept].tolist()]), final_ids
 
 
-class CharTrainer(TokenizerTrainer):
-    """Characters: their code points are their first numbers."""
+class CharCounts:
+    """How often each character occurs; their code points are their first numbers."""
 
-    def __init__(self, spool: Path, config: PrepareConfig) -> None:
-        super().__init__(spool, config)
+    def __init__(self) -> None:
         self._counts = np.zeros(NUM_CODE_POINTS, np.int64)
         self._order = [np.zeros(0, np.int64)]  # code points in order of first occurrence
 
-    def _read(self, block: bytes) -> memoryview:
-        points = code_points(self._text(block)).astype(np.int32)
+    def add(self, points: Ids) -> None:
+        """Count code points."""
         for start in range(0, len(points), BLOCK_SIZE):  # bounds the copies for a very long line
             part = points[start : start + BLOCK_SIZE]
             values, first = np.unique(part[self._counts[part] == 0], return_index=True)
             self._order.append(values[np.argsort(first)])
             counts = np.bincount(part)
             self._counts[: len(counts)] += counts
+
+    def found(self) -> tuple[Longs, Longs]:
+        """Return the code points but LF, in order of first occurrence, and their counts."""
+        points = np.concatenate(self._order)
+        points = points[points != ord("\n")]
+        return points, self._counts[points]
+
+
+class CharTrainer(TokenizerTrainer):
+    """Characters, counted."""
+
+    def __init__(self, spool: Path, config: PrepareConfig) -> None:
+        super().__init__(spool, config)
+        self._counts = CharCounts()
+
+    def _read(self, block: bytes) -> memoryview:
+        points = code_points(self._text(block)).astype(np.int32)
+        self._counts.add(points)
         return points.data
 
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
-        config, points = self._config, np.concatenate(self._order)
-        points = points[points != ord("\n")]
-        counts = self._counts[points]
+        config = self._config
+        points, counts = self._counts.found()
         kept = rank_symbols(counts, max_size=config.vocab_size, min_count=config.min_count)
         vocabulary, final_ids = _renumbered(
             points, counts, kept, chr, [0, self._num_sentences], NUM_CODE_POINTS
@@ -421,30 +514,56 @@ class SubwordTrainer(TokenizerTrainer):
         return block
 
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
-        from seqtool.text.subwords import train_subwords
-
-        names = ("unit", "vocab_size", "lowercase", "character_coverage", "byte_fallback")
-        options: dict[str, Any] = {name: getattr(self._config, name) for name in names}
         self.learnt_from = {"lines": len(self._sample.lines), "of": self._sample.num_seen}
-        tokenizer = train_subwords(self._sample.lines, **options)
+        tokenizer = learn_subwords(self._sample.lines, self._config)
         return tokenizer, map(tokenizer.encode_block, read_blocks(self._spool_path))
 
 
-def trainer_for(config: PrepareConfig, spool: Path, rng: np.random.Generator) -> TokenizerTrainer:
-    """Return the trainer that a configuration asks for; a DataError if its word list is bad."""
+def learn_subwords(lines: Sequence[str], config: PrepareConfig) -> Tokenizer:
+    """Return a tokenizer of subwords that are learnt from lines; see `subwords.train_subwords`."""
+    from seqtool.text.subwords import train_subwords
+
+    names = ("unit", "vocab_size", "lowercase", "character_coverage", "byte_fallback")
+    options: dict[str, Any] = {name: getattr(config, name) for name in names}
+    return train_subwords(lines, **options)
+
+
+def trainer_for(
+    config: PrepareConfig, spool: Path, rng: np.random.Generator, room: Room | None = None
+) -> TokenizerTrainer:
+    """Return the trainer that a configuration asks for; a DataError if its word list is bad.
+
+    Args:
+        config: unit, vocabulary.
+        spool: a temporary file, which the caller removes.
+        rng: draws the lines that subwords are learnt from.
+        room: for words that are counted.
+    """
+    if config.counts_words:
+        return WordTrainer(spool, config, room)
+    known = known_tokenizer(config)
+    if known is not None:
+        return ClosedVocabularyTrainer(spool, config, known)
+    return (
+        CharTrainer(spool, config) if config.unit == "char" else SubwordTrainer(spool, config, rng)
+    )
+
+
+def known_tokenizer(config: PrepareConfig) -> Tokenizer | None:
+    """Return a tokenizer whose vocabulary is known before the text is read; None of others.
+
+    Raises:
+        DataError: the word list cannot be used.
+    """
     lowercase = config.lowercase
     if config.unit == "byte":
-        tokenizer = ByteTokenizer(Vocabulary(ByteTokenizer.symbols()), lowercase=lowercase)
-        return ClosedVocabularyTrainer(spool, config, tokenizer)
-    if config.unit in ("bpe", "unigram"):
-        return SubwordTrainer(spool, config, rng)
+        return ByteTokenizer(Vocabulary(ByteTokenizer.symbols()), lowercase=lowercase)
     if config.vocab is None:
-        return (WordTrainer if config.unit == "word" else CharTrainer)(spool, config)
+        return None
     vocabulary = read_word_list(config.vocab, config.unit, lowercase=lowercase)
-    known: Tokenizer = CharTokenizer(vocabulary, lowercase=lowercase)
     if config.unit == "word":
-        known = WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=config.special_tokens)
-    return ClosedVocabularyTrainer(spool, config, known)
+        return WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=config.special_tokens)
+    return CharTokenizer(vocabulary, lowercase=lowercase)
 
 
 def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:

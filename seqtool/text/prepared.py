@@ -14,22 +14,28 @@ drawn for other splits. Memory holds a block of lines and the counts of the symb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core import runtime
+from seqtool.core import database, runtime
 from seqtool.core.arrays import Ids
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
 from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
-from seqtool.core.storage import atomic_directory, present, read_object, write_json
+from seqtool.core.storage import (
+    atomic_directory,
+    present,
+    read_object,
+    temporary_sibling,
+    write_json,
+)
 from seqtool.core.version import __version__
 from seqtool.core.vocabulary import EOS_ID, UNK_ID, Vocabulary, refuse_special_words
 from seqtool.text.preparation import (
@@ -40,11 +46,13 @@ from seqtool.text.preparation import (
     check_shares,
     draw_splits,
     plan_splits,
+    random_generators,
     trainer_for,
 )
-from seqtool.text.shards import IdFile, IdReader, cut, look_through, shard_path
+from seqtool.text.shards import IdFile, IdReader, check_number, cut, look_through, shard_path
 from seqtool.text.spellings import Spellings, SpellingWriter
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+from seqtool.text.word_counts import Room
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
@@ -216,13 +224,19 @@ def prepare(
     valid: str | Path | None = None,
     test: str | Path | None = None,
     shards: int = 1,
+    engine: str = "auto",
+    memory: int | None = None,
+    temp: str | Path | None = None,
+    threads: int | None = None,
     force: bool = False,
     on_progress: Progress | None = None,
+    on_message: Callable[[str], None] | None = None,
 ) -> PreparedCorpus:
     """Turn text into a prepared corpus.
 
     The vocabulary is that of the training split. Memory does not grow with the text, only with the
-    number of distinct words. The directory is there whole or not at all.
+    number of distinct words, and with the engine duckdb with those that are kept. The directory is
+    there whole or not at all.
 
     Args:
         inputs: files, directories and `-`; a directory with train.*, valid.* or dev.*, and test.*
@@ -233,28 +247,89 @@ def prepare(
         test: the test text.
         shards: files that the training ids are cut into, for as many machines that train on them;
             a machine needs only its own.
+        engine: what counts words: "memory", in which all distinct words must fit; "duckdb", which
+            takes the disk for them; or "auto": the former until it is full, then the latter. The
+            corpus is the same.
+        memory: how many bytes the process may take, in all; what the machine has when None.
+        temp: the folder for the files of DuckDB; beside the output when None.
+        threads: of DuckDB; all cores when None.
         force: replace a prepared corpus that is there; never another directory.
         on_progress: called with (bytes read, their total or None).
+        on_message: called with what a user should know of how it was done.
 
     Raises:
-        ConfigError: settings that contradict one another or the text.
-        DataError: text that is not there, damaged, not UTF-8, or a treebank.
+        ConfigError: settings that contradict one another or the text; an engine that is not there.
+        DataError: text that is not there, damaged, not UTF-8, or a treebank; words that need more
+            memory than there is.
         OutputError: the output exists, or cannot be written.
     """
     config = config or PrepareConfig()
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     output = Path(output)
-    _check_output(output, force)
+    check_output(output, force)
+    _check_engine(engine, config)
     treebanks = config.column is not None
     plan = plan_splits(inputs, valid=valid, test=test, shares=config.split, treebanks=treebanks)
-    try:
+    with naming_output(output), ExitStack() as stack:
+
+        def make_folder() -> Path:
+            if temp is not None:
+                database.check_folder(Path(temp))
+            beside = output.with_name(f"{output.name}-words")
+            place = beside if temp is None else Path(temp) / "seqtool-words"
+            return stack.enter_context(temporary_sibling(place))
+
+        is_for_disk = engine == "duckdb" or (engine == "auto" and not database.missing_package())
+        room = Room(
+            memory,
+            make_folder if is_for_disk else None,
+            always=engine == "duckdb",
+            threads=threads or runtime.available_threads(),
+        )
         with atomic_directory(output) as directory:
-            Preparation(directory, config, plan, on_progress, shards).run()
-    except OSError as error:  # a full disk: a write names no file
+            preparation = Preparation(directory, config, plan, on_progress, shards, room)
+            preparation.run()
+    if on_message is not None and preparation.uses_database:
+        why = "was asked for" if engine == "duckdb" else "the words are too many for the memory"
+        on_message(f"engine: duckdb, as {why}")
+    return PreparedCorpus.open(output)
+
+
+@contextmanager
+def naming_output(output: Path) -> Iterator[None]:
+    """Let an error of the disk name the output: a write to a full one names no file.
+
+    Raises:
+        SeqtoolError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
         raise from_os_error(
             OSError(error.errno, error.strerror, error.filename or str(output))
         ) from error
-    return PreparedCorpus.open(output)
+
+
+def _check_engine(engine: str, config: PrepareConfig) -> None:
+    """Refuse an engine that is none, is not installed, or has nothing to do.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    database.check_engine(engine)
+    if engine == "spark":
+        raise ConfigError(
+            "the engine spark needs a session of Spark",
+            hint="call seqtool.spark.prepare, or choose another engine",
+        )
+    if engine == "duckdb":
+        if not config.counts_words:
+            what = "a vocabulary that is given" if config.vocab else f"the unit {config.unit}"
+            raise ConfigError(
+                f"the engine duckdb counts words, and {what} leaves nothing that fills the memory",
+                hint="leave --engine out",
+            )
+        database.check_packages()
 
 
 def open_corpus(
@@ -273,7 +348,7 @@ def open_corpus(
     return prepare([corpus], workspace, config, force=True, on_progress=on_progress)
 
 
-def _check_output(output: Path, force: bool) -> None:
+def check_output(output: Path, force: bool) -> None:
     """Refuse to replace what is no prepared corpus, a link, and without `force` anything."""
     held, is_link = present(output), output.is_symlink()
     is_empty = held.is_dir() and not any(held.iterdir())
@@ -307,15 +382,15 @@ class Preparation:
     plan: SplitPlan
     on_progress: Progress | None  # called with (bytes read, their total or None)
     num_shards: int = 1  # of the training ids
+    room: Room | None = None  # for words that are counted
 
     def __post_init__(self) -> None:
         self._shards: list[dict[str, int]] = []
         self.counts: dict[str, SplitCounts] = {}
-        # independent streams, so that the sample for subwords does not change the splits
-        seeds = np.random.SeedSequence(self.config.seed).spawn(2)
-        self._split_rng, self._sample_rng = map(np.random.default_rng, seeds)
+        self._split_rng, self._sample_rng = random_generators(self.config.seed)
         self._sources: list[dict[str, Any]] = []
         self._learnt_from: dict[str, int] | None = None
+        self.uses_database = False
         self._bytes_read = 0
         treebanks = self.config.column is not None
         sizes = [total_size(files, treebanks=treebanks) for files in self.plan.files.values()]
@@ -324,28 +399,32 @@ class Preparation:
     def run(self) -> None:
         """Write all files."""
         spool = self.directory / ".spool"
-        with closing(trainer_for(self.config, spool, self._sample_rng)) as trainer:
+        trainer = trainer_for(self.config, spool, self._sample_rng, self.room)
+        with closing(trainer):
             self._read("train", partial(self._take, trainer))
             if "train" not in self.counts:
-                hint = "give more text, or use it all for training with --split 100"
-                path = self.plan.files["train"][0]
-                raise DataError("no line is left for training", hint=hint, path=path)
+                refuse_no_training(self.plan.files["train"][0])
             tokenizer, blocks = trainer.finish()
             self._learnt_from = trainer.learnt_from
             with self._writer("train", tokenizer) as writer:
                 for ids in blocks:
                     writer.write(ids)
+        self.uses_database = trainer.uses_database
         spool.unlink()
         if self.num_shards > 1:
-            if (num := self.counts["train"].tokens) < self.num_shards:
-                what = f"{num:,} tokens are too few for {self.num_shards:,} shards"
-                raise ConfigError(what, hint="lower --shards")
+            check_number(self.counts["train"].tokens, self.num_shards)
             dtype = id_type(tokenizer.vocabulary).newbyteorder("<")
             self._shards = cut(self.directory / "train.bin", dtype, self.num_shards)
         for split in SPLITS[1:]:
             self._write_split(split, tokenizer)
         tokenizer.save(self.directory)
-        write_json(self.directory / INFO_FILE, self._info(tokenizer))
+        info = describe_corpus(
+            *(self.config, self.plan, tokenizer, self.counts),
+            sources=self._sources,
+            shards=self._shards,
+            learnt_from=self._learnt_from,
+        )
+        write_json(self.directory / INFO_FILE, info)
 
     def _take(self, trainer: TokenizerTrainer, split: str, block: bytes) -> None:
         """Learn from lines of the training files, or keep them for another split."""
@@ -380,9 +459,7 @@ class Preparation:
             else:
                 self._read(split, write)
         if split not in self.counts or not self.counts[split].tokens:
-            hint = "give another file, or leave --skip-empty-lines out"
-            path = self.plan.files[split][0]
-            raise DataError(f"the {split} text has only empty lines", hint=hint, path=path)
+            refuse_empty_split(split, self.plan.files[split][0])
 
     def _spool(self, split: str) -> Path:
         return self.directory / f".{split}"
@@ -427,25 +504,57 @@ class Preparation:
             {"path": path, "split": source, "sha256": digest} for path, digest in digests.items()
         ]
 
-    def _info(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        """Return the content of `corpus.json`."""
-        splits: dict[str, dict[str, Any]] = {
-            name: asdict(self.counts[name]) for name in SPLITS if name in self.counts
-        }
-        if self._shards:
-            splits["train"]["shards"] = self._shards
-        return {
-            "format_version": FORMAT_VERSION if self._shards else 1,  # older ones read the rest
-            "seqtool_version": __version__,
-            **tokenizer.describe(),
-            "vocabulary_size": len(tokenizer.vocabulary),
-            "dtype": id_type(tokenizer.vocabulary).name,
-            "splits": splits,
-            "shares": self.plan.shares,
-            "learnt_from": self._learnt_from,
-            "sources": self._sources,
-            "config": to_dict(self.config),
-        }
+
+def refuse_no_training(path: str) -> NoReturn:
+    """Raise the error of a text, of this file first, of which no line is for training."""
+    hint = "give more text, or use it all for training with --split 100"
+    raise DataError("no line is left for training", hint=hint, path=path)
+
+
+def refuse_empty_split(split: str, path: str) -> NoReturn:
+    """Raise the error of a split, of this file first, without a line."""
+    hint = "give another file, or leave --skip-empty-lines out"
+    raise DataError(f"the {split} text has only empty lines", hint=hint, path=path)
+
+
+def describe_corpus(
+    config: PrepareConfig,
+    plan: SplitPlan,
+    tokenizer: Tokenizer,
+    counts: Mapping[str, SplitCounts],
+    *,
+    sources: Sequence[Mapping[str, str]],
+    shards: Sequence[Mapping[str, int]] = (),
+    learnt_from: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Return the content of `corpus.json`.
+
+    Args:
+        config: how the text became tokens.
+        plan: of which split they are.
+        tokenizer: that they were made by.
+        counts: of each split.
+        sources: path, split, and SHA-256 if known, of each file.
+        shards: of the training ids, if there are any.
+        learnt_from: as of `TokenizerTrainer`.
+    """
+    splits: dict[str, dict[str, Any]] = {
+        name: asdict(counts[name]) for name in SPLITS if name in counts
+    }
+    if shards:
+        splits["train"]["shards"] = shards
+    return {
+        "format_version": FORMAT_VERSION if shards else 1,  # older ones read the rest
+        "seqtool_version": __version__,
+        **tokenizer.describe(),
+        "vocabulary_size": len(tokenizer.vocabulary),
+        "dtype": id_type(tokenizer.vocabulary).name,
+        "splits": splits,
+        "shares": plan.shares,
+        "learnt_from": learnt_from,
+        "sources": sources,
+        "config": to_dict(config),
+    }
 
 
 class IdWriter:

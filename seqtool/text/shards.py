@@ -25,7 +25,7 @@ from weakref import finalize
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.errors import DataError
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.vocabulary import EOS_ID
 
 PIECE = 1 << 16  # ids that are looked at together
@@ -59,13 +59,35 @@ def shard_path(folder: Path, split: str, number: int) -> Path:
     return folder / f"{split}.{number}.bin"
 
 
+def bounds(num: int, num_shards: int) -> list[tuple[int, int]]:
+    """Return where the shards of so many ids begin and end: of equal size but for the overlap."""
+    return [
+        (
+            max(0, num * number // num_shards - OVERLAP * (number > 0)),
+            num * (number + 1) // num_shards,
+        )
+        for number in range(num_shards)
+    ]
+
+
+def check_number(num: int, num_shards: int) -> None:
+    """Refuse more shards than there are ids.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if num < num_shards:
+        what = f"{num:,} tokens are too few for {num_shards:,} shards"
+        raise ConfigError(what, hint="lower --shards")
+
+
 def cut(path: Path, dtype: np.dtype[Any], num_shards: int) -> list[dict[str, int]]:
     """Cut a file of ids into shards beside it, and remove it.
 
     Args:
         path: of the file.
         dtype: of the ids.
-        num_shards: how many are made; of equal size but for the overlap.
+        num_shards: how many are made; see `bounds`.
 
     Returns:
         Of each, what `corpus.json` says: `begin`, `tokens` and `sentences`, as of an `IdFile`.
@@ -73,9 +95,7 @@ def cut(path: Path, dtype: np.dtype[Any], num_shards: int) -> list[dict[str, int
     num = path.stat().st_size // dtype.itemsize
     found: list[dict[str, int]] = []
     with path.open("rb") as source:
-        for number in range(num_shards):
-            begin = max(0, num * number // num_shards - OVERLAP * (number > 0))
-            end = num * (number + 1) // num_shards
+        for number, (begin, end) in enumerate(bounds(num, num_shards)):
             sentences = 0
             source.seek(begin * dtype.itemsize)
             with shard_path(path.parent, path.stem, number).open("wb") as target:

@@ -22,15 +22,23 @@ from seqtool.core.vocabulary import UNK_ID
 from seqtool.text.tokenizers import Tokenizer
 
 
-def _path(directory: Path, split: str) -> Path:
+def words_path(directory: Path, split: str) -> Path:
+    """Return where the unknown words of a split are."""
     return directory / f"{split}.words"
+
+
+def spelt_out(tokenizer: Tokenizer, block: bytes, ids: Ids) -> bytes:
+    """Return the unknown words of whole lines, whose ids are given; none of other units."""
+    if tokenizer.unit != "word":
+        return b""
+    return "".join(f"{word}\n" for _, word in tokenizer.unknown_tokens(block, ids)).encode()
 
 
 class SpellingWriter:
     """Writes the unknown words of a split; those of other units than words are left out."""
 
     def __init__(self, directory: Path, split: str, tokenizer: Tokenizer) -> None:
-        self._path, self._tokenizer = _path(directory, split), tokenizer
+        self._path, self._tokenizer = words_path(directory, split), tokenizer
         self._file: IO[bytes] | None = None  # until there is a word
         self._stack = ExitStack()
 
@@ -42,13 +50,11 @@ class SpellingWriter:
 
     def write(self, block: bytes, ids: Ids) -> None:
         """Append the unknown words of whole lines, whose ids are given."""
-        if self._tokenizer.unit != "word":
-            return
-        words = "".join(f"{word}\n" for _, word in self._tokenizer.unknown_tokens(block, ids))
+        words = spelt_out(self._tokenizer, block, ids)
         if words and self._file is None:
             self._file = self._stack.enter_context(self._path.open("wb"))
         if self._file is not None:
-            self._file.write(words.encode())
+            self._file.write(words)
 
 
 class Spellings:
@@ -68,7 +74,7 @@ class Spellings:
         Raises:
             DataError: they are others than those of the split.
         """
-        path = _path(directory, split)
+        path = words_path(directory, split)
         if not path.is_file():
             return None
         try:

@@ -119,12 +119,23 @@ def autocast(device: str, precision: str) -> AbstractContextManager[object]:
 
 
 def resolve_precision(precision: str, device: str) -> str:
-    """Return `float32` or `bf16`; `auto` means bf16 on a GPU that has it, else float32."""
-    if precision != "auto":
+    """Return `float32` or `bf16`; `auto` means bf16 on a GPU that has it, else float32.
+
+    `fast` means bf16 on a CPU as well, if it is one that is faster with it.
+    """
+    if precision not in {"auto", "fast"}:
         return precision
-    if device.startswith("cuda") and torch.cuda.is_bf16_supported():
-        return "bf16"
-    return "float32"
+    if device.startswith("cuda"):
+        return "bf16" if torch.cuda.is_bf16_supported() else "float32"
+    is_faster = precision == "fast" and device == "cpu" and runtime.has_bf16_products()
+    return "bf16" if is_faster else "float32"
+
+
+def precision_note(precision: str, device: str) -> str:
+    """Return what a user should know of products in bfloat16 on this processor; "" of others."""
+    if precision != "bf16" or device != "cpu" or runtime.has_bf16_products():
+        return ""
+    return "products in bf16 are slower here than in float32: --precision float32 is faster"
 
 
 @cache

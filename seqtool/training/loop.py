@@ -182,6 +182,7 @@ class _Loop:
             machine=hardware.describe_machine(self.device, self.group.size),
             resumed=resumed,
             time_limit=self.config.limit_seconds,
+            precision_note=hardware.precision_note(self.precision, self.device),
         )
         self.clock = self.saved_at = working_time()
         while not (reason := self.end_reason()):

@@ -18,10 +18,6 @@ from typing import Any
 import report
 import torch
 
-from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
-from seqtool.text.prepared import PreparedCorpus
-
 VOCABULARY, HIDDEN, BATCH, BPTT = 10_000, 256, 20, 35
 LSTM: dict[str, Any] = {"cell": "lstm", "tied": True}
 RHN: dict[str, Any] = {"cell": "rhn", "tied": True}
@@ -34,35 +30,16 @@ RACES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
 }
 
 
-class Training:
-    """Steps of one model as `train-lm` makes them."""
-
-    def __init__(self, corpus: PreparedCorpus, config: NeuralLMConfig) -> None:
-        self._task, self._clip_norm = LanguageModelTask(corpus, config, device="cpu"), 1.0
-        self._weights = list(self._task.module.parameters())
-        self._optimiser = torch.optim.Adam(self._weights, lr=0.001, fused=True)
-        self._window = 0
-        self._task.module.train()
-
-    def step(self) -> None:
-        """Train on the next window."""
-        loss, _ = self._task.loss(self._window)
-        self._window += 1
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self._weights, self._clip_norm)
-        self._optimiser.step()
-        self._optimiser.zero_grad()
-
-
 def race(num_steps: int, ours: dict[str, Any], plain: dict[str, Any]) -> report.Race:
     """Let two models take turns."""
     with tempfile.TemporaryDirectory() as name:
         num_ids = BATCH * BPTT * (num_steps + report.WARM_UP + 2)
         corpus = report.make_corpus(Path(name), VOCABULARY, num_ids)
-        common = {"hidden_size": HIDDEN, "batch_size": BATCH, "bptt": BPTT}
+        common: dict[str, Any] = {"hidden_size": HIDDEN, "batch_size": BATCH, "bptt": BPTT}
         common["dropout"] = "variational"
         one, other = (
-            Training(corpus, report.settings(**common, **settings)) for settings in (ours, plain)
+            report.Training(corpus, report.settings(**common, **settings))
+            for settings in (ours, plain)
         )
         return report.take_turns(one.step, other.step, num_steps)
 

@@ -19,10 +19,10 @@ import report
 import torch
 from torch import Tensor, nn
 
+from seqtool.core.runtime import available_threads
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.ngram.train import available_threads
 
 HIDDEN, DEPTH, BATCH, BPTT = 256, 5, 32, 35
 LARGE_HIDDEN, LARGE_DEPTH, LARGE_STEPS = 800, 8, 5

@@ -132,7 +132,7 @@ def main() -> None:
     os.sched_setaffinity(0, {ours})
     command = [sys.executable, "-m", "seqtool", "serve", "-m", str(args.model)]
     command += ["--port", "0", "--json"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(command, stdout=subprocess.PIPE)
     os.sched_setaffinity(0, {theirs})
     assert server.stdout is not None
     url = json.loads(server.stdout.readline())["url"]

@@ -30,6 +30,7 @@ from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import hardware
 from seqtool.training.loop import train
+from seqtool.training.optimisers import Optimisers
 
 torch.set_num_threads(1)
 
@@ -124,6 +125,23 @@ class RecordedTask(LanguageModelTask):
                 raise SystemExit(f"step {step + 1}: loss {ours.item()} and {theirs} do not agree")
 
 
+class Training:
+    """Steps of one model as `train-lm` makes them, at a constant rate."""
+
+    def __init__(self, corpus: PreparedCorpus, config: NeuralLMConfig) -> None:
+        self.task = LanguageModelTask(corpus, config, device="cpu")
+        self._optimisers = Optimisers(self.task.module, config.training)
+        self._rate, self._window = config.training.learning_rate, 0
+        self.task.module.train()
+
+    def step(self) -> None:
+        """Train on the next window."""
+        loss, _ = self.task.loss(self._window)
+        self._window += 1
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._optimisers.step(self._rate)
+
+
 class BareLoop:
     """Training as one writes it by hand: batches, forward, loss, backward, clip, step.
 
@@ -213,7 +231,8 @@ def make_corpus(folder: Path, vocabulary_size: int, num_ids: int) -> PreparedCor
 def settings(**model: Any) -> NeuralLMConfig:
     """Return the settings of a model in float32, with the training settings as they come."""
     data = {"batch_size": model.pop("batch_size"), "bptt": model.pop("bptt")}
-    training = {"precision": model.pop("precision", "float32")}
+    training = {name: model.pop(name) for name in ("learning_rate", "clip_norm") if name in model}
+    training["precision"] = model.pop("precision", "float32")
     return from_dict(NeuralLMConfig, {"model": model, "data": data, "training": training})
 
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data"))
 import tasks
 from tasks import Opinion, best_accuracy
 
-__all__ = ["Opinion", "best_accuracy", "opinions", "small", "write"]
+__all__ = ["Opinion", "best_accuracy", "opinions", "small", "table", "write"]
 
 
 @cache
@@ -26,18 +26,21 @@ def opinions(split: str, turned: float = 0.0) -> list[Opinion]:
 
 
 def write(path: Path, given: Sequence[Opinion]) -> Path:
+    return table(path, [(each.text, each.label) for each in given])
+
+
+def table(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
     with path.open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["text", "label"])
-        table.writerows([each.text, each.label] for each in given)
+        csv.writer(file).writerows([("text", "label"), *rows])
     return path
 
 
 def small(encoder: str, epochs: int = 2, **settings: Any) -> ClassifierConfig:
     """Settings of a small classifier; `model__x` and the like go to their sections."""
-    base = preset("linear" if encoder == "linear" else "recurrent")
+    base = preset({"linear": "linear", "lm": "fine-tuned"}.get(encoder, "recurrent"))
     sizes = {"embedding_size": 12, "hidden_size": 10, "depth": 2, "lm_size": 6}
-    base["model"] = {**base.get("model", {}), "encoder": encoder, **sizes}
+    own = {} if encoder == "lm" else sizes  # a language model has its own
+    base["model"] = {**base.get("model", {}), "encoder": encoder, **own}
     base["training"] |= {"epochs": epochs, "precision": "float32"}
     for name, value in settings.items():
         section, _, key = name.partition("__")

@@ -15,7 +15,12 @@ import seqtool
 from seqtool.classification.config import CELLS, ClassifierConfig, Encoder
 from seqtool.classification.data import WordReader
 from seqtool.classification.model import Classifier
-from seqtool.classification.network import RecurrentNetwork, scores_of
+from seqtool.classification.network import (
+    RecurrentNetwork,
+    TunedNetwork,
+    scores_of,
+    trained_network,
+)
 from seqtool.classification.ngrams import Bags
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
@@ -45,6 +50,14 @@ def recurrent(encoder: str, **settings: Any) -> Classifier:
     reader = WordReader.build(config.model, TEXTS)
     weights = random_weights(RecurrentNetwork(config.model, 2 + len(reader.known), 3))
     return Classifier(config, ("a", "b", "c"), reader, weights)
+
+
+def network_with(classifier: Classifier) -> RecurrentNetwork | TunedNetwork:
+    assert isinstance(classifier.reader, WordReader)
+    known = len(classifier.reader.known)
+    return trained_network(
+        classifier.config.model, known, classifier.weights, classifier.word_states
+    )
 
 
 def test_linear_scores_by_hand() -> None:
@@ -87,7 +100,7 @@ def test_states_are_those_of_torch(encoder: str, kind: type[Any], pooling: str) 
     )
     reader = classifier.reader
     assert isinstance(reader, WordReader)
-    found = scores_of(classifier.config.model, classifier.weights, [reader.ids(TEXTS[0])], None)
+    found = scores_of(network_with(classifier), [reader.ids(TEXTS[0])], None)
     states = other(weights["embedding.weight"][reader.ids(TEXTS[0]).tolist()])[0]
     pooled = {"last": states[-1], "mean": states.mean(0), "max": states.amax(0)}[pooling]
     expected = weights["output.weight"] @ pooled + weights["output.bias"]
@@ -108,7 +121,7 @@ def test_the_last_states_of_a_bilstm_are_of_both_ends() -> None:
     ids = reader.ids(TEXTS[0]).tolist()
     _, (last, _) = both(weights["embedding.weight"][ids][:, None])
     expected = weights["output.weight"] @ last[:, 0].flatten() + weights["output.bias"]
-    found = scores_of(classifier.config.model, classifier.weights, [reader.ids(TEXTS[0])], None)
+    found = scores_of(network_with(classifier), [reader.ids(TEXTS[0])], None)
     np.testing.assert_allclose(found[0], expected.detach().numpy(), rtol=1e-4, atol=1e-5)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from classification.opinions import best_accuracy, opinions, small, write
+from classification.opinions import best_accuracy, opinions, small, table, write
 from safetensors.numpy import load_file
 from toy_networks import save_lm
 
@@ -111,12 +110,6 @@ def test_every_tenth_text_is_held_out(folder: Path, tmp_path: Path) -> None:
     )
 
 
-def table(path: Path, rows: list[tuple[str, str]]) -> Path:
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *rows])
-    return path
-
-
 def test_texts_that_cannot_be_learnt_from(tmp_path: Path) -> None:
     one = table(tmp_path / "one.csv", [("a", "x"), ("b", "x")])
     with pytest.raises(DataError, match="all texts have the label 'x'"):
@@ -149,5 +142,7 @@ def test_an_encoder_implies_its_preset() -> None:
     assert resolve(None, None, {}, []).training.epochs == preset("linear")["training"]["epochs"]
     chosen = resolve(None, None, {"model.encoder": "rhn"}, [])
     assert (chosen.model.encoder, chosen.model.min_count) == ("rhn", 2)
+    tuned = resolve(None, None, {"model.encoder": "lm"}, []).training.learning_rate
+    assert tuned == preset("fine-tuned")["training"]["learning_rate"]
     with pytest.raises(ConfigError, match="there are no n-grams"):
         resolve(None, None, {}, ["word_order=0"])

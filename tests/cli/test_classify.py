@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from classification.opinions import opinions, write
 from classification.test_model import linear, recurrent
+from toy_networks import save_lm
+
+import seqtool as package
 
 Run = Callable[..., Any]
 
@@ -55,6 +58,31 @@ def test_a_run_from_training_to_labels(seqtool: Run, folder: Path, tmp_path: Pat
     shown = seqtool("inspect", tmp_path / "m").stdout
     assert "kind        classifier" in shown
     assert "dev_macro_f1" in shown
+
+
+def test_a_language_model_is_trained_further(
+    seqtool: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("good film .\nbad film , not good .\n" * 20)
+    corpus = package.prepare([text], tmp_path / "corpus")
+    save_lm(tmp_path / "lm", corpus, 4)
+    monkeypatch.chdir(tmp_path)
+    args = ("--encoder", "lm", "--lm", "lm", "-o", "m", "--epochs", "1", "--device", "cpu")
+    rows = ["text,label", *['"good film, odd",x', "bad film,y"] * 2]
+    (tmp_path / "few.csv").write_text("\n".join(rows) + "\n")
+    made = seqtool("train-classifier", "few.csv", *args)
+    assert made.code == 0, made.stderr
+    # of four and two words, "odd" is unknown
+    assert "4 texts of 2 labels, 12 words, 16.7% unknown to the language model" in made.stderr
+    shown = seqtool("inspect", "m").stdout
+    assert "began as" in shown
+    assert "a language model of word units" in shown
+    result = seqtool("classify", "few.csv", "-m", "m", "--json")
+    assert json.loads(result.stdout)["texts"] == 4
+    refused = seqtool("train-classifier", "few.csv", *args, "--force", "--hidden", "8")
+    assert refused.code == 1
+    assert refused.stderr.splitlines()[0].startswith("error: model.hidden_size is set")
 
 
 def test_columns_are_kept(seqtool: Run, folder: Path, tmp_path: Path) -> None:
@@ -170,7 +198,8 @@ def test_errors_are_two_lines(
 
 def test_training_errors_are_two_lines(seqtool: Run, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("text,label\na,x\nb,x\n")
-    for args in ([], ["one.csv"], ["one.csv", "--encoder", "cnn"], ["new.csv"]):
+    lm = ["one.csv", "--encoder", "lm"]
+    for args in ([], ["one.csv"], ["one.csv", "--encoder", "cnn"], ["new.csv"], lm):
         given = [tmp_path / arg if arg.endswith(".csv") else arg for arg in args]
         result = seqtool("train-classifier", *given, "-o", tmp_path / "m")
         assert (result.code, result.stdout) == (1, "")

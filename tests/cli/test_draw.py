@@ -23,7 +23,7 @@ def test_trees_in_the_terminal(seqtool: Run) -> None:
     ("name", "begin"),
     [
         ("trees.svg", "<svg "),
-        ("trees.tex", "% lualatex"),
+        ("trees.tex", "% pdflatex"),
         ("trees.html", "<!DOCTYPE html>"),
         ("trees.txt", "# projective"),
         ("trees.jsonl", '{"id":'),

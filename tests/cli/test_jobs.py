@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.parser.tiny import random_parser, random_sentences, tiny_config
+from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config
+from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 from process_groups import is_running
 
 import seqtool as library
+from seqtool.core import checkpoint
+from seqtool.core.checkpoint import Header
+from seqtool.core.config import to_dict
 from seqtool.parsing.annotation import Annotation
+from seqtool.parsing.pipeline.config import KIND, PipelineConfig
 from seqtool.treebank.conllu import write_conllu
 
 Run = Callable[..., Any]
@@ -34,6 +39,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("a.conllu", "b.conllu")):
         write_conllu(random_sentences(30, 9, seed), folder / name)
     (folder / "letter.txt").write_text("The dog sleeps. It dreams.\n\nA cat sees it!\n" * 4)
+    (folder / "more.txt").write_text("# sent_id = 7\n\nIt barks. It ends.\n\n" * 9)
+    random_segmenter().save(folder / "pipeline/segmenter", scores={}, data={})
+    random_tagger().save(folder / "pipeline/tagger", scores={}, data={})
+    random_parser(tiny_config(), LABELS).save(folder / "pipeline/parser", scores={}, data={})
+    whole = PipelineConfig(segmenters=1, taggers=1, parsers=1, graphs=0)
+    checkpoint.amend(folder / "pipeline", Header(KIND, to_dict(whole), {}), "")
     (folder / "lines.txt").write_text("the dog sees a cat\n\na cat sees <unk> dogs\n" * 30)
     library.train_ngram([folder / "lines.txt"], folder / "ngram")
     return folder
@@ -52,6 +63,9 @@ def in_the_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "parse a.conllu b.conllu -m parser",
         "parse a.conllu b.conllu -m parser --nbest 2 --allow-missing",
+        "parse letter.txt more.txt -m pipeline",
+        "parse letter.txt more.txt -m pipeline --nbest 2",
+        "tag letter.txt -m pipeline",
         "tag a.conllu b.conllu -m tagger --retag",
         "segment letter.txt letter.txt --rules",
         "segment letter.txt --rules --format text",

@@ -192,8 +192,12 @@ def test_unusable_texts(seqtool: Run) -> None:
 def test_memory_is_what_the_user_says(seqtool: Run) -> None:
     for command in (["train", "-o", "small"], ["counts"]):
         error, hint = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "1K"))
-        assert error.endswith("B of memory, but 0.0 MB are available")
-        assert hint.endswith("; raise --memory")
+        if command[0] == "train":  # by DuckDB, as memory has no room
+            assert error.endswith("GB of memory for any text, but 0.0 MB are given")
+            assert hint == "hint: give it --memory 500M or more"
+        else:
+            assert error.endswith("B of memory, but 0.0 MB are available")
+            assert hint.endswith("; raise --memory")
         error, _ = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "much"))
         assert error == "error: 'much' is no size of memory"
 

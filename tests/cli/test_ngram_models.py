@@ -61,6 +61,49 @@ def test_what_is_not_pruned(seqtool: Run) -> None:
     assert not Path("p").exists()
 
 
+def test_binary_files_of_kenlm_are_neither_written_nor_read(seqtool: Run) -> None:
+    for words in (
+        ("ngram", "export", "m", "x.bin"),
+        ("ngram", "train", "text.txt", "-o", "p", "--arpa", "x.klm"),
+        ("ngram", "prune", "m", "-o", "p", "--arpa", "x.binary"),
+    ):
+        error, hint = two_lines(seqtool(*words))
+        assert error == f"error: {words[-1]}: KenLM's binary format is not written"
+        assert "build_binary" in hint
+        assert not Path(words[-1]).exists()
+        assert not Path("p").exists()
+    content = b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(range(256))
+    for name in ("x.bin", "x.arpa"):
+        Path(name).write_bytes(content)
+        for words in (
+            ("ngram", "import", name, "-o", "p"),
+            ("ngram", "prune", name, "-o", "p"),
+            ("eval-ppl", "text.txt", "-m", name),
+        ):
+            error, hint = two_lines(seqtool(*words))
+            assert error == f"error: {name}: is in KenLM's binary format, which is not read"
+            assert "build_binary" in hint
+
+
+def test_an_arpa_file_is_packed_by_gzip_only(seqtool: Run) -> None:
+    error, hint = two_lines(seqtool("ngram", "export", "m", "x.arpa.zst"))
+    assert error == "error: x.arpa.zst: an ARPA file is packed as .gz, not as .zst"
+    assert ".arpa.gz" in hint
+    assert not Path("x.arpa.zst").exists()
+
+
+def test_a_perplexity_of_forty_digits_is_shown_with_an_exponent(seqtool: Run) -> None:
+    assert seqtool("ngram", "export", "m", "closed.arpa", "--no-unk").code == 0
+    Path("new.txt").write_text("unseen words\n", encoding="utf-8")
+    shown = seqtool("eval-ppl", "new.txt", "-m", "closed.arpa").stdout
+    # two of three tokens have a log10 probability of -100
+    (figure,) = (line.split()[1] for line in shown.splitlines() if line.startswith("perplexity"))
+    exact = json.loads(seqtool("eval-ppl", "new.txt", "-m", "closed.arpa", "--json").stdout)
+    assert figure == f"{exact['perplexity']:.3e}"
+    assert "e+6" in figure
+    assert not Path("p").exists()
+
+
 def test_a_mixture(seqtool: Run) -> None:
     Path("other.txt").write_text("a bird sings\nthe bird sees a dog\n" * 8, encoding="utf-8")
     seqtool("ngram", "train", "other.txt", "--order", 2, "-o", "n")

@@ -387,7 +387,8 @@ def test_a_full_disk(cache: Path, monkeypatch: pytest.MonkeyPatch, made: list[st
 @pytest.mark.skipif(os.name == "nt" or not os.getuid(), reason="no modes of files")
 def test_a_cache_that_cannot_be_written_to_is_read(cache: Path, made: list[str]) -> None:
     compiled(SIGNATURE)(element)(NUMBERS, 0)
-    (cache / "lock").unlink()
+    for lock in cache.glob("lock-*"):
+        lock.unlink()
     cache.chmod(0o500)
     assert compiled(SIGNATURE)(element)(NUMBERS, 0) == 10
     assert len(made) == 1
@@ -534,7 +535,8 @@ def test_two_processes_compile_once(tmp_path: Path) -> None:
     assert [process.communicate()[0] for process in together].count("True\n") >= 1
     assert start().communicate()[0] == "False\n"
     files = [path.name for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(files) == 3  # a lock, what allocates memory, the function
+    # what allocates memory, and the function
+    assert len([name for name in files if not name.startswith("lock-")]) == 2
     assert {process.returncode for process in together} == {0}
 
 

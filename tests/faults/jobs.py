@@ -11,7 +11,16 @@ from faults.runs import ROOT, Commands, Result, sums_of
 
 SAMPLE = ROOT / "data"
 ENDS = ("--threads", "1")
-RAW = [f"--set={part}.training.epochs=1" for part in ("segmenter", "tagger", "parser")]
+# all parts that `--raw` trains, each as short as can be
+RAW = [
+    "--set=folds=2",
+    *(
+        f"--set={part}.{setting}"
+        for part in ("segmenter", "tagger", "parser", "graph")
+        for setting in ("training.epochs=1", "learning.min_steps=2", "model.encoder_size=8")
+        if (part, setting) != ("segmenter", "model.encoder_size=8")
+    ),
+]
 
 
 @dataclass(frozen=True)

@@ -123,6 +123,17 @@ def test_a_chunk_is_never_small(tmp_path: Path) -> None:
         assert num < 3 or min(map(len, texts)) >= 2.5 * len(sentence)
 
 
+def test_chunks_are_about_as_large_as_asked(tmp_path: Path) -> None:
+    """So that all processes end at once: what is read of a file at a time is a chunk."""
+    path, sentence = tmp_path / "a.conllu", "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
+    size = 100 * len(sentence) + 7
+    path.write_text(sentence * 2000)
+    chunks = list(Annotation("parse").read_chunks([str(path)], size=size))
+    sizes = [sum(len(content) for *_, content in chunk.stretches) for chunk in chunks]
+    assert max(sizes[:-1]) - min(sizes[:-1]) <= len(sentence)
+    assert abs(sizes[0] - size) < len(sentence)
+
+
 WORDS = st.sampled_from(["One", "two.", "Three!", "4", "(five)", "Mr.", "\u4e8c"])
 SPACES = st.sampled_from([" ", "\n", "\n\n", "\r\n\r\n", "  \n", "\n \n", "\n\n\n"])
 

@@ -29,12 +29,13 @@ from seqtool.parsing.train import TreebankRecord, with_precision
 
 
 @pytest.fixture
-def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
     """Makes this processor one of these features."""
 
-    def change(flags: str) -> None:
+    def change(flags: str, vendor: str = "GenuineIntel") -> None:
         path = tmp_path / "cpuinfo"
-        path.write_text(f"processor\t: 0\nflags\t\t: fpu sse2 {flags}\n\nprocessor\t: 1\n")
+        about = f"vendor_id\t: {vendor}\nflags\t\t: fpu sse2 {flags}\n"
+        path.write_text(f"processor\t: 0\n{about}\nprocessor\t: 1\n")
         monkeypatch.setattr(runtime, "CPU_INFO", path)
         runtime.has_bf16_products.cache_clear()
 
@@ -43,19 +44,25 @@ def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
 
 
 @pytest.mark.parametrize(
-    ("flags", "expected"),
-    [("avx2 avx512f", "float32"), ("avx512_bf16", "bf16"), ("amx_bf16 amx_tile", "bf16")],
+    ("flags", "vendor", "expected"),
+    [
+        ("avx2 avx512f", "AuthenticAMD", "float32"),
+        ("avx512_bf16", "AuthenticAMD", "bf16"),
+        ("avx512_bf16", "GenuineIntel", "float32"),
+        ("avx512_bf16 amx_bf16 amx_tile", "GenuineIntel", "bf16"),
+    ],
 )
 def test_features_decide_the_precision_and_no_clock(
     flags: str,
+    vendor: str,
     expected: str,
-    processor: Callable[[str], None],
+    processor: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused() -> float:
         raise AssertionError("the precision is timed")
 
-    processor(flags)
+    processor(flags, vendor)
     monkeypatch.setattr(time, "perf_counter", refused)
     for kind, presets, precision in (
         (PARSER, PARSERS, expected),
@@ -68,7 +75,7 @@ def test_features_decide_the_precision_and_no_clock(
 
 
 def test_no_features_are_known_elsewhere(
-    processor: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    processor: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     processor("")
     monkeypatch.setattr(runtime, "CPU_INFO", tmp_path / "nothing")

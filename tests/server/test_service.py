@@ -140,6 +140,7 @@ LONG = "1\t{}\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
 # fields, status, and the one line
 REFUSED: list[tuple[dict[str, str], int, str]] = [
     ({**ALL}, 400, "the field data is missing"),
+    ({"data": "x", "tokenizer": "", "taggr": ""}, 400, "the field 'taggr' is not known"),
     ({"data": "x", "model": "englis"}, 400, "no model is called 'englis'; did you mean"),
     ({"data": "x", "model": "parser", **ALL}, 400, "model parser has no t"),
     ({"data": "x", "output": "matxin", **ALL}, 400, "output=matxin is not known; choose one of"),
@@ -193,14 +194,16 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
 
 
 def test_other_addresses(server: Running) -> None:
-    for method, path, status in (
-        ("GET", "/nothing", 404),
-        ("GET", "/..%2f..%2fetc%0apasswd", 404),
-        ("DELETE", "/process", 405),
+    for method, path, status, line in (
+        ("GET", "/nothing", 404, "/nothing is not here; ask /process"),
+        ("GET", "/..%2f..%2fetc%0apasswd", 404, "/..%2f..%2fetc%0apasswd is not here"),
+        ("DELETE", "/process", 405, "DELETE is not answered; send GET or POST"),
     ):
         response = httpx.request(method, f"{server.url}{path}")
         assert response.status_code == status
+        assert response.text.startswith(line)
         assert response.text.count("\n") == 1
+        assert ("POST" in response.headers.get("allow", "")) == (status == 405)
     assert server.answered[-1].line().startswith("127.0.0.1 DELETE /process 405 ")
 
 

@@ -6,13 +6,20 @@ runs them in a process of their own.
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import os
+import random
+import shutil
 import signal
+import tempfile
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +28,7 @@ import pytest
 from conftest import CommandResult
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
+from small_disks import small_disk
 
 import seqtool as package
 from seqtool.core.errors import DataError
@@ -28,25 +36,48 @@ from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.ngram.trie import word_columns
 from seqtool.parsing.annotation import Annotation, open_models
+from seqtool.spark.folders import temporary_folder
+from seqtool.spark.session import settled, without_pandas_warning
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
 Run = Callable[..., CommandResult]
 BLOCK_BYTES = 2500  # so that a few dozen sentences are several blocks
+CLUSTER = Path(tempfile.gettempdir(), f"seqtool-cluster-{os.getpid()}")
+LOCAL_BYTES = 64 << 20  # of the disk of `spark.local.dir`
+FREE_BYTES = 1 << 16  # of it, once it is filled
+TABLES_BYTES = 1 << 17  # of the disk of tables: it holds the first one
 TEXT = "the dog sees a cat\na cat\n\nthe <unk> sees the dog\nthe dog\n" * 40
 
 
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of `spark.local.dir`: a small disk where one may be mounted."""
+    folder = tmp_path_factory.mktemp("local")
+    try:
+        with small_disk(folder / "disk", LOCAL_BYTES) as disk:
+            yield disk
+    except PermissionError:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory, local: Path) -> Iterator[Any]:
     from seqtool.spark.session import spark_session
 
     conf = {
         "spark.sql.files.maxPartitionBytes": str(BLOCK_BYTES),
         "spark.sql.shuffle.partitions": "3",
+        # else Spark makes one of several small ones
+        "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.local.dir": str(tmp_path_factory.mktemp("local")),
+        "spark.local.dir": str(local),
+        # a file system of its own, whose paths are those of a cluster
+        "spark.hadoop.fs.viewfs.mounttable.cluster.link./data": f"file://{CLUSTER}",
     }
-    with spark_session("local[2]", conf) as session:
+    CLUSTER.mkdir()
+    with spark_session("local[2]", conf, compiles_once=True) as session:
         yield session
+    shutil.rmtree(CLUSTER)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +92,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random_segmenter().save(folder / "segmenter", scores={}, data={})
     package.train_ngram([folder / "text.txt"], folder / "ngram", {"order": 2})
     return folder
+
+
+@pytest.fixture(scope="module")
+def many_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text of hundreds of words, eight a line."""
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    rng = random.Random(0)
+    words = (f"w{int(rng.paretovariate(0.7)) % 900}" for _ in range(32_000))
+    ends = cycle("       \n")
+    path.write_text("".join(map(str.__add__, words, ends)))
+    return path
+
+
+@pytest.fixture
+def large_blocks(session: Any) -> Iterator[None]:
+    """A task reads several small files."""
+    with settled(session, "spark.sql.files.maxPartitionBytes", "128m"):
+        yield
 
 
 def parts_of(folder: Path) -> str:
@@ -85,6 +134,20 @@ def test_trees_and_broken_sentences_are_those_of_one_process(
         f"error: {tmp_path / 'out'}: exists already",
         "hint: choose another output with -o",
     ]
+
+
+def test_broken_sentences_go_to_any_file_system(
+    session: Any, folder: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    given = ["parse", folder / "trees.conllu", "-m", folder / "parser"]
+    seqtool(*given, "-o", tmp_path / "one.conllu", "--invalid", tmp_path / "broken")
+    on_cluster = ["-o", "viewfs://cluster/data/out", "--invalid", "viewfs://cluster/data/broken"]
+    result = seqtool(*given, "--engine", "spark", *on_cluster)
+    assert result.code == 0, result.stderr
+    assert "written to viewfs://cluster/data/broken, with file and line" in result.stderr
+    assert parts_of(CLUSTER / "broken") == (tmp_path / "broken").read_text()
+    assert f"{folder / 'trees.conllu'}:" in parts_of(CLUSTER / "broken")
+    assert not (CLUSTER / "out/_broken").exists()
 
 
 def test_tokens_are_rows_that_say_where_they_are(
@@ -235,7 +298,7 @@ def ngrams_of(path: Path) -> dict[tuple[str, ...], tuple[float, float]]:
     ("partitions", "settings"),
     [
         (1, {"order": 3, "prune": (0, 0, 1), "vocab": "words.txt"}),
-        (3, {"order": 3}),
+        (3, {"order": 3, "prune_entropy": 0.003}),
         (7, {"order": 2, "smoothing": "kneser-ney", "discounts": "kenlm"}),
     ],
 )
@@ -257,6 +320,161 @@ def test_an_ngram_model_is_that_of_one_machine(
     assert trained.statistics == expected.statistics
     assert trained.num_tokens == expected.num_tokens
     assert [path.name for path in tmp_path.iterdir() if "seqtool" in path.name] == []
+
+
+def same_ngrams(one: Path, other: Path) -> bool:
+    """Whether two models have the same n-grams, with the same numbers."""
+    found, wanted = ngrams_of(one), ngrams_of(other)
+    return found.keys() == wanted.keys() and all(
+        found[ngram] == pytest.approx(numbers, abs=1e-6) for ngram, numbers in wanted.items()
+    )
+
+
+@pytest.mark.usefixtures("large_blocks")
+def test_a_full_disk_of_tables_is_told_and_nothing_is_left(
+    session: Any, many_words: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    try:
+        with small_disk(tmp_path / "disk", TABLES_BYTES) as disk:
+            given = ["ngram", "train", many_words, "--order", "3", "--engine", "spark"]
+            given += ["--temp", disk, "-o", tmp_path / "model"]
+            result = seqtool(*given, "--arpa", tmp_path / "model.arpa")
+            left = list(disk.iterdir())
+    except PermissionError as error:
+        pytest.skip(str(error))
+    assert (result.code, result.stdout) == (1, ""), result.stderr
+    assert result.stderr.splitlines()[-2:] == [
+        f"error: {disk}: Spark cannot write a file: no space left on device",
+        "hint: free some space, or name another folder with --temp",
+    ]
+    assert left == []
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.usefixtures("large_blocks")
+def test_a_full_disk_of_shuffles_is_told_and_nothing_is_left(
+    session: Any, local: Path, many_words: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    if not os.path.ismount(local):
+        pytest.skip("no disk can be mounted here")
+    ballast = local / "ballast"
+    ballast.write_bytes(bytes(shutil.disk_usage(local).free - FREE_BYTES))
+    (tmp_path / "temp").mkdir()
+    try:
+        given = ["ngram", "train", many_words, "--order", "3", "--engine", "spark"]
+        given += ["--temp", tmp_path / "temp", "-o", tmp_path / "model"]
+        result = seqtool(*given, "--arpa", tmp_path / "model.arpa")
+    finally:
+        ballast.unlink()
+    assert (result.code, result.stdout) == (1, ""), result.stderr
+    assert result.stderr.splitlines()[-2:] == [
+        f"error: {local}: Spark cannot write a temporary file: no space left on device",
+        "hint: free some space, or name another folder with --spark-conf spark.local.dir=DIR",
+    ]
+    assert [*(tmp_path / "temp").iterdir()] == []
+    assert [path.name for path in tmp_path.iterdir()] == ["temp"]
+
+
+def test_tables_are_removed_although_spark_goes_on(session: Any, tmp_path: Path) -> None:
+    """After Ctrl-C it does, and would write where the tables were."""
+    from pyspark import InheritableThread
+
+    begun = tmp_path / "begun"
+
+    def slowly(batches: Iterable[Any]) -> Iterator[Any]:
+        begun.touch()
+        time.sleep(3)
+        yield from batches
+
+    with without_pandas_warning():
+        rows = session.range(2, numPartitions=2).mapInArrow(slowly, "id long")
+
+    def write(folder: str) -> None:
+        with suppress(Exception):  # that it was stopped
+            rows.write.parquet(f"{folder}/table")
+
+    def interrupted(parent: Path) -> None:
+        with temporary_folder(session, str(parent)) as folder:
+            threads.append(InheritableThread(target=write, args=[folder]))
+            threads[0].start()
+            while threads[0].is_alive() and not begun.exists():
+                time.sleep(0.05)
+            raise KeyboardInterrupt
+
+    temp, threads = tmp_path / "temp", list[InheritableThread]()
+    temp.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(temp)
+    threads[0].join()
+    assert begun.exists()
+    assert [*temp.iterdir()] == []
+
+
+@pytest.mark.usefixtures("large_blocks")
+def test_damaged_files_are_named_or_left_out(
+    session: Any, folder: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    """Two beside a hundred: one that ends too early, and one that is not UTF-8."""
+    texts, good = tmp_path / "texts", tmp_path / "good"
+    for place in (texts, good):
+        place.mkdir()
+        for number in range(100):
+            (place / f"{number}.gz").write_bytes(gzip.compress(TEXT[number:].encode()))
+    damaged = texts / "5 cut [1].gz"
+    damaged.write_bytes(gzip.compress(os.urandom(3000))[:-900])
+    model = folder / "ngram"
+    given = ["eval-ppl", f"{texts}/*.gz", "-m", model, "--engine", "spark", "--json"]
+    refused = seqtool(*given, "--per-sentence", tmp_path / "table.parquet")
+    assert (refused.code, refused.stdout) == (1, "")
+    assert refused.stderr.splitlines() == [
+        f"error: {damaged}: the file is damaged: unexpected end of input stream",
+        "hint: fetch or pack it again, or leave such files out with --skip-invalid",
+    ]
+    assert not (tmp_path / "table.parquet").exists()
+    measured = seqtool(*given, "--skip-invalid")
+    assert measured.code == 0, measured.stderr
+    assert measured.stderr.splitlines() == [
+        f"left out: {damaged}: the file is damaged: unexpected end of input stream",
+        "1 file left out",
+    ]
+    one = json.loads(seqtool("eval-ppl", *good.iterdir(), "-m", model, "--json").stdout)
+    found = json.loads(measured.stdout)
+    for name in ("sentences", "tokens", "oov", "perplexity"):
+        assert found[name] == pytest.approx(one[name])
+
+    (texts / "51.txt").write_bytes(b"caf\xe9\n")
+    given = ["ngram", "train", texts, "--order", "2", "--engine", "spark", "-o", tmp_path / "model"]
+    refused = seqtool(*given)
+    assert refused.code == 1
+    assert refused.stderr.splitlines()[-2:] == [
+        f"error: {damaged}: the file is damaged: unexpected end of input stream",
+        "hint: fetch or pack it again, or leave such files out with --skip-invalid",
+    ]
+    assert not (tmp_path / "model").exists()
+    trained = seqtool(*given, "--skip-invalid")
+    assert trained.code == 0, trained.stderr
+    assert trained.stderr.splitlines()[:3] == [
+        f"warning: left out {damaged}: the file is damaged: unexpected end of input stream",
+        f"warning: left out {texts / '51.txt'}:1: not UTF-8 at byte 4 of the line",
+        "warning: 2 files left out",
+    ]
+    package.train_ngram([good], tmp_path / "wanted", NgramConfig(order=2))
+    assert same_ngrams(tmp_path / "model", tmp_path / "wanted")
+
+    trees, whole = tmp_path / "trees", (folder / "trees.conllu").read_bytes()
+    trees.mkdir()
+    for number in range(3):
+        (trees / f"{number}.conllu.gz").write_bytes(gzip.compress(whole))
+    damaged = trees / "1-cut.conllu.gz"
+    damaged.write_bytes(gzip.compress(whole)[:-200])
+    given = ["parse", trees, "-m", folder / "parser", "--engine", "spark", "-o", tmp_path / "out"]
+    refused = seqtool(*given)
+    assert (refused.code, (tmp_path / "out").exists()) == (1, False)
+    assert refused.stderr.startswith(f"error: {damaged}: the file is damaged: ")
+    parsed = seqtool(*given, "--skip-invalid")
+    assert parsed.code == 0, parsed.stderr
+    assert "\n1 file left out\n" in parsed.stderr
+    assert parts_of(tmp_path / "out").count("1\tbroken") == 3
 
 
 def test_a_text_that_is_not_utf8_is_named_with_its_line(session: Any, tmp_path: Path) -> None:

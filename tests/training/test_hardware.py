@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from seqtool.core import runtime
 from seqtool.core.errors import ConfigError
 from seqtool.training import hardware
 
@@ -78,7 +79,17 @@ def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     for supported, expected in ((True, "bf16"), (False, "float32")):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
         assert hardware.resolve_precision("auto", "cuda:1") == expected
+        assert hardware.resolve_precision("fast", "cuda") == expected
         assert hardware.resolve_precision("float32", "cuda") == "float32"
+    for faster, expected in ((True, "bf16"), (False, "float32")):
+        monkeypatch.setattr(runtime, "has_bf16_products", lambda faster=faster: faster)
+        assert hardware.resolve_precision("fast", "cpu") == expected
+        assert hardware.resolve_precision("auto", "cpu") == "float32"
+        assert hardware.resolve_precision("fast", "mps") == "float32"
+        # of what is slower, the user is told
+        assert ("slower here" in hardware.precision_note("bf16", "cpu")) is not faster
+        assert hardware.precision_note("float32", "cpu") == ""
+        assert hardware.precision_note("bf16", "cuda:0") == ""
 
 
 def test_autocast_makes_products_in_bfloat16() -> None:

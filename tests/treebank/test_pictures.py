@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -94,6 +96,16 @@ def test_words_below_one_another(heads: list[int]) -> None:
             outer.add(line[0])
     # arcs of one depth stand at one distance
     assert len(outer) <= len(heads) - 1
+
+
+def test_arcs_from_a_head_to_one_side_begin_as_one_line() -> None:
+    picture = draw_down(mark(sentence([4, 4, 4, 0, 4, 4])))
+    paths = [element.get("d", "") for element in elements(picture, "arc")]
+    starts = [float(path[1:].split("H")[0].split()[1]) for path in paths]
+    up, root, down = set(starts[:3]), starts[3], set(starts[4:])
+    assert (len(up), len(down)) == (1, 1)
+    assert max(up) < root < min(down)  # five pixels apart, in a row of 24
+    assert min(down) - max(up) == 10
 
 
 def leftward() -> MarkedSentence:
@@ -191,31 +203,142 @@ def test_latex_of_a_tree() -> None:
     gold = sentence([0, 1], ["50%", "A_1"], ["root", "dep"])
     ours = sentence([2, 0], ["50%", "A_1"], ["nsubj", "root"])
     text = "".join(tikz_document([[mark(ours, gold)]]))
-    _, _, body = text.partition("\\begin{deptext}[column sep=0.8em]\n")
+    _, _, body = text.partition("\\begin{deptext}[tree words]\n")
+    # points are 10/16 pixels. The relation `nsubj` (36) between two words, the gap beside it (18)
+    # and the three arcs at each word (3 x 7) put them 75 apart; an arc is 28 high, a root's 42
+    # above it and 4 x 10.5 long; where two arcs meet at a word, they are 7 apart.
     assert body.splitlines() == [
-        r"50\% \& A\_1 \\",
+        r"50\% \&[46.9pt] A\_1 \\",
         r"X \& X \\",
         r"\end{deptext}",
-        r"\depedge[wrong]{2}{1}{nsubj}",
-        r"\deproot[wrong]{2}{root}",
-        r"\deproot[gold]{1}{root}",
-        r"\depedge[gold, edge below]{1}{2}{dep}",
+        r"\depedge[wrong, edge height=17.5pt, edge start x offset=-2.2pt]{2}{1}{nsubj}",
+        r"\coordinate[shift={(2.2pt,0pt)}] (wrong-1-2) at (\wordref{1}{2}.north);",
+        r"\deproot[wrong, dep id=wrong, edge unit distance=6.6pt]{2}{root}",
+        r"\coordinate[shift={(-2.2pt,0pt)}] (gold-2-1) at (\wordref{2}{1}.south);",
+        r"\deproot[gold, dep id=gold, edge unit distance=6.6pt]{1}{root}",
+        r"\depedge[gold, edge height=17.5pt, edge start x offset=2.2pt]{1}{2}{dep}",
         r"\end{dependency}",
+        r"\end{trees}",
         r"\end{document}",
     ]
 
 
 def test_latex_from_right_to_left() -> None:
     text = "".join(tikz_document([[leftward()]]))
-    assert r"C++ \& ) \& نبح \& الكلب \\" in text
-    assert "\\depedge{3}{4}{dep}\n" in text  # of word 2 to word 1
-    assert "\\deproot{3}{dep}\n" in text
+    words = re.sub(r"\\&\[[\d.]+pt\]", r"\\&", text)
+    assert r"C++ \& ) \& {\treearabic نبح} \& {\treearabic الكلب} \\" in words
+    assert re.search(r"\\depedge\[[^]]*\]\{3\}\{4\}\{dep\}", text)  # of word 2 to word 1
+    assert re.search(r"\\deproot\[[^]]*\]\{3\}\{dep\}", text)
+    assert text.count(r"\treefont[Script=Arabic]{\treearabic}") == 1
+
+
+def test_latex_says_each_font_once_before_it_is_needed() -> None:
+    groups = [[mark(sentence([0], [form]))] for form in ("a", "집이", "LG는", "ё", "「", "é", "😀")]
+    text = "".join(tikz_document(groups))
+    commands = re.findall(r"^\\treefont\{(.*?)\}|(\{\\tree\w+ .*\}|^\S+) \\\\$", text, re.M)
+    assert [font or shown for font, shown in commands if font or shown != "X"] == [
+        "a",
+        r"\treehangul",
+        r"{\treehangul 집이}",
+        r"{\treehangul LG는}",
+        r"\treecyrillic",
+        r"{\treecyrillic ё}",
+        r"\treecjk",
+        r"{\treecjk 「}",
+        "é",
+        "😀",
+    ]
+
+
+def test_latex_of_several_analyses() -> None:
+    group = mark_together(two(), ["A_1", "B"])
+    over, beside = ("".join(tikz_document([group], beside=side)) for side in (False, True))
+    for text in (over, beside):
+        assert text.count(r"\begin{trees}") == 1
+        assert text.count(r"\begin{dependency}") == 2
+        assert re.findall(r"\\node\[tree source.*\{(.*)\};", text) == [r"A\_1", "B"]
+        assert len(re.findall(r"\\depedge\[differs, .*\]\{\d\}\{1\}\{det\}", text)) == 2
+    assert r"\begin{tabular}" in over
+    assert r"\qquad" in beside
+
+
+COMMANDS = {
+    r"\textbackslash{}": "\\",
+    r"\textasciitilde{}": "~",
+    r"\textasciicircum{}": "^",
+    r"\textasciigrave{}": "`",
+    r"\textquotesingle{}": "'",
+    r"\textquotedbl{}": '"',
+    r"\textless{}": "<",
+    r"\textgreater{}": ">",
+    r"\textbar{}": "|",
+    r"\symbol{38}": "&",
+    r"\kern0pt ": "",
+    "{[}": "[",
+    **{f"\\{character}": character for character in "%$#_{}"},
+}
 
 
 @given(st.text(st.characters(codec="ascii", categories=("P", "S"))))
 def test_what_latex_would_read_is_escaped(text: str) -> None:
-    rest = re.sub(r"\\text[a-z]+\{\}|\\[&%$#_{}]|\{[^{}\\]\}", "", escaped(text))
-    assert not set(rest) & set("\\&%$#_{}~^-`'\"")
+    shown = escaped(text)
+    pieces = re.split(f"({'|'.join(map(re.escape, COMMANDS))})", shown)
+    for plain in pieces[::2]:
+        assert not set(plain) & set("\\&%$#_{}~^`'\"<>|[")
+        assert "--" not in plain
+        assert ",," not in plain
+    assert "".join(COMMANDS.get(piece, piece) for piece in pieces) == text
+
+
+def compiled(text: str, folder: Path, program: str) -> str:
+    """The text of the pages that LaTeX makes of a document."""
+    (folder / "trees.tex").write_text(text, encoding="utf-8")
+    command = [program, "-interaction=nonstopmode", "-halt-on-error", "trees.tex"]
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
+    )
+    log = (folder / "trees.log").read_text(encoding="utf-8", errors="replace")
+    assert done.returncode == 0, log
+    assert "Missing character" not in log
+    pages = subprocess.run(
+        ["pdftotext", "-layout", "trees.pdf", "-"], cwd=folder, capture_output=True, check=True
+    )
+    return pages.stdout.decode()
+
+
+def needs_latex(program: str, *styles: str) -> None:
+    for tool in (program, "kpsewhich", "pdftotext"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    for style in ("standalone.cls", "tikz-dependency.sty", "lmodern.sty", *styles):
+        if subprocess.run(["kpsewhich", style], capture_output=True, check=False).returncode:
+            pytest.skip(f"LaTeX has no {style}")
+
+
+SPECIAL = [*"\\{}%$#&_^~<>\"'`|;,[]=*@/-", "--", "---", ",,", "?`", "\\&", "\\\\", "<<", "50%", "é"]
+
+
+def test_latex_compiles(tmp_path: Path) -> None:
+    needs_latex("pdflatex")
+    special = sentence([0, *[1] * len(SPECIAL)], ["a", *SPECIAL], ["root", *SPECIAL])
+    wrong = list(grouped([read_conllu(TREES)], [""], read_conllu(GOLD)))[:2]
+    groups = [[mark(special)], *wrong, mark_together(two(), ["A", "B"])]
+    text = compiled("".join(tikz_document(groups)), tmp_path, "pdflatex")
+    pages = text.split("\f")[:-1]
+    assert len(pages) == len(groups)
+    words = pages[0].split()
+    for special_one in SPECIAL:  # as a form, and as a relation
+        assert words.count(special_one) == 2, special_one
+
+
+def test_latex_of_other_letters_compiles(tmp_path: Path) -> None:
+    needs_latex("xelatex", "fontspec.sty")
+    fonts = subprocess.run(["fc-list", ":lang=ko"], capture_output=True, check=False).stdout
+    if b"Noto Serif CJK KR" not in fonts:
+        pytest.skip("the font Noto Serif CJK KR is not installed")
+    korean = sentence([2, 0], ["개가", "잔다"], ["nsubj", "root"])
+    text = compiled("".join(tikz_document([[mark(korean)]])), tmp_path, "xelatex")
+    assert {"개가", "잔다", "nsubj"} <= set(text.split())
 
 
 # PDF

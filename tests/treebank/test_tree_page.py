@@ -33,6 +33,10 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
             ("form=bark", "0 of 4"),
             ("form=bark* deprel=root", "1 of 4"),
             ("UPOS=noun 비", "1 of 4"),
+            ("tag=vbd", "2 of 4"),
+            ("tag=verb", "4 sentences"),
+            ("feats.Case=Acc", "1 of 4"),
+            ("deprel=", "4 sentences"),  # more is being typed
             ("", "4 sentences"),
         ):
             assert page.run(SEARCH.format(typed)) == found, typed
@@ -98,3 +102,10 @@ def test_a_picture_that_is_a_file_has_a_ground_that_a_browser_can_darken(tmp_pat
             assert page.run(ground) == expected
             paper = "document.querySelector('.paper')"
             assert page.run(f"getComputedStyle({paper}).fill") == "none"
+        # on a light screen it darkens colours of the system, and no others
+        page.call("Emulation.setEmulatedMedia", features=[])
+        form = 'getComputedStyle(document.querySelector(".form")).fill'
+        for forced, expected in ((False, "rgb(0, 0, 0)"), (True, "rgb(255, 255, 255)")):
+            page.call("Emulation.setAutoDarkModeOverride", enabled=forced)
+            page.open(picture, 300, 200)
+            assert page.run(form) == expected

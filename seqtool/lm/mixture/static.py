@@ -12,7 +12,7 @@ from seqtool.core import checkpoint, runtime
 from seqtool.core.errors import ConfigError
 from seqtool.lm.mixture.model import MixedModel, check_reading, check_weights
 from seqtool.lm.mixture.weights import Tuning, tune_mixture
-from seqtool.lm.ngram.arpa import check_target, write_arpa
+from seqtool.lm.ngram.arpa import check_arpa, write_arpa
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.train import EXISTS, open_ngram
 from seqtool.lm.ngram.union import aligned, interpolated, union_of
@@ -89,7 +89,7 @@ def mix_ngrams(
     if weights is not None:
         weights = check_weights(weights, len(models))
     checkpoint.check_output(output, force=force, hint=EXISTS)
-    check_target(arpa)
+    check_arpa(arpa)
     names = [str(model) for model in models]
     parts = [open_ngram(model, "can be mixed into one") for model in models]
     tokenizer = _tokenizer(parts, names)

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seqtool.core import runtime
 from seqtool.core.config import Registry
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.products import numpy_is_fast
@@ -54,13 +55,11 @@ class Cell(nn.Module):
         config: settings of the cell.
 
     Attributes:
-        half_pays: whether its products in bfloat16 are faster on the CPU, with all else in float32.
         num_updates: how often something is added to the memory in each step; S / T.
         output_size: P.
         dropout_weights: share of the recurrent weights that is dropped in training.
     """
 
-    half_pays = False
     num_updates = 0
 
     def __init__(self, input_size: int, hidden_size: int, config: ModelConfig) -> None:
@@ -69,6 +68,11 @@ class Cell(nn.Module):
         self.hidden_size = hidden_size
         self.output_size = hidden_size
         self.dropout_weights = config.dropout_weights
+
+    @property
+    def half_pays(self) -> bool:
+        """Whether its products in bfloat16 are faster on this CPU, with all else in float32."""
+        return False
 
     def initial_state(self, batch: int) -> State:
         """Return the zero state of `batch` streams."""
@@ -265,6 +269,8 @@ class LSTMCell(_TorchCell):
     and the gates read the last ones. Weights: `rounds.N` (I, P) of Q, (P, I) of R; of a rank k, the
     product of `rounds.N` (., k) and `readers.N` (k, .). A dropped recurrent weight is that of the
     gates.
+
+    Under autocast, the loop of the CPU makes products in bfloat16, sums and the state in float32.
     """
 
     num_updates = 1
@@ -279,6 +285,11 @@ class LSTMCell(_TorchCell):
             self.rounds.append(nn.Parameter(torch.empty(made, read if rank is None else rank)))
             if rank is not None:
                 self.readers.append(nn.Parameter(torch.empty(rank, read)))
+
+    @property
+    def half_pays(self) -> bool:
+        """Whether this processor has fast products of bfloat16."""
+        return runtime.has_bf16_products()
 
     def _make(self, input_size: int, hidden_size: int, config: ModelConfig) -> nn.RNNBase:
         self.output_size = config.projection_size or hidden_size
@@ -313,10 +324,11 @@ class LSTMCell(_TorchCell):
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, P) and the state after it.
 
-        Where the loop of torch.nn cannot, that of the CPU does.
+        Where the loop of torch.nn cannot, or is slower, that of the CPU does.
         """
-        is_torch = self.has_loop and mask_BP is None and update_SBH is None
         is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
+        half = is_fast and torch.is_autocast_enabled("cpu")
+        is_torch = self.has_loop and mask_BP is None and update_SBH is None and not half
         if is_torch or (self.has_loop and not is_fast):
             return super().forward(inputs_TBI, state, mask_BP, update_SBH)
         rounds = self.round_weights()
@@ -328,11 +340,13 @@ class LSTMCell(_TorchCell):
             outputs_TBP, memory_BH = FeatureMajorLSTM.apply(  # type: ignore[no-untyped-call]
                 inputs_TBI.to(state[0].dtype),
                 *state,
-                torch.cat([weight_GI, kept_GP], dim=1),
+                weight_GI,
+                kept_GP,
                 bias_input_G + bias_state_G,
                 mask_BP,
                 update_SBH,
                 projection[0] if projection else None,
+                half,
                 torch.is_grad_enabled(),
                 *rounds,
             )

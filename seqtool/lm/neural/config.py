@@ -24,13 +24,17 @@ from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 
-LayerName = Literal["full", "adaptive", "nce", "blackout", "importance", "mixture", "maxent"]
+LayerName = Literal[
+    "full", "adaptive", "class", "nce", "blackout", "importance", "mixture", "maxent"
+]
 SPELLED = ("full", "nce", "blackout", "importance")  # layers whose weights characters can make
 
 # settings that some layers alone read
 READ_BY: dict[str, tuple[LayerName, ...]] = {
     "cutoffs": ("adaptive",),
     "div_value": ("adaptive",),
+    "num_classes": ("class",),
+    "classes": ("class",),
     "noise_samples": ("nce", "blackout", "importance"),
     "noise_power": ("nce", "blackout", "importance"),
     "log_normaliser": ("nce",),
@@ -48,9 +52,9 @@ class OutputConfig(Config):
 
     layer: LayerName = setting(
         "full",
-        "full, adaptive (softmax in clusters by frequency), nce, blackout or importance (trained "
-        "on samples), mixture (of softmaxes) or maxent (full, with direct connections from "
-        "n-grams)",
+        "full, adaptive (softmax in clusters by frequency), class (a softmax over classes, and one "
+        "within each), nce, blackout or importance (trained on samples), mixture (of softmaxes) or "
+        "maxent (full, with direct connections from n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
         None, "adaptive: where clusters begin; default: a sixteenth and a quarter of the vocabulary"
@@ -61,6 +65,16 @@ class OutputConfig(Config):
         "if tied",
         minimum=1,
         maximum=1000,
+    )
+    num_classes: int | None = setting(
+        None,
+        "class: how many classes; default: the root of the vocabulary size, or those of the file",
+        minimum=1,
+        maximum=WIDEST,
+    )
+    classes: str | None = setting(
+        None,
+        "class: a file of classes, as `seqtool ngram classes` writes them; default: by frequency",
     )
     noise_samples: int = setting(
         500,

@@ -144,7 +144,10 @@ class RecurrentHighwayCell(Cell):
     Under autocast, the loop of the CPU makes products in bfloat16, sums and the state in float32.
     """
 
-    half_pays = True
+    @property
+    def half_pays(self) -> bool:
+        """True: small products are compiled where the processor can."""
+        return True
 
     def __init__(self, input_size: int, hidden_size: int, config: ModelConfig) -> None:
         super().__init__(input_size, hidden_size, config)

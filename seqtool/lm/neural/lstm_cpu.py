@@ -1,14 +1,18 @@
 """The time loop of the LSTM on the CPU, with all that torch's own does not have; its gradient.
 
-That are masks of the state and of what is added to the memory, and the rounds of the Mogrifier.
+That are masks of the state and of what is added to the memory, the rounds of the Mogrifier, and
+products of bfloat16 with all else in float32.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, P output
-width, G gates (4 x H rows, in the order i, f, g, o of torch.nn), K = I + P.
+width, G gates (4 x H rows, in the order i, f, g, o of torch.nn), K what the gates read, N = T x B.
 
 All is feature-major, (H, B): products `weight @ state` of so few columns are faster than `state @
-weight`, and NumPy's are several times as fast as torch's. One tanh serves all gates, as sigmoid(x)
-= (1 + tanh(x / 2)) / 2: the halves are in the weights and the bias that the loop reads. What
-enters the gates is one vector of input and state for each step:
+weight`, and those of `recurrent_products` several times as fast as torch's loop. One tanh serves
+all gates, as sigmoid(x) = (1 + tanh(x / 2)) / 2: the halves are in the weights and the bias that
+the loop reads. What is elementwise is compiled; imports Numba, so on use only.
+
+Without rounds the product with the inputs is made for all steps at once, and what enters the gates
+is the state, K = P. With them it is one vector of input and state for each step, K = I + P:
 
     entering [T, K, B]     rows 0 to I - 1: x after all rounds     rows I to K - 1: h after them
 
@@ -19,6 +23,7 @@ for the gradient; the last ones of both are written into `entering`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,12 +31,127 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from seqtool.core import types
 from seqtool.core.arrays import Reals
-from seqtool.lm.neural.products import one_blas_thread, product
+from seqtool.core.compiled import compiled
+from seqtool.core.instructions import flat
+from seqtool.lm.neural.products import one_blas_thread
+from seqtool.lm.neural.recurrent_products import (
+    FACTORS,
+    NUMBERS,
+    RecurrentProducts,
+    factor_of,
+    masks_of,
+    numbers_of,
+    project,
+    write_product,
+)
+
+_int = types.int64
+
+
+@compiled(
+    [
+        types.void(number[:, ::1], factor[:, ::1], factor[:, :, ::1], _int)
+        for number, factor in FACTORS
+    ]
+)
+def enter(entering_KB, factors_KB, history_KTB, at):  # type: ignore[no-untyped-def]
+    """Write what the gates read, for their product and for that of the gradient."""
+    for row in range(entering_KB.shape[0]):
+        for stream in range(entering_KB.shape[1]):
+            factor = factor_of(entering_KB[row, stream], factors_KB)
+            factors_KB[row, stream] = factor
+            history_KTB[row, at, stream] = factor
+
+
+@compiled([types.void(*[number[:, ::1]] * 4) for number in NUMBERS])
+def write_gates(gates_GB, memory_HB, before_HB, dropped_HB):  # type: ignore[no-untyped-def]
+    """Make gates of what came out of the tanh, and the memory after the step of that before it.
+
+    `dropped` multiplies what is added to the memory; of no rows, it drops nothing.
+    """
+    length, half = memory_HB.size, gates_GB.dtype.type(0.5)
+    gates, memory = flat(gates_GB), flat(memory_HB)
+    before, dropped = flat(before_HB), flat(dropped_HB)
+    opened, forget, candidate = gates[:length], gates[length : 2 * length], gates[2 * length :]
+    first, last = gates[: 2 * length], gates[3 * length :]
+    for index in range(2 * length):
+        first[index] = half * first[index] + half
+    for index in range(length):
+        last[index] = half * last[index] + half
+    for index in range(length):
+        before[index] = memory[index]
+    if len(dropped) > 0:
+        for index in range(length):
+            added = opened[index] * candidate[index] * dropped[index]
+            memory[index] = forget[index] * memory[index] + added
+    else:
+        for index in range(length):
+            added = opened[index] * candidate[index]
+            memory[index] = forget[index] * memory[index] + added
+
+
+@compiled(
+    [
+        types.void(*[number[:, ::1]] * 7, factor[:, ::1], factor[:, :, ::1], _int)
+        for number, factor in FACTORS
+    ]
+)
+def differentiate_gates(  # type: ignore[no-untyped-def]
+    gates_GB,
+    before_HB,
+    bounded_HB,
+    shown_HB,
+    memory_HB,
+    dropped_HB,
+    summed_GB,
+    factors_GB,
+    history_GTB,
+    at,
+):
+    """Go back through a step: gradients of the pre-activations, and of the memory before it.
+
+    `shown` is the gradient of what leaves the gates; `memory` is that of the memory after the step,
+    and becomes that of the memory before it.
+    """
+    length, one = memory_HB.size, gates_GB.dtype.type(1)
+    gates, before, bounded = flat(gates_GB), flat(before_HB), flat(bounded_HB)
+    shown, memory, dropped = flat(shown_HB), flat(memory_HB), flat(dropped_HB)
+    summed, factors, grads = flat(summed_GB), flat(factors_GB), np.empty_like(gates)
+    opened, forget = gates[:length], gates[length : 2 * length]
+    candidate, output = gates[2 * length : 3 * length], gates[3 * length :]
+    of_opened, of_forget = grads[:length], grads[length : 2 * length]
+    of_candidate, of_output = grads[2 * length : 3 * length], grads[3 * length :]
+    for index in range(length):
+        through = output[index] * (one - bounded[index] * bounded[index])
+        memory[index] += shown[index] * through
+        of_output[index] = shown[index] * bounded[index] * output[index] * (one - output[index])
+    for index in range(length):
+        of_forget[index] = memory[index] * before[index] * forget[index] * (one - forget[index])
+        slope = candidate[index] * opened[index] * (one - opened[index])
+        of_opened[index] = memory[index] * slope
+        slope = opened[index] * (one - candidate[index] * candidate[index])
+        of_candidate[index] = memory[index] * slope
+    for index in range(len(dropped)):
+        of_opened[index] *= dropped[index]
+        of_candidate[index] *= dropped[index]
+    for index in range(length):
+        memory[index] *= forget[index]
+    for index in range(len(grads)):
+        summed[index] += grads[index]  # of the bias, not rounded; the batch is summed at the end
+        factors[index] = factor_of(grads[index], factors)
+    # apart from the loop above: this one writes in strides, and would keep that from vectors
+    for row in range(len(factors_GB)):
+        for stream in range(factors_GB.shape[1]):
+            history_GTB[row, at, stream] = factors_GB[row, stream]
 
 
 class FeatureMajorLSTM(torch.autograd.Function):
-    """The loop and its gradient, in float32 or float64."""
+    """The loop and its gradient.
+
+    With `half`, the factors of all products are rounded to bfloat16; sums and states are not.
+    """
 
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
@@ -47,6 +167,19 @@ class FeatureMajorLSTM(torch.autograd.Function):
             return _backward(ctx, grad_TBP, grad_BH)
 
 
+class _Product:
+    """One weight by a few columns: `RecurrentProducts` of one depth."""
+
+    def __init__(self, weight_MK: Tensor, batch: int, factor: torch.dtype) -> None:
+        self._products = RecurrentProducts(weight_MK.detach().to(factor)[None], batch)
+        self._history = np.empty((weight_MK.shape[1], 1, batch), self._products.factors_KB.dtype)
+
+    def __call__(self, columns_KB: Reals) -> Reals:
+        """Return the product, valid until the next one is made."""
+        enter(np.ascontiguousarray(columns_KB), self._products.factors_KB, self._history, 0)
+        return self._products(0)
+
+
 class _Buffers:
     """What the loop writes, and its gradient reads again.
 
@@ -54,33 +187,44 @@ class _Buffers:
         kept: steps whose values are kept: T, or 1 where no gradient is asked for.
         num_rounds: of the Mogrifier.
         sizes: (I, H, P, B).
-        dtype: of all.
+        dtype: of all but the factors.
+        factor: of these.
 
     Attributes:
         entering_TKB: what the gates read.
+        entering_KTB: the same as factors.
         inputs, states: the versions of x [T, I, B] and h [T, P, B], the first ones first.
         tanhs: of each round tanh(q / 2), as wide as what it makes.
-        gates_T4HB: i, f, g and o.
+        gates_TGB: i, f, g and o.
         memories_THB: before each step.
         bounded_THB: tanh of the memory after each step.
         shown_THB: what leaves the gates, before the projection.
     """
 
     def __init__(
-        self, kept: int, num_rounds: int, sizes: tuple[int, int, int, int], dtype: np.dtype[Any]
+        self,
+        kept: int,
+        num_rounds: int,
+        sizes: tuple[int, int, int, int],
+        dtype: torch.dtype,
+        factor: torch.dtype,
     ) -> None:
         num_inputs, size, width, batch = sizes
 
         def room(*shape: int) -> Reals:
-            return np.empty((kept, *shape, batch), dtype)
+            # torch's memory is aligned, on which the bits of its products may depend
+            array: Reals = torch.empty(kept, *shape, batch, dtype=dtype).numpy()
+            return array
 
-        self.entering_TKB = room(num_inputs + width)
+        num_joined = num_inputs if num_rounds else 0
+        self.entering_TKB = room(num_joined + width)
+        self.entering_KTB = torch.empty(num_joined + width, kept, batch, dtype=factor)
         self.inputs = [room(num_inputs) for _ in range((num_rounds + 1) // 2)]
-        self.inputs.append(self.entering_TKB[:, :num_inputs])
+        self.inputs.append(self.entering_TKB[:, :num_joined])
         self.states = [room(width) for _ in range(num_rounds // 2)]
-        self.states.append(self.entering_TKB[:, num_inputs:])
+        self.states.append(self.entering_TKB[:, num_joined:])
         self.tanhs = [room(width if number % 2 else num_inputs) for number in range(num_rounds)]
-        self.gates_T4HB = room(4, size)
+        self.gates_TGB = room(4 * size)
         self.memories_THB, self.bounded_THB, self.shown_THB = room(size), room(size), room(size)
 
 
@@ -89,11 +233,13 @@ def _forward(
     inputs_TBI: Tensor,
     output_BP: Tensor,
     memory_BH: Tensor,
-    weight_GK: Tensor,
+    weight_GI: Tensor,
+    weight_GP: Tensor,
     bias_G: Tensor,
     mask_BP: Tensor | None,
     update_SBH: Tensor | None,
     projection_PH: Tensor | None,
+    half: bool,
     needs_grad: bool,
     *rounds: Tensor,
 ) -> tuple[Tensor, Tensor]:
@@ -104,143 +250,183 @@ def _forward(
         inputs_TBI: the inputs.
         output_BP: h before the window.
         memory_BH: c before it.
-        weight_GK: of the gates, their columns for the input first.
+        weight_GI: of the gates, for the input.
+        weight_GP: for the state.
         bias_G: theirs.
         mask_BP: multiplies h where it enters a step.
         update_SBH: multiplies what each step adds to the memory.
         projection_PH: of the output, if there is one.
+        half: whether the factors of products are rounded to bfloat16.
         needs_grad: whether gradients are made.
         rounds: weights of the Mogrifier, (I, P) of odd rounds and (P, I) of even ones.
     """
     num_steps, batch, num_inputs = inputs_TBI.shape
     size, width = memory_BH.shape[1], output_BP.shape[1]
-    inputs_TIB = inputs_TBI.detach().numpy().transpose(0, 2, 1)
+    dtype = inputs_TBI.dtype
+    factor = torch.bfloat16 if half else dtype
     kept = num_steps if needs_grad else 1
     sizes = num_inputs, size, width, batch
-    buffers = _Buffers(kept, len(rounds), sizes, inputs_TIB.dtype)
-    halves = [(0.5 * weight.detach()).numpy() for weight in rounds]
-    scale_G = weight_GK.new_full((4, size), 0.5)
-    scale_G[2] = 1.0  # the candidate's tanh is its own
-    weights_GK = (weight_GK.detach() * scale_G.view(-1, 1)).numpy()
-    biases_G1 = (bias_G.detach() * scale_G.flatten())[:, None].numpy()
+    buffers = _Buffers(kept, len(rounds), sizes, dtype, factor)
+    scale_G1 = weight_GI.new_full((4 * size, 1), 0.5)
+    scale_G1[2 * size : 3 * size] = 1.0  # the candidate's tanh is its own
+    scaled_G = bias_G.detach() * scale_G1[:, 0]
+    inputs_TIB = None
+    if rounds:
+        inputs_TIB = inputs_TBI.detach().numpy().transpose(0, 2, 1)
+        read_GK = torch.cat([weight_GI, weight_GP], dim=1).detach()
+        added_GTB = scaled_G[:, None, None].numpy()
+    else:
+        scaled_GI = (weight_GI.detach() * scale_G1).to(factor)
+        read_GK = weight_GP.detach()
+        added_GTB = project(inputs_TBI.detach(), scaled_GI, scaled_G).numpy()
+    recurrent = RecurrentProducts((read_GK * scale_G1).to(factor)[None], batch)
+    modulate = [_Product(0.5 * weight, batch, factor) for weight in rounds]
+    shrink = None if projection_PH is None else _Product(projection_PH, batch, factor)
     mask_PB = None if mask_BP is None else mask_BP.t().contiguous().numpy()
-    updates_SHB = None if update_SBH is None else update_SBH.transpose(1, 2).numpy()
-    projection = None if projection_PH is None else projection_PH.detach().numpy()
-    outputs_TBP = torch.empty(num_steps, batch, width, dtype=inputs_TBI.dtype)
-    outputs_TPB = outputs_TBP.numpy().transpose(0, 2, 1)
     output_PB = output_BP.detach().numpy().T.copy()
     memory_HB = memory_BH.detach().numpy().T.copy()
+    dropped = masks_of(update_SBH, num_steps, memory_HB.dtype)
+    outputs_TBP = torch.empty(num_steps, batch, width, dtype=dtype)
+    outputs_TPB = outputs_TBP.numpy().transpose(0, 2, 1)
+    entering_KTB = numbers_of(buffers.entering_KTB)
     for step in range(num_steps):
         at = step % kept  # where nothing is kept, always 0
-        x_IB, h_PB = buffers.inputs[0][at], buffers.states[0][at]
-        x_IB[:] = inputs_TIB[step]
+        h_PB = buffers.states[0][at]
         h_PB[:] = output_PB if mask_PB is None else output_PB * mask_PB
-        for number, (weight, tanhs) in enumerate(zip(halves, buffers.tanhs, strict=True)):
-            is_odd = number % 2 == 0  # rounds are counted from 1
-            versions = buffers.inputs if is_odd else buffers.states
-            before, after = (versions[number // 2 + more][at] for more in (0, 1))
-            np.matmul(weight, h_PB if is_odd else x_IB, out=tanhs[at])
-            np.tanh(tanhs[at], out=tanhs[at])
-            np.multiply(tanhs[at], before, out=after)
-            after += before
-            x_IB, h_PB = (after, h_PB) if is_odd else (x_IB, after)
-        gates_4HB = buffers.gates_T4HB[at]
-        gates_GB = gates_4HB.reshape(4 * size, batch)
-        np.matmul(weights_GK, buffers.entering_TKB[at], out=gates_GB)
-        gates_GB += biases_G1
-        np.tanh(gates_GB, out=gates_GB)
-        for sigmoids in (gates_4HB[:2], gates_4HB[3]):
-            sigmoids *= 0.5
-            sigmoids += 0.5
-        opened, forget, candidate, shown = gates_4HB
-        buffers.memories_THB[at] = memory_HB
-        added_HB = opened * candidate
-        if updates_SHB is not None:
-            added_HB *= updates_SHB[step]
-        memory_HB *= forget
-        memory_HB += added_HB
+        if inputs_TIB is not None:
+            buffers.inputs[0][at] = inputs_TIB[step]
+            _modulate(buffers, modulate, at)
+        enter(buffers.entering_TKB[at], recurrent.factors_KB, entering_KTB, at)
+        sums_GB, gates_GB = recurrent(0), buffers.gates_TGB[at]
+        sums_GB += added_GTB[:, step % added_GTB.shape[1]]
+        np.tanh(sums_GB, out=gates_GB)
+        write_gates(gates_GB, memory_HB, buffers.memories_THB[at], dropped[step])
         np.tanh(memory_HB, out=buffers.bounded_THB[at])
-        np.multiply(shown, buffers.bounded_THB[at], out=buffers.shown_THB[at])
+        np.multiply(gates_GB[3 * size :], buffers.bounded_THB[at], out=buffers.shown_THB[at])
         output_PB = buffers.shown_THB[at]
-        if projection is not None:
-            output_PB = projection @ output_PB
+        if shrink is not None:
+            output_PB = shrink(output_PB)
         outputs_TPB[step] = output_PB
     if needs_grad:
-        ctx.save_for_backward(weight_GK, projection_PH, *rounds)
-        ctx.loop = buffers, mask_PB, updates_SHB
+        ctx.save_for_backward(inputs_TBI, weight_GI, weight_GP, projection_PH, *rounds)
+        ctx.loop = buffers, mask_PB, dropped
     return outputs_TBP, torch.from_numpy(memory_HB.T.copy())
 
 
+def _modulate(buffers: _Buffers, products: Sequence[_Product], at: int) -> None:
+    """Make all versions of the input and the state of a step, of the first ones."""
+    x_IB, h_PB = buffers.inputs[0][at], buffers.states[0][at]
+    for number, (product, tanhs) in enumerate(zip(products, buffers.tanhs, strict=True)):
+        is_odd = number % 2 == 0  # rounds are counted from 1
+        versions = buffers.inputs if is_odd else buffers.states
+        before, after = (versions[number // 2 + more][at] for more in (0, 1))
+        np.tanh(product(h_PB if is_odd else x_IB), out=tanhs[at])
+        np.multiply(tanhs[at], before, out=after)
+        after += before
+        x_IB, h_PB = (after, h_PB) if is_odd else (x_IB, after)
+
+
 def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | None, ...]:
-    weight_GK, projection_PH, *rounds = ctx.saved_tensors
-    buffers, mask_PB, updates_SHB = ctx.loop
-    num_steps, _, size, batch = buffers.gates_T4HB.shape
-    num_inputs = buffers.inputs[0].shape[1]
-    transposed_KG = weight_GK.t().contiguous().numpy()
-    halves = [(0.5 * weight.t()).contiguous().numpy() for weight in rounds]
-    projection_HP = None if projection_PH is None else projection_PH.t().contiguous().numpy()
+    inputs_TBI, weight_GI, weight_GP, projection_PH, *rounds = ctx.saved_tensors
+    buffers, mask_PB, dropped = ctx.loop
+    num_steps, width, batch = buffers.gates_TGB.shape
+    num_inputs = inputs_TBI.shape[2]
+    dtype, factor = grad_TBP.dtype, buffers.entering_KTB.dtype
+    read_GK = torch.cat([weight_GI, weight_GP], dim=1) if rounds else weight_GP
+    recurrent = RecurrentProducts(read_GK.t().contiguous().to(factor)[None], batch)
+    modulate = [_Product((0.5 * weight).t().contiguous(), batch, factor) for weight in rounds]
+    shrink = None
+    if projection_PH is not None:
+        shrink = _Product(projection_PH.t().contiguous(), batch, factor)
     outer_TPB = grad_TBP.transpose(1, 2).contiguous().numpy()
     grad_h_PB, grad_c_HB = np.zeros_like(outer_TPB[0]), grad_BH.t().contiguous().numpy().copy()
-    # gradients by the pre-activations of gates and of rounds, of the outputs and of the inputs
-    sums_T4HB = np.empty_like(buffers.gates_T4HB)
+    # gradients of the pre-activations: summed over the steps, and of all steps, as factors
+    summed_GB = np.zeros_like(buffers.gates_TGB[0])
+    history_GTB = torch.empty(width, num_steps, batch, dtype=factor)
+    history = numbers_of(history_GTB)
+    # and those of the pre-activations of rounds, of the outputs, and of the inputs after rounds
     round_sums = [np.empty_like(tanhs) for tanhs in buffers.tanhs]
     outputs_TPB = np.empty_like(outer_TPB)
-    grad_inputs_TBI = torch.empty(num_steps, batch, num_inputs, dtype=grad_TBP.dtype)
+    grad_inputs_TBI = torch.empty(num_steps, batch, num_inputs, dtype=dtype)
     grad_inputs_TIB = grad_inputs_TBI.numpy().transpose(0, 2, 1)
     for t in range(num_steps - 1, -1, -1):
-        grad_h_PB += outer_TPB[t]
-        outputs_TPB[t] = grad_h_PB
-        shown_HB = grad_h_PB if projection_HP is None else projection_HP @ grad_h_PB
-        opened, forget, candidate, output = buffers.gates_T4HB[t]
-        bounded_HB = buffers.bounded_THB[t]
-        grad_c_HB += shown_HB * output * (1 - bounded_HB * bounded_HB)
-        added_HB = grad_c_HB if updates_SHB is None else grad_c_HB * updates_SHB[t]
-        sums_4HB = sums_T4HB[t]
-        sums_4HB[0] = added_HB * candidate * opened * (1 - opened)
-        sums_4HB[1] = grad_c_HB * buffers.memories_THB[t] * forget * (1 - forget)
-        sums_4HB[2] = added_HB * opened * (1 - candidate * candidate)
-        sums_4HB[3] = shown_HB * bounded_HB * output * (1 - output)
-        grad_c_HB *= forget
-        grad_KB = transposed_KG @ sums_4HB.reshape(4 * size, batch)
-        grad_x_IB, grad_h_PB = grad_KB[:num_inputs], grad_KB[num_inputs:]
-        for number in range(len(rounds) - 1, -1, -1):
-            is_odd, tanhs_B = number % 2 == 0, buffers.tanhs[number][t]
-            versions = buffers.inputs if is_odd else buffers.states
-            made, read = (grad_x_IB, grad_h_PB) if is_odd else (grad_h_PB, grad_x_IB)
-            sums_B = round_sums[number][t]
-            np.multiply(made, versions[number // 2][t], out=sums_B)
-            sums_B *= 1 - tanhs_B * tanhs_B
-            read += halves[number] @ sums_B
-            made *= 1 + tanhs_B
-        grad_inputs_TIB[t] = grad_x_IB
+        np.add(grad_h_PB, outer_TPB[t], out=outputs_TPB[t])
+        shown_HB = outputs_TPB[t] if shrink is None else shrink(outputs_TPB[t])
+        differentiate_gates(
+            *(buffers.gates_TGB[t], buffers.memories_THB[t], buffers.bounded_THB[t]),
+            *(shown_HB, grad_c_HB, dropped[t], summed_GB, recurrent.factors_KB, history, t),
+        )
+        grad_KB = recurrent(0)
+        grad_h_PB = grad_KB
+        if rounds:
+            grad_x_IB, grad_h_PB = grad_KB[:num_inputs], grad_KB[num_inputs:]
+            _differentiate_rounds(buffers, modulate, round_sums, (grad_x_IB, grad_h_PB), t)
+            grad_inputs_TIB[t] = grad_x_IB
         if mask_PB is not None:
             grad_h_PB *= mask_PB
-    grad_gates_T4GB = sums_T4HB.reshape(num_steps, 4 * size, batch)
+    grads_GN = history_GTB.flatten(1)
+    grad_read_GK = read_GK.new_empty(read_GK.shape)
+    write_product(grads_GN, buffers.entering_KTB.flatten(1).t(), grad_read_GK)
+    if rounds:
+        grad_weight_GI, grad_weight_GP = grad_read_GK.split([num_inputs, weight_GP.shape[1]], dim=1)
+    else:
+        grad_weight_GI, grad_weight_GP = torch.empty_like(weight_GI), grad_read_GK
+        write_product(grads_GN, inputs_TBI.flatten(0, 1).to(factor), grad_weight_GI)
+        grad_inputs_NI = grad_inputs_TBI.flatten(0, 1)
+        write_product(grads_GN.t(), weight_GI.to(factor), grad_inputs_NI)
     round_grads = []
     for number, sums in enumerate(round_sums):
         # an odd round reads the h, an even one the x, that the round before left
         read = buffers.states[number // 2] if number % 2 == 0 else buffers.inputs[number // 2 + 1]
-        round_grads.append(0.5 * _over_steps(sums, read))
+        round_grads.append(0.5 * _over_steps(sums, read, factor))
     grad_projection = None
     if projection_PH is not None:
-        grad_projection = _over_steps(outputs_TPB, buffers.shown_THB)
+        grad_projection = _over_steps(outputs_TPB, buffers.shown_THB, factor)
     return (
         grad_inputs_TBI,
         torch.from_numpy(grad_h_PB.T.copy()),
         torch.from_numpy(grad_c_HB.T.copy()),
-        _over_steps(grad_gates_T4GB, buffers.entering_TKB),
-        torch.from_numpy(grad_gates_T4GB.sum(axis=(0, 2))),
-        None,
-        None,
-        grad_projection,
-        None,
+        grad_weight_GI,
+        grad_weight_GP,
+        torch.from_numpy(summed_GB.sum(axis=1)),
+        *(None, None, grad_projection, None, None),
         *round_grads,
     )
 
 
-def _over_steps(grads_TMB: Reals, read_TNB: Reals) -> Tensor:
+def _differentiate_rounds(
+    buffers: _Buffers,
+    products: Sequence[_Product],
+    sums: Sequence[Reals],
+    grads: tuple[Reals, Reals],
+    at: int,
+) -> None:
+    """Go back through the rounds of a step.
+
+    Args:
+        buffers: of the forward pass.
+        products: with the transposed weights, halved.
+        sums: receive the gradients of what is bounded in each round.
+        grads: of the last versions of x (I, B) and h (P, B); become those of the first ones.
+        at: the step.
+    """
+    grad_x_IB, grad_h_PB = grads
+    for number in range(len(products) - 1, -1, -1):
+        is_odd, tanhs_B = number % 2 == 0, buffers.tanhs[number][at]
+        versions = buffers.inputs if is_odd else buffers.states
+        made, read = (grad_x_IB, grad_h_PB) if is_odd else (grad_h_PB, grad_x_IB)
+        sums_B = sums[number][at]
+        np.multiply(made, versions[number // 2][at], out=sums_B)
+        sums_B *= 1 - tanhs_B * tanhs_B
+        read += products[number](sums_B)
+        made *= 1 + tanhs_B
+
+
+def _over_steps(grads_TMB: Reals, read_TNB: Reals, factor: torch.dtype) -> Tensor:
     """Return the gradient (M, N) of a weight, summed over all steps and streams."""
     left_MS = grads_TMB.transpose(1, 0, 2).reshape(grads_TMB.shape[1], -1)
     right_SN = read_TNB.transpose(0, 2, 1).reshape(-1, read_TNB.shape[1])
     left, right = torch.from_numpy(left_MS), torch.from_numpy(right_SN)
-    return product(left, right, left.new_empty(len(left), right.shape[1]))
+    summed_MN = left.new_empty(len(left), right.shape[1])
+    write_product(left.to(factor), right.to(factor), summed_MN)
+    return summed_MN

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.core.arrays import Longs
+from seqtool.core.arrays import Ints, Longs
 from seqtool.lm.neural.cells import CELLS, Cell
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
@@ -81,6 +81,7 @@ class NeuralNetwork(nn.Module):
         counts: of the symbols in the training text [V], for output layers that need them.
         words: the symbols of the vocabulary by id, which are read by their characters where the
             configuration says so.
+        classes: of the symbols [V], for the class-based softmax, where they are given.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class NeuralNetwork(nn.Module):
         sparse_embedding: bool = False,
         counts: Longs | None = None,
         words: Sequence[str] = (),
+        classes: Ints | None = None,
     ) -> None:
         super().__init__()
         self.config, self.words = config, words
@@ -129,6 +131,7 @@ class NeuralNetwork(nn.Module):
                 counts,
                 sparse_embedding,
                 tied_rows,
+                classes,
             ),
         )
         if is_real:
@@ -242,7 +245,7 @@ class NeuralNetwork(nn.Module):
     ) -> tuple[Tensor, list[CellState]]:
         """Return the last layer's output, (T, B, H), and the state of every layer after it.
 
-        On a CPU, layers stay in float32 whatever the precision, but those that say otherwise.
+        On a CPU, layers stay in float32 whatever the precision, but those of which `half_pays`.
         With `num_layers`, only so many are read, and the last of these counts as the last one.
         """
         num_layers = self.config.layers if num_layers is None else num_layers

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from seqtool.core.arrays import Longs
+from seqtool.core.arrays import Ints, Longs
 from seqtool.core.config import Registry
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
@@ -62,6 +62,9 @@ def rows_per_chunk(num_symbols: int, dtype: torch.dtype) -> int:
     return max(16, CHUNK_BYTES // (dtype.itemsize * num_symbols))
 
 
+_ALIGNED = 64  # bytes
+
+
 class _Room(threading.local):
     """Memory for one chunk of logits, which every call of a thread uses again.
 
@@ -76,7 +79,9 @@ class _Room(threading.local):
         """Return an uninitialised tensor, valid until the next one is asked for."""
         size = rows * columns * dtype.itemsize
         if len(self._bytes) < size:
-            self._bytes = np.empty(size, np.uint8)
+            room = np.empty(size + _ALIGNED, np.uint8)
+            # as torch's own memory is: the bits of its products may depend on it
+            self._bytes = room[-room.ctypes.data % _ALIGNED :][:size]
         # made of the array each time: one made in inference mode could not be used in training
         return torch.from_numpy(self._bytes[:size]).view(dtype).view(rows, columns)
 
@@ -484,6 +489,7 @@ class Surroundings:
         sparse: gradients of weights of which a batch uses some rows only are sparse.
         tied_rows: gives the rows of the output's weight by their ids, where they are to be those of
             an embedding that is no table.
+        classes: the class of each symbol [V], where they are given.
     """
 
     hidden_size: int
@@ -492,6 +498,7 @@ class Surroundings:
     counts: Longs | None = None
     sparse: bool = False
     tied_rows: Callable[[Tensor], Tensor] | None = None
+    classes: Ints | None = None
 
 
 def count_symbols(
@@ -567,6 +574,7 @@ OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
     {
         "full": "seqtool.lm.neural.output:FullSoftmax",
         "adaptive": "seqtool.lm.neural.softmaxes:AdaptiveSoftmax",
+        "class": "seqtool.lm.neural.classes:ClassSoftmax",
         "nce": "seqtool.lm.neural.softmaxes:NoiseContrastive",
         "blackout": "seqtool.lm.neural.softmaxes:BlackOut",
         "importance": "seqtool.lm.neural.softmaxes:ImportanceSampled",

@@ -8,10 +8,19 @@ NumPy's (OpenBLAS) knows them all. Measured on an AMD EPYC (Zen 5), one core, in
       512 x 256 x 32            106      214                316
        20 x 256 x 512            85      127                228
 
-So NumPy makes those of float32 and float64 wherever it was built with a fast library; small ones of
-bfloat16 in a recurrent highway are compiled where the processor has an instruction for them
-(`highway_cpu.py`). The library and the processor decide, nothing is timed: a run that is
-resumed on the same machine, with the same threads, ends with the same bits. A run's log names both.
+and of float32 on an Intel Xeon (AVX-512, no AMX), one core:
+
+    rows x inner x columns    torch    NumPy
+      700 x 256 x 10,000        145      129
+      512 x 256 x 32            179      109
+    1,600 x 800 x 32            162      109
+    1,024 x 512 x 20             93       74
+
+So NumPy makes those of float32 and float64 wherever it was built with a fast library, but on
+Intel's processors torch does, where it has MKL; small ones of bfloat16 in recurrent loops are
+compiled where the processor has an instruction for them (`recurrent_products.py`). The library and
+the processor decide, nothing is timed: a run that is resumed on the same machine, with the same
+threads, ends with the same bits. A run's log names both.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
 one of the cores, a small product then takes many times as long. So they are left unused: within
@@ -30,6 +39,8 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from seqtool.core import runtime
+from seqtool.core.arrays import Reals
 from seqtool.training import hardware
 
 # multiplications below which a product is not worth waking another thread
@@ -44,8 +55,15 @@ def numpy_is_fast() -> bool:
 
 
 @cache
+def torch_is_faster() -> bool:
+    """Return whether torch's products are the faster ones: MKL's, on a processor of Intel's."""
+    has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    return has_mkl and runtime.cpu_vendor() == "GenuineIntel"
+
+
+@cache
 def has_bf16_dot_products() -> bool:
-    """Return whether small products of bfloat16 are to be made by `highway_cpu.compiled_multiply`.
+    """Return whether small products of bfloat16 are to be compiled, by `recurrent_products`.
 
     The processor must have the instruction, and Numba must be left to compile for this processor
     (NUMBA_CPU_NAME and NUMBA_CPU_FEATURES can forbid it). Where the processor has units for whole
@@ -76,16 +94,27 @@ def one_blas_thread() -> AbstractContextManager[object]:
     return limited
 
 
+def small_product(left_MK: Reals, right_KN: Reals, out_MN: Reals) -> None:
+    """Write a product of arrays into `out`, by the calling thread."""
+    if torch_is_faster() and torch.get_num_threads() == 1:
+        left, right, out = map(torch.from_numpy, (left_MK, right_KN, out_MN))
+        torch.mm(left, right, out=out)
+    else:
+        np.matmul(left_MK, right_KN, out=out_MN)
+
+
 def product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> Tensor:
     """Write a product into `out`, and return it; no gradient is recorded.
 
     Tensors are all of one type and on the CPU; bfloat16 is torch's.
     """
-    if left_MK.dtype == torch.bfloat16 or not numpy_is_fast():
+    num_threads = torch.get_num_threads()
+    is_large = left_MK.numel() * right_KN.shape[1] >= _LARGE
+    by_torch = torch_is_faster() and (num_threads == 1 or is_large)
+    if left_MK.dtype == torch.bfloat16 or by_torch or not numpy_is_fast():
         return torch.mm(left_MK, right_KN, out=out_MN)
     left, right, out = left_MK.detach().numpy(), right_KN.detach().numpy(), out_MN.numpy()
-    num_threads = torch.get_num_threads()
-    if num_threads == 1 or left.size * right.shape[1] < _LARGE:
+    if num_threads == 1 or not is_large:
         np.matmul(left, right, out=out)
         return out_MN
     # along the longer side, so that each thread's part is as square as can be

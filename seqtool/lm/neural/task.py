@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detach
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
 from seqtool.text.prepared import PreparedCorpus
+from seqtool.text.word_classes import read_class_numbers
 from seqtool.training import hardware
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.loop import count_parameters
@@ -90,6 +92,10 @@ class LanguageModelTask:
                 f"words are to be read by their characters, but the corpus is one of {unit}s",
                 hint="drop --input char-cnn, or prepare the text by --unit word",
             )
+        classes = None
+        if config.model.output.classes is not None:
+            classes = read_class_numbers(config.model.output.classes, corpus.tokenizer)
+            self._config = config = with_num_classes(config, int(classes.max()) + 1)
         hardware.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
@@ -106,6 +112,7 @@ class LanguageModelTask:
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
             counts=counts,
             words=corpus.vocabulary.symbols,
+            classes=classes,
         ).to(device)
         self._state: list[CellState] = []
         length, window = self._train.length, self._train.window
@@ -254,6 +261,23 @@ class LanguageModelTask:
             save_weights(self.module, str(target / checkpoint.WEIGHTS))
 
         checkpoint.save(directory, header, model_card(header), fill)
+
+
+def with_num_classes(config: NeuralLMConfig, num: int) -> NeuralLMConfig:
+    """Return the settings with the number of classes that a file has: a model is opened by it.
+
+    Raises:
+        ConfigError: another number is set.
+    """
+    output = config.model.output
+    if output.num_classes not in (None, num):
+        raise ConfigError(
+            f"num_classes is {output.num_classes:,}, but by {output.classes} this vocabulary has "
+            f"{num:,}",
+            hint="leave num_classes out",
+        )
+    model = replace(config.model, output=replace(output, num_classes=num))
+    return replace(config, model=model)
 
 
 def _choose(

@@ -52,13 +52,21 @@ ROWS_PER_PIECE = 1 << 16  # some 3 MB of text
 GZIP_LEVEL = 4  # 6 saves 4% and takes twice the time
 _BLANK = re.compile(r"[ \t\r\n]")
 _GZIP = 31  # zlib's name for a gzip member
+_BINARY = b"mmap lm http://kheafield.com/code"  # how a file in KenLM's own format begins
+_BINARY_NAMES = (".bin", ".binary", ".klm", ".mmap")  # as people call such files
+_OTHER_PACKINGS = (".zst", ".bz2", ".xz", ".zip")
 
 
 def is_arpa(path: str | Path) -> bool:
-    r"""Return whether a file is ARPA by its name, or by a line `\data\` near its beginning."""
+    r"""Return whether a file is ARPA by its name, or by a line `\data\` near its beginning.
+
+    Raises:
+        ModelError: it is in KenLM's own format.
+    """
     path = Path(path)
     if not path.is_file():
         return False
+    _refuse_binary(path)
     if unpacked_name(path).endswith(".arpa"):
         return True
     try:
@@ -66,6 +74,16 @@ def is_arpa(path: str | Path) -> bool:
     except DataError:  # no text
         return False
     return re.search(rb"^[ \t]*\\data\\[ \t\r]*$", start, re.MULTILINE) is not None
+
+
+def _refuse_binary(path: Path) -> None:
+    with path.open("rb") as stream:
+        if stream.read(len(_BINARY)) == _BINARY:
+            raise ModelError(
+                "is in KenLM's binary format, which is not read",
+                hint="name the ARPA file that build_binary made it of",
+                path=path,
+            )
 
 
 def read_arpa(
@@ -87,6 +105,8 @@ def read_arpa(
     Raises:
         ModelError: it is no such file, cut off or damaged, with the line.
     """
+    if Path(path).is_file():
+        _refuse_binary(Path(path))
     try:
         return _Reader(_Lines(path, on_progress), on_note or (lambda note: None)).read()
     except DataError as error:
@@ -122,8 +142,10 @@ def write_arpa(
 
     Raises:
         ConfigError: the vocabulary is not the table's, or has a symbol that is or holds a blank.
+        OutputError: its name says another format; see `check_arpa`.
         OSError: it cannot be written.
     """
+    _check_name(path)
     packed = Path(path).suffix.lower() == ".gz"
     if not with_unknown:
         table = without_unknown(table)
@@ -147,13 +169,36 @@ def write_arpa(
 
 
 def check_target(path: str | Path | None) -> None:
-    """Refuse, before the work begins, to write an ARPA file where there is no directory.
+    """Refuse, before the work begins, to write where there is no directory.
 
     Raises:
         OutputError: it names the file.
     """
     if path is not None and str(path) != STDOUT and not Path(path).parent.is_dir():
         raise OutputError("the directory to write to is not there", hint="make it first", path=path)
+
+
+def check_arpa(path: str | Path | None) -> None:
+    """Refuse, before the work begins, what cannot become an ARPA file.
+
+    Raises:
+        OutputError: as of `check_target`, or its name says that it is packed otherwise than by
+            gzip, or in KenLM's binary format.
+    """
+    check_target(path)
+    if path is not None:
+        _check_name(path)
+
+
+def _check_name(path: str | Path) -> None:
+    suffix = Path(path).suffix.lower()
+    if suffix in _OTHER_PACKINGS:
+        what = f"an ARPA file is packed as .gz, not as {suffix}"
+        raise OutputError(what, hint="name a .arpa.gz or a .arpa file", path=path)
+    if suffix in _BINARY_NAMES:
+        what = "KenLM's binary format is not written"
+        hint = "name a .arpa file; KenLM's build_binary makes the other of it"
+        raise OutputError(what, hint=hint, path=path)
 
 
 def warnings_of(table: BackoffTable) -> list[str]:

@@ -7,9 +7,6 @@ Each word belongs to one class, so with the classes g of a text (Brown et al. 19
 The first factor is a backoff table whose words are the classes; the second is by relative
 frequency, a word that does not occur counted once. `</s>` is a class of its own.
 
-The file of classes has a word and the name of its class in each line, a blank or a tab between
-them. A word that it does not name is a class of its own.
-
     model.json             as of every n-gram model
     vocabulary.json        or tokenizer.model: the words
     weights.safetensors    the table of the classes, "classes" and "shares": what `WordClasses` has
@@ -30,16 +27,16 @@ import numpy.typing as npt
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, Doubles, Ids
-from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import read_blocks
+from seqtool.core.errors import ModelError
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
-from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK_ID
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.ngram.model import NgramModel, TableModel
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, map_arrays
 from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.lm.tables import STDOUT
-from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
+from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+from seqtool.text.word_classes import read_class_numbers
 
 CLASSES, SHARES = "classes", "shares"  # arrays of the file, beside those of the table
 
@@ -77,46 +74,12 @@ class WordClasses:
 def read_classes(
     path: str | Path, tokenizer: Tokenizer, counts_V: npt.NDArray[np.int64]
 ) -> WordClasses:
-    """Read a file of classes.
-
-    Args:
-        path: of the file; packed or not.
-        tokenizer: of the text; where it lower-cases, the words of the file are lower-cased, too.
-        counts_V: [V], how often each word occurs in the text.
+    """Read a file of classes, and find the shares of words from `counts_V` [V], of the text.
 
     Raises:
-        ConfigError: the file names no word of the text, or its units are no words.
-        DataError: it cannot be used; tells the line.
+        ConfigError, DataError: as `read_class_numbers` tells.
     """
-    check_words(tokenizer)
-    vocabulary = tokenizer.vocabulary
-    names: dict[int, str] = {}
-    reader = read_blocks(path)
-    for block in reader:
-        for number, line in enumerate(block.decode().split("\n")[:-1], start=1):
-            parts = line.replace("\t", " ").strip(BLANKS).split(" ")
-            fields = [part for part in parts if part]
-            if len(fields) != 2:
-                what = f"a line has two fields, a word and its class, and this one {len(fields)}"
-                raise reader.located(DataError(what, hint="give one word a line"), number)
-            word, name = fields
-            word = word.lower() if tokenizer.lowercase else word
-            if word in (EOS, BOS) or word not in vocabulary:
-                continue
-            if names.setdefault(vocabulary.id(word), name) != name:
-                what = f"{word!r} is in class {names[vocabulary.id(word)]!r} already"
-                raise reader.located(DataError(what, hint="give each word one class"), number)
-    if not names:
-        raise ConfigError(
-            f"no word of the text is among those of {path}",
-            hint="each line has a word, as the text has it, and its class after it",
-        )
-    ids: dict[tuple[str, bool], int] = {}  # names, and words that are a class of their own
-    class_V = np.empty(len(vocabulary), np.int32)
-    for word_id, symbol in enumerate(vocabulary.symbols):
-        key = (names[word_id], True) if word_id in names else (symbol, False)
-        # <unk> comes first and </s> after it, so that they get the numbers that they have to have
-        class_V[word_id] = ids.setdefault(key, len(ids))
+    class_V = read_class_numbers(path, tokenizer)
     return WordClasses(class_V, shares_of(class_V, counts_V))
 
 
@@ -142,15 +105,6 @@ def shares_of(class_V: Int32, counts_V: npt.NDArray[np.int64]) -> Float32:
     nums_V = np.maximum(counts_V, 1).astype(np.float64)
     shares: Float32 = np.log(nums_V / np.bincount(class_V, nums_V)[class_V]).astype(np.float32)
     return shares
-
-
-def check_words(tokenizer: Tokenizer) -> None:
-    """Refuse a corpus of other units, which may be blanks themselves."""
-    if not isinstance(tokenizer, WordTokenizer):
-        raise ConfigError(
-            f"classes are of words, but the corpus is of {tokenizer.unit} units",
-            hint="give the text itself, or a corpus that was prepared with --unit word",
-        )
 
 
 class ClassModel(TableModel):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -198,26 +198,31 @@ def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:
     return different, which.reshape(-1)
 
 
-def save_model(
-    path: str | Path,
-    model: TableModel,
-    *,
-    config: Mapping[str, Any],
-    scores: Mapping[str, float] | None = None,
-    data: Mapping[str, Any] | None = None,
-    command: str = "",
-    statistics: Sequence[Mapping[str, Any]] = (),
-) -> None:
-    """Write a model as a directory, replacing what is there.
+class About(TypedDict, total=False):
+    """What the header of a model tells beside its sizes.
 
-    Args:
-        path: the directory.
-        model: what to write.
+    Attributes:
         config: the resolved settings.
         scores: what was measured.
         data: where the text came from and how large it was.
         command: the command that made the model.
         statistics: what was counted per order.
+    """
+
+    config: Required[Mapping[str, Any]]
+    scores: Mapping[str, float]
+    data: Mapping[str, Any]
+    command: str
+    statistics: Sequence[Mapping[str, Any]]
+
+
+def save_model(path: str | Path, model: TableModel, **about: Unpack[About]) -> None:
+    """Write a model as a directory, replacing what is there.
+
+    Args:
+        path: the directory.
+        model: what to write.
+        about: see `About`.
 
     Raises:
         OSError: it cannot be written.
@@ -230,11 +235,7 @@ def save_model(
         lambda file: write_arrays(file, arrays),
         kind=model.kind,
         num_parameters=model.num_parameters,
-        config=config,
-        scores=scores,
-        data=data,
-        command=command,
-        statistics=statistics,
+        **about,
     )
 
 
@@ -246,11 +247,7 @@ def save_table(
     *,
     kind: str = "ngram",
     num_parameters: int | None = None,
-    config: Mapping[str, Any],
-    scores: Mapping[str, float] | None = None,
-    data: Mapping[str, Any] | None = None,
-    command: str = "",
-    statistics: Sequence[Mapping[str, Any]] = (),
+    **about: Unpack[About],
 ) -> None:
     """Write a model as a directory, as `save_model` does, whose table is not in memory.
 
@@ -261,23 +258,19 @@ def save_table(
         write: writes the table to a file.
         kind: of the model.
         num_parameters: of the model; those of its table if None.
-        config: as of `save_model`, like what follows.
-        scores: what was measured.
-        data: where the text came from and how large it was.
-        command: the command that made the model.
-        statistics: what was counted per order.
+        about: see `About`.
     """
     if num_parameters is None:
         num_parameters = 2 * sum(sizes) - sizes[-1]  # no weights at the highest order
     header = checkpoint.Header(
         kind=kind,
-        config=dict(config),
+        config=dict(about["config"]),
         tokenizer=tokenizer.describe(),
-        scores=dict(scores or {}),
-        data=dict(data or {}),
-        command=command,
+        scores=dict(about.get("scores", {})),
+        data=dict(about.get("data", {})),
+        command=about.get("command", ""),
         num_parameters=num_parameters,
-        statistics={"orders": [dict(order) for order in statistics]},
+        statistics={"orders": [dict(order) for order in about.get("statistics", ())]},
     )
 
     def fill(directory: Path) -> None:

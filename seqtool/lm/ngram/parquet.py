@@ -10,19 +10,30 @@ has all words, in the order of their ids, `<unk>`, `</s>` and `<s>` among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqtool.core import storage
+from seqtool.core.database import Database, missing_package
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.core.parquet import load_pyarrow
 from seqtool.core.reading import Progress
+from seqtool.core.runtime import available_threads, memory_available, memory_limit
 from seqtool.core.string_table import StringTable
 from seqtool.core.vocabulary import BOS, EOS, UNK, Vocabulary
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
+from seqtool.lm.ngram.suffixes import contexts_of
+from seqtool.lm.ngram.table import (
+    ArrayWriter,
+    BackoffTable,
+    Float32,
+    Int32,
+    TableLevel,
+    table_shapes,
+)
 from seqtool.lm.ngram.trie import Found, context_rows, sorted_level, word_columns
 from seqtool.text.words import look_up
 
@@ -111,48 +122,128 @@ def _batch(arrow: Any, table: BackoffTable, words: Any, n: int, first: int, last
     return [ngrams, log_probs, arrow.array(level.backoffs[first:last])]
 
 
-def read_parquet(
-    path: str | Path, *, on_progress: Progress | None = None
-) -> tuple[BackoffTable, Vocabulary]:
-    """Read what `write_parquet` wrote, or another program in this form; rows may be in any order.
+class ParquetReader:
+    """Reads what `write_parquet` wrote, or another program in this form; rows may be in any order.
+
+    What is in trie order goes through as it comes. An order that is not is sorted: by a database,
+    or in memory where there is none.
 
     Args:
         path: the directory.
         on_progress: called with (n-grams read, their number).
 
+    Attributes:
+        sizes: the n-grams of each order.
+        vocabulary: of the model.
+
     Raises:
         ConfigError: pyarrow is not installed.
         ModelError: it is no such directory, or damaged.
     """
-    return _Reader(Path(path), on_progress).read()
 
-
-class _Reader:
-    """Reads one directory."""
-
-    def __init__(self, path: Path, on_progress: Progress | None) -> None:
+    def __init__(self, path: Path, on_progress: Progress | None = None) -> None:
         self._arrow, self._parquet = load_pyarrow()
         self._path, self._on_progress = path, on_progress
         self._files: list[list[Path]] = []
         while files := sorted(path.glob(f"order={len(self._files) + 1}/*.parquet")):
             self._files.append(files)
-        self._done, self._total = 0, 0
-        self._levels: list[TableLevel] = []
-
-    def read(self) -> tuple[BackoffTable, Vocabulary]:
-        """Read all of it."""
         if not self._files:
-            raise self._error("it has no files order=1/*.parquet", self._path)
-        for files in self._files:
-            for file in files:
-                self._total += self._open(file).metadata.num_rows
+            raise self._error("it has no files order=1/*.parquet", path)
+        self.sizes = [
+            sum(self._open(file).metadata.num_rows for file in files) for files in self._files
+        ]
+        self._done = 0
+        self._levels: list[TableLevel] = []
         symbols = self._words()
-        names = StringTable([*symbols, BOS])
-        for n in range(2, len(self._files) + 1):
-            self._levels.append(self._level(n, names, len(symbols)))
-        *lower, last = self._levels
-        last = TableLevel(last.words, last.begins, last.log_probs, np.empty(0, np.float32))
-        return BackoffTable((*lower, last), len(symbols)), Vocabulary(symbols)
+        self.vocabulary = Vocabulary(symbols)
+        self._names = StringTable([*symbols, BOS])
+
+    def write(self, path: Path) -> None:
+        """Write the table to a file, as `table.write_arrays` does; memory is that of some rows.
+
+        Raises:
+            ModelError: the directory is damaged.
+            OSError: it cannot be written.
+        """
+        first, order = self._levels[0], len(self.sizes)
+        with ArrayWriter(path, table_shapes(self.sizes)) as writer:
+            writer.append("1.log_probs", first.log_probs)
+            if order > 1:
+                writer.append("1.backoffs", first.backoffs)
+            for n in range(2, order + 1):
+                try:
+                    self._write_level(writer, n, self._found(n))
+                except _OutOfOrder:
+                    folder = path.with_name(f"{path.name}-sorted")
+                    self._write_level(writer, n, self._sorted(n, folder))
+                if n < order:
+                    words, begins = (writer.mapped(f"{n}.{name}") for name in ("words", "begins"))
+                    nothing = np.empty(0, np.float32)
+                    self._levels.append(TableLevel(words, begins, nothing, nothing))
+
+    def _write_level(self, writer: ArrayWriter, n: int, found: Iterable[Found]) -> None:
+        """Write an order whose n-grams come in trie order.
+
+        Raises:
+            _OutOfOrder: they do not.
+        """
+        names = ["words", "begins", "log_probs", *(["backoffs"] if n < len(self.sizes) else [])]
+        writer.begin_again(*(f"{n}.{name}" for name in names))
+        writer.append(f"{n}.begins", np.zeros(1, np.int32))
+        done = context = 0  # n-grams, and contexts all of whose n-grams are written
+        last = -1
+        for contexts, words, log_probs, backoffs in found:
+            keys = contexts.astype(np.int64) * (len(self.vocabulary) + 1) + words
+            steps = np.diff(keys, prepend=last)
+            if (steps <= 0).any():
+                if (steps[steps <= 0] == 0).all():
+                    raise self._error("an n-gram is there a second time", self._file)
+                raise _OutOfOrder
+            last = int(keys[-1])
+            whole = np.arange(context, contexts[-1])
+            ends = done + np.searchsorted(contexts, whole, side="right")
+            writer.append(f"{n}.begins", ends.astype(np.int32))
+            columns = zip(
+                ("words", "log_probs", "backoffs"), (words, log_probs, backoffs), strict=True
+            )
+            for name, column in columns:
+                if name in names:
+                    writer.append(f"{n}.{name}", column)
+            done, context = done + len(words), int(contexts[-1])
+        num = len(self._levels[-1]) - context
+        writer.append(f"{n}.begins", np.full(num, done, np.int32))
+
+    def _sorted(self, n: int, folder: Path) -> Iterator[Found]:
+        """Give the n-grams of an order in trie order; the folder is for a database."""
+        self._done -= self.sizes[n - 1]  # they are read again
+        if missing_package():
+            level, _, again = sorted_level(
+                [*self._found(n)], len(self._levels[-1]), len(self.vocabulary)
+            )
+            if again is not None:
+                raise self._error("an n-gram is there a second time", self._file)
+            yield contexts_of(level), level.words, level.log_probs, level.backoffs
+            return
+        columns = ("context", "word", "log_prob", "backoff")
+        with storage.temporary_sibling(folder) as place:
+            memory = memory_available(memory_limit()) or 0
+            with closing(Database(place, memory // 2, available_threads())) as database:
+                database.run(
+                    "CREATE TABLE ngrams (context INT, word INT, log_prob FLOAT, backoff FLOAT)"
+                )
+                for found in self._found(n):
+                    batch = self._arrow.table(dict(zip(columns, found, strict=True)))
+                    with database.naming():
+                        database.connection.register("found", batch)
+                        database.run("INSERT INTO ngrams SELECT * FROM found")
+                        database.connection.unregister("found")
+                with database.naming():
+                    rows = database.connection.sql("SELECT * FROM ngrams ORDER BY context, word")
+                    for batch in rows.to_arrow_reader(_ROWS):
+                        contexts, words, log_probs, backoffs = (
+                            np.array(batch.column(name).to_numpy()) for name in columns
+                        )
+                        yield contexts, words, log_probs, backoffs
 
     def _words(self) -> list[str]:
         """Read order 1, and return the words."""
@@ -176,21 +267,18 @@ class _Reader:
         self._levels.append(TableLevel(ids, begins, log_probs, backoffs))
         return symbols
 
-    def _level(self, n: int, names: StringTable, vocabulary_size: int) -> TableLevel:
-        found: list[Found] = []
-        file = self._files[n - 1][0]
+    def _found(self, n: int) -> Iterator[Found]:
+        """Give the n-grams of an order as they come."""
         for file, batch in self._batches(n):
-            columns = self._columns(batch, n, names, file)
-            contexts = context_rows(self._levels, columns, vocabulary_size)
+            self._file = file
+            columns = self._columns(batch, n, self._names, file)
+            contexts = context_rows(self._levels, columns, len(self.vocabulary))
             if (contexts < 0).any():
                 ngram = batch.column("ngram")[int((contexts < 0).argmax())].as_py()
                 raise self._error(f"no n-gram of order {n - 1} begins as {ngram!r} does", file)
-            found.append((contexts, columns[-1].copy(), *_numbers(batch)))
-        level, num_odd, again = sorted_level(found, len(self._levels[-1]), vocabulary_size)
-        if num_odd or again is not None:
-            what = "an n-gram is there a second time" if again else "an n-gram is of no sentence"
-            raise self._error(what, file)
-        return level
+            if (contexts == len(self._levels[-1])).any():
+                raise self._error("an n-gram is of no sentence", file)
+            yield contexts, columns[-1].copy(), *_numbers(batch)
 
     def _columns(self, batch: Any, n: int, names: StringTable, file: Path) -> Int32:
         """Return the words of n-grams, int32 [n, R]."""
@@ -215,7 +303,7 @@ class _Reader:
                     yield file, batch
                     self._done += batch.num_rows
                     if self._on_progress is not None:
-                        self._on_progress(self._done, self._total)
+                        self._on_progress(self._done, sum(self.sizes))
 
     def _open(self, file: Path) -> Any:
         try:
@@ -230,6 +318,10 @@ class _Reader:
     def _error(self, what: str, path: Path) -> ModelError:
         hint = "name a directory that --parquet of `seqtool ngram train` wrote, or write it again"
         return ModelError(what, hint=hint, path=path)
+
+
+class _OutOfOrder(Exception):
+    """n-grams that are not in trie order."""
 
 
 def _numbers(batch: Any) -> tuple[Float32, Float32]:

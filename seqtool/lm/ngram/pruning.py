@@ -29,7 +29,7 @@ from seqtool.lm.ngram.suffixes import (
     unused_below,
     with_weights,
 )
-from seqtool.lm.ngram.table import BackoffTable, TableLevel, read_only
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel, read_only
 
 _read_ints = types.Array(types.int32, 1, readonly=True)
 _read_floats = types.Array(types.float32, 1, readonly=True)
@@ -74,6 +74,22 @@ def _judge(begins, log_probs, lower, backoffs, contexts, threshold, kept):  # ty
             kept[row] = np.expm1(weight * loss) >= threshold
 
 
+def judge(
+    begins: Int32,
+    log_probs: Float32,
+    lower: Doubles,
+    backoffs: Float32,
+    contexts: Doubles,
+    threshold: float,
+    kept: Bools,
+) -> None:
+    """Find the n-grams of some contexts that are worth their place; see `_judge`."""
+    _judge(
+        *(read_only(begins), read_only(log_probs), lower, read_only(backoffs)),
+        *(contexts, threshold, kept),
+    )
+
+
 def prune_by_entropy(table: BackoffTable, threshold: float) -> BackoffTable:
     """Return a table without the n-grams that change its perplexity by less than a share of it.
 
@@ -106,8 +122,5 @@ def _judged(
     below: TableLevel, level: TableLevel, lower: Doubles, log_contexts: Doubles, threshold: float
 ) -> Bools:
     kept = np.empty(len(level), np.bool_)
-    _judge(
-        *(read_only(level.begins), read_only(level.log_probs), lower, read_only(below.backoffs)),
-        *(log_contexts, threshold, kept),
-    )
+    judge(level.begins, level.log_probs, lower, below.backoffs, log_contexts, threshold, kept)
     return kept

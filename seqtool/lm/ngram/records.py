@@ -318,17 +318,6 @@ class Runs:
         yield merged[: state[1]]
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder for temporary files that is not there.
-
-    Raises:
-        OutputError: it names the folder.
-    """
-    if not folder.is_dir():
-        what = "the folder for temporary files is not there"
-        raise OutputError(what, hint="make it first, or name another with --temp", path=folder)
-
-
 @contextmanager
 def naming_folder(folder: Path) -> Iterator[None]:
     """Let an error of the disk name the folder of a temporary file.

@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -206,7 +206,8 @@ class ArrayWriter:
     """
 
     def __init__(self, path: Path, shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> None:
-        text, self._places = _header(shapes)
+        text, self._begins = _header(shapes)
+        self._path, self._shapes, self._places = path, dict(shapes), dict(self._begins)
         self._stream = path.open("wb")
         self._stream.write(text)
 
@@ -221,6 +222,33 @@ class ArrayWriter:
         self._stream.seek(self._places[name])
         self._stream.write(np.ascontiguousarray(piece).view(np.uint8).data)
         self._places[name] += piece.nbytes
+
+    def begin_again(self, *names: str) -> None:
+        """Give up what was written of some vectors."""
+        for name in names:
+            self._places[name] = self._begins[name]
+
+    def mapped(self, name: str) -> npt.NDArray[Any]:
+        """Return a vector that was written, mapped from the file."""
+        self._stream.flush()
+        dtype, num = self._shapes[name]
+        if not num:  # nothing can be mapped
+            return np.empty(0, dtype)
+        begin = self._begins[name]
+        return np.asarray(np.memmap(self._path, dtype, mode="c", offset=begin, shape=(num,)))
+
+
+def table_shapes(sizes: Sequence[int]) -> dict[str, tuple[np.dtype[Any], int]]:
+    """Return the vectors of a table, in order, by the n-grams of each order; see `ArrayWriter`."""
+    shapes: dict[str, tuple[np.dtype[Any], int]] = {}
+    for n, size in enumerate(sizes, start=1):
+        if n > 1:
+            shapes[f"{n}.words"] = _DTYPES["I32"], size
+            shapes[f"{n}.begins"] = _DTYPES["I32"], sizes[n - 2] + 1
+        shapes[f"{n}.log_probs"] = _DTYPES["F32"], size
+        if n < len(sizes):
+            shapes[f"{n}.backoffs"] = _DTYPES["F32"], size
+    return shapes
 
 
 def array_sizes(path: Path) -> dict[str, int]:

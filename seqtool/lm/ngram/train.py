@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -13,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.core import checkpoint, runtime, storage
+from seqtool.core import checkpoint, database, runtime, storage
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ConfigError, DataError, ModelError, did_you_mean
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.vocabulary import UNK_ID, Vocabulary
@@ -32,7 +31,6 @@ from seqtool.lm.ngram.data import (
     sound_files,
 )
 from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
-from seqtool.lm.ngram.records import check_folder
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
@@ -43,44 +41,59 @@ OnProgress = Callable[[str, int, "int | None"], None]
 
 Measure = Callable[[TableModel], dict[str, float]]
 
-ENGINES = ("auto", "memory", "duckdb", "spark")
 EXISTS = "replace it with --force, or choose another with -o"
 
 
-@dataclass(frozen=True)
-class NgramTraining:
-    """A model that was trained, and what its training tells.
+@dataclass(frozen=True, kw_only=True)
+class CountedTraining:
+    """A model that was made of counts, and what its training tells.
 
     Attributes:
         path: the model's directory.
-        arpa: the ARPA file, if one was written.
-        parquet: the directory of Parquet files, if one was written.
-        engine: which engine was taken, and why.
-        statistics: per order, what `estimate` tells.
-        warnings: what a user should know of the estimation.
-        scores: "valid_perplexity" where the corpus has a valid split.
+        scores: "valid_perplexity" where the corpus has a valid split, and others.
         num_tokens: tokens of the text, `</s>` counted.
         num_sentences: sentences of the text.
         num_unknown: tokens of the text that are unknown words.
         vocabulary_size: V.
-        skipped: what was wrong with each file that was left out.
-        seconds: wall time per stage: checking, reading, counting, estimating, pruning, measuring,
-            saving, writing ARPA, writing Parquet; those that there were.
+        seconds: wall time per stage that there was.
     """
 
     path: Path
-    arpa: Path | None
-    parquet: Path | None
-    engine: str
-    statistics: list[dict[str, Any]]
-    warnings: list[str]
     scores: dict[str, float]
     num_tokens: int
     num_sentences: int
     num_unknown: int
     vocabulary_size: int
-    skipped: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total_seconds(self) -> float:
+        """Wall time in all."""
+        return sum(self.seconds.values())
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramTraining(CountedTraining):
+    """An n-gram model that was trained, and what its training tells.
+
+    Stages are checking, reading, counting, estimating, pruning, measuring, saving, writing ARPA and
+    writing Parquet.
+
+    Attributes:
+        arpa: the ARPA file, if one was written.
+        parquet: the directory of Parquet files, if one was written.
+        engine: which engine was taken, and why.
+        statistics: per order, what `estimate` tells.
+        warnings: what a user should know of the estimation.
+        skipped: what was wrong with each file that was left out.
+    """
+
+    arpa: Path | None
+    parquet: Path | None
+    engine: str
+    statistics: list[dict[str, Any]]
+    warnings: list[str]
+    skipped: list[str] = field(default_factory=list)
 
     @cached_property
     def model(self) -> TableModel:
@@ -92,11 +105,6 @@ class NgramTraining:
     def num_ngrams(self) -> int:
         """The n-grams of the model, of all orders."""
         return sum(int(order["ngrams"]) for order in self.statistics)
-
-    @property
-    def total_seconds(self) -> float:
-        """Wall time in all."""
-        return sum(self.seconds.values())
 
 
 class Stages:
@@ -164,7 +172,7 @@ def train_ngram(
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     config = from_dict(NgramConfig, config) if isinstance(config, Mapping) else config
     config = config or NgramConfig()
-    threads = threads or available_threads()
+    threads = threads or runtime.available_threads()
     check_engine(engine, config)
     if engine == "spark":
         raise ConfigError(
@@ -187,22 +195,19 @@ def train_ngram(
     with ExitStack() as stack:
 
         def make_folder() -> Path | None:
-            from seqtool.lm.ngram.engine.duckdb import missing_package
+            if engine == "auto" and database.missing_package():
+                return None  # the memory is found too small, and that is told
+            from seqtool.lm.ngram.engine.estimation import check_least
 
-            if name := missing_package():
-                if engine == "auto":
-                    return None  # the memory is found too small, and that is told
-                raise ConfigError(
-                    f"the engine duckdb needs {name}, which is not installed",
-                    hint="pip install 'seqtool[scale]'",
-                )
+            database.check_packages()
+            check_least(memory)
             if temp is not None:
-                check_folder(Path(temp))
+                database.check_folder(Path(temp))
             beside = Path(output).with_name(f"{Path(output).name}-counts")
             place = beside if temp is None else Path(temp) / "seqtool-counts"
             return stack.enter_context(storage.temporary_sibling(place))
 
-        is_for_disk = engine != "memory" and not config.prune_entropy and not config.classes
+        is_for_disk = engine != "memory" and not config.classes
         with stages("reading") as on_read:
             reading = read_ids(
                 texts,
@@ -443,30 +448,34 @@ def import_arpa(
         on_progress: called with (bytes read, their total or None); of Parquet, with n-grams.
 
     Returns:
-        The table, and a line for each thing that is not as the file has it.
+        The table, mapped where it was read from Parquet, which is never in memory in full; and a
+        line for each thing that is not as the file has it.
 
     Raises:
         ModelError: it is no such file or directory, or damaged.
         OutputError: the output exists.
     """
     checkpoint.check_output(output, force=force, hint=EXISTS)
-    notes: list[str] = []
+    data, notes = {"imported_from": str(source)}, list[str]()
     if Path(source).is_dir():
-        from seqtool.lm.ngram.parquet import read_parquet
+        from seqtool.lm.ngram.parquet import ParquetReader
 
-        table, vocabulary = read_parquet(source, on_progress=on_progress)
-    else:
-        from seqtool.lm.ngram.arpa import read_arpa
+        reader = ParquetReader(Path(source), on_progress)
+        save_table(
+            output,
+            WordTokenizer(reader.vocabulary, lowercase=lowercase),
+            reader.sizes,
+            reader.write,
+            config={"order": len(reader.sizes)},
+            data=data,
+            command=command,
+        )
+        return checkpoint.load(output, NgramModel).table, notes
+    from seqtool.lm.ngram.arpa import read_arpa
 
-        table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
+    table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
     model = NgramModel(table, WordTokenizer(vocabulary, lowercase=lowercase))
-    save_model(
-        output,
-        model,
-        config={"order": table.order},
-        data={"imported_from": str(source)},
-        command=command,
-    )
+    save_model(output, model, config={"order": table.order}, data=data, command=command)
     return table, notes
 
 
@@ -520,7 +529,7 @@ def prune_model(
         ModelError: there is no such model, or it is of another kind.
         OutputError: the output exists, or cannot be written.
     """
-    from seqtool.lm.ngram.arpa import check_symbols, check_target, write_arpa
+    from seqtool.lm.ngram.arpa import check_arpa, check_symbols, write_arpa
     from seqtool.lm.ngram.pruning import prune_by_entropy
 
     if not 0 < threshold < 1:
@@ -529,7 +538,7 @@ def prune_model(
             hint="try 1e-8; more leaves out more",
         )
     checkpoint.check_output(output, force=force, hint=EXISTS)
-    check_target(arpa)
+    check_arpa(arpa)
     model = open_ngram(source, "are pruned")
     if arpa is not None:
         check_symbols(model.tokenizer.vocabulary)
@@ -560,30 +569,17 @@ def _with_sizes(statistics: Sequence[dict[str, Any]], table: BackoffTable) -> li
     return [{**told, "ngrams": size} for told, size in zip(statistics, sizes, strict=False)]
 
 
-def available_threads() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def check_engine(engine: str, config: NgramConfig) -> None:
     """Refuse an engine that is none, or that cannot do what the settings say.
 
     Raises:
         ConfigError: so it is.
     """
-    if engine not in ENGINES:
-        raise ConfigError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
+    database.check_engine(engine)
     if engine in ("duckdb", "spark") and config.classes is not None:
         raise ConfigError(
             "n-grams of classes are counted in memory only",
             hint="leave --engine out; with classes, a model is small",
-        )
-    if engine in ("duckdb", "spark") and config.prune_entropy:
-        raise ConfigError(
-            f"prune_entropy needs the model in memory, which the engine {engine} does without",
-            hint="train without it, then: seqtool ngram prune MODEL --threshold",
         )
 
 
@@ -594,9 +590,10 @@ def check_output(
     force: bool,
     arpa: str | Path | None = None,
     parquet: str | Path | None = None,
+    hint: str | None = EXISTS,
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
-    checkpoint.check_output(output, force=force, hint=EXISTS)
+    checkpoint.check_output(output, force=force, hint=hint)
     for path in paths:
         if output.exists() and Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(
@@ -604,9 +601,9 @@ def check_output(
                 hint="choose another output with -o",
             )
     if arpa is not None:
-        from seqtool.lm.ngram.arpa import check_target
+        from seqtool.lm.ngram.arpa import check_arpa
 
-        check_target(arpa)
+        check_arpa(arpa)
     if parquet is not None:
         from seqtool.lm.ngram.parquet import check_directory
 

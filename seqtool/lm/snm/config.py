@@ -8,6 +8,7 @@ from seqtool.core.config import setting
 from seqtool.core.errors import ConfigError
 from seqtool.lm.ngram.config import WordsConfig
 from seqtool.lm.snm.features import Template, list_templates
+from seqtool.training.config import seconds_of
 
 LONGEST = 100  # words that a feature reaches back
 MOST_TEMPLATES = 1000
@@ -28,6 +29,11 @@ class SnmConfig(WordsConfig):
     prune: int = setting(0, "Leave out features that occur at most this often.", minimum=0)
     epochs: int = setting(2, "Passes over the text; 0 leaves relative frequencies.", minimum=0)
     learning_rate: float = setting(0.05, "Of AdaGrad.", above=0)
+    time_limit: str | None = setting(
+        None,
+        "Train for so long (90s, 15m, 1h30m) in place of --epochs; the learning rate falls to zero "
+        "by then.",
+    )
     table_bits: int = setting(
         22, "Room for 2 to the power of this many weights of metafeatures.", minimum=8, maximum=30
     )
@@ -40,6 +46,8 @@ class SnmConfig(WordsConfig):
     def check(self) -> None:
         """Refuse settings that contradict one another."""
         super().check()
+        if self.time_limit is not None:
+            seconds_of(self.time_limit)
         if self.remote and not self.gap:
             raise ConfigError(
                 f"remote is {self.remote}, but gap is 0: skip-grams skip at least one word",

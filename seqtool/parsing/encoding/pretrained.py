@@ -56,7 +56,7 @@ class WordStates:
     def __init__(
         self, model: SentenceReader, about: Mapping[str, Any], *, keep: bool = False
     ) -> None:
-        self._model, self.about = model, dict(about)
+        self.model, self.about = model, dict(about)
         self._tokenizer = model.tokenizer
         if isinstance(self._tokenizer, WordTokenizer):  # a word `</s>` is to be an unknown one
             self._tokenizer = WordTokenizer(
@@ -70,7 +70,11 @@ class WordStates:
     @property
     def size(self) -> int:
         """P, the width of a state."""
-        return self._model.state_size
+        return self.model.state_size
+
+    def units(self, forms: Sequence[str]) -> Ids:
+        """Return the ids of the units of words, as the model reads them."""
+        return self._split(forms)[0]
 
     def of(self, sentences: Sequence[Sequence[str]]) -> list[Halves]:
         """Return the states of sentences, each [1 + words, P]: before its words, and after each.
@@ -101,7 +105,7 @@ class WordStates:
     def _read_batch(
         self, split: Sequence[tuple[Ids, Ids]], batch: Sequence[int], results: list[Halves]
     ) -> None:
-        states = self._model.sentence_states([split[place][0] for place in batch])
+        states = self.model.sentence_states([split[place][0] for place in batch])
         for place, of_units in zip(batch, states, strict=True):
             rows = of_units[split[place][1]]
             results[place] = np.clip(rows, -LARGEST, LARGEST).astype(np.float16)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqtool.core.errors import DataError
+from seqtool.core.errors import DataError, counted
 from seqtool.core.reading import STDIN, unpacked_name
 from seqtool.parsing.labeller.entities import OUTSIDE
 from seqtool.treebank.conllu import read_conllu, read_stretches
@@ -66,19 +66,24 @@ class ColumnSentence:
 
 def is_column_file(path: str) -> bool:
     """Whether a file has a word a line, but is no CoNLL-U; what can be read once is always that."""
-    if path == STDIN or not Path(path).is_file():
-        return False
-    _, _, stretch = next(read_stretches([path]))
-    lines = stretch.decode().split("\n")
-    if lines[0].startswith("# global.columns"):  # CoNLL-U Plus
-        return False
-    first = next((line for line in lines if line.strip() and not _COMMENT.match(line)), "")
-    if first.count("\t") == NUM_COLUMNS - 1:
+    first = "" if path == STDIN else _first_line(path)
+    if not first or first.count("\t") == NUM_COLUMNS - 1:
         return False
     if "\t" in first or unpacked_name(path).endswith(_SUFFIXES):
         return True
     cells = first.split()
     return len(cells) > 1 and len(cells) != NUM_COLUMNS and bool(_LABEL.fullmatch(cells[-1]))
+
+
+def _first_line(path: str) -> str:
+    """Return the first line of a file that is no comment; "" of CoNLL-U Plus and where none is."""
+    if not Path(path).is_file():
+        return ""
+    _, _, stretch = next(read_stretches([path]))
+    lines = stretch.decode().split("\n")
+    if lines[0].startswith("# global.columns"):
+        return ""
+    return next((line for line in lines if line.strip() and not _COMMENT.match(line)), "")
 
 
 def read_columns(path: str) -> Iterator[ColumnSentence]:
@@ -107,7 +112,7 @@ def read_columns(path: str) -> Iterator[ColumnSentence]:
             width = width or len(cells)
             if len(cells) != width or not cells[0]:
                 raise DataError(
-                    f"{len(cells)} columns, where the lines before have {width}",
+                    f"{counted(len(cells), 'column')}, where the lines before have {width}",
                     hint="give each line a word and a label, apart by a tab",
                     path=shown,
                     line=number,
@@ -187,7 +192,15 @@ def _labelled_words(
     path: str, column: str, keys: dict[str, None], *, skip_invalid: bool
 ) -> Iterator[tuple[list[str], list[str] | None, int]]:
     """Give forms, labels and the first line of sentences; note which keys MISC has."""
-    if is_column_file(path):
+    first, is_of_columns = _first_line(path), is_column_file(path)
+    is_bare = len(first.split()) == 1 if is_of_columns else "\t" not in first
+    if first and is_bare and not unpacked_name(path).endswith(".conllu"):
+        raise DataError(
+            "has no column of labels",
+            hint="give each line a word and its label, apart by a tab, or give CoNLL-U",
+            path=path,
+        )
+    if is_of_columns:
         for words in read_columns(path):
             yield words.forms, words.labels, words.line
         return

@@ -11,7 +11,7 @@ import numpy as np
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.labeller.columns import read_labelled
 from seqtool.parsing.labeller.config import LabellerConfig
-from seqtool.parsing.labeller.entities import LabelCounts
+from seqtool.parsing.labeller.entities import LabelCounts, are_entities, keeps_to_bio
 from seqtool.parsing.labeller.model import Labeller
 from seqtool.parsing.tagger.data import ANALYSED, TrainingData, prepare_data
 from seqtool.parsing.tagger.lemmas import Lemmas
@@ -56,6 +56,13 @@ def gold_labels(
     """Give the gold labels of each sentence of a part."""
     for begin, end in pairwise(np.cumsum([0, *lengths]).tolist()):
         yield [data.distinct[word][_LABEL] for word in words[begin:end]]
+
+
+def scheme_of(data: TrainingData) -> str:
+    """Return what labels of training are: "bio" throughout, "entities" in another way, or "any"."""
+    if keeps_to_bio(gold_labels(data, data.words.tolist(), data.lengths.tolist())):
+        return "bio"
+    return "entities" if are_entities(data.bundles.values[0]) else "any"
 
 
 def count_dev(labeller: Labeller, data: TrainingData) -> LabelCounts:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from seqtool.parsing.labeller.config import LabellerConfig
-from seqtool.parsing.labeller.data import count_dev, gold_labels
-from seqtool.parsing.labeller.entities import are_entities, keeps_to_bio
+from seqtool.parsing.labeller.data import count_dev, scheme_of
 from seqtool.parsing.labeller.model import Labeller
 from seqtool.parsing.tagger.data import TrainingData
 from seqtool.parsing.tagger.task import TaggerTask
@@ -27,9 +26,8 @@ class LabellerTask(TreebankTask[LabellerConfig, TrainingData]):
         super().__init__(config, data, **options)
         self._tagging = TaggerTask(config.as_tagger(), data, **options)
         self.module = self._tagging.module
-        labels = gold_labels(data, data.words.tolist(), data.lengths.tolist())
-        self._is_bio = keeps_to_bio(labels)
-        self._are_entities = are_entities(data.bundles.values[0])
+        scheme = scheme_of(data)
+        self._is_bio, self._are_entities = scheme == "bio", scheme != "any"
         self.score = "dev_f1" if self._are_entities else "dev_accuracy"
 
     def start_epoch(self, epoch: int) -> int:

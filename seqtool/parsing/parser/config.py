@@ -105,6 +105,15 @@ class ModelConfig(Config):
         False,
         "graph: the score of an arc depends on its direction and length too (as Qi et al. 2018 do)",
     )
+    second_order: Literal["none", "siblings", "grandparents", "both"] = setting(
+        "none",
+        "graph: pairs of arcs that are scored, too: of siblings, of a head with its own head, or "
+        "both; by mean-field inference (Wang & Tu 2020)",
+    )
+    second_size: int = setting(
+        64, "second order: products in the score of a pair", minimum=1, maximum=WIDEST
+    )
+    second_steps: int = setting(3, "second order: steps of inference", minimum=1, maximum=DEEPEST)
     trees: Literal["auto", "projective", "all"] = setting(
         "auto", "graph: projective or all trees; auto is by the treebank and the loss"
     )
@@ -341,6 +350,13 @@ class ParserConfig(Config):
                 "no such scores",
                 hint="use --preset mst2, or leave order out",
             )
+        has_pairs = (model.decoder, model.classifier) == ("graph", "neural")
+        if model.second_order != "none" and not has_pairs:
+            raise ConfigError(
+                f"second_order is {model.second_order}, and decoder {model.decoder} with "
+                f"classifier {model.classifier} scores no such pairs",
+                hint="use --decoder graph, or leave second_order out",
+            )
         if model.decoder == "graph" and model.templates != ("standard",):
             raise ConfigError(
                 "templates are of transitions, and decoder is graph",
@@ -463,6 +479,7 @@ _TABLE["graph"] = {
         "lexical_size": 128,
         "num_filters": 96,
         "distances": True,
+        "second_order": "both",
     },
     "learning": {"min_steps": 200},
     "training": {

@@ -52,6 +52,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("graph", "linear"): ("model.order",),
     ("graph", "neural"): (
         *("model.arc_size", "model.relation_size", "model.distances"),
+        *("model.second_order", "model.second_size", "model.second_steps"),
         *("learning.batch_words", "learning.dropout_arcs"),
     ),
     ("global",): (

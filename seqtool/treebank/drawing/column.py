@@ -8,6 +8,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.cells import cell_len
 
@@ -144,11 +145,21 @@ def _arc_elements(
 
 
 def _rows(arcs: Sequence[Arc], middles: Sequence[float]) -> dict[tuple[int, int], float]:
-    """Return where the arc of a number meets a word: (number of the arc, word) -> y."""
-    meeting = meetings(arcs, len(middles))
-    return {
-        (i, word): middles[word - 1]
-        + min(SPREAD, (ROW - 6) / max(1, len(found) - 1)) * (place - (len(found) - 1) / 2)
-        for word, found in enumerate(meeting)
-        for place, i in enumerate(found)
-    }
+    """Return where the arc of a number meets a word: (number of the arc, word) -> y.
+
+    Arcs that lead from a head to the same side begin as one line.
+    """
+    rows = {}
+    for word, found in enumerate(meetings(arcs, len(middles))):
+
+        def kind(i: int, word: int = word) -> tuple[int, str]:
+            arc = arcs[i]
+            leads = 0 if arc.head != word else 1 if arc.word > word else -1
+            return leads, arc.kind
+
+        together = [list(group) for _, group in groupby(found, kind)]
+        spread = min(SPREAD, (ROW - 6) / max(1, len(together) - 1))
+        for place, group in enumerate(together):
+            for i in group:
+                rows[i, word] = middles[word - 1] + spread * (place - (len(together) - 1) / 2)
+    return rows

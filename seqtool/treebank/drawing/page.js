@@ -191,7 +191,7 @@ for (const picture of states.keys()) {
 // search: the terms, all of which one word must have
 
 const COLUMNS = { form: 1, lemma: 2, upos: 3, xpos: 4, feats: 5, deprel: 7, misc: 9 };
-const NAMES = { ...COLUMNS, tag: 3, relation: 7, rel: 7, features: 5 };
+const NAMES = { ...COLUMNS, relation: 7, rel: 7, features: 5 };
 
 function pattern(text, isWhole) {
   const any = text.replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*");
@@ -199,12 +199,17 @@ function pattern(text, isWhole) {
 }
 
 function term(text) {
+  // `feats.Case=Nom`, as `--where` has it, is `feats=Case=Nom`
+  text = text.replace(/^(feats|features|misc)\./i, "$1=");
   const cut = text.indexOf("="), name = text.slice(0, Math.max(cut, 0)).toLowerCase();
-  if (!Object.hasOwn(NAMES, name)) {
+  const isTag = name === "tag";
+  if (!isTag && !Object.hasOwn(NAMES, name)) {
     const found = pattern(text, false);
     return (row) => found.test(row[1]) || found.test(row[2]);
   }
+  if (cut === text.length - 1) return null; // still being typed
   const column = NAMES[name], found = pattern(text.slice(cut + 1), true);
+  if (isTag) return (row) => found.test(row[3]) || found.test(row[4]);
   if (column === 5 || column === 9) return (row) => row[column].split("|").some((x) => found.test(x));
   // a relation is found with its subtypes
   if (column === 7) return (row) => found.test(row[7]) || found.test(row[7].split(":")[0]);
@@ -212,7 +217,7 @@ function term(text) {
 }
 
 function search() {
-  const tests = query.value.normalize().split(/\s+/).filter(Boolean).map(term);
+  const tests = query.value.normalize().split(/\s+/).filter(Boolean).map(term).filter(Boolean);
   let num = 0;
   for (const section of sections) {
     const pictures = [...section.querySelectorAll(".picture")];

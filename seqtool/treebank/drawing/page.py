@@ -98,9 +98,10 @@ _CONTROLS = """
 <output id="count" aria-live="polite"></output></form>
 <details id="help"><summary>help</summary>
 <p>A <b>word</b> is found in forms and lemmas, in part; <code>form</code>, <code>lemma</code>,
-<code>upos</code>, <code>xpos</code>, <code>feats</code>, <code>deprel</code> and <code>misc</code>
-are asked for as <code>deprel=nsubj</code>, with <code>*</code> for any letters. One word must have
-all that is asked for: <code>upos=VERB feats=Tense=Past</code>.</p>
+<code>upos</code>, <code>xpos</code>, <code>tag</code> (either), <code>feats</code>,
+<code>deprel</code> and <code>misc</code> are asked for as <code>deprel=nsubj</code>, with
+<code>*</code> for any letters. One word must have all that is asked for:
+<code>upos=VERB feats.Tense=Past</code>.</p>
 <p><kbd>/</kbd> search · <kbd>j</kbd> <kbd>k</kbd> next and previous sentence · in a picture,
 <kbd>←</kbd> <kbd>→</kbd> (or <kbd>↑</kbd> <kbd>↓</kbd>) go along the words, the other two to the
 head and to the first dependent, <kbd>Home</kbd> <kbd>End</kbd> <kbd>Esc</kbd></p></details>

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
+from typing import NamedTuple
 
 from rich.cells import cell_len
 
@@ -52,6 +53,19 @@ class Arc:
     def length(self) -> int:
         """Words from head to dependent."""
         return abs(self.head - self.word) if self.head else 0
+
+
+class PlacedArc(NamedTuple):
+    """An arc with its place: where it leaves its head (None without one) and meets its word.
+
+    Its relation stands at `middle`; `level` says how high it is, from 1 on.
+    """
+
+    arc: Arc
+    start: float | None
+    end: float
+    middle: float
+    level: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +118,17 @@ def opening_tag(width: float, height: float, kind: str = CLASS, label: str = "")
 def draw(sentence: MarkedSentence) -> Picture:
     """Return the picture of a sentence."""
     arcs, gold_arcs = arcs_of(sentence)
-    centres, width, leftward = _placed(sentence, arcs + gold_arcs)
-    step = -SLOT if leftward else SLOT
-    levels, gold_levels = levels_of(arcs, len(sentence)), levels_of(gold_arcs, len(sentence))
-    base = ROOT_ROOM + LEVEL * max((0, *levels))
-    lines, labels = _draw_arcs(arcs, levels, centres, step, base, -1)
+    centres, width, leftward = place_words(sentence, arcs + gold_arcs)
+    placed, placed_gold = (place_arcs(side, centres, leftward) for side in (arcs, gold_arcs))
+    base = _height_of(placed)
+    lines, labels = _draw_arcs(placed, base, -1)
     elements = [*lines, *labels]
     word_elements, y = _draw_words(sentence, centres, base, leftward)
     elements += word_elements
     if gold_arcs:
-        lines, labels = _draw_arcs(gold_arcs, gold_levels, centres, step, y, 1)
+        lines, labels = _draw_arcs(placed_gold, y, 1)
         elements += lines + labels
-        y += ROOT_ROOM + LEVEL * max(gold_levels)
+        y += _height_of(placed_gold)
     drawn = "".join(f"{element}\n" for element in elements)
     return Picture(width, y + MARGIN, drawn, sentence.text, leftward)
 
@@ -126,10 +139,10 @@ def draw_stages(sentence: MarkedSentence) -> Stages:
         Arc(head, word, sentence.relations[word - 1], "")
         for word, head in enumerate(sentence.heads, start=1)
     ]
-    centres, width, leftward = _placed(sentence, arcs)
-    levels = levels_of(arcs, len(sentence))
-    base = ROOT_ROOM + LEVEL * max((0, *levels))
-    lines, labels = _draw_arcs(arcs, levels, centres, -SLOT if leftward else SLOT, base, -1)
+    centres, width, leftward = place_words(sentence, arcs)
+    placed = place_arcs(arcs, centres, leftward)
+    base = _height_of(placed)
+    lines, labels = _draw_arcs(placed, base, -1)
     words, y = _draw_words(sentence, centres, base, leftward)
     halves = [WORD_CELL * cell_len(form) / 2 for form in sentence.forms]
     return Stages(
@@ -180,7 +193,7 @@ def arcs_of(sentence: MarkedSentence) -> tuple[list[Arc], list[Arc]]:
     return arcs, gold_arcs
 
 
-def _placed(sentence: MarkedSentence, arcs: list[Arc]) -> tuple[list[float], float, bool]:
+def place_words(sentence: MarkedSentence, arcs: list[Arc]) -> tuple[list[float], float, bool]:
     """Return the middle of each word, the width of all, and whether they run to the left."""
     centres, width = _centres(sentence, arcs)
     leftward = is_leftward(sentence.text)
@@ -292,30 +305,51 @@ def levels_of(arcs: list[Arc], num_words: int) -> list[int]:
     return [level if arc.head else top for arc, level in zip(arcs, levels, strict=True)]
 
 
-def _draw_arcs(
-    arcs: list[Arc],
-    levels: list[int],
-    centres: list[float],
-    step: float,
-    base: float,
-    direction: int,
-) -> tuple[list[str], list[str]]:
+def place_arcs(arcs: list[Arc], centres: list[float], leftward: bool) -> list[PlacedArc]:
+    """Return the arcs of one side with their places.
+
+    Args:
+        arcs: on one side of the words.
+        centres: of the words.
+        leftward: words, and so the arcs that meet at one, run to the left.
+    """
+    levels = levels_of(arcs, len(centres))
+    slots = _slots(arcs, centres, -SLOT if leftward else SLOT)
+    return [
+        PlacedArc(
+            arc,
+            start=slots[i, arc.head] if arc.head else None,
+            end=slots[i, arc.word],
+            middle=_label_place(i, arcs, levels, slots) if arc.head else slots[i, arc.word],
+            level=levels[i],
+        )
+        for i, arc in enumerate(arcs)
+    ]
+
+
+def rise_of(placed: PlacedArc) -> float:
+    """Return how high an arc is."""
+    return LEVEL * placed.level + (4 if placed.arc.head else ROOT_ROOM - 16)
+
+
+def _height_of(arcs: list[PlacedArc]) -> float:
+    """Return how high all arcs of one side are, with their relations."""
+    return ROOT_ROOM + LEVEL * max((0, *(placed.level for placed in arcs)))
+
+
+def _draw_arcs(arcs: list[PlacedArc], base: float, direction: int) -> tuple[list[str], list[str]]:
     """Return the lines of the arcs on one side of the words, and their relations.
 
     They meet the words at height `base`. A relation stands above its arc, beside the lines that go
-    farther up; see `_label_place`.
-
-    `step` is from one slot to the next, negative from right to left. The direction is -1 for arcs
-    above the words, 1 for arcs below them.
+    farther up; see `_label_place`. The direction is -1 for arcs above the words, 1 for arcs below
+    them.
     """
-    slots = _slots(arcs, centres, step)
     lines, labels = [], []
-    for i, (arc, level) in enumerate(zip(arcs, levels, strict=True)):
-        top = base + direction * (LEVEL * level + 4)
-        x = slots[i, arc.word]
+    for placed in arcs:
+        arc, start, x = placed.arc, placed.start, placed.end
+        top = base + direction * rise_of(placed)
         tip = f"M{x:g} {base:g}l{ARROW / 2 + 1:g} {direction * (ARROW + 3):g}h{-ARROW - 2:g}z"
-        if arc.head:
-            start = slots[i, arc.head]
+        if start is not None:
             bend = CORNER if start < x else -CORNER
             line = (
                 f"M{start:g} {base:g}V{top - direction * CORNER:g}"
@@ -323,15 +357,13 @@ def _draw_arcs(
                 f"H{x - bend:g}Q{x:g} {top:g} {x:g} {top - direction * CORNER:g}"
                 f"V{base + direction * ARROW:g}"
             )
-            middle = _label_place(i, arcs, levels, slots)
             label_y = top - LABEL_RISE if direction < 0 else top + LABEL_HEIGHT
         else:
-            top = base + direction * (LEVEL * level + ROOT_ROOM - 16)
             line = f"M{x:g} {top:g}V{base + direction * ARROW:g}"
-            middle, label_y = x, top + (-4 if direction < 0 else 12)
+            label_y = top + (-4 if direction < 0 else 12)
         lines.append(arc_element(arc, line, tip))
         kind = f"relation {arc.kind}".rstrip()
-        labels.append(text_element(kind, middle, label_y, arc.relation))
+        labels.append(text_element(kind, placed.middle, label_y, arc.relation))
     return lines, labels
 
 

@@ -80,7 +80,7 @@ def render_groups(
     Args:
         groups: as `grouped` gives them.
         format: one of `FORMATS`.
-        beside: analyses stand side by side; in JSON and for LaTeX they always follow one another.
+        beside: analyses stand side by side; in JSON they always follow one another.
         down: in SVG, words stand below one another.
         colour: colour trees for a terminal.
     """
@@ -92,7 +92,7 @@ def render_groups(
         case "html":
             return page(groups, beside=beside)
         case "tikz":
-            return tikz_document(groups)
+            return tikz_document(groups, beside=beside)
         case "json":
             return _json_lines(groups)
 

@@ -108,6 +108,9 @@ def _rules(colours: Colours) -> str:
     return f"{_inside(colours.rules())}\n.{CLASS}:root {{ background: {colours.paper} }}"
 
 
+_FAINT = _inside(
+    ".tag, .surface, .number, .source { fill: color-mix(in srgb, CanvasText 65%, Canvas) }"
+)
 STYLE = "\n".join(
     (
         # where a sentence from right to left stands, no tag is turned; and a browser that darkens
@@ -115,6 +118,9 @@ STYLE = "\n".join(
         f".{CLASS} {{ direction: ltr; color-scheme: light dark }}",
         _inside(_SHAPES),
         _rules(LIGHT),
+        # a browser that darkens pages on a light screen turns the colours of the system only
+        f"@supports (color-scheme: dark) {{ .{CLASS} text {{ fill: CanvasText }} }}",
+        f"@supports (color-scheme: dark) {{ {_FAINT} }}",
         f"@media (prefers-color-scheme: dark) {{\n{_rules(DARK)}\n}}",
         f"@media (forced-colors: active) {{\n.{CLASS} {{ forced-color-adjust: none }}\n"
         f"{_rules(_FORCED)}\n}}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -17,11 +18,15 @@ from toy_models import UNIGRAM_ARPA
 from toy_networks import save_lm
 
 from seqtool.core import checkpoint
-from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.mixture.config import FreeConfig
+from seqtool.lm.mixture.model import MixedModel, mix
+from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import count_ngrams
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.smoothing import estimate
+from seqtool.lm.ngram.train import train_ngram
+from seqtool.lm.snm.train import train_snm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 # b, which is the more frequent in the corpus, comes after a in UNIGRAM_ARPA
@@ -67,6 +72,30 @@ def test_three_kinds(models: PreparedCorpus) -> None:
     probs = np.exp(mixed.next_log_probs(mixed.select(state, np.array([1, 0, 1]))))
     np.testing.assert_allclose(probs.sum(axis=1), 1, rtol=1e-6)
     np.testing.assert_array_equal(probs[0], probs[2])
+
+
+CACHE = FreeConfig(window=100, theta=None, decay=0.004)
+
+
+@pytest.mark.parametrize("text", ["text.txt", "train.txt"])
+def test_a_mixture_is_never_worse_than_its_best_part(models: PreparedCorpus, text: str) -> None:
+    """On the text that it was fitted on: pairs of all kinds, and all, with a cache and without."""
+    small = {"order": 3, "remote": 1, "gap": 1, "table_bits": 10}
+    train_snm(models.path, "snm", small)
+    Path("classes.tsv").write_text("a x\nb x\n")
+    train_ngram(models.path, "of-classes", {"order": 2, "classes": "classes.tsv"})
+    names = ["neural", "ngram", "x.arpa", "snm", "of-classes"]
+    parts = {name: checkpoint.load(name) for name in names}
+    for number, chosen in enumerate([*itertools.combinations(names, 2), names]):
+        cached = [None, CACHE] if number % 3 == 0 or chosen is names else [None]
+        for cache in cached:
+            mixed = mix([parts[name] for name in chosen], list(map(Path, chosen)), cache=cache)
+            assert isinstance(mixed, MixedModel)
+            tuned = tune_mixture(mixed, text, cache=cache)
+            measured = evaluate_mixture(tuned.model, text)
+            best = min(measured.perplexities)
+            assert measured.result.perplexity <= best * (1 + 1e-8), (chosen, cache)
+            assert measured.result.perplexity == pytest.approx(tuned.perplexity, rel=1e-6)
 
 
 def test_a_mixture_with_an_arpa_file(models: PreparedCorpus, seqtool: Callable[..., Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtool.lm.neural import highway, highway_cpu
+from seqtool.lm.neural import highway, highway_cpu, recurrent_products
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.products import has_bf16_dot_products
@@ -100,7 +100,7 @@ def test_bfloat16_rounds_products_only(
 ) -> None:
     if pairs and not has_bf16_dot_products():
         pytest.skip("the processor has no dot products of bfloat16")
-    monkeypatch.setattr(highway_cpu, "has_bf16_dot_products", lambda: pairs)
+    monkeypatch.setattr(recurrent_products, "has_bf16_dot_products", lambda: pairs)
     cell = make(sizes, 2, carry)
     exact = run(cell, sizes, masked=masked)
     half = run(cell, sizes, masked=masked, half=True)

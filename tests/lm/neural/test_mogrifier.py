@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.func import functional_call
 from toy_cells import ids, make
 
-from seqtool.lm.neural import cells
+from seqtool.lm.neural import cells, recurrent_products
 from seqtool.lm.neural.cells import Cell, State
+from seqtool.lm.neural.products import has_bf16_dot_products
 
 # (T, B, I, H): one of everything, and odd sizes
 SIZES = [(1, 1, 1, 2), (7, 1, 3, 5), (5, 3, 6, 4)]
@@ -142,6 +143,60 @@ def test_the_loop_of_the_cpu_is_the_plain_steps(
     assert_same([outputs, *last], fast[:3])
     plain_steps()
     assert_same(fast, results(*cell(inputs, state, mask, update), leaves))
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+@pytest.mark.parametrize("sizes", SIZES[1:], ids=ids)
+@pytest.mark.parametrize("settings", [*LSTMS[:4], MOGRIFIERS[5]], ids=ids)
+@pytest.mark.parametrize("pairs", [False, True], ids=["torch", "pairs"])
+def test_bfloat16_rounds_products_only(
+    settings: dict[str, Any],
+    sizes: tuple[int, ...],
+    masked: bool,
+    pairs: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if pairs and not has_bf16_dot_products():
+        pytest.skip("the processor has no dot products of bfloat16")
+    monkeypatch.setattr(recurrent_products, "has_bf16_dot_products", lambda: pairs)
+    num_steps, batch, input_size, hidden_size = sizes
+    cell = make("lstm", input_size, hidden_size, **settings).float()
+    inputs = draw(num_steps, batch, input_size, seed=1).float().detach().requires_grad_()
+    state = tuple(part.float().detach().requires_grad_() for part in drawn_state(cell, batch))
+    mask = update = None
+    if masked:
+        mask = draw(*state[0].shape, seed=4).float().detach()
+        update = draw(num_steps, *state[1].shape, seed=5).float().detach()
+    leaves = [inputs, *state, *cell.parameters()]
+    exact = results(*cell(inputs, state, mask, update), leaves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        after = cell(inputs, state, mask, update)
+    half = results(*after, leaves)
+    assert not torch.equal(exact[0], half[0]), "products were not made in bfloat16"
+    assert all(one.dtype == torch.float32 for one in half)
+    # each factor, and each product, is rounded by 2^-9 of itself on average; over time this adds
+    # up, but stays below a few times as much in the norm of what comes out, and of the gradients
+    for part in (slice(0, 3), slice(3, None)):
+        one, other = (torch.cat([x.flatten() for x in found[part]]) for found in (half, exact))
+        error = torch.linalg.vector_norm(one - other)
+        assert error <= 8 * 2.0**-8 * torch.linalg.vector_norm(other)
+
+
+def test_bfloat16_is_exact_where_nothing_is_rounded() -> None:
+    # with zero weights no product is rounded: what is left are the biases, in float32
+    cell = make("lstm", 3, 4, mogrifier_rounds=2).float()
+    with torch.no_grad():
+        for name, weight in cell.named_parameters():
+            if "bias" not in name:
+                weight.zero_()
+    inputs = draw(6, 2, 3, seed=1).float()
+    state = tuple(part.float() for part in drawn_state(cell, 2))
+    mask = torch.ones_like(state[0])
+    exact = cell(inputs, state, mask)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = cell(inputs, state, mask)
+    assert torch.equal(exact[0], half[0])
+    assert torch.equal(exact[1][1], half[1][1])
 
 
 def test_pieces_give_what_the_whole_gives() -> None:

@@ -24,6 +24,8 @@ from seqtool.training.hardware import Group
 RUNS: dict[str, dict[str, Any]] = {
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6]}},
     "adaptive-tied-bf16": {"output": {"layer": "adaptive"}, "tied": True},
+    "class": {"output": {"layer": "class"}},
+    "class-tied-bf16": {"output": {"layer": "class", "num_classes": 4}, "tied": True},
     "nce-sparse": {"output": {"layer": "nce", "noise_samples": 5}},
     "blackout-tied": {"output": {"layer": "blackout", "noise_samples": 5}, "tied": True},
     "mixture-bf16": {"output": {"layer": "mixture", "mixtures": 2, "dropout_latent": 0.3}},
@@ -102,6 +104,7 @@ def test_another_output_layer_cannot_continue_a_run(tmp_path: Path, corpus: Prep
     ("values", "message", "hint"),
     [
         ({"layer": "adaptiv"}, "must be one of full, adaptive", "did you mean adaptive?"),
+        ({"num_classes": 3}, "num_classes is set, but the output layer is full", "layer class"),
         ({"mixtures": 3}, "mixtures is set, but the output layer is full", "layer mixture"),
         ({"layer": "mixture", "direct_order": 4}, "direct_order is set", "layer maxent"),
         ({"layer": "adaptive", "noise_power": 0.5}, "noise_power is set", "nce or blackout"),

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from threadpoolctl import threadpool_info
 
+from seqtool.core import runtime
 from seqtool.lm.neural import products
-from seqtool.lm.neural.products import has_bf16_dot_products, one_blas_thread, product
+from seqtool.lm.neural.products import (
+    has_bf16_dot_products,
+    one_blas_thread,
+    product,
+    small_product,
+)
 
 
 @pytest.fixture
@@ -42,12 +49,50 @@ def test_parts_make_the_whole(shape: tuple[int, int, int], dtype: torch.dtype) -
         assert torch.equal(out, expected)
 
 
+@pytest.mark.parametrize("by_torch", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_either_library_makes_the_product(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, by_torch: bool
+) -> None:
+    monkeypatch.setattr(products, "torch_is_faster", lambda: by_torch)
+    generator = torch.Generator().manual_seed(1)
+    left = torch.randint(-3, 4, (17, 8), generator=generator).to(dtype)
+    right = torch.randint(-3, 4, (20, 8), generator=generator).to(dtype).t()
+    expected = left @ right
+    for num_threads in (1, 2):
+        before = torch.get_num_threads()
+        torch.set_num_threads(num_threads)
+        outs = torch.full((2, 17, 20), torch.nan, dtype=dtype)
+        product(left, right, outs[0])
+        small_product(left.numpy(), right.numpy(), outs[1].numpy())
+        torch.set_num_threads(before)
+        assert torch.equal(outs[0], expected)
+        assert torch.equal(outs[1], expected)
+
+
+@pytest.mark.parametrize(
+    ("lines", "vendor"),
+    [
+        (["processor : 0", "vendor_id\t: GenuineIntel", "flags\t\t: fpu"], "GenuineIntel"),
+        (["vendor_id\t: AuthenticAMD"], "AuthenticAMD"),
+        (["Hardware : BCM2835"], ""),
+    ],
+)
+def test_the_maker_of_the_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], vendor: str
+) -> None:
+    monkeypatch.setattr(runtime, "CPU_INFO", tmp_path / "cpuinfo")
+    assert runtime.cpu_vendor() == ""
+    (tmp_path / "cpuinfo").write_text("\n".join(lines))
+    assert runtime.cpu_vendor() == vendor
+
+
 @pytest.mark.skipif(not has_bf16_dot_products(), reason="the processor has no such instruction")
 @pytest.mark.parametrize("columns", [1, 20, 32, 69])
 @pytest.mark.parametrize("inner", [1, 6, 257])
 @pytest.mark.parametrize("rows", [1, 16, 21])
 def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
-    from seqtool.lm.neural import highway_cpu
+    from seqtool.lm.neural import recurrent_products
 
     generator = torch.Generator().manual_seed(rows)
     left, right = (
@@ -56,8 +101,8 @@ def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
     )
     out = np.full((rows, columns), np.nan, np.float32)
     bits = right.view(torch.uint16).numpy()
-    for depth, weights in enumerate(highway_cpu.pack_pairs(left)):
-        highway_cpu.compiled_multiply()(weights, bits, out)
+    for depth, weights in enumerate(recurrent_products.pack_pairs(left)):
+        recurrent_products.compiled_multiply()(weights, bits, out)
         expected = left[depth].double() @ right.double()
         sizes = left[depth].double().abs() @ right.double().abs()
         error = (torch.from_numpy(out).double() - expected).abs()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram.exchange import bigrams, classes_of, cluster, log_likelihood
+from seqtool.lm.ngram.exchange import Text, bigrams, cluster, count_pairs, log_likelihood
 
 SIZE = 9
 Ids = np.ndarray[Any, np.dtype[np.int32]]
@@ -50,13 +50,13 @@ def test_the_objective_never_falls_and_ends_where_no_word_gains(ids: Ids, num: i
         with pytest.raises(ConfigError, match="classes are wanted, but the text has"):
             cluster(text, num, max_sweeps=1)
         return
-    found = cluster(text, num, max_sweeps=100)
-    assert found.num_moved[-1] == 0
-    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(found.log_likelihoods))
-    class_of = found.class_V.tolist()
+    class_V, num_moved, log_likelihoods = cluster(text, num, max_sweeps=100)
+    assert num_moved[-1] == 0
+    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(log_likelihoods))
+    class_of = class_V.tolist()
     assert {class_of[word] for word in words} <= set(range(1, num + 1))
     assert all(class_of[word] == 0 for word in range(SIZE) if word not in words)
-    last = found.log_likelihoods[-1]
+    last = log_likelihoods[-1]
     assert last == pytest.approx(likelihood(ids, class_of), rel=1e-9, abs=1e-9)
     for word, class_ in itertools.product(words, range(1, num + 1)):
         assert likelihood(ids, moved(class_of, word, class_)) <= last + 1e-6
@@ -76,9 +76,8 @@ def test_each_sweep_is_that_of_dictionaries(ids: Ids, num: int) -> None:
     for word in words:  # equal shares of the text
         class_of[word] = 1 + before * num // total
         before += counts[word]
-    assert cluster(text, num, max_sweeps=1).log_likelihoods[0] == pytest.approx(
-        likelihood(ids, class_of), rel=1e-9, abs=1e-9
-    )
+    class_V, _, log_likelihoods = cluster(text, num, max_sweeps=1)
+    assert log_likelihoods[0] == pytest.approx(likelihood(ids, class_of), rel=1e-9, abs=1e-9)
     for word in words:
         values = [likelihood(ids, moved(class_of, word, c)) for c in range(1, num + 1)]
         if max(values) > values[class_of[word] - 1] + 1e-7:
@@ -86,7 +85,7 @@ def test_each_sweep_is_that_of_dictionaries(ids: Ids, num: int) -> None:
             if sum(value > max(values) - 1e-6 for value in values) > 1:
                 return
             class_of[word] = 1 + int(np.argmax(values))
-    assert cluster(text, num, max_sweeps=1).class_V.tolist() == class_of
+    assert class_V.tolist() == class_of
 
 
 def test_the_best_partition_of_few_words() -> None:
@@ -94,35 +93,36 @@ def test_the_best_partition_of_few_words() -> None:
     nouns, verbs, articles = (2, 3), (4, 5), (6, 7)
     sentences = list(itertools.product(articles, nouns, verbs, articles, nouns))[:-4]
     ids = np.array([word for sentence in sentences for word in (*sentence, EOS_ID)], np.int32)
-    found = cluster(bigrams(ids, 8), 3, max_sweeps=20)
+    class_V, _, log_likelihoods = cluster(bigrams(ids, 8), 3, max_sweeps=20)
     best = max(
         likelihood(ids, [0, 0, *classes]) for classes in itertools.product((1, 2, 3), repeat=6)
     )
-    assert found.log_likelihoods[-1] == pytest.approx(best, rel=1e-12)
-    classes = [{found.class_V[word] for word in words} for words in (nouns, verbs, articles)]
+    assert log_likelihoods[-1] == pytest.approx(best, rel=1e-12)
+    classes = [{class_V[word] for word in words} for words in (nouns, verbs, articles)]
     assert sorted(map(len, classes)) == [1, 1, 1]
     assert len(set.union(*classes)) == 3
 
 
+def beside(text: Text, side: int) -> dict[int, dict[int, int]]:
+    """Which words stand on a side of each word, and how often."""
+    others, counts = text.others[side].tolist(), text.counts[side].tolist()
+    places = enumerate(itertools.pairwise(text.begins[side].tolist()))
+    return {
+        word: dict(zip(others[begin:end], counts[begin:end], strict=True))
+        for word, (begin, end) in places
+    }
+
+
 def test_bigrams_of_the_boundary_and_of_a_word_beside_itself() -> None:
     text = bigrams(np.array([2, 2, 2, 3, 1, 1, 2, 1], np.int32), 4)
-    assert text.counts.tolist() == [0, 3, 4, 1]
+    assert text.nums.tolist() == [0, 3, 4, 1]
     # "</s> <s>" of the empty sentence is the boundary beside itself
-    assert text.itself.tolist() == [0, 1, 2, 0]
-    after = {
-        word: dict(
-            zip(
-                text.after.words[begin:end].tolist(),
-                text.after.counts[begin:end].tolist(),
-                strict=True,
-            )
-        )
-        for word, (begin, end) in enumerate(itertools.pairwise(text.after.begins.tolist()))
-    }
-    assert after == {0: {}, 1: {2: 2}, 2: {3: 1, 1: 1}, 3: {1: 1}}
-    classes = classes_of(text, np.array([0, 0, 1, 1], np.int32), 2)
-    assert classes.pairs.tolist() == [[1, 2], [2, 3]]
-    assert (classes.pairs_T == classes.pairs.T).all()
-    assert log_likelihood(text, classes) == pytest.approx(
+    assert beside(text, 0) == {0: {}, 1: {1: 1, 2: 2}, 2: {1: 1, 2: 2, 3: 1}, 3: {1: 1}}
+    assert beside(text, 1) == {0: {}, 1: {1: 1, 2: 1, 3: 1}, 2: {1: 2, 2: 2}, 3: {2: 1}}
+    pairs = count_pairs(text, np.array([0, 0, 1, 1], np.int32), 2)
+    assert pairs.tolist() == [[[1, 2], [2, 3]], [[1, 2], [2, 3]]]
+    apart = count_pairs(text, np.array([0, 0, 1, 2], np.int32), 3)
+    assert apart.tolist() == [[[1, 2, 0], [1, 2, 1], [1, 0, 0]], [[1, 1, 1], [2, 2, 0], [0, 1, 0]]]
+    assert log_likelihood(text, pairs) == pytest.approx(
         likelihood(np.array([2, 2, 2, 3, 1, 1, 2, 1], np.int32), [0, 0, 1, 1])
     )

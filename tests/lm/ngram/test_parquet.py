@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +52,14 @@ def test_other_programs_read_it(ngrams: Path, tmp_path: Path) -> None:
     assert set(table["order"]) == {1, 2, 3}
 
 
-def test_rows_in_any_order(ngrams: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_database", [True, False])
+def test_rows_in_any_order(
+    ngrams: Path, tmp_path: Path, with_database: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if with_database:
+        pytest.importorskip("duckdb", reason="duckdb is not installed")
+    else:
+        monkeypatch.setitem(sys.modules, "duckdb", None)
     for folder in ngrams.iterdir():
         table = pa.concat_tables(pq.read_table(file) for file in folder.glob("*.parquet"))
         if folder.name != "order=1":
@@ -62,6 +70,8 @@ def test_rows_in_any_order(ngrams: Path, tmp_path: Path) -> None:
     import_arpa(ngrams, tmp_path / "again")
     files = [tmp_path / name / "weights.safetensors" for name in ("model", "again")]
     assert files[0].read_bytes() == files[1].read_bytes()
+    left = {path.name for path in (tmp_path / "again").iterdir()}
+    assert left == {"weights.safetensors", "vocabulary.json", "model.json", "README.md"}
 
 
 def rewrite(folder: Path, ngrams: list[str], columns: tuple[str, ...] = parquet._COLUMNS) -> None:
@@ -82,6 +92,7 @@ def rewrite(folder: Path, ngrams: list[str], columns: tuple[str, ...] = parquet.
         (2, ["a b", "a  b"], "an n-gram has not 2 words"),
         (2, ["a b", "a x"], "the word 'x' is none of order 1"),
         (2, ["a b", "a b"], "an n-gram is there a second time"),
+        (2, ["b a", "a c", "b a"], "an n-gram is there a second time"),
         (2, ["a b", "</s> b"], "an n-gram is of no sentence"),
         (3, ["b b b"], "no n-gram of order 2 begins as 'b b b' does"),
     ],

@@ -15,11 +15,19 @@ from toy_models import word_tokenizer
 
 import seqtool
 from seqtool.core import checkpoint, runtime
-from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, TrainingError
+from seqtool.core.errors import (
+    ConfigError,
+    DataError,
+    Interrupted,
+    ModelError,
+    OutputError,
+    TrainingError,
+)
 from seqtool.core.reading import MODEL
 from seqtool.lm.mixture.model import mix
 from seqtool.lm.ngram.table import map_arrays, write_arrays
 from seqtool.lm.protocol import evaluate_lm
+from seqtool.lm.snm import train as training
 from seqtool.lm.snm.adjustment import INITIAL, adjusted, arrays_of, learn, make_room, make_table
 from seqtool.lm.snm.config import SnmConfig
 from seqtool.lm.snm.counts import count_features
@@ -171,6 +179,79 @@ def test_a_folder_with_a_validation_part(tmp_path: Path) -> None:
     assert trained.scores["valid_perplexity"] == wanted
     corpus = seqtool.prepare([folder], tmp_path / "corpus")
     assert train_snm(corpus.path, tmp_path / "b", SMALL).scores["valid_perplexity"] == wanted
+
+
+def test_a_run_that_is_stopped_and_resumed(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_TOKENS", 50)  # five looks in an epoch
+    whole = train_snm(text, tmp_path / "whole", SMALL)
+    parts = tmp_path / "parts"
+    for stop in (100, 240, 390):  # within an epoch, at its end, and after another stop
+        given = {"inputs": text, "config": SMALL} if stop == 100 else {"resume": True}
+        with pytest.raises(Interrupted, match=f"after {stop} tokens") as caught:
+            train_snm(output=parts, **given, should_stop=lambda num, stop=stop: num >= stop)
+        assert caught.value.hint.endswith(f"train-snm --resume -o {parts}")
+        assert sorted(path.name for path in parts.iterdir()) == ["last", "run.json"]
+    with pytest.raises(OutputError, match="exists already") as refused:
+        train_snm(text, parts, SMALL)
+    assert refused.value.hint.startswith("continue it with --resume")
+    resumed = train_snm(output=parts, resume=True)
+    assert resumed.losses == whole.losses
+    assert resumed.passes == 2
+    weights = [trained.path / checkpoint.WEIGHTS for trained in (whole, resumed)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    assert not (parts / "last").exists()
+    with pytest.raises(ModelError, match="no run to resume"):
+        train_snm(output=parts, resume=True)
+
+
+def test_a_run_is_resumed_with_its_own_text_and_settings(text: Path, tmp_path: Path) -> None:
+    output = tmp_path / "snm"
+    with pytest.raises(Interrupted):
+        train_snm(text, output, SMALL, should_stop=lambda num: True)
+    with pytest.raises(ModelError, match="other settings: order was 3, not 4"):
+        train_snm(output=output, config={"order": 4}, resume=True)
+    state = output / "last" / "weights"
+    content = state.read_bytes()
+    state.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ModelError, match="the saved state is damaged"):
+        train_snm(output=output, resume=True)
+    state.write_bytes(content)
+    assert len(train_snm(output=output, config={"epochs": 3}, resume=True).losses) == 3
+    with pytest.raises(Interrupted):
+        train_snm(text, output, SMALL, force=True, should_stop=lambda num: True)
+    text.write_text(TEXT + "a b\n", encoding="utf-8")
+    with pytest.raises(ModelError, match="the text is not the one"):
+        train_snm(output=output, resume=True)
+
+
+def test_a_limited_time(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look takes a second of a clock that stands still otherwise: the rate falls to zero."""
+    monkeypatch.setattr(training, "_TOKENS", 100)  # steps of 100, 100 and 40
+    monkeypatch.setattr(training, "_AFTER_LEARNING", 0.0)
+    clock = {"now": 0.0}
+    monkeypatch.setattr(training, "working_time", lambda: clock["now"])
+    rates: list[float] = []
+    plain = training._Run.rate
+
+    def rate(run: Any, at: Any) -> float:
+        rates.append(plain(run, at))
+        return rates[-1]
+
+    def tick(num_tokens: int) -> bool:
+        clock["now"] += 1.0
+        return False
+
+    monkeypatch.setattr(training._Run, "rate", rate)
+    config = {**SMALL, "time_limit": "4s"}
+    trained = train_snm(text, tmp_path / "snm", config, should_stop=tick)
+    assert rates == pytest.approx([0.05 * share for share in (1, 0.75, 0.5, 0.25, 0)])
+    assert trained.passes == pytest.approx(1 + 100 / 240)
+    assert len(trained.losses) == 1
+    assert trained.scores["train_seconds"] == 4
+    with pytest.raises(ConfigError, match="which is no time"):
+        SnmConfig(time_limit="soon")
 
 
 def test_what_is_refused_before_the_work(

@@ -197,12 +197,16 @@ def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "line", "message"),
     [
-        ("a.conll", "a\tO\nb\n", 2, "1 columns, where the lines before have 2"),
+        ("a.conll", "a\tO\nb\n", 2, "1 column, where the lines before have 2"),
         ("a.conll", "a\tO\n\nb\tO\tO\n", 3, "3 columns, where the lines before have 2"),
         ("a.conll", "a\tO\n\tO\n", 2, "2 columns"),
         ("a.conll", "a\tO\nb\tO\n", None, "all words have the label 'O'"),
         ("a.conll", "a\tO\n\nb\tX|Y\n", 3, "the label 'X|Y' cannot stand in column MISC"),
         ("a.conll", "", None, "the file is empty"),
+        ("a.conll", "a\nb\n", None, "has no column of labels"),
+        ("a.tsv", "a\n\nb\n", None, "has no column of labels"),
+        ("a.txt", "a noun\nb verb\n", None, "has no column of labels"),
+        ("a.conllu", "a\nb\n", 1, "1 column, where CoNLL-U has 10"),
         (
             "a.conllu",
             "1\ta\t_\t_\t_\t_\t0\troot\t_\tLang=en\n\n",

@@ -31,8 +31,12 @@ def test_the_table_names_settings() -> None:
     ("preset", "own", "others"),
     [
         ("fast", ["model.slots", "learning.oracle"], ["model.encoder_size", "model.trees"]),
-        ("accurate", ["model.slots", "model.context_units"], ["model.arc_size"]),
-        ("graph", ["model.arc_size", "model.encoder_size"], ["model.slots", "model.system"]),
+        (
+            "accurate",
+            ["model.slots", "model.context_units"],
+            ["model.arc_size", "model.second_size"],
+        ),
+        ("graph", ["model.arc_size", "model.second_order"], ["model.slots", "model.system"]),
         ("linear", ["model.templates", "model.hash_bits"], ["model.slots", "model.trees"]),
         ("mst", ["model.trees", "model.hash_bits"], ["model.templates", "model.arc_size"]),
     ],

@@ -9,8 +9,8 @@ context is in two of them. Everything here can be sent to another process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from seqtool.lm.ngram.smoothing import Arguments, Discounts, Order, Ratios, Smoo
 if TYPE_CHECKING:
     import pyarrow as pa
 
-GIVEN = 1 << 18  # n-grams that are smoothed and given at once, about
+GIVEN = 1 << 17  # n-grams that are smoothed and given at once, about
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,54 @@ class Words:
 
     probabilities: Floats
     sums: Doubles
+
+
+class OfContexts(Protocol):
+    """What an engine has done to whole contexts of one order."""
+
+    @property
+    def order(self) -> int:
+        """The order."""
+
+    @property
+    def keys(self) -> Keys:
+        """How n-grams stand in columns."""
+
+    def schema(self) -> pa.Schema:
+        """Return the columns that are given."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Give rows for n-grams in trie order, whole contexts."""
+
+
+def whole_contexts(
+    batches: Iterable[pa.RecordBatch], keys: Keys, order: int
+) -> Iterator[pa.RecordBatch]:
+    """Cut n-grams in trie order anew, so that no context is in two batches."""
+    import pyarrow as pa
+
+    open_: list[pa.RecordBatch] = []  # of which the last context may go on
+    for batch in batches:
+        open_.append(batch)
+        if sum(part.num_rows for part in open_) < GIVEN:
+            continue
+        whole = pa.concat_batches(open_)
+        columns = [whole.column(name).to_numpy() for name in keys.columns(order)]
+        changes = np.flatnonzero(keys.new_context(columns))
+        open_ = [whole]
+        if len(changes):
+            cut = int(changes[-1]) + 1
+            yield whole[:cut]
+            open_ = [whole[cut:]]
+    if sum(part.num_rows for part in open_):
+        yield pa.concat_batches(open_)
+
+
+def contexts_in(batch: pa.RecordBatch, keys: Keys, order: int) -> tuple[list[Longs], Longs]:
+    """Return the columns of n-grams in trie order, and where each context begins, [C + 1]."""
+    columns = [batch.column(name).to_numpy() for name in keys.columns(order)]
+    begins = np.flatnonzero(np.concatenate(([True], keys.new_context(columns), [True])))
+    return columns, begins
 
 
 @dataclass(frozen=True)
@@ -85,49 +133,31 @@ class ContextSmoother:
             batches: with the columns of the n-gram, `raw`, `adjusted`, and from order 3 on `p` of
                 the suffix, 0 where that was pruned; and its `z`.
         """
-        import pyarrow as pa
-
-        open_: list[pa.RecordBatch] = []  # of which the last context may go on
-        for batch in batches:
-            open_.append(batch)
-            if sum(part.num_rows for part in open_) < GIVEN:
-                continue
-            whole = pa.concat_batches(open_)
-            changes = np.flatnonzero(self.keys.new_context(self._columns(whole)))
-            open_ = [whole]
-            if len(changes):
-                cut = int(changes[-1]) + 1
-                yield self._smooth(whole[:cut])
-                open_ = [whole[cut:]]
-        if sum(part.num_rows for part in open_):
-            yield self._smooth(pa.concat_batches(open_))
-
-    def _columns(self, batch: pa.RecordBatch) -> list[Longs]:
-        return [batch.column(name).to_numpy() for name in self.keys.columns(self.order)]
+        for whole in whole_contexts(batches, self.keys, self.order):
+            yield self._smooth(whole)
 
     def _smooth(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
-        columns = self._columns(batch)
+        columns, begins = contexts_in(batch, self.keys, self.order)
         num = batch.num_rows
-        begins = np.flatnonzero(np.concatenate(([True], self.keys.new_context(columns), [True])))
         ngrams = None
-        raw = _own(batch.column("raw"), np.int32)
+        raw = pruned_by = own(batch.column("raw"), np.int32)
         if self.allowed is not None:
             ngrams = self.keys.words(columns, self.order)
-            raw = np.where(self.allowed[ngrams].all(axis=0), raw, np.int32(0))
+            pruned_by = np.where(self.allowed[ngrams].all(axis=0), raw, np.int32(0))
         lasts = (columns[-1] & ((1 << self.keys.bits) - 1)).astype(np.int32)
         level = CountLevel(
             words=lasts,
             begins=begins.astype(np.int32),
             suffixes=lasts if self.words is not None else np.arange(num, dtype=np.int32),
             counts=raw,
-            adjusted=_own(batch.column("adjusted"), np.int32),
+            adjusted=own(batch.column("adjusted"), np.int32),
         )
         if self.words is not None:
             lower, lower_sums = self.words.probabilities, np.repeat(self.words.sums, len(begins))
         else:
-            lower = _own(batch.column("p"), np.float32)
+            lower = own(batch.column("p"), np.float32)
             # the suffixes of a context's n-grams have one context; 0 of those that were pruned
             lower_sums = np.ones(len(begins))
             if self.has_sums:
@@ -136,8 +166,8 @@ class ContextSmoother:
         first_words = self.keys.words(columns, self.order)[0] if ngrams is None else ngrams[0]
         is_inside = first_words[begins[:-1]] != self.keys.vocabulary_size
         num_inside = int(np.count_nonzero(is_inside))
-        smoothed, sums = self._run(level, lower, lower_sums, num_inside)
-        kept = raw > self.config.thresholds[self.order - 1]
+        smoothed, sums = self._run(level, pruned_by, lower, lower_sums, num_inside)
+        kept = pruned_by > self.config.thresholds[self.order - 1]
         context = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
         given: list[npt.NDArray[Any]] = [*columns]
         given += [smoothed.probabilities[0], smoothed.weights[0][context]]
@@ -153,29 +183,36 @@ class ContextSmoother:
             level: all words, `<s>` the last, which follow the empty context.
         """
         size = len(level) if self.allowed is None else int(np.count_nonzero(self.allowed))
+        pruned_by = level.counts
         if self.allowed is not None:
-            level = replace(level, counts=np.where(self.allowed, level.counts, np.int32(0)))
+            pruned_by = np.where(self.allowed, level.counts, np.int32(0))
         lower = np.full(1, 1 / (size - 1), np.float32)  # without `<s>`
-        smoothed, sums = self._run(level, lower, np.ones(1), 1)
+        smoothed, sums = self._run(level, pruned_by, lower, np.ones(1), 1)
         words = Words(smoothed.probabilities[0], sums)
         return words, smoothed.discounts
 
     def _run(
-        self, level: CountLevel, lower: Floats, lower_sums: Doubles, num_inside: int
+        self,
+        level: CountLevel,
+        pruned_by: Ints,
+        lower: Floats,
+        lower_sums: Doubles,
+        num_inside: int,
     ) -> tuple[Smoothed, Doubles]:
         """Return the estimates of some contexts, and their sums.
 
         Args:
             level: their n-grams; `begins` are of these contexts alone, `suffixes` rows of `lower`.
+            pruned_by: the occurrences that pruning goes by: 0 of n-grams with other words.
             lower: probabilities of the order below.
             lower_sums: of each context, the sum of its suffix.
             num_inside: the contexts that do not begin with `<s>`, which come first.
         """
-        counted = _Contexts(self, level, lower, lower_sums, num_inside)
+        counted = _Contexts(self, level, pruned_by, lower, lower_sums, num_inside)
         return SMOOTHINGS[self.config.smoothing](counted), counted.sums
 
 
-def _own(column: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
+def own(column: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
     """Return a column as an array that compiled code takes: one of its own."""
     return np.array(column.to_numpy(), dtype)
 
@@ -187,6 +224,7 @@ class _Contexts:
         self,
         smoother: ContextSmoother,
         level: CountLevel,
+        pruned_by: Ints,
         lower: Floats,
         lower_sums: Doubles,
         num_inside: int,
@@ -196,6 +234,7 @@ class _Contexts:
         self.counts_of_counts = smoother.counts_of_counts
         self.adjusted_counts_of_counts = smoother.adjusted_counts_of_counts
         self._order, self._level, self._lower = smoother.order, level, lower
+        self._pruned_by = pruned_by
         self._lower_sums, self._num_inside = lower_sums, num_inside
         self.sums = np.ones(len(level.begins) - 1)
 
@@ -209,7 +248,8 @@ class _Contexts:
         level, n = self._level, self._order
         probabilities = np.empty(len(level), np.float32)
         weights = np.empty(len(self.sums), np.float32)
-        order = Order(level.begins, level.suffixes, level.counts, self.config.thresholds[n - 1])
+        threshold = self.config.thresholds[n - 1]
+        order = Order(level.begins, level.suffixes, self._pruned_by, threshold)
         ratios = Ratios(self._lower, probabilities, weights)
         own: tuple[Any, ...] = arguments(n, level)
         loop(0, len(self.sums), order, ratios, *own)

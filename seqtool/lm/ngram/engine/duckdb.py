@@ -2,141 +2,102 @@
 
 Tables t are DuckDB's own, in a file of a temporary folder. What is smoothed comes out of a sort, in
 trie order, and goes into a file of Parquet as it comes, which later steps join and read.
+
+A join and the sort of what it gives are one query, in which both hold memory at once. Where that is
+too much, the join goes into a table first, and the sort reads that: 1.5 times the work of an order,
+in half of the memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.core.errors import DataError, OutputError
-from seqtool.lm.ngram.engine.contexts import ContextSmoother
+from seqtool.core.database import Database, MemoryTooSmall
+from seqtool.lm.ngram.engine.contexts import OfContexts
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.lm.ngram.engine.plan import ENDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_BATCH = 1 << 17  # rows
-LEAST = 200_000_000  # bytes that it needs in any case
+_BATCH = 1 << 16  # rows
 
 
-def missing_package() -> str | None:
-    """Return the name of a package that this engine needs and that is not installed."""
-    for name in ("duckdb", "pyarrow"):
-        try:
-            import_module(name)
-        except ImportError:
-            return name
-    return None
+class DuckDB(Database):
+    """A database as an engine; see `plan.Engine`."""
 
-
-class DuckDB:
-    """A database in a folder, to be closed; see `plan.Engine`.
-
-    Args:
-        folder: an empty folder for its files, which is removed by others.
-        memory: how many bytes it may take.
-        threads: how many to use.
-    """
-
-    def __init__(self, folder: Path, memory: int, threads: int) -> None:
-        import duckdb
-
-        self._folder = folder
-        settings: dict[str, Any] = {
-            "memory_limit": f"{max(memory, LEAST) / 1e6:.0f}MB",
-            "temp_directory": str(folder / "spilled"),
-            "threads": threads,
-            "preserve_insertion_order": False,
-        }
-        self._connection = duckdb.connect(folder / "counts.duckdb", config=settings)
-
-    def close(self) -> None:
-        """End it; its files stay."""
-        self._connection.close()
+    _is_apart = False  # whether there is too little memory for a join and a sort at once
 
     def take(self, ends: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
         """Take the ends of a text, which are read once."""
         import pyarrow as pa
 
-        self._connection.register(ENDS, pa.RecordBatchReader.from_batches(schema, iter(ends)))
+        self.connection.register(ENDS, pa.RecordBatchReader.from_batches(schema, iter(ends)))
 
     def make(self, name: str, sql: str) -> None:
         """Make a table of what a query gives."""
-        with self._naming():
-            self._connection.execute(f"CREATE TABLE {name} AS {sql}")
+        self.run(f"CREATE TABLE {name} AS {sql}")
 
     def fetch(self, sql: str) -> list[tuple[Any, ...]]:
         """Return the few rows of a query."""
-        with self._naming():
-            return self._connection.execute(sql).fetchall()
+        with self.naming():
+            rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+            return rows
 
     def read(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Give the rows of a query."""
-        with self._naming():
-            yield from self._connection.sql(sql).to_arrow_reader(_BATCH)
+        with self.naming():
+            yield from self.connection.sql(sql).to_arrow_reader(_BATCH)
 
-    def smooth(self, name: str, sql: str, smoother: ContextSmoother) -> None:
+    def smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
         """Write a file of Parquet of what the smoother makes of a query."""
+        if not self._is_apart and self._has_smoothed(name, sql, smoother):
+            return
+        self._is_apart = True  # of later orders, which are no smaller, too
+        joined = f"joined_{name}"
+        self.make(joined, sql)
+        query = f"SELECT * FROM {joined}"
+        if not self._has_smoothed(name, query, smoother):
+            self.run("SET threads = 1")  # each of them has blocks of its own
+            self._smooth(name, query, smoother)
+        self.drop(joined)
+
+    def _has_smoothed(self, name: str, sql: str, smoother: OfContexts) -> bool:
+        """Do so, and return whether the memory was enough."""
+        try:
+            self._smooth(name, sql, smoother)
+        except MemoryTooSmall:
+            return False
+        return True
+
+    def _smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
+        """Do so, from the beginning, whatever was written before."""
         import pyarrow.parquet as pq
 
         columns = smoother.keys.columns(smoother.order)
         # sorted numbers are close to one another
         encoding = dict.fromkeys(columns, "DELTA_BINARY_PACKED")
-        path = self._folder / f"{name}.parquet"
+        path = self.folder / f"{name}.parquet"
         in_order = f"{sql} ORDER BY {', '.join(columns)}"
         options = {"use_dictionary": False, "compression": "none", "column_encoding": encoding}
-        with self._naming(), pq.ParquetWriter(path, smoother.schema(), **options) as writer:
+        with self.naming(), pq.ParquetWriter(path, smoother.schema(), **options) as writer:
             for batch in smoother(self.read(in_order)):
                 writer.write_batch(batch)
         quoted = str(path).replace("'", "''")
-        self._connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{quoted}')")
+        self.run(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{quoted}')")
 
     def read_smoothed(self, name: str, keys: Keys, order: int) -> Iterator[pa.RecordBatch]:
         """Give such a table as it was written."""
         import pyarrow.parquet as pq
 
-        path = self._folder / f"{name}.parquet"
+        path = self.folder / f"{name}.parquet"
         # not the whole file ahead, which is what buffers are for otherwise
-        with self._naming(), pq.ParquetFile(path, pre_buffer=False) as file:
+        with self.naming(), pq.ParquetFile(path, pre_buffer=False) as file:
             yield from file.iter_batches(_BATCH)
 
     def drop(self, name: str) -> None:
         """Give up a table."""
-        self._connection.execute(f"DROP TABLE {name}")
-
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        """Let an error of the disk or the memory say what to do."""
-        import duckdb
-
-        try:
-            yield
-        except (duckdb.IOException, duckdb.TransactionException, OSError) as error:
-            raise self._full(error) from error
-        except duckdb.OutOfMemoryException as error:
-            # it is told so too where the disk has no room for what the memory has none for
-            if "temp_directory" in str(error):
-                raise self._full(error) from error
-            raise DataError(
-                f"DuckDB has too little memory: {_first_line(error)}",
-                hint="raise --memory, or lower --threads",
-            ) from error
-
-    def _full(self, error: Exception) -> OutputError:
-        return OutputError(
-            f"a temporary file cannot be written: {_first_line(error)}",
-            hint="free some space, or name another folder with --temp",
-            path=self._folder.parent,
-        )
-
-
-def _first_line(error: Exception) -> str:
-    """Return what DuckDB or the system says, without its advice."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error).partition("\n")[0]
+        path = self.folder / f"{name}.parquet"
+        self.run(f"DROP {'VIEW' if path.exists() else 'TABLE'} {name}")
+        path.unlink(missing_ok=True)

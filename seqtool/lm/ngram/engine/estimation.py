@@ -11,13 +11,21 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, Ids
+from seqtool.core.database import LEAST
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
-from seqtool.core.runtime import check_memory, memory_available, memory_limit
+from seqtool.core.runtime import (
+    check_memory,
+    give_back_memory,
+    memory_available,
+    memory_limit,
+    size_text,
+)
 from seqtool.core.storage import let_go
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.engine.duckdb import LEAST, DuckDB
+from seqtool.lm.ngram.engine.duckdb import DuckDB
+from seqtool.lm.ngram.engine.entropy import prune
 from seqtool.lm.ngram.engine.keys import Keys, Packer
 from seqtool.lm.ngram.engine.plan import Engine, Estimated, Text, estimate
 
@@ -26,8 +34,32 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 18  # tokens that are packed at once
 # of the memory that is free at the beginning, DuckDB takes some more than it is allowed for a
-# while, and what passes between it and here is not its own
-_SHARE = 0.75
+# while, and what passes between it and here is not its own; nor are its code and pyarrow's, which
+# are as large however little there is
+_SHARE, _OUTSIDE = 0.75, 200_000_000
+# bytes that the process may take at least: where DuckDB had 0.2 GB, the peak was 0.53 GB of a text
+# of 125 MB, and 0.60 GB of one of 250 MB
+LEAST_IN_ALL = 500_000_000
+
+
+def check_least(memory: int | None = None) -> None:
+    """Refuse, before a text is read, less memory than any text takes.
+
+    Args:
+        memory: as for `estimated_on_disk`.
+
+    Raises:
+        DataError: so it is.
+    """
+    limit = memory_limit() if memory is None else memory
+    if limit < LEAST_IN_ALL:
+        least = f"--memory {LEAST_IN_ALL // 10**6}M"
+        what = f"the engine duckdb needs {size_text(LEAST_IN_ALL)} of memory for any text"
+        there = "are given" if memory is not None else "may be taken"
+        raise DataError(
+            f"{what}, but {size_text(limit)} {there}",
+            hint=f"give it {least} or more",
+        )
 
 
 @contextmanager
@@ -49,7 +81,7 @@ def estimated_on_disk(
     Args:
         ids: the text, mapped; `EOS_ID` after each sentence and no `<s>`.
         vocabulary_size: V.
-        config: the smoothing, its settings, and what is pruned by counts.
+        config: the smoothing, its settings, and what is pruned.
         folder: for temporary files; what is in it afterwards is no more of use.
         threads: how many to use.
         memory: how many bytes the process may take; what it has and half of what is free when None.
@@ -60,14 +92,17 @@ def estimated_on_disk(
         DataError: too little memory, or an order that no sentence is long enough for.
         OutputError: a temporary file cannot be written.
     """
+    give_back_memory()  # of the reading
     limit = memory_limit() if memory is None else memory
     check_memory(LEAST, "the tables of DuckDB", "free some memory", limit)
     available = memory_available(limit) or 0
     keys = Keys(vocabulary_size)
     text = _describe(ids, keys, with_places=config.discounts == "kenlm")
-    with closing(DuckDB(folder, int(_SHARE * available), threads)) as engine:
+    own = int(min(_SHARE * available, available - _OUTSIDE))
+    with closing(DuckDB(folder, own, threads)) as engine:
         engine.take(*_ends(ids, keys, config.order))
-        yield engine, estimate(engine, text, config, allowed=allowed, on_progress=on_progress)
+        estimated = estimate(engine, text, config, allowed=allowed, on_progress=on_progress)
+        yield engine, prune(engine, estimated, config.prune_entropy, on_progress)
 
 
 def _pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +20,11 @@ from seqtool.core.reading import Progress
 from seqtool.lm.ngram.counts import MOST
 from seqtool.lm.ngram.engine.plan import Engine, Estimated
 from seqtool.lm.ngram.smoothing import take_logarithms
-from seqtool.lm.ngram.table import BOS_NATS, ArrayWriter
+from seqtool.lm.ngram.table import BOS_NATS, ArrayWriter, table_shapes
 
-_INT32, _FLOAT32 = np.dtype("<i4"), np.dtype("<f4")
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _PIECE = 1 << 17  # words that are given at once
 
 _columns = types.int64[:, ::1]
@@ -84,15 +87,7 @@ def write_table(
                 hint="leave rare ones out with --prune, or choose a lower --order",
             )
     highest, total = len(estimated.sizes), sum(estimated.sizes)
-    shapes: dict[str, tuple[np.dtype[np.generic], int]] = {}
-    for n, size in enumerate(estimated.sizes, start=1):
-        if n > 1:
-            shapes[f"{n}.words"] = _INT32, size
-            shapes[f"{n}.begins"] = _INT32, estimated.sizes[n - 2] + 1
-        shapes[f"{n}.log_probs"] = _FLOAT32, size
-        if n < highest:
-            shapes[f"{n}.backoffs"] = _FLOAT32, size
-    with ArrayWriter(path, shapes) as writer:
+    with ArrayWriter(path, table_shapes(estimated.sizes)) as writer:
         log_probs = estimated.words.probabilities.copy()
         log_probs[-1] = 1  # <s>: to be replaced
         take_logarithms(log_probs)
@@ -147,7 +142,7 @@ class _Rows:
     def __init__(self, writer: ArrayWriter, engine: Engine, estimated: Estimated, n: int) -> None:
         self._writer, self._keys, self._order = writer, estimated.keys, n
         self._numbers = estimated.numbers()
-        self._batches = engine.read_smoothed(f"p{n}", estimated.keys, n)
+        self._batches = _kept_rows(engine, estimated, n)
         columns = len(estimated.keys.columns(n - 1))
         self.contexts, self.weights = np.empty((columns, 0), np.int64), np.empty(0, np.float32)
         self.first = 0
@@ -170,6 +165,15 @@ class _Rows:
         return len(self.weights)
 
 
+def _kept_rows(engine: Engine, estimated: Estimated, n: int) -> Iterator[pa.RecordBatch]:
+    """Give the n-grams of an order from 2 on that the model has, in trie order."""
+    for batch in engine.read_smoothed(f"{estimated.tables}{n}", estimated.keys, n):
+        if "kept" not in batch.schema.names:
+            yield batch
+        elif (kept := batch.filter(batch.column("kept").cast("bool"))).num_rows:
+            yield kept
+
+
 def _contexts(engine: Engine, estimated: Estimated, n: int) -> Iterator[Longs]:
     """Give the n-grams of an order as contexts, [K, C]."""
     if n == 1:
@@ -178,5 +182,5 @@ def _contexts(engine: Engine, estimated: Estimated, n: int) -> Iterator[Longs]:
             yield words[None, begin : begin + _PIECE].copy()
         return
     names = estimated.keys.columns(n)
-    for batch in engine.read_smoothed(f"p{n}", estimated.keys, n):
+    for batch in _kept_rows(engine, estimated, n):
         yield np.stack([batch.column(name).to_numpy() for name in names])

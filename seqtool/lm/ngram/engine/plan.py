@@ -32,7 +32,7 @@ from seqtool.core.reading import Progress
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, refuse_high_order
-from seqtool.lm.ngram.engine.contexts import ContextSmoother, Words
+from seqtool.lm.ngram.engine.contexts import ContextSmoother, OfContexts, Words
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.lm.ngram.smoothing import fallback_warnings, statistics_of
 
@@ -45,8 +45,8 @@ ENDS = "ends"
 class Engine(Protocol):
     """What an engine must offer. It has the view or table `ends`, with the columns of `keys`.
 
-    Its SQL has `&` and comparisons of 64-bit integers, CASE, CAST, COALESCE, GROUP BY and LEFT
-    JOIN; the types INT, BIGINT, FLOAT (32 bits) and DOUBLE.
+    Its SQL has `&` and comparisons of 64-bit integers, CASE, CAST, COALESCE, GROUP BY, LEFT JOIN
+    and UNION ALL; the types INT, BIGINT, FLOAT (32 bits) and DOUBLE.
     """
 
     def make(self, name: str, sql: str) -> None:
@@ -58,7 +58,7 @@ class Engine(Protocol):
     def read(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Give the rows of a query."""
 
-    def smooth(self, name: str, sql: str, smoother: ContextSmoother) -> None:
+    def smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
         """Make a table of what the smoother makes of a query.
 
         The smoother is called with the rows in trie order: by `smoother.keys.columns`, the first of
@@ -94,15 +94,20 @@ def shortened(keys: Keys, order: int) -> str:
     )
 
 
-def numbers(keys: Keys, order: int, highest: int) -> str:
-    """Return the query of how many n-grams there are, and n1 to n4 of both counts."""
+def numbers(keys: Keys, highest: int) -> str:
+    """Return the query of how many n-grams of each order there are, and n1 to n4 of both counts."""
+    return " UNION ALL ".join(_numbers_of(keys, n, highest) for n in range(2, highest + 1))
+
+
+def _numbers_of(keys: Keys, order: int, highest: int) -> str:
     columns = ["raw", "raw" if order == highest else "adjusted"]
     of_counts = ", ".join(
         f"sum(CASE WHEN {column} = {count} THEN 1 ELSE 0 END)"
         for column in columns
         for count in range(1, 5)
     )
-    return f"SELECT count(*), {of_counts} FROM t{order} WHERE NOT ({keys.is_filled_up(order)})"
+    kept = f"WHERE NOT ({keys.is_filled_up(order)})"
+    return f"SELECT {order}, count(*), {of_counts} FROM t{order} {kept}"
 
 
 def with_suffixes(keys: Keys, order: int, highest: int, *, has_sums: bool) -> str:
@@ -149,7 +154,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Estimated:
-    """A model whose n-grams from order 2 on are tables p2, p3, ... of an engine.
+    """A model whose n-grams from order 2 on are tables of an engine: p2, p3, ...
 
     Attributes:
         keys: how they stand in columns.
@@ -158,6 +163,8 @@ class Estimated:
         statistics: as of `smoothing.Estimate`.
         warnings: as of `smoothing.Estimate`.
         allowed: [V + 1], the words that the model has; all when None.
+        tables: the letter of the tables, p; v where n-grams were pruned by entropy, and the tables
+            have a column `kept`.
     """
 
     keys: Keys
@@ -166,6 +173,7 @@ class Estimated:
     statistics: list[dict[str, Any]]
     warnings: list[str]
     allowed: Bools | None = None
+    tables: str = "p"
 
     def kept_words(self) -> Ints:
         """Return the words of the model, `<s>` the last."""
@@ -194,7 +202,7 @@ def estimate(
     Args:
         engine: with the ends of the text.
         text: the text.
-        config: the smoothing, its settings, and what is pruned by counts.
+        config: the smoothing, its settings, and what is pruned by counts; see `entropy.prune`.
         allowed: as for `smoothing.estimate`.
         on_progress: called with (steps done, their number).
 
@@ -268,8 +276,8 @@ def _numbers(
     adjusted: list[list[int]] = []
     for counts, of in ((first.counts, raw), (first.adjusted, adjusted)):
         of.append(np.bincount(np.minimum(counts[:-1], 5), minlength=6)[1:5].tolist())
-    for n in range(2, order + 1):
-        num, *found = [int(value or 0) for value in engine.fetch(numbers(keys, n, order))[0]]
+    for row in sorted(engine.fetch(numbers(keys, order))) if order > 1 else []:
+        _, num, *found = [int(value or 0) for value in row]
         nums.append(num)
         raw.append(found[:4])
         adjusted.append(found[4:])

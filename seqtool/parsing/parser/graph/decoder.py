@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,11 +26,63 @@ from seqtool.parsing.parser.reading import groups_of
 
 _floats = types.float32[:, ::1]
 _ints = types.int32[::1]
+_longs = types.int64[::1]
 
 
-@compiled(types.void(_floats, _ints, types.int64, _ints))
-def _best_labels(scores, heads, num_arcs, best):  # type: ignore[no-untyped-def]
-    """Write the best label of each arc: one of the last ones from ROOT, else one of the first."""
+# nats by which the score of a head may be below that of a word's best one, for its label to count
+MARGIN = 3.0
+
+
+@compiled(
+    types.int64(
+        types.float32[::1], _ints, _longs, _longs, types.float64, _longs, _longs, _ints, _longs
+    )
+)
+def _likely_arcs(  # type: ignore[no-untyped-def]
+    scores, lengths, roots, begins, margin, arcs, words, heads, places
+):
+    """Write the arcs whose score is at most a margin below that of the word's best one.
+
+    Args:
+        scores: of all arcs, flat; those of a word with itself are passed over.
+        lengths: of parts, in words.
+        roots: of parts, the place of their ROOT.
+        begins: of parts, the place of their first word.
+        margin: in nats.
+        arcs: the places of these arcs among the scores are written here.
+        words: likewise the places of their words,
+        heads: the numbers of their heads,
+        places: and the places of these.
+
+    Returns:
+        How many there are.
+    """
+    num, first = 0, 0
+    for part in range(lengths.shape[0]):
+        length = lengths[part]
+        for word in range(length):
+            limit = -np.inf
+            for head in range(length + 1):
+                if head != word + 1:
+                    limit = max(limit, np.float64(scores[first + head]))
+            limit -= margin
+            for head in range(length + 1):
+                if head != word + 1 and scores[first + head] >= limit:
+                    arcs[num] = first + head
+                    words[num] = begins[part] + word
+                    heads[num] = head
+                    places[num] = roots[part] if head == 0 else begins[part] + head - 1
+                    num += 1
+            first += length + 1
+    return num
+
+
+@compiled(types.void(_floats, _ints, types.int64, _ints, types.float32[::1]))
+def _best_labels(scores, heads, num_arcs, best, logs):  # type: ignore[no-untyped-def]
+    """Write the best label of each arc, and its log-probability.
+
+    It is one of the last ones from ROOT, else one of the first.
+    """
     for row in range(scores.shape[0]):
         begin, end = 0, num_arcs
         if heads[row] == 0:
@@ -38,10 +92,32 @@ def _best_labels(scores, heads, num_arcs, best):  # type: ignore[no-untyped-def]
             if scores[row, other] > scores[row, label]:
                 label = other
         best[row] = label
+        total = 0.0
+        for other in range(begin, end):
+            total += math.exp(scores[row, other] - scores[row, label])
+        logs[row] = -math.log(total)
+
+
+class Arcs(NamedTuple):
+    """What is known of all arcs of a group of sentences, flat; see `spanning`.
+
+    Attributes:
+        begins: of each word, the place of its first arc, that from ROOT.
+        scores: of the heads.
+        of_labels: log-probabilities of the best labels, where the score of a head is at most
+            `MARGIN` below that of the word's best one; for others, as if all labels were alike,
+            which is the least that it can be.
+        labels: the best labels of the former; -1 for others.
+    """
+
+    begins: Longs
+    scores: Floats
+    of_labels: Floats
+    labels: Ints
 
 
 class GraphDecoder(Decoder):
-    """The best tree by the scores of its arcs, then the best label of each arc.
+    """The best tree by the scores of its arcs and the log-probabilities of their best labels.
 
     Args:
         config: what the network is and what it learnt by; its trees are no longer auto.
@@ -97,33 +173,45 @@ class GraphDecoder(Decoder):
         """Parse sentences; the best trees are found without a beam. See `Decoder.decode`."""
         heads = np.full(len(arrays.types), -1, np.int32)
         label_ids = np.full(len(arrays.types), -1, np.int32)
-        for layout, units, scores in self._scored(arrays, groups_of(arrays.lengths)):
-            places = layout.places(self._best_heads(scores, layout.lengths))
+        for layout, units, arcs in self._scored(arrays, groups_of(arrays.lengths)):
+            in_parts = self._best_heads(arcs.scores + arcs.of_labels, layout.lengths)
+            places = layout.places(in_parts)
             rows = layout.rows[layout.words]
             heads[rows] = places - layout.sentence_roots
-            label_ids[rows] = self._best_labels(units, layout.words, places, heads[rows])
+            own = arcs.labels[arcs.begins + in_parts]
+            # unlikely heads have no label yet, and roots of later parts get another head
+            others = np.flatnonzero((own < 0) | ((in_parts == 0) != (heads[rows] == 0)))
+            own[others] = self._best_labels(
+                units, layout.words[others], places[others], heads[rows][others]
+            )[0]
+            label_ids[rows] = own
         return heads, label_ids
 
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees that differ in their heads, each with its best labels.
 
-        They are ranked by the log-probability of the heads: of all choices of a head, or of the
-        tree where whole trees were learnt. A sentence that is parsed in parts has one tree. See
-        `Decoder.ranked`.
+        They are ranked by the log-probability of the heads, of all choices of a head or of the tree
+        where whole trees were learnt, and of the labels, as `Arcs.of_labels` has them. A sentence
+        that is parsed in parts has one tree. See `Decoder.ranked`.
         """
         none = np.zeros(0, np.int32)
         for sentence in self._each(arrays):
             if sentence is None:
                 yield [RankedTree(none, none, 0.0)]
                 continue
-            layout, units, scores, parts = sentence
-            tables = [layout.table(scores, part) for part in parts]
-            log_probabilities = [self._log_probabilities(table)[0] for table in tables]
+            layout, units, arcs, parts = sentence
+            of_labels = [layout.table(arcs.of_labels, part) for part in parts]
+            tables = [layout.table(arcs.scores, part) for part in parts]
+            log_probabilities = [
+                self._log_probabilities(table)[0] + added
+                for table, added in zip(tables, of_labels, strict=True)
+            ]
             if len(tables) == 1:
                 found = ranked_trees(log_probabilities[0], num, self._is_projective)
             else:
                 lengths = layout.lengths[parts]
-                heads = self._best_heads(np.concatenate([t.ravel() for t in tables]), lengths)
+                best = [(t + added).ravel() for t, added in zip(tables, of_labels, strict=True)]
+                heads = self._best_heads(np.concatenate(best), lengths)
                 total = sum(
                     float(table[np.arange(len(table)), own].sum())
                     for table, own in zip(
@@ -137,7 +225,7 @@ class GraphDecoder(Decoder):
             for heads, score in found:
                 places = layout.places(heads, parts)
                 in_sentence = (places - root).astype(np.int32)
-                label_ids = self._best_labels(units, words, places, in_sentence)
+                label_ids, _ = self._best_labels(units, words, places, in_sentence)
                 trees.append(RankedTree(in_sentence, label_ids, score))
             yield trees
 
@@ -152,7 +240,7 @@ class GraphDecoder(Decoder):
                 none = np.zeros((0, 1), np.int32)
                 yield ArcTable(none.astype(np.float32), none, none[:, 0])
                 continue
-            layout, units, scores, parts = sentence
+            layout, units, arcs, parts = sentence
             root = int(layout.roots[parts[0]])
             num_words = int(layout.lengths[parts].sum())
             probabilities = np.zeros((num_words, 1 + num_words), np.float32)
@@ -160,7 +248,7 @@ class GraphDecoder(Decoder):
             tree = np.empty(num_words, np.int32)
             root_word = 0
             for part in parts:
-                table = layout.table(scores, part)
+                table = layout.table(arcs.scores, part)
                 begin, length = int(layout.begins[part]), len(table)
                 places = np.arange(begin, begin + length)
                 rows, heads = places - root - 1, places - root
@@ -168,7 +256,8 @@ class GraphDecoder(Decoder):
                 probabilities[np.ix_(rows, heads)] = likely[:, 1:]
                 # a later part's root depends on that of the first one
                 probabilities[rows, root_word] = likely[:, 0]
-                best = self._best_heads(table.ravel(), layout.lengths[part : part + 1])
+                labelled = table + layout.table(arcs.of_labels, part)
+                best = self._best_heads(labelled.ravel(), layout.lengths[part : part + 1])
                 tree[rows] = layout.places(best, [part]) - root
                 if part == parts[0]:
                     root_word = 1 + int(best.tolist().index(0)) if len(parts) > 1 else 0
@@ -183,8 +272,8 @@ class GraphDecoder(Decoder):
 
     def _scored(
         self, arrays: TokenArrays, groups: Iterable[Longs]
-    ) -> Iterator[tuple[Layout, list[list[Floats]], Floats]]:
-        """Yield the layout of groups of sentences, each member's units, and the scores of arcs.
+    ) -> Iterator[tuple[Layout, list[list[Floats]], Arcs]]:
+        """Yield the layout of groups of sentences, each member's units, and what is known of arcs.
 
         Numbers lie in memory that the next group takes again; empty sentences are passed over.
         """
@@ -195,24 +284,47 @@ class GraphDecoder(Decoder):
                 scores = average(
                     [m.arc_scores(u, layout) for m, u in zip(self._members, units, strict=True)]
                 )
-                yield layout, units, scores
+                yield layout, units, self._arcs(layout, units, scores)
+
+    def _arcs(self, layout: Layout, units: Sequence[Sequence[Floats]], scores: Floats) -> Arcs:
+        """Return what is known of arcs by their scores."""
+        num_arcs, num_roots = len(self._labels.arcs), len(self._labels.roots)
+        lengths = layout.lengths.astype(np.int64)
+        sizes = np.repeat(1 + lengths, lengths)
+        begins = np.cumsum(sizes) - sizes
+        likely, words, places = (np.empty(len(scores), np.int64) for _ in range(3))
+        heads = np.empty(len(scores), np.int32)
+        num = _likely_arcs(
+            *(scores, layout.lengths, layout.roots, layout.begins, MARGIN),
+            *(likely, words, heads, places),
+        )
+        likely = likely[:num]
+        # where all sentences of a treebank are single words, no arc has a label but from ROOT
+        of_labels = np.full(len(scores), -np.log(max(1, num_arcs)), np.float32)
+        of_labels[begins] = -np.log(max(1, num_roots))
+        labels = np.full(len(scores), -1, np.int32)
+        labels[likely], of_labels[likely] = self._best_labels(
+            units, words[:num], places[:num], heads[:num]
+        )
+        return Arcs(begins, scores, of_labels, labels)
 
     def _each(
         self, arrays: TokenArrays
-    ) -> Iterator[tuple[Layout, list[list[Floats]], Floats, list[int]] | None]:
+    ) -> Iterator[tuple[Layout, list[list[Floats]], Arcs, list[int]] | None]:
         """Yield what `_scored` does for each sentence in order, with its parts; None if empty.
 
         The arrays are copies: between two sentences, a caller may parse others.
         """
         in_order = groups_of(arrays.lengths, by_length=False)
         waiting = 0
-        for layout, units, scores in self._scored(arrays, in_order):
-            units, scores = [[array.copy() for array in own] for own in units], scores.copy()
+        for layout, units, arcs in self._scored(arrays, in_order):
+            units = [[array.copy() for array in own] for own in units]
+            arcs = arcs._replace(scores=arcs.scores.copy())
             begins = np.flatnonzero(np.diff(layout.roots, prepend=-1)).tolist()
             ends = [*begins[1:], len(layout.roots)]
             for place, begin, end in zip(layout.group.tolist(), begins, ends, strict=True):
                 yield from [None] * (place - waiting)
-                yield layout, units, scores, list(range(begin, end))
+                yield layout, units, arcs, list(range(begin, end))
                 waiting = place + 1
         yield from [None] * (len(arrays.lengths) - waiting)
 
@@ -241,14 +353,17 @@ class GraphDecoder(Decoder):
 
     def _best_labels(
         self, units: Sequence[Sequence[Floats]], words: Longs, places: Longs, heads: Ints
-    ) -> Ints:
-        """Return the best label of each arc; `heads` are 0 where it is from ROOT."""
+    ) -> tuple[Ints, Floats]:
+        """Return the best label of each arc, and its log-probability.
+
+        `heads` are 0 where it is from ROOT.
+        """
         scores = average(
             [m.label_scores(u, words, places) for m, u in zip(self._members, units, strict=True)]
         )
-        best = np.empty(len(words), np.int32)
-        _best_labels(scores, heads, len(self._labels.arcs), best)
-        return best
+        best, logs = np.empty(len(words), np.int32), np.empty(len(words), np.float32)
+        _best_labels(scores, heads, len(self._labels.arcs), best, logs)
+        return best, logs
 
     def _label_table(self, units: Sequence[Sequence[Floats]], words: Longs, heads: Longs) -> Ints:
         """Return the best label of each arc between words and heads, ROOT first, int32 [N, M]."""

@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from seqtool.parsing.encoding.encoder import Dropout, as_it_is, padded_rows
 from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.graph.scores import (
     NUM_DISTANCES,
     SLOPE,
@@ -81,6 +82,11 @@ class GraphNetwork(ReadingNetwork):
             self.distances = nn.Linear(config.arc_size, NUM_DISTANCES)
             self.head_distances = nn.Linear(config.arc_size, NUM_DISTANCES, bias=False)
             zeros += [self.distances, self.head_distances]
+        if config.second_order != "none":
+            self.pairs = nn.Linear(2 * config.encoder_size, sum(pair_borders(config)))
+            nn.init.zeros_(self.pairs.bias)
+            # pairs, too, begin with the same score
+            nn.init.zeros_(self.pairs.weight[: pair_borders(config)[0]].detach())
         self._add_cloze(num_words)
         if num_gold_tags:
             self.gold_tags = nn.Linear(2 * config.encoder_size, num_gold_tags)
@@ -102,8 +108,24 @@ class GraphNetwork(ReadingNetwork):
         units_TU = functional.leaky_relu(self.units(states_TE), SLOPE)
         return tuple(torch.tensor_split(drop(units_TU), self._borders, dim=1))
 
+    def pair_units(self, states_TE: Tensor, drop: Dropout = as_it_is) -> Tensor | None:
+        """Return what the scores of pairs of arcs are made of, [T, P]; None of first order.
+
+        Args:
+            states_TE: of tokens.
+            drop: is applied to those that stand once in a product; see `meanfield`.
+        """
+        if self.config.second_order == "none":
+            return None
+        once, others = self.pairs(states_TE).split(pair_borders(self.config), 1)
+        return torch.cat((drop(once), others), 1)
+
     def arc_scores(
-        self, dependents_TA: Tensor, heads_TA: Tensor, lengths_B: Tensor
+        self,
+        dependents_TA: Tensor,
+        heads_TA: Tensor,
+        lengths_B: Tensor,
+        pairs_TP: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the scores of arcs, [B, L, L]: row of the dependent, column of the head.
 
@@ -114,6 +136,7 @@ class GraphNetwork(ReadingNetwork):
             dependents_TA: tokens as dependents, one sentence after another.
             heads_TA: the same tokens as heads.
             lengths_B: tokens of each.
+            pairs_TP: of the same tokens, what `pair_units` returns; None of first order.
         """
         tokens_BL, inside_BL = padded_rows(lengths_B)
         dependents_BLA, heads_BLA = (
@@ -138,7 +161,24 @@ class GraphNetwork(ReadingNetwork):
             by_head_BLL = by_head_BLC.gather(2, classes_BLL.transpose(1, 2))
             scores_BLL = scores_BLL + by_head_BLL.transpose(1, 2)
         is_self_LL = torch.eye(tokens_BL.shape[1], dtype=torch.bool, device=tokens_BL.device)
-        return scores_BLL.masked_fill(~inside_BL[:, None] | is_self_LL, -torch.inf), tokens_BL
+        scores_BLL = scores_BLL.masked_fill(~inside_BL[:, None] | is_self_LL, -torch.inf)
+        if pairs_TP is not None:
+            with torch.autocast(tokens_BL.device.type, enabled=False):
+                scores_BLL = self._refined(scores_BLL, tokens_BL, inside_BL, pairs_TP)
+        return scores_BLL, tokens_BL
+
+    def _refined(
+        self, scores_BLL: Tensor, tokens_BL: Tensor, inside_BL: Tensor, pairs_TP: Tensor
+    ) -> Tensor:
+        """Return the scores of arcs after mean-field inference; ROOT, token 0, has no head."""
+        is_word_BN = inside_BL[:, 1:, None].float()
+        words_BNL = refined_scores(
+            scores_BLL[:, 1:],
+            functional.embedding(tokens_BL, pairs_TP).float(),
+            self.config,
+            lambda scores_BNL: scores_BNL.softmax(2) * is_word_BN,
+        )
+        return torch.cat((scores_BLL[:, :1], words_BNL), 1)
 
     def label_scores(self, dependents_NR: Tensor, heads_NR: Tensor) -> Tensor:
         """Return the scores of the labels of arcs, [N, K]."""

@@ -26,6 +26,7 @@ from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import TokenArrays, token_rows
 from seqtool.parsing.encoding.lstm import Room
 from seqtool.parsing.parser.config import ModelConfig
+from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import (
     TokenReader,
@@ -48,15 +49,15 @@ _longs = types.int64[::1]
 _ints = types.int32[::1]
 
 
-@compiled(types.void(_floats, types.float32[::1], _longs, _floats))
-def _write_units(sums, bias, places, units):  # type: ignore[no-untyped-def]
-    """Write leaky ReLUs of sums [T, U], in another order: row t to row places[t]."""
+@compiled(types.void(_floats, types.float32[::1], _longs, types.int64, _floats))
+def _write_units(sums, bias, places, num_rectified, units):  # type: ignore[no-untyped-def]
+    """Write sums [T, U], the first ones as leaky ReLUs: row t to row places[t]."""
     slope = np.float32(SLOPE)
     for row in range(sums.shape[0]):
         place = places[row]
         for unit in range(sums.shape[1]):
             value = sums[row, unit] + bias[unit]
-            units[place, unit] = max(value, slope * value)
+            units[place, unit] = max(value, slope * value) if unit < num_rectified else value
 
 
 @compiled(types.void(_floats, _floats, _longs, _floats), fastmath={"reassoc", "contract"})
@@ -198,8 +199,10 @@ class Scorer:
     def __init__(self, config: ModelConfig, weights: Mapping[str, Floats]) -> None:
         self.types = TypeTable(TypeReader(weights))
         self.tokens = TokenReader(weights)
-        self._units = np.ascontiguousarray(weights["units.weight"].T)
-        self._units_bias = weights["units.bias"]
+        names = ["units"] if config.second_order == "none" else ["units", "pairs"]
+        units = np.concatenate([weights[f"{name}.weight"] for name in names])
+        self._units = np.ascontiguousarray(units.T)
+        self._units_bias = np.concatenate([weights[f"{name}.bias"] for name in names])
         self._arcs = np.ascontiguousarray(weights["arcs.weight"].T)
         self._arcs_bias = weights["arcs.bias"]
         self._relations = np.ascontiguousarray(weights["relations.weight"].T)
@@ -213,13 +216,15 @@ class Scorer:
             self._distances = by_word, weights["distances.bias"], by_head
         self._labels = np.ascontiguousarray(weights["labels.weight"].T)
         self._labels_bias = weights["labels.bias"]
-        self._borders = unit_borders(config)
+        self._config = config
+        self._borders = [*unit_borders(config), len(weights["units.bias"])]
         self._room = Room()
 
     def units(self, arrays: TokenArrays, layout: Layout) -> list[Floats]:
         """Return what tokens are as dependents and heads, [T, A] twice, [T, R] twice.
 
-        They lie in memory that the next call takes again; the types of all tokens are known.
+        What pairs of arcs are scored by comes last, [T, P], P being 0 of first order. All lie in
+        memory that the next call takes again; the types of all tokens are known.
         """
         tokens, states = self.tokens.read_group(
             self.types.vectors, arrays, layout.group, layout.rows
@@ -227,7 +232,7 @@ class Scorer:
         sums = self._room.array("sums", len(states), len(self._units_bias))
         np.matmul(states, self._units, out=sums)
         units = self._room.array("units", *sums.shape)
-        _write_units(sums, self._units_bias, tokens, units)
+        _write_units(sums, self._units_bias, tokens, self._borders[-1], units)
         return np.split(units, self._borders, axis=1)
 
     def arc_scores(self, units: Sequence[Floats], layout: Layout) -> Floats:
@@ -259,7 +264,27 @@ class Scorer:
             if by_distance is not None:
                 _add_distances(*by_distance, _CLASSES, root, begin, table)
             end += size
+        if self._config.second_order != "none":
+            self._refine(scores, units[-1], layout)
         return scores
+
+    def _refine(self, scores: Floats, pairs: Floats, layout: Layout) -> None:
+        """Add to the scores of arcs what pairs of arcs bring; parts of one length are one array."""
+        sizes = layout.lengths.astype(np.int64) * (1 + layout.lengths)
+        firsts = np.cumsum(sizes) - sizes
+        for length in np.unique(layout.lengths).tolist():
+            parts = np.flatnonzero(layout.lengths == length)
+            places = firsts[parts, None] + np.arange(length * (1 + length))
+            words = layout.begins[parts, None] + np.arange(length)
+            tables = scores[places].reshape(len(parts), length, 1 + length)
+            tables[:, np.arange(length), np.arange(1, 1 + length)] = -np.inf
+            refined = refined_scores(
+                tables,
+                pairs[np.concatenate((layout.roots[parts, None], words), 1)],
+                self._config,
+                softmax,
+            )
+            scores[places] = refined.reshape(len(parts), -1)
 
     def _by_distance(self, dependents: Floats, heads: Floats) -> tuple[Floats, Floats] | None:
         """Return what tokens [T, A] as dependents and as heads say of distances, [T, C] each."""
@@ -310,6 +335,13 @@ def distance_classes(num_tokens: int) -> Ints:
     return classes
 
 
+def softmax(scores: Floats) -> Floats:
+    """Return the softmax of each row."""
+    likely: Floats = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    likely /= likely.sum(axis=-1, keepdims=True)
+    return likely
+
+
 def unit_borders(config: ModelConfig) -> list[int]:
     """Return where the units of a token as a head, and those for labels, begin among all."""
     arcs, relations = config.arc_size, config.relation_size
@@ -335,6 +367,8 @@ def weight_shapes(
         "distances.bias": (NUM_DISTANCES,),
         "head_distances.weight": (NUM_DISTANCES, arcs),
     }
+    num_pairs = sum(pair_borders(config))
+    of_pairs = {"pairs.weight": (num_pairs, 2 * config.encoder_size), "pairs.bias": (num_pairs,)}
     return {
         **type_shapes(config, num_lexical, num_tags, num_characters),
         **encoder_shapes(config, state_size),
@@ -347,4 +381,5 @@ def weight_shapes(
         "labels.weight": (num_labels, relations),
         "labels.bias": (num_labels,),
         **(of_distances if config.distances else {}),
+        **(of_pairs if config.second_order != "none" else {}),
     }

@@ -93,11 +93,16 @@ class GraphTask(TreeTask):
         )
         sentences_T = torch.arange(len(lengths_B), device=lengths_B.device)
         sentences_T = sentences_T.repeat_interleave(lengths_B)
+
         # the same for all tokens of a sentence, so that a unit is there on both sides or on neither
-        dependents_TA, heads_TA, dependents_TR, heads_TR = self.module(
-            states_TE, lambda units_TU: units_TU * self._kept_by_sentence(units_TU, sentences_T)
+        def drop(units_TU: Tensor) -> Tensor:
+            return units_TU * self._kept_by_sentence(units_TU, sentences_T)
+
+        dependents_TA, heads_TA, dependents_TR, heads_TR = self.module(states_TE, drop)
+        scores_BLL, tokens_BL = self.module.arc_scores(
+            dependents_TA, heads_TA, lengths_B, self.module.pair_units(states_TE, drop)
         )
-        loss = self._head_loss(dependents_TA, heads_TA, lengths_B, heads_T, num_words)
+        loss = self._head_loss(scores_BLL, tokens_BL, lengths_B, heads_T, num_words)
         loss = loss + self._label_loss(
             dependents_TR, heads_TR, lengths_B, heads_T, labels_T, sentences_T
         )
@@ -120,14 +125,13 @@ class GraphTask(TreeTask):
 
     def _head_loss(
         self,
-        dependents_TA: Tensor,
-        heads_TA: Tensor,
+        scores_BLL: Tensor,
+        tokens_BL: Tensor,
         lengths_B: Tensor,
         heads_T: Tensor,
         num_words: int,
     ) -> Tensor:
         """Return the loss of heads, in nats per word."""
-        scores_BLL, tokens_BL = self.module.arc_scores(dependents_TA, heads_TA, lengths_B)
         # ROOT stands first in every sentence, so token 0 has no head, and neither has padding
         heads_BL = heads_T[tokens_BL]
         if self.config.learning.loss == "local":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from seqtool.core.errors import DataError
@@ -47,16 +49,16 @@ def assert_same(
     ids: np.ndarray | None = None,
     size: int = SIZE,
     allowed: np.ndarray | None = None,
+    threads: int = 1,
 ) -> BackoffTable:
     """Estimate in memory and by the plan; compare all that is told, and return the table."""
     ids = random_text() if ids is None else ids
     counts = count_ngrams(ids, config.order, size, kenlm_quirk=config.discounts == "kenlm")
     wanted = estimate(counts, config, allowed=allowed)
     file = folder / "weights"
-    with estimation.estimated_on_disk(ids, size, config, folder, allowed=allowed) as (
-        engine,
-        found,
-    ):
+    with estimation.estimated_on_disk(
+        ids, size, config, folder, threads=threads, allowed=allowed
+    ) as (engine, found):
         output.write_table(file, engine, found)
     assert found.statistics == wanted.statistics
     assert found.warnings == wanted.warnings
@@ -127,3 +129,40 @@ def test_too_little_memory_is_told(tmp_path: Path) -> None:
     ):
         raise AssertionError("it was estimated")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("enough_for", ["the sort", "the sort with one thread", "nothing"])
+def test_a_join_and_a_sort_that_are_too_much_at_once(
+    enough_for: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sorts: list[tuple[str, int]] = []
+
+    class Short(duckdb.DuckDB):
+        """Has given some rows when it finds the memory too small."""
+
+        def read(self, sql: str) -> Iterator[pa.RecordBatch]:
+            threads = self.fetch("SELECT current_setting('threads')")[0][0]
+            rows = super().read(sql)
+            if ("ORDER BY" in sql and ".p" in sql) or "joined_" in sql:
+                sorts.append((sql, threads))
+                enough = "joined_" in sql and enough_for != "nothing"
+                if not enough or (threads > 1 and enough_for != "the sort"):
+                    yield next(rows)
+                    with self.naming():
+                        # so does pyarrow tell it
+                        raise OSError("Out of Memory Error: failed to pin block of size 256.0 KiB")
+            yield from rows
+
+    monkeypatch.setattr(estimation, "DuckDB", Short)
+    config = NgramConfig(order=4)
+    if enough_for == "nothing":
+        with pytest.raises(DataError, match="DuckDB has too little memory: Out of") as error:
+            assert_same(tmp_path, config, threads=2)
+        assert error.value.hint == "raise --memory, or lower --threads"
+        return
+    assert_same(tmp_path, config, threads=2)
+    told = [("joined_" in sql, threads) for sql, threads in sorts]
+    if enough_for == "the sort":  # order 3 at once; then it and order 4 apart
+        assert told == [(False, 2), (True, 2), (True, 2)]
+    else:
+        assert told == [(False, 2), (True, 2), (True, 1), (True, 1)]

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from small_disks import small_disk
 
 from seqtool import NgramConfig, prepare, train_ngram
+from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.lm.ngram import data
+from seqtool.lm.ngram.model import NgramModel
 
 TEXT = "the dog sees a cat\n\na cat sees the dog\nthe old dog <unk>\n" * 12
 CONFIG = NgramConfig(order=3, prune=(0, 0, 1))
@@ -55,12 +62,54 @@ def test_the_same_files(text: Path, tmp_path: Path, config: NgramConfig) -> None
     ]
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"order": 6, "prune_entropy": 1e-6},  # 5 words a column: the longest have two
+        {"order": 3, "prune_entropy": 3e-4, "prune": (0, 0, 1), "smoothing": "witten-bell"},
+        {"order": 4, "prune_entropy": 1e-5, "limit_vocab": "words.txt"},
+        {"order": 3, "prune_entropy": 0.5},  # nothing but words stays
+    ],
+)
+def test_pruning_by_entropy_is_that_in_memory(tmp_path: Path, settings: dict[str, Any]) -> None:
+    rng = random.Random(1)
+    words = [f"w{number}" for number in range(3000)]
+    lines = [" ".join(words)]
+    for _ in range(1200):
+        ranks = [int(rng.paretovariate(0.6)) for _ in range(rng.randrange(9))]
+        lines.append(" ".join(words[min(rank, len(words) - 1)] for rank in ranks))
+    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+    (tmp_path / "words.txt").write_text("\n".join(words[:9]), encoding="utf-8")
+    if "limit_vocab" in settings:
+        settings = {**settings, "limit_vocab": str(tmp_path / "words.txt")}
+    trained = [
+        train_ngram(tmp_path / "text.txt", tmp_path / engine, settings, engine=engine)
+        for engine in ("memory", "duckdb")
+    ]
+    assert trained[0].statistics == trained[1].statistics
+    told = trained[0].statistics[1:]
+    assert all(order["ngrams"] < order["counted"] for order in told)
+    found, wanted = (
+        checkpoint.load(tmp_path / engine, NgramModel).table for engine in ("duckdb", "memory")
+    )
+    assert found.order == wanted.order
+    for ours, theirs in zip(found.levels, wanted.levels, strict=True):
+        np.testing.assert_array_equal(ours.words, theirs.words)
+        np.testing.assert_array_equal(ours.begins, theirs.begins)
+        np.testing.assert_array_equal(ours.log_probs, theirs.log_probs)
+        np.testing.assert_allclose(ours.backoffs, theirs.backoffs, rtol=0, atol=1e-6)
+
+
 def test_a_prepared_corpus_and_a_closed_vocabulary(text: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("dog\ncat\nthe\nbird\n", encoding="utf-8")
     corpus = prepare([text / "train.txt"], tmp_path / "corpus").path
     for source, config in (
         (corpus, NgramConfig(order=3, limit_vocab=str(words))),
+        # counts of n-grams that are left out stay in the sums of their contexts
+        (text, NgramConfig(order=3, limit_vocab=str(words), smoothing="witten-bell")),
+        (text, NgramConfig(order=3, limit_vocab=str(words), smoothing="absolute-discounting")),
+        (text, NgramConfig(order=3, limit_vocab=str(words), smoothing="maximum-likelihood")),
         (text, NgramConfig(order=3, vocab=str(words))),
     ):
         for engine in ("memory", "duckdb"):
@@ -84,12 +133,26 @@ def test_auto_takes_what_the_text_needs(
         train_ngram(text, tmp_path / "refused", CONFIG, engine="memory")
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "auto"])
+def test_less_memory_than_any_text_takes_is_refused_at_once(
+    engine: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (text / "train.txt").rename(text / "0.txt")
+    (text / "valid.txt").write_bytes(b"caf\xe9\n")  # which would be found when it is read
+    monkeypatch.setattr(data, "memory_needed", lambda num_tokens, order: num_tokens << 40)
+    paths = [text / "0.txt", text / "valid.txt"]
+    with pytest.raises(DataError, match=r"needs 0\.50 GB .* 0\.22 GB are given") as error:
+        train_ngram(paths, tmp_path / "model", CONFIG, engine=engine, memory=220_000_000)
+    assert error.value.hint == "give it --memory 500M or more"
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+
+
 def test_what_no_engine_does(text: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no engine is called 'duck'") as error:
         train_ngram(text, tmp_path / "model", engine="duck")
     assert error.value.hint == "did you mean duckdb?"
-    with pytest.raises(ConfigError, match="prune_entropy needs the model in memory"):
-        train_ngram(text, tmp_path / "model", NgramConfig(prune_entropy=1e-5), engine="duckdb")
+    with pytest.raises(ConfigError, match="n-grams of classes are counted in memory only"):
+        train_ngram(text, tmp_path / "model", NgramConfig(classes="c.txt"), engine="duckdb")
 
 
 @pytest.mark.parametrize("missing", ["duckdb", "pyarrow"])
@@ -132,9 +195,30 @@ def test_damaged_files_are_named_or_left_out(engine: str, tmp_path: Path) -> Non
         assert (trained.path / name).read_bytes() == (wanted.path / name).read_bytes()
 
 
+def test_a_disk_that_is_full_is_told(text: Path, tmp_path: Path, root: Path) -> None:
+    (text / "train.txt").write_text("".join(f"w{n} w{n // 3} w{n % 7}\n" for n in range(60_000)))
+    command = ["ngram", "train", str(text / "train.txt"), "-o", str(tmp_path / "model")]
+    try:
+        with small_disk(tmp_path / "disk", 1 << 20) as disk:
+            process = subprocess.run(
+                [sys.executable, "-m", "seqtool", *command, "--engine", "duckdb", "--temp", disk],
+                cwd=root,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert list(disk.iterdir()) == []
+    except PermissionError as error:
+        pytest.skip(str(error))
+    assert (process.returncode, process.stdout) == (1, ""), process.stderr
+    told, hint = process.stderr.splitlines()[-2:]
+    assert told.startswith(f"error: {disk}: a temporary file cannot be written: ")
+    assert hint == "hint: free some space, or name another folder with --temp"
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
+
+
 def test_nothing_is_left_of_a_disk_that_is_full(text: Path, tmp_path: Path, root: Path) -> None:
     import resource
-    import subprocess
 
     # no file may grow beyond this; DuckDB's own has 12 KB from the beginning
     (text / "train.txt").write_text("".join(f"w{n} w{n // 3} w{n % 7}\n" for n in range(30_000)))

@@ -15,6 +15,7 @@ from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ModelError
 from seqtool.parsing.parser import reading
 from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.graph import decoder as decoder_module
 from seqtool.parsing.parser.graph import scores as scores_module
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.network import GraphNetwork
@@ -24,6 +25,9 @@ from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence, find_fault
 
 LARGE = ("units.weight", "arcs.weight", "arcs.bias", "relations.weight", "labels.weight")
+LARGE += ("pairs.weight",)
+MORE = {"num_filters": 4, "distances": True}
+SECOND = {"second_order": "both", "second_size": 5}
 
 
 def graph_config(trees: str = "all", **model: Any) -> ParserConfig:
@@ -57,12 +61,27 @@ def scores_of(parser: Parser, sentence: Sentence) -> tuple[Any, Any]:
     with torch.no_grad():
         states = network.encoder(network.type_vectors(*rows), lengths)
         dependents, heads, of_words, of_heads = network(states)
-        arcs, _ = network.arc_scores(dependents, heads, lengths)
+        arcs, _ = network.arc_scores(dependents, heads, lengths, network.pair_units(states))
         labels = [
             network.label_scores(of_words[[word] * len(of_heads)], of_heads)
             for word in range(1, 1 + len(sentence))
         ]
     return arcs[0, 1:].numpy(), torch.stack(labels).numpy()
+
+
+def of_labels(arcs: Any, labels: Any) -> Any:
+    """Log-probabilities of the best labels of arcs [n, 1 + n], by scores [n, 1 + n, K].
+
+    Where a head is much worse than the word's best one, all labels count as alike.
+    """
+    num = len(LABELS.arcs)
+    found = np.empty_like(arcs)
+    for heads, kinds in ((slice(0, 1), slice(num, None)), (slice(1, None), slice(num))):
+        own = labels[:, heads, kinds]
+        found[:, heads] = own.max(2) - np.logaddexp.reduce(own, axis=2)
+        unlikely = arcs[:, heads] < arcs.max(1, keepdims=True) - decoder_module.MARGIN
+        found[:, heads][unlikely] = -np.log(own.shape[2])
+    return found
 
 
 def test_the_distance_of_a_head_is_scored_by_hand() -> None:
@@ -75,7 +94,7 @@ def test_the_distance_of_a_head_is_scored_by_hand() -> None:
     parser = Parser(parser.config, parser.types, LABELS, weights)
     arrays = parser.encode([make_sentence([("a", "X")] * 24)])
     parser.prepare()
-    ((_, units, scores),) = parser.decoder._scored(arrays, [np.asarray([0])])
+    ((_, units, arcs),) = parser.decoder._scored(arrays, [np.asarray([0])])
     # all states are zeros, so that all tokens have the same units
     dependent, head = units[0][0][0], units[0][1][0]
     of_class = weights["distances.weight"] @ dependent + weights["distances.bias"]
@@ -84,7 +103,7 @@ def test_the_distance_of_a_head_is_scored_by_hand() -> None:
     for word in range(1, 25):
         for place in {*range(25)} - {word}:
             number = 0 if place == 0 else classes[abs(word - place)] + 8 * (place > word)
-            found = scores.reshape(24, 25)[word - 1, place]
+            found = arcs.scores.reshape(24, 25)[word - 1, place]
             assert found == pytest.approx(of_class[number], abs=1e-5)
     assert len({round(float(x), 3) for x in of_class}) > 10
 
@@ -98,31 +117,56 @@ def all_trees(length: int, *, projective: bool) -> list[tuple[int, ...]]:
     ]
 
 
-@pytest.mark.parametrize("model", [{}, {"num_filters": 4, "distances": True}], ids=["", "more"])
-@pytest.mark.parametrize("trees", ["all", "projective"])
-def test_trees_are_the_best_of_all_by_the_scores_of_the_plain_network(
-    trees: str, model: dict[str, Any]
-) -> None:
-    parser = graph_parser(trees, **model)
-    sentences = random_sentences(25, 5)
+def check_trees(parser: Parser, trees: str, *, num: int = 25) -> tuple[int, int]:
+    """Compare with all trees; return how many are not each word's best heads, or not the best ones.
+
+    The latter are so because of their labels.
+    """
+    sentences = random_sentences(num, 5)
     found = list(parser.trees(parser.encode(sentences)))
-    differ = 0
+    no_choice = of_labels_alone = 0
     for sentence, (heads, deprels) in zip(sentences, found, strict=True):
         arcs, labels = scores_of(parser, sentence)
         words = range(len(sentence))
-        best = max(
-            all_trees(len(sentence), projective=trees == "projective"),
-            key=lambda tree: sum(arcs[word, tree[word]] for word in words),
-        )
-        assert tuple(heads) == best
+        candidates = all_trees(len(sentence), projective=trees == "projective")
+
+        def best(
+            scores: Any, words: range = words, candidates: Any = candidates
+        ) -> tuple[int, ...]:
+            tree: tuple[int, ...] = max(
+                candidates, key=lambda tree: sum(scores[word, tree[word]] for word in words)
+            )
+            return tree
+
+        assert tuple(heads) == best(arcs + of_labels(arcs, labels))
+        of_labels_alone += tuple(heads) != best(arcs)
         for word in words:
             of_arc = labels[word, heads[word]]
             names = LABELS.arcs if heads[word] else LABELS.roots
             first = 0 if heads[word] else len(LABELS.arcs)
             own = of_arc[first : first + len(names)]
             assert deprels[word] == names[int(own.argmax())]
-        differ += tuple(heads) != tuple(arcs.argmax(1))
-    assert differ > 3  # or every decoder would do
+        no_choice += tuple(heads) != tuple(arcs.argmax(1))
+    return no_choice, of_labels_alone
+
+
+@pytest.mark.parametrize("model", [{}, MORE, SECOND], ids=["", "more", "second"])
+@pytest.mark.parametrize("trees", ["all", "projective"])
+def test_trees_are_the_best_of_all_by_the_scores_of_the_plain_network(
+    trees: str, model: dict[str, Any]
+) -> None:
+    no_choice, _ = check_trees(graph_parser(trees, **model), trees)
+    assert no_choice > 3  # or every decoder would do
+
+
+def test_a_certain_label_decides_between_like_heads() -> None:
+    parser = random_parser(graph_config())
+    for name in ("relations.weight", "labels.weight"):
+        parser.weights[name][:] *= 9
+    _, of_labels_alone = check_trees(
+        Parser(parser.config, parser.types, LABELS, parser.weights), "all", num=40
+    )
+    assert of_labels_alone > 3
 
 
 def flat_scores(parser: Parser, sentences: list[Sentence]) -> Any:
@@ -135,8 +179,9 @@ def flat_scores(parser: Parser, sentences: list[Sentence]) -> Any:
     return member.arc_scores(member.units(arrays, layout), layout).copy()
 
 
-def test_scores_are_those_of_the_plain_network() -> None:
-    parser = graph_parser(encoder_layers=3)
+@pytest.mark.parametrize("kind", ["none", "siblings", "grandparents", "both"])
+def test_scores_are_those_of_the_plain_network(kind: str) -> None:
+    parser = graph_parser(encoder_layers=3, second_order=kind)
     sentences = random_sentences(12, 9)
     expected = [scores_of(parser, sentence)[0] for sentence in sentences]
     flat = np.concatenate([scores.ravel() for scores in expected])
@@ -146,16 +191,19 @@ def test_scores_are_those_of_the_plain_network() -> None:
     np.testing.assert_allclose(found[inside], flat[inside], rtol=0, atol=2e-6 * scale)
 
 
-def test_a_sentence_is_parsed_the_same_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("model", [{}, SECOND], ids=["", "second"])
+def test_a_sentence_is_parsed_the_same_in_any_company(
+    model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sentences = random_sentences(30, 9)
-    graph_parser().parse(sentences)
+    graph_parser(**model).parse(sentences)
     for sentence in sentences:
         text = sentence.to_conllu()
-        graph_parser().parse([sentence])
+        graph_parser(**model).parse([sentence])
         assert sentence.to_conllu() == text
     monkeypatch.setattr(reading, "GROUP_TOKENS", 12)
     together = random_sentences(30, 9)
-    graph_parser().parse(together)
+    graph_parser(**model).parse(together)
     assert [s.to_conllu() for s in together] == [s.to_conllu() for s in sentences]
 
 
@@ -165,10 +213,10 @@ def test_long_sentences_are_parsed_in_parts(trees: str, monkeypatch: pytest.Monk
     parser = graph_parser(trees)
     sentences = random_sentences(20, 14, seed=2)
     arrays = parser.encode(sentences)
-    whole = [scores_of(parser, sentence)[0] for sentence in sentences]
+    whole = [scores_of(parser, sentence) for sentence in sentences]
     monkeypatch.setattr(scores_module, "LONGEST", 4)
     num_parts = 0
-    for (heads, deprels), scores in zip(parser.trees(arrays), whole, strict=True):
+    for (heads, deprels), (arcs, labels) in zip(parser.trees(arrays), whole, strict=True):
         length = len(heads)
         assert find_fault(heads) is None
         assert heads.count(0) == 1
@@ -179,11 +227,11 @@ def test_long_sentences_are_parsed_in_parts(trees: str, monkeypatch: pytest.Monk
         for part in range(num):
             begin, end = part * length // num, (part + 1) * length // num
             inside = [0, *range(begin + 1, end + 1)]
+            scores = arcs[begin:end, inside]
+            scores = scores + of_labels(scores, labels[begin:end, inside])
             best = max(
                 all_trees(end - begin, projective=trees == "projective"),
-                key=lambda tree: sum(
-                    scores[begin + word, inside[head]] for word, head in enumerate(tree)
-                ),
+                key=lambda tree: sum(scores[word, head] for word, head in enumerate(tree)),
             )
             own = [inside[head] for head in best]
             if part:
@@ -284,6 +332,7 @@ def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(loss: str, 
             heads: float((logs if loss == "local" else arcs)[words, heads].sum())
             for heads in all_trees(len(sentence), projective=trees == "projective")
         }
+        added = of_labels(arcs, labels)
         expected = np.exp(logs)
         if loss != "local":
             partition = float(np.logaddexp.reduce(list(totals.values())))
@@ -291,6 +340,7 @@ def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(loss: str, 
             expected = np.zeros_like(logs)
             for heads, total in totals.items():
                 expected[words, heads] += np.exp(total)
+        totals = {heads: total + added[words, heads].sum() for heads, total in totals.items()}
         scores = {tuple(one.heads.tolist()): one.score for one in found}
         assert scores.keys() == totals.keys()
         for heads, score in scores.items():
@@ -305,9 +355,11 @@ def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(loss: str, 
         assert table.label_ids.tolist() == own.tolist()
 
 
-@pytest.mark.parametrize("loss", ["local", "matrix-tree"])
-def test_parts_are_ranked_and_weighed_too(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = with_loss(graph_parser(), loss)
+@pytest.mark.parametrize(("loss", "model"), [("local", {}), ("matrix-tree", {}), ("local", SECOND)])
+def test_parts_are_ranked_and_weighed_too(
+    loss: str, model: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = with_loss(graph_parser(**model), loss)
     arrays = parser.encode(random_sentences(12, 14, seed=2))
     monkeypatch.setattr(scores_module, "LONGEST", 4)
     trees = list(parser.trees(arrays))

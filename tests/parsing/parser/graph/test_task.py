@@ -35,7 +35,7 @@ def graph_settings(epochs: int = 8, **rest: Any) -> ParserConfig:
     """Settings of a small parser; `model__x` and `learning__x` go to their sections."""
     base = preset("graph")
     base["model"] |= {**SIZES, "arc_size": 16, "relation_size": 8}
-    base["model"] |= {"num_filters": 0, "distances": False}
+    base["model"] |= {"num_filters": 0, "distances": False, "second_order": "none"}
     base["learning"] |= {"batch_words": 64, "averaging": 0.9, "dropout_words": 0.0}
     base["learning"] |= {"dropout_encoder": 0.1, "dropout_arcs": 0.1, "dropout_fields": 0.0}
     base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
@@ -56,24 +56,28 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("loss", "trees", "lifted", "more"),
+    ("loss", "trees", "lifted", "more", "second"),
     [
-        ("local", "all", False, True),
-        ("local", "projective", True, False),
-        ("matrix-tree", "all", False, False),
-        ("crf", "projective", True, True),
+        ("local", "all", False, True, "both"),
+        ("local", "projective", True, False, "none"),
+        ("matrix-tree", "all", False, False, "siblings"),
+        ("crf", "projective", True, True, "none"),
     ],
 )
 def test_a_rule_is_learnt(
-    loss: str, trees: str, lifted: bool, more: bool, treebank: Path, tmp_path: Path
+    loss: str, trees: str, lifted: bool, more: bool, second: str, treebank: Path, tmp_path: Path
 ) -> None:
-    """Arcs that cross are built, or lifted and put back; characters and distances may be read."""
+    """Arcs that cross are built, or lifted and put back; characters and distances may be read.
+
+    Pairs of arcs may be scored, too.
+    """
     settings = graph_settings(
         14,
         learning__loss=loss,
         model__trees=trees,
         model__num_filters=6 if more else 0,
         model__distances=more,
+        model__second_order=second,
     )
     result = trained(treebank, tmp_path / "p", settings, name="non-projective")
     assert result.scores["dev_las"] == 100.0

@@ -1,0 +1,90 @@
+"""Scores of arcs that know of other arcs: mean-field inference of second order (Wang & Tu 2020).
+
+Beside arcs, two kinds of pairs of arcs have scores:
+
+    siblings       words i and k depend on head j             sum over s of  a_js b_is b_ks
+    grandparents   i depends on j, which depends on k         sum over s of  m_js d_is g_ks
+
+The tree that is best by all of these is hard to find. So every word i has a distribution Q over its
+heads, at first by the scores of its arcs alone, and each step adds to these scores what the pairs
+bring, as is expected by the distributions of the other words:
+
+    F_ij = score of the arc + sum over k of  Q_kj sibling(i, j, k)
+                            + sum over k of  Q_jk grandparent(i, j, k)
+                            + sum over k of  Q_ki grandparent(k, i, j)          Q = softmax of F
+
+The last F are scores of arcs like any others. As the scores of pairs are sums of products, a step
+is a few products of matrices: no table of all pairs is made, so that time and memory grow with the
+square of a sentence, not with its cube.
+
+What a pair's score is made of are units of tokens, in this order, S of each:
+
+    a (siblings)   m (grandparents)   b (siblings)   d   g (grandparents)
+
+The first two stand once in a product, by which it is learnt whether it counts.
+
+Dimensions: N words, H = 1 + N heads (0 is ROOT), P units of a token; other dimensions, of
+sentences, may stand before. Arrays are NumPy's, or tensors in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from seqtool.parsing.parser.config import ModelConfig
+
+Array = Any  # of NumPy, or a tensor
+
+
+def pair_borders(config: ModelConfig) -> tuple[int, int]:
+    """Return how many units of a token stand once in products, and how many others there are."""
+    siblings, grandparents = _kinds(config)
+    size = config.second_size
+    return (siblings + grandparents) * size, (siblings + 2 * grandparents) * size
+
+
+def _kinds(config: ModelConfig) -> tuple[bool, bool]:
+    """Return whether siblings and grandparents are scored."""
+    kind = config.second_order
+    return kind in ("siblings", "both"), kind in ("grandparents", "both")
+
+
+def refined_scores(
+    scores: Array, units: Array, config: ModelConfig, distributions: Callable[[Array], Array]
+) -> Array:
+    """Return F after `second_steps` steps, [N, H]: row of the dependent, column of the head.
+
+    In no pair is a word its own sibling or grandparent.
+
+    Args:
+        scores: of arcs, [N, H]; -inf for what is no arc, as of a word with itself.
+        units: of tokens, [H, P].
+        config: what pairs are scored.
+        distributions: returns the softmax of each row; of rows of padding, zeros.
+    """
+    with_siblings, with_grandparents = _kinds(config)
+    size = config.second_size
+    parts = [units[..., i : i + size] for i in range(0, units.shape[-1], size)]
+    # sums go over all words; what a word would add of itself is taken off again
+    if with_siblings:
+        a_HS, b_NS = parts[0], parts[1 + with_grandparents][..., 1:, :]
+        itself_NH = (b_NS * b_NS) @ a_HS.mT
+    if with_grandparents:
+        m_NS, d_NS = (parts[i][..., 1:, :] for i in (int(with_siblings), -2))
+        g_HS = parts[-1]
+        itself_NN = (d_NS * g_HS[..., 1:, :]) @ m_NS.mT
+    refined = scores
+    for _ in range(config.second_steps):
+        likely_NH = distributions(refined)
+        refined = scores
+        if with_siblings:
+            others_HS = a_HS * (likely_NH.mT @ b_NS)
+            refined = refined + (b_NS @ others_HS.mT - likely_NH * itself_NH)
+        if with_grandparents:
+            likely_NN = likely_NH[..., 1:]  # only a word has a head of its own
+            below_NS, above_NS = m_NS * (likely_NN.mT @ d_NS), m_NS * (likely_NH @ g_HS)
+            refined = refined + below_NS @ g_HS.mT
+            refined[..., 1:] += d_NS @ above_NS.mT
+            refined[..., 1:] -= likely_NN.mT * itself_NN + (likely_NN * itself_NN).mT
+    return refined

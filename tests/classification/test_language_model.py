@@ -1,0 +1,192 @@
+"""Classifiers that begin from a language model: its states at first, what it knows, its errors."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from classification.opinions import small, table
+from safetensors.numpy import load_file
+from toy_networks import save_lm
+
+import seqtool
+from seqtool.classification.config import ClassifierConfig, resolve
+from seqtool.classification.data import UnitReader
+from seqtool.classification.network import TunedNetwork, network_of
+from seqtool.classification.train import train_classifier
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
+from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
+from seqtool.core.vocabulary import EOS_ID, Vocabulary
+from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
+from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.parsing.encoding.pretrained import WordStates, open_word_states
+from seqtool.text.preparation import PrepareConfig
+from seqtool.text.tokenizers import WordTokenizer
+
+WORDS = ["the", "dog", "sees", "a", "cat", "and", "sleeps"]
+TEXTS = ["the dog sees a cat", "", "a cat and the unheard dog", "sleeps"]
+NETWORKS: dict[str, dict[str, Any]] = {
+    "lstm": {"layers": 2, "tied": True, "dropout_input": 0.5, "dropout_weights": 0.5},
+    "projected": {"projection_size": 3},
+    "gru": {"cell": "gru", "layers": 2, "connection": "dense"},
+    "rnn": {"cell": "rnn", "embedding_size": 3},
+    "rhn": {"cell": "rhn", "depth": 2, "layers": 2, "connection": "highway"},
+    "window": {"cell": "window", "window": 2},
+    "maxent": {"output": {"layer": "maxent", "direct_size": 64}},
+    "char-cnn": {"input": {"kind": "char-cnn", "filter_widths": [1, 2], "num_filters": [3, 4]}},
+}
+
+
+def language_model(**settings: Any) -> WordStates:
+    config = from_dict(ModelConfig, {"hidden_size": 6, **settings})
+    vocabulary = Vocabulary.from_counts(dict.fromkeys(WORDS, 1))
+    torch.manual_seed(0)
+    network = NeuralNetwork(config, len(vocabulary), words=vocabulary.symbols)
+    return WordStates(NeuralLanguageModel(network, WordTokenizer(vocabulary)), {})
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_at_first_states_are_those_of_the_language_model(name: str) -> None:
+    word_states = language_model(**NETWORKS[name])
+    config = small("lm")
+    reader = UnitReader(config.model, word_states)
+    ids = [reader.ids(text) for text in TEXTS]
+    assert [each.tolist()[0] for each in ids] == [EOS_ID] * 4
+    network = network_of(config.model, 0, 2, word_states)
+    assert isinstance(network, TunedNetwork)
+    network.set_dropout(config.learning)
+    network.eval()
+    lengths = torch.tensor([len(each) for each in ids])
+    with torch.no_grad():
+        found = network.states(torch.from_numpy(np.concatenate(ids)).long(), lengths)
+    expected = word_states.model.sentence_states([each[1:] for each in ids])
+    np.testing.assert_allclose(found.numpy(), np.concatenate(expected), rtol=0, atol=1e-6)
+    # it is a copy, without the output layer, that is trained
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert not any("softmax" in key for key in network.state_dict())
+    before = [tensor.clone() for tensor in word_states.model.network.state_dict().values()]  # type: ignore[attr-defined]
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.zero_()
+    after = word_states.model.network.state_dict().values()  # type: ignore[attr-defined]
+    assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True))
+
+
+NOUNS = [f"n{number}" for number in range(12)]
+VERBS = [f"v{number}" for number in range(12)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A language model that tells nouns from verbs by what is beside them, and tables of words."""
+    folder = tmp_path_factory.mktemp("words")
+    draw = random.Random(1)
+    lines = [f"the {draw.choice(NOUNS)} will {draw.choice(VERBS)} now" for _ in range(800)]
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    settings = from_dict(
+        NeuralLMConfig,
+        {
+            "model": {"hidden_size": 12},
+            "data": {"batch_size": 16, "bptt": 10},
+            "training": {"epochs": 6, "learning_rate": 0.02},
+        },
+    )
+    seqtool.train_lm(folder / "text.txt", folder / "lm", settings, device="cpu", threads=1)
+    for name, place in (("train", slice(0, 6)), ("dev", slice(6, 12))):
+        rows = [(word, "noun") for word in NOUNS[place]] + [(w, "verb") for w in VERBS[place]]
+        table(folder / f"{name}.csv", rows)
+    return folder
+
+
+def trained(folder: Path, output: Path, config: ClassifierConfig, **rest: Any) -> Any:
+    source = None if rest.get("resume") else folder / "train.csv"
+    lm = folder / "lm" if config.model.encoder == "lm" else None
+    return train_classifier(
+        source, output, config, dev=folder / "dev.csv", lm=lm, device="cpu", threads=1, **rest
+    )
+
+
+def test_what_the_language_model_knows_need_not_be_learnt(folder: Path, tmp_path: Path) -> None:
+    # no word of dev is in train: from scratch they are all alike, and half of them are nouns
+    settings = {"training__learning_rate": 0.02, "learning__averaging": 0.0}
+    scratch = trained(
+        folder, tmp_path / "scratch", small("lstm", 12, model__min_count=1, **settings)
+    )
+    tuned = trained(folder, tmp_path / "tuned", small("lm", 12, **settings))
+    assert scratch.scores["dev_accuracy"] == 50
+    assert tuned.scores["dev_accuracy"] == 100
+    classifier = seqtool.load(tmp_path / "tuned", seqtool.Classifier)
+    assert [each.label for each in classifier(["n7", "v8", "v9"])] == ["noun", "verb", "verb"]
+    learnt = load_file(tmp_path / "tuned" / checkpoint.WEIGHTS)
+    begun = load_file(folder / "lm" / checkpoint.WEIGHTS)
+    name = "embedding.weight"
+    assert learnt[f"layers.{name}"].shape == begun[name].shape
+    assert np.abs(learnt[f"layers.{name}"] - begun[name]).max() > 1e-3
+    shown = (tmp_path / "tuned" / "README.md").read_text()
+    assert "The layers of a language model, trained further" in shown
+
+
+def test_a_resumed_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    config = small("lm", 3, learning__batch_texts=4)
+    trained(folder, tmp_path / "whole", config)
+    with pytest.raises(Interrupted, match="step 5"):
+        trained(folder, tmp_path / "parts", config, should_stop=lambda step: step == 5)
+    train_classifier(None, tmp_path / "parts", resume=True, device="cpu")
+    whole, parts = (load_file(tmp_path / x / checkpoint.WEIGHTS) for x in ("whole", "parts"))
+    assert whole.keys() == parts.keys()
+    for name, array in whole.items():
+        np.testing.assert_array_equal(array, parts[name], err_msg=name)
+
+
+def test_units_may_be_smaller_than_words(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("the dog sees a cat\na cat sees the dog\n" * 20)
+    corpus = seqtool.prepare(
+        [tmp_path / "text.txt"], tmp_path / "corpus", PrepareConfig(unit="char")
+    )
+    save_lm(tmp_path / "lm", corpus, 4)
+    rows = [("the dog sees", "x"), ("a cat", "y")] * 6
+    config = small("lm", 1, learning__dropout_words=0.0)
+    source = table(tmp_path / "train.csv", rows)
+    read: list[Any] = []
+    train_classifier(
+        source, tmp_path / "m", config, lm=tmp_path / "lm", device="cpu", on_data=read.append
+    )
+    # every tenth row is dev; "the dog sees" has 12 characters and "a cat" has 5
+    assert (read[0].summary["units"], read[0].summary["unknown_units"]) == (6 * 12 + 5 * 5, 0)
+    word_states = open_word_states(tmp_path / "lm")
+    reader = UnitReader(config.model, word_states)
+    expected = word_states.model.tokenizer.encode("the dog sees").tolist()
+    assert reader.ids("the dog sees").tolist() == [EOS_ID, *expected]
+    shorter = UnitReader(small("lm", model__max_words=2).model, word_states)
+    assert shorter.ids("the dog sees").tolist() == reader.ids("the dog").tolist()
+    assert shorter.is_cut("the dog sees")
+
+
+def test_errors(folder: Path, tmp_path: Path) -> None:
+    config = small("lm")
+    with pytest.raises(ConfigError, match="begins from a language model, and none is given"):
+        train_classifier(folder / "train.csv", tmp_path / "m", config)
+    for name in ("hidden_size=5", "min_count=2", "depth=2"):
+        with pytest.raises(ConfigError, match="has the vocabulary and the sizes of its language"):
+            resolve(None, None, {"model.encoder": "lm"}, [name])
+    seqtool.train_ngram(folder / "text.txt", tmp_path / "ngram", {"order": 2})
+    with pytest.raises(ModelError, match="no neural language model"):
+        train_classifier(folder / "train.csv", tmp_path / "m", config, lm=tmp_path / "ngram")
+    other = table(tmp_path / "other.csv", [("x1", "noun"), ("x2", "verb")])
+    with pytest.raises(DataError, match="knows no word of the texts") as caught:
+        train_classifier(other, tmp_path / "m", config, lm=folder / "lm")
+    assert "of their language" in caught.value.hint
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_model_without_its_language_model_is_damaged(folder: Path, tmp_path: Path) -> None:
+    trained(folder, tmp_path / "m", small("lm", 1))
+    (tmp_path / "m" / "lm").rename(tmp_path / "away")
+    with pytest.raises(ModelError, match="language model that it reads is missing"):
+        seqtool.load(tmp_path / "m")
