@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from seqtool.training.hardware import set_threads
+
 SECONDS = 100  # after which a process that waits in vain is ended by the system
 
 
@@ -55,6 +57,7 @@ def _run(rank: int, num: int, port: int, folder: Path, action: Callable[[int], o
     faulthandler.dump_traceback_later(SECONDS - 5, file=2)  # where it hangs
     places = {"RANK": rank, "WORLD_SIZE": num, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in places.items()})
+    set_threads(1)  # of torch's threads a forked process has none: a parallel loop waits in vain
     try:
         _result(folder, rank).write_text(str(action(rank)))
     except BaseException:

@@ -26,7 +26,7 @@ from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import TrainedLM, train_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
-from seqtool.training.hardware import ALONE, Group, joined, set_threads
+from seqtool.training.hardware import ALONE, Group, joined
 
 # the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
 MODELS: dict[str, dict[str, Any]] = {
@@ -116,7 +116,6 @@ def test_no_thread_outlives_the_group(tmp_path: Path, corpus: PreparedCorpus) ->
         return len(os.listdir("/proc/self/task"))
 
     def action(rank: int) -> None:
-        set_threads(1)  # those of torch's and NumPy's products stay, whatever test came before
         before = num_threads() + (rank == 0)  # which keeps the store, for later groups too
         with joined("cpu") as group:
             task = LanguageModelTask(corpus, of("lstm"), device="cpu", group=group)
