@@ -134,6 +134,15 @@ class ClassifierConfig(Config):
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
+    def check(self) -> None:
+        """Refuse dropout on states that are only read, where the language model is taught."""
+        if self.model.encoder == LM and self.learning.dropout_lm != LearningConfig().dropout_lm:
+            raise ConfigError(
+                "dropout_lm is of the states that --lm gives another encoder, and the encoder is "
+                "lm",
+                hint="set learning.dropout_encoder, or choose another encoder",
+            )
+
 
 def _implied(given: Mapping[str, Any]) -> str | None:
     """Return the preset that belongs to an encoder."""

@@ -171,6 +171,8 @@ class TunedNetwork(nn.Module):
         self._pooling: Pooling = config.pooling
         # without its output layer
         self.layers = copy.deepcopy(layers, {id(layers.softmax): nn.Identity()}).requires_grad_()
+        # without an output layer nothing is tied, and the table's gradient alone would be sparse
+        self.layers.config = replace(layers.config, tied=False)
         self.output = nn.Linear(layers.config.output_size, num_labels)
 
     def set_dropout(self, learning: LearningConfig) -> None:

@@ -67,8 +67,8 @@ class Run:
             ProcessError: a process was lost.
         """
         annotation, model = self._annotation, self._model
-        if invalid is not None and invalid == output:
-            what = f"broken sentences and all others would both be written to {output}"
+        if invalid is not None and self._is_written_to(output, invalid):
+            what = f"broken sentences and all others would both be written to {invalid}"
             raise ConfigError(what, hint="name another file with --invalid")
         fate = "passed through" if annotation.keeps_invalid else f"written to {invalid}"
         with self._telling(invalid, fate), self._usable() as files:
@@ -169,11 +169,18 @@ class Run:
         with progress_bar(DOING[self._annotation.work], is_bytes=True) as on_progress:
             yield on_progress
 
+    def _is_written_to(self, output: str, path: str) -> bool:
+        """Return whether a file, or stdout, is one that sentences are written to."""
+        if "-" in (output, path):
+            return output == path
+        targets = self._targets(Path(output)).values() if _is_folder(output) else [output]
+        return os.path.realpath(path) in map(os.path.realpath, targets)
+
     def _write_parts(self, parts: Iterator[Part], output: str) -> None:
         """Write what has become of files; see `write`."""
         from seqtool.treebank.conllu import write_pieces
 
-        if output == "-" or not (output.endswith(("/", os.sep)) or Path(output).is_dir()):
+        if not _is_folder(output):
             write_pieces((content for _, content in parts), output)
             return
         targets = self._targets(Path(output))
@@ -210,6 +217,11 @@ class Run:
                     )
                 targets[name] = folder / own
         return targets
+
+
+def _is_folder(output: str) -> bool:
+    """Return whether files are written to a folder: one that is there, or that a / ends."""
+    return output != "-" and (output.endswith(("/", os.sep)) or Path(output).is_dir())
 
 
 def _as_conllu(path: Path) -> Path:

@@ -141,7 +141,9 @@ def _show(trained: SnmTraining) -> None:
     show_table("", columns, rows, to_stderr=True)
     for epoch, loss in enumerate(trained.losses, start=1):
         note(f"epoch {epoch}: perplexity {loss:.2f} of the text itself, each token left out")
-    if trained.passes != len(trained.losses):
+    if not trained.passes:
+        note("warning: nothing was learnt, as reading and counting took all of the time")
+    elif trained.passes != len(trained.losses):
         note(f"{trained.passes:.2f} passes over the text in the time")
     parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
     note(f"{trained.total_seconds:.1f} s ({parts})")

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError, OutputError, did_you_mean
+from seqtool.core.runtime import memory_limit, size_text
 
 ENGINES = ("auto", "memory", "duckdb", "spark")  # what counts a text
 LEAST = 200_000_000  # bytes that it needs in any case
+# bytes that the process may take at least: where DuckDB had 0.2 GB, the peak was 0.53 GB of a text
+# of 125 MB, and 0.60 GB of one of 250 MB
+LEAST_IN_ALL = 500_000_000
 
 
 class MemoryTooSmall(DataError):
@@ -62,6 +70,45 @@ def check_folder(folder: Path) -> None:
         raise OutputError(what, hint="make it first, or name another with --temp", path=folder)
 
 
+def check_least(memory: int | None = None) -> None:
+    """Refuse, before a text is read, less memory than any text takes.
+
+    Args:
+        memory: how many bytes the process may take; what it has and half of what is free when None.
+
+    Raises:
+        DataError: so it is.
+    """
+    limit = memory_limit() if memory is None else memory
+    if limit < LEAST_IN_ALL:
+        least = f"--memory {LEAST_IN_ALL // 10**6}M"
+        what = f"the engine duckdb needs {size_text(LEAST_IN_ALL)} of memory for any text"
+        there = "are given" if memory is not None else "may be taken"
+        raise DataError(
+            f"{what}, but {size_text(limit)} {there}",
+            hint=f"give it {least} or more",
+        )
+
+
+def temporary_folder(
+    output: Path, what: str, temp: str | Path | None
+) -> AbstractContextManager[Path]:
+    """Make an empty folder, removed in the end, for what is counted of an output's text.
+
+    Args:
+        output: beside which it is, if there is no `temp`.
+        what: what is counted, in the folder's name.
+        temp: the folder to make it in.
+
+    Raises:
+        OutputError: that is not there.
+    """
+    if temp is None:
+        return storage.temporary_sibling(output.with_name(f"{output.name}-{what}"))
+    check_folder(Path(temp))
+    return storage.temporary_sibling(Path(temp) / f"seqtool-{what}")
+
+
 class Database:
     """A database in a folder, to be closed.
 
@@ -69,19 +116,31 @@ class Database:
         folder: an empty folder for its files, which is removed by others.
         memory: how many bytes it may take.
         threads: how many to use.
+        more_memory: what a user does who has too little memory.
+        more_room: what one does whose disk is full.
     """
 
-    def __init__(self, folder: Path, memory: int, threads: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        memory: int,
+        threads: int,
+        *,
+        more_memory: str = "raise --memory, or lower --threads",
+        more_room: str = "free some space, or name another folder with --temp",
+    ) -> None:
         import duckdb
 
         self.folder = folder
+        self._more_memory, self._more_room = more_memory, more_room
         settings: dict[str, Any] = {
             "memory_limit": f"{max(memory, LEAST) / 1e6:.0f}MB",
             "temp_directory": str(folder / "spilled"),
             "threads": threads,
             "preserve_insertion_order": False,
         }
-        self.connection = duckdb.connect(folder / "counts.duckdb", config=settings)
+        with self.naming():
+            self.connection = duckdb.connect(folder / "counts.duckdb", config=settings)
 
     def close(self) -> None:
         """End it; its files stay."""
@@ -91,6 +150,18 @@ class Database:
         """Run a query, and return what DuckDB gives of it."""
         with self.naming():
             return self.connection.execute(sql)
+
+    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
+        """Return the few rows of a query."""
+        with self.naming():  # rows are made while they are fetched
+            rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
+            return rows
+
+    def fetch_arrays(self, sql: str) -> dict[str, npt.NDArray[np.generic]]:
+        """Return the columns of a query."""
+        with self.naming():
+            columns: dict[str, npt.NDArray[np.generic]] = self.connection.execute(sql).fetchnumpy()
+            return columns
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -117,13 +188,13 @@ class Database:
                 raise self._full(error) from error
             raise MemoryTooSmall(
                 f"DuckDB has too little memory: {_first_line(error)}",
-                hint="raise --memory, or lower --threads",
+                hint=self._more_memory,
             ) from error
 
     def _full(self, error: Exception) -> OutputError:
         return OutputError(
             f"a temporary file cannot be written: {_first_line(error)}",
-            hint="free some space, or name another folder with --temp",
+            hint=self._more_room,
             path=self.folder.parent,
         )
 

@@ -33,7 +33,6 @@ from seqtool.core.storage import (
     atomic_directory,
     present,
     read_object,
-    temporary_sibling,
     write_json,
 )
 from seqtool.core.version import __version__
@@ -267,19 +266,18 @@ def prepare(
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     output = Path(output)
     check_output(output, force)
-    _check_engine(engine, config)
+    _check_engine(engine, config, memory)
     treebanks = config.column is not None
     plan = plan_splits(inputs, valid=valid, test=test, shares=config.split, treebanks=treebanks)
     with naming_output(output), ExitStack() as stack:
 
         def make_folder() -> Path:
-            if temp is not None:
-                database.check_folder(Path(temp))
-            beside = output.with_name(f"{output.name}-words")
-            place = beside if temp is None else Path(temp) / "seqtool-words"
-            return stack.enter_context(temporary_sibling(place))
+            database.check_least(memory)
+            return stack.enter_context(database.temporary_folder(output, "words", temp))
 
         is_for_disk = engine == "duckdb" or (engine == "auto" and not database.missing_package())
+        if is_for_disk and temp is not None:
+            database.check_folder(Path(temp))  # at once, not when the memory is full
         room = Room(
             memory,
             make_folder if is_for_disk else None,
@@ -310,7 +308,7 @@ def naming_output(output: Path) -> Iterator[None]:
         ) from error
 
 
-def _check_engine(engine: str, config: PrepareConfig) -> None:
+def _check_engine(engine: str, config: PrepareConfig, memory: int | None) -> None:
     """Refuse an engine that is none, is not installed, or has nothing to do.
 
     Raises:
@@ -322,14 +320,16 @@ def _check_engine(engine: str, config: PrepareConfig) -> None:
             "the engine spark needs a session of Spark",
             hint="call seqtool.spark.prepare, or choose another engine",
         )
+    if not config.counts_words and (engine == "duckdb" or memory is not None):
+        what = "a vocabulary that is given" if config.vocab else f"the unit {config.unit}"
+        why = "the engine duckdb counts words" if engine == "duckdb" else "--memory is for words"
+        raise ConfigError(
+            f"{why}, and {what} leaves none to be counted",
+            hint=f"leave {'--engine' if engine == 'duckdb' else '--memory'} out",
+        )
     if engine == "duckdb":
-        if not config.counts_words:
-            what = "a vocabulary that is given" if config.vocab else f"the unit {config.unit}"
-            raise ConfigError(
-                f"the engine duckdb counts words, and {what} leaves nothing that fills the memory",
-                hint="leave --engine out",
-            )
         database.check_packages()
+        database.check_least(memory)
 
 
 def open_corpus(

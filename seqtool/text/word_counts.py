@@ -133,20 +133,21 @@ class WordCounts:
             f" GROUP BY word HAVING sum(count) >= {min_count} ORDER BY 2 DESC, 3{most})"
         )
         symbols, counts = [UNK, EOS], [0, num_sentences]
-        rows = self._database.run("SELECT word, count FROM kept ORDER BY id")
-        while some := rows.fetchmany(1 << 16):
-            symbols += [word.decode() for word, _ in some]
-            counts += [count for _, count in some]
-        total = self._database.run("SELECT CAST(sum(count) AS BIGINT) FROM words").fetchone()[0]
+        with self._database.naming():  # rows are made while they are fetched
+            rows = self._database.run("SELECT word, count FROM kept ORDER BY id")
+            while some := rows.fetchmany(1 << 16):
+                symbols += [word.decode() for word, _ in some]
+                counts += [count for _, count in some]
+        [(total,)] = self._database.fetch("SELECT CAST(sum(count) AS BIGINT) FROM words")
         counts[UNK_ID] = self._num_unknown + (total or 0) - sum(counts[NUM_SPECIALS:])
         return Vocabulary(symbols, counts)
 
     def final_ids(self, generation: int) -> Ids:
         """Return the id of each number of a generation."""
-        rows = self._database.run(
+        rows = self._database.fetch_arrays(
             f"SELECT number, CAST(id AS INT) AS id FROM words JOIN kept USING (word)"
             f" WHERE generation = {generation}"
-        ).fetchnumpy()
+        )
         result = np.full(self._sizes[generation], UNK_ID, np.int32)
         result[rows["number"]] = rows["id"]
         result[EOS_ID] = EOS_ID

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import report
+from tables import kept_figures
 
 from seqtool.core import checkpoint, storage
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
@@ -73,7 +74,8 @@ def measured(name: str, corpus: Path, num_steps: int) -> dict[str, float]:
 
 def main(data: Path, num_steps: int, rows: list[str], valid_lines: int, out: Path | None) -> None:
     """Measure the rows in turn; print the table and a line of JSON."""
-    found = storage.read_object(out) if out is not None and out.exists() else {}
+    about = {"steps": num_steps, "valid_lines": valid_lines}
+    found = {} if out is None else kept_figures(out, about, "rows of another training")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (data / "valid.txt").open(encoding="utf-8") as file:
@@ -92,7 +94,7 @@ def main(data: Path, num_steps: int, rows: list[str], valid_lines: int, out: Pat
                 found[row] = pool.submit(measured, row, folder / "corpus", num_steps).result()
             print(f"{row}: {found[row]}", file=sys.stderr, flush=True)
             if out is not None:
-                storage.write_json(out, found)
+                storage.write_json(out, {"about": about, "figures": found})
     lines = [
         (
             ROWS[row][0],

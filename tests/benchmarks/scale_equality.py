@@ -27,6 +27,7 @@ from bench_prepare import cpu_name
 from ngram_text import SHARED
 
 import seqtool
+from seqtool.core.arrays import Floats
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.ngram.trie import word_columns
@@ -146,6 +147,13 @@ def rows_of(
     return columns[:, order], level.log_probs[order], weights[order]
 
 
+def apart(one: Floats, other: Floats) -> float:
+    """Return the largest difference; infinite ones are the same, and NaN never is."""
+    with np.errstate(invalid="ignore"):
+        gaps = np.where(one == other, 0.0, np.abs(one - other))
+    return float(np.nan_to_num(gaps, nan=np.inf).max(initial=0))
+
+
 def compare(case: Case, spark: Path, memory: Path, seconds: float) -> Found:
     """Compare two models, n-gram by n-gram."""
     found, wanted = (seqtool.load(path) for path in (spark, memory))
@@ -165,8 +173,8 @@ def compare(case: Case, spark: Path, memory: Path, seconds: float) -> Found:
             both = [set(zip(*columns.tolist(), strict=True)) for columns in (ngrams, expected)]
             missing += len(both[0] ^ both[1])
             continue
-        log_probs = max(log_probs, float(np.abs(log_probs_n - other_log_probs).max(initial=0)))
-        backoffs = max(backoffs, float(np.abs(weights - other_weights).max(initial=0)))
+        log_probs = max(log_probs, apart(log_probs_n, other_log_probs))
+        backoffs = max(backoffs, apart(weights, other_weights))
     files = [(path / "weights.safetensors").read_bytes() for path in (spark, memory)]
     same = files[0] == files[1]
     return Found(case.name, num, missing, log_probs, backoffs, same, round(seconds, 1))

@@ -168,6 +168,24 @@ def test_units_may_be_smaller_than_words(tmp_path: Path) -> None:
     assert shorter.is_cut("the dog sees")
 
 
+def test_a_language_model_whose_output_layer_was_tied_is_taught_too(
+    folder: Path, tmp_path: Path
+) -> None:
+    config = from_dict(
+        NeuralLMConfig, {"model": {"hidden_size": 6, "tied": True}, "training": {"epochs": 1}}
+    )
+    seqtool.train_lm(folder / "text.txt", tmp_path / "lm", config, device="cpu", threads=1)
+    train_classifier(
+        *(folder / "train.csv", tmp_path / "m", small("lm", 1)),
+        lm=tmp_path / "lm",
+        device="cpu",
+        threads=1,
+    )
+    learnt = load_file(tmp_path / "m" / checkpoint.WEIGHTS)["layers.embedding.weight"]
+    begun = load_file(tmp_path / "lm" / checkpoint.WEIGHTS)["embedding.weight"]
+    assert np.abs(learnt - begun).max() > 1e-5
+
+
 def test_errors(folder: Path, tmp_path: Path) -> None:
     config = small("lm")
     with pytest.raises(ConfigError, match="begins from a language model, and none is given"):
@@ -175,6 +193,8 @@ def test_errors(folder: Path, tmp_path: Path) -> None:
     for name in ("hidden_size=5", "min_count=2", "depth=2"):
         with pytest.raises(ConfigError, match="has the vocabulary and the sizes of its language"):
             resolve(None, None, {"model.encoder": "lm"}, [name])
+    with pytest.raises(ConfigError, match="dropout_lm is of the states that --lm gives another"):
+        resolve(None, None, {"model.encoder": "lm"}, ["dropout_lm=0.1"])
     seqtool.train_ngram(folder / "text.txt", tmp_path / "ngram", {"order": 2})
     with pytest.raises(ModelError, match="no neural language model"):
         train_classifier(folder / "train.csv", tmp_path / "m", config, lm=tmp_path / "ngram")

@@ -127,8 +127,14 @@ def test_broken_sentences_and_files_are_set_aside(seqtool: Run, folder: Path, jo
         Path("set.conllu").read_text()
         == seqtool("parse", "a.conllu", "b.conllu", *options[:2]).stdout
     )
-    same = seqtool("parse", *files, *options, "--invalid", "set.conllu")
-    assert same.stderr.startswith("error: broken sentences and all others would both be written")
+    for name in ("set.conllu", "./set.conllu"):
+        same = seqtool("parse", *files, *options, "--invalid", name)
+        told = "error: broken sentences and all others would both be written"
+        assert same.stderr.startswith(told)
+    within = ("-o", "parsed/", "--invalid", "parsed/b.conllu")
+    Path("parsed").mkdir(exist_ok=True)
+    lost = seqtool("parse", *files, *options[:2], *within)
+    assert lost.stderr.startswith(f"{told} to parsed/b.conllu")
     Path("set/of").mkdir(parents=True, exist_ok=True)
     for name in files:
         Path("set/of", name).write_bytes(Path(name).read_bytes())

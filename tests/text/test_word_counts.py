@@ -7,6 +7,7 @@ import json
 import random
 import sys
 from collections import Counter
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from seqtool import PrepareConfig, prepare
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.text import word_counts
 
-pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'seqtool[scale]'")
+duckdb = pytest.importorskip(
+    "duckdb", reason="duckdb is not installed: pip install 'seqtool[scale]'"
+)
 
 
 def lines(num: int, seed: int) -> list[str]:
@@ -129,7 +132,11 @@ def test_what_the_engine_does_not_do(
     assert "no engine is called 'duck'" in error_of(ConfigError, engine="duck")
     assert "needs a session" in error_of(ConfigError, engine="spark")
     chars = error_of(ConfigError, engine="duckdb", config={"unit": "char"})
-    assert chars.startswith("the engine duckdb counts words, and the unit char leaves nothing")
+    assert chars.startswith("the engine duckdb counts words, and the unit char leaves none")
+    unused = error_of(ConfigError, config={"unit": "char"}, memory=10**9)
+    assert unused.startswith("--memory is for words, and the unit char leaves none to be counted")
+    little = error_of(DataError, engine="duckdb", memory=10**8)
+    assert little.startswith("the engine duckdb needs 0.50 GB of memory for any text, but 0.10 GB")
     missing = error_of(OutputError, engine="duckdb", temp=tmp_path / "nowhere")
     assert "the folder for temporary files is not there" in missing
     (texts / "z.txt").write_bytes(b"caf\xe9\n")
@@ -137,3 +144,39 @@ def test_what_the_engine_does_not_do(
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "duckdb", None)
         assert "needs duckdb, which is not" in error_of(ConfigError, engine="duckdb")
+
+
+@pytest.mark.parametrize(
+    "query", ["SELECT word, count FROM kept", "SELECT CAST(sum", "SELECT number"]
+)
+def test_what_is_told_when_the_memory_is_full(
+    query: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query gives its rows one after another: memory may run out when the first have come."""
+
+    class Full:
+        """A connection whose queries for rows run out of memory while these are fetched."""
+
+        def __init__(self, connection: Any) -> None:
+            self._connection = connection
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def execute(self, sql: str) -> Any:
+            return Rows() if sql.startswith(query) else self._connection.execute(sql)
+
+    class Rows:
+        """What such a query returns."""
+
+        def fetchmany(self, num: int) -> Any:
+            raise duckdb.OutOfMemoryException("Out of Memory Error: no room")
+
+        fetchnumpy = fetchall = partialmethod(fetchmany, 1)
+
+    config, connect = PrepareConfig(special_tokens="skip"), duckdb.connect
+    monkeypatch.setattr(duckdb, "connect", lambda *args, **options: Full(connect(*args, **options)))
+    with pytest.raises(DataError, match="DuckDB has too little memory: ") as caught:
+        prepare([texts], tmp_path / "corpus", config, engine="duckdb")
+    assert caught.value.hint == "raise --memory, or lower --threads"
+    assert [path.name for path in tmp_path.iterdir()] == ["texts"]

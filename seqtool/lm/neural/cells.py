@@ -270,7 +270,7 @@ class LSTMCell(_TorchCell):
     product of `rounds.N` (., k) and `readers.N` (k, .). A dropped recurrent weight is that of the
     gates.
 
-    Under autocast, the loop of the CPU makes products in bfloat16, sums and the state in float32.
+    Under autocast, the loop of the CPU makes products in bfloat16, and keeps the state in float32.
     """
 
     num_updates = 1
@@ -288,8 +288,8 @@ class LSTMCell(_TorchCell):
 
     @property
     def half_pays(self) -> bool:
-        """Whether this processor has fast products of bfloat16."""
-        return runtime.has_bf16_products()
+        """Whether this processor has fast products of bfloat16, and the loop of the CPU runs."""
+        return numpy_is_fast() and runtime.has_bf16_products()
 
     def _make(self, input_size: int, hidden_size: int, config: ModelConfig) -> nn.RNNBase:
         self.output_size = config.projection_size or hidden_size

@@ -197,7 +197,8 @@ class FeatureMajorLoop(torch.autograd.Function):
     product per depth after the loop. One tanh serves all gates too: sigmoid(x) = (1 + tanh(x / 2))
     / 2, and the halves are in the weights and biases that the loop reads.
 
-    With `half`, the factors of all products are rounded to bfloat16; sums and states are not.
+    With `half`, the factors of all products are rounded to bfloat16, and so are those products
+    themselves that are not compiled; what is added to them, and states, are not.
     """
 
     @staticmethod

@@ -150,7 +150,8 @@ def differentiate_gates(  # type: ignore[no-untyped-def]
 class FeatureMajorLSTM(torch.autograd.Function):
     """The loop and its gradient.
 
-    With `half`, the factors of all products are rounded to bfloat16; sums and states are not.
+    With `half`, the factors of all products are rounded to bfloat16, and so are those products
+    themselves that are not compiled; what is added to them, and states, are not.
     """
 
     @staticmethod
@@ -424,9 +425,9 @@ def _differentiate_rounds(
 
 def _over_steps(grads_TMB: Reals, read_TNB: Reals, factor: torch.dtype) -> Tensor:
     """Return the gradient (M, N) of a weight, summed over all steps and streams."""
-    left_MS = grads_TMB.transpose(1, 0, 2).reshape(grads_TMB.shape[1], -1)
-    right_SN = read_TNB.transpose(0, 2, 1).reshape(-1, read_TNB.shape[1])
-    left, right = torch.from_numpy(left_MS), torch.from_numpy(right_SN)
-    summed_MN = left.new_empty(len(left), right.shape[1])
-    write_product(left.to(factor), right.to(factor), summed_MN)
+    # copied by torch, whose memory is aligned alike every time: a product's last bits go by that
+    left_MS = torch.from_numpy(grads_TMB).transpose(0, 1).flatten(1).to(factor, copy=True)
+    right_SN = torch.from_numpy(read_TNB).transpose(1, 2).flatten(0, 1).to(factor, copy=True)
+    summed_MN = torch.empty(len(left_MS), right_SN.shape[1], dtype=torch.float32)
+    write_product(left_MS, right_SN, summed_MN)
     return summed_MN

@@ -98,7 +98,7 @@ class LanguageModelTask:
             self._config = config = with_num_classes(config, int(classes.max()) + 1)
         hardware.seed_everything(config.training.seed)
         counts = None
-        if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
+        if classes is None and OUTPUT_LAYERS[config.model.output.layer].needs_counts:
             reader = corpus.reader("train")
             # each process counts where its streams are, and the last one what is left over
             length, is_last = self._train.length, group.rank == group.size - 1

@@ -23,8 +23,8 @@ SMOOTHINGS: Registry[Any] = Registry(
 )
 
 LESS_MEMORY = (
-    "take the disk with --engine duckdb, choose a lower --order or give less text (pruning comes "
-    "too late to help)"
+    "take the disk with --engine duckdb, which needs 500 MB, choose a lower --order or give less "
+    "text (pruning comes too late to help)"
 )
 
 # settings that only these smoothings read

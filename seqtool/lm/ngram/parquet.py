@@ -171,9 +171,11 @@ class ParquetReader:
             if order > 1:
                 writer.append("1.backoffs", first.backoffs)
             for n in range(2, order + 1):
+                done = self._done
                 try:
                     self._write_level(writer, n, self._found(n))
                 except _OutOfOrder:
+                    self._done = done  # they are read again
                     folder = path.with_name(f"{path.name}-sorted")
                     self._write_level(writer, n, self._sorted(n, folder))
                 if n < order:
@@ -215,7 +217,6 @@ class ParquetReader:
 
     def _sorted(self, n: int, folder: Path) -> Iterator[Found]:
         """Give the n-grams of an order in trie order; the folder is for a database."""
-        self._done -= self.sizes[n - 1]  # they are read again
         if missing_package():
             level, _, again = sorted_level(
                 [*self._found(n)], len(self._levels[-1]), len(self.vocabulary)
@@ -227,7 +228,14 @@ class ParquetReader:
         columns = ("context", "word", "log_prob", "backoff")
         with storage.temporary_sibling(folder) as place:
             memory = memory_available(memory_limit()) or 0
-            with closing(Database(place, memory // 2, available_threads())) as database:
+            database = Database(
+                place,
+                memory // 2,
+                available_threads(),
+                more_memory="free some memory",
+                more_room="free some space, or write elsewhere with -o",
+            )
+            with closing(database):
                 database.run(
                     "CREATE TABLE ngrams (context INT, word INT, log_prob FLOAT, backoff FLOAT)"
                 )

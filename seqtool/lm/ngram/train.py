@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.core import checkpoint, database, runtime, storage
+from seqtool.core import checkpoint, database, runtime
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
@@ -197,15 +197,10 @@ def train_ngram(
         def make_folder() -> Path | None:
             if engine == "auto" and database.missing_package():
                 return None  # the memory is found too small, and that is told
-            from seqtool.lm.ngram.engine.estimation import check_least
-
             database.check_packages()
-            check_least(memory)
-            if temp is not None:
-                database.check_folder(Path(temp))
-            beside = Path(output).with_name(f"{Path(output).name}-counts")
-            place = beside if temp is None else Path(temp) / "seqtool-counts"
-            return stack.enter_context(storage.temporary_sibling(place))
+            database.check_least(memory)
+            folder = database.temporary_folder(Path(output), "counts", temp)
+            return stack.enter_context(folder)
 
         is_for_disk = engine != "memory" and not config.classes
         with stages("reading") as on_read:

@@ -72,6 +72,9 @@ def save(output: Path, record: SnmRecord, text_sum: str, at: Learning, table: Ta
         OSError: it cannot be written.
     """
     output.mkdir(parents=True, exist_ok=True)
+    if (words := record.config.vocab) is not None:  # it may go on from another folder
+        config = dataclasses.replace(record.config, vocab=str(Path(words).absolute()))
+        record = dataclasses.replace(record, config=config)
     record.write(output)
     with storage.atomic_directory(output / LAST) as folder:
         numbers = {"unseen": table.unseen, "bias": table.bias}

@@ -99,7 +99,8 @@ def train_snm(
             is resumed, not the run's.
         field: which field of .jsonl files holds the text.
         resume: continue the run in `output` where it was saved: every five minutes of learning, and
-            when it was stopped while it learnt. The model is the same as without a stop.
+            when it was stopped while it learnt. The model is the same as without a stop, unless a
+            limit of time ends it; reading and counting again are not counted for that.
         force: replace a model that is there.
         threads: CPU threads to count and adjust with; learning takes one. All cores when None.
         memory: how many bytes the process may take, in all; what the machine has when None. A text
@@ -123,6 +124,8 @@ def train_snm(
         storage.restore(output)
         record = SnmRecord.read(output)
         given = to_dict(config) if isinstance(config, SnmConfig) else dict(config or {})
+        if "epochs" in given and "time_limit" not in given:
+            given["time_limit"] = None  # what is told last ends it
         record = replace(record, config=from_dict(SnmConfig, to_dict(record.config) | given))
         record = replace(record, threads=threads or record.threads)
         paths, field = paths or list(record.inputs), field or record.field
@@ -147,7 +150,7 @@ def train_snm(
         with stages("measuring") as on_measure:
             evaluation = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
         scores["valid_perplexity"] = evaluation.perplexity
-    scores["train_seconds"] = at.seconds + working_time() - begun
+    scores["train_seconds"] = run.seconds(at)
     with stages("saving"):
         save_model(
             output,
@@ -203,14 +206,16 @@ class _Run:
         self.listening = self._interruption.listening
         self._saved_at = working_time()
 
-    def begin(self, fresh: Table) -> tuple[Learning, Table]:
-        """Return where learning stands, and the weights: `fresh` ones, unless it is resumed."""
+    def begin(self, fresh: Table, counting: float) -> tuple[Learning, Table]:
+        """Return where learning stands, and the weights: `fresh` ones, unless it is resumed.
+
+        Counting took so many seconds, as `working_time` tells.
+        """
         limit = self.config.time_limit
-        self._end = math.inf if limit is None else seconds_of(limit)
-        if limit is not None:
-            self._end -= _AFTER_LEARNING * self.stages.seconds["counting"]
+        self._end = math.inf if limit is None else seconds_of(limit) - _AFTER_LEARNING * counting
         if not self._resumed:
             return Learning(), fresh
+        self._begun = working_time()  # the run has counted its reading and counting already
         return state.restore(self._output, self.config, self._sum)
 
     def seconds(self, at: Learning) -> float:
@@ -221,7 +226,10 @@ class _Run:
         """Return the learning rate, which a limit of time lets fall to zero; 0 at the end."""
         if math.isinf(self._end):
             return self.config.learning_rate if at.epoch < self.config.epochs else 0.0
-        return self.config.learning_rate * max(0.0, 1.0 - self.seconds(at) / self._end)
+        seconds = self.seconds(at)
+        if seconds >= self._end:  # reading and counting may have taken all of the time
+            return 0.0
+        return self.config.learning_rate * (1 - seconds / self._end)
 
     def look(self, at: Learning, table: Table) -> None:
         """Save the state where it is due; an Interrupted error where the run is to stop."""
@@ -252,6 +260,7 @@ def _learn(
     purpose = f"{len(ids):,} tokens with {len(templates)} kinds of features"
     needed = memory_needed(len(ids), len(templates), config.table_bits)
     runtime.check_memory(needed, purpose, LESS_MEMORY, memory)
+    begun = working_time()
     with stages("counting") as on_count:
         counts = count_features(
             np.ascontiguousarray(ids, np.int32),
@@ -262,7 +271,8 @@ def _learn(
             on_progress=on_count,
         )
     room, arrays = make_room(len(templates)), arrays_of(counts)
-    at, table = run.begin(make_table(config.table_bits, len(templates)))
+    counting = working_time() - begun
+    at, table = run.begin(make_table(config.table_bits, len(templates)), counting)
     with stages("learning") as on_learn, run.listening():
         total = None if config.time_limit else config.epochs * len(ids)
         while rate := run.rate(at):

@@ -193,8 +193,10 @@ def _labelled_words(
 ) -> Iterator[tuple[list[str], list[str] | None, int]]:
     """Give forms, labels and the first line of sentences; note which keys MISC has."""
     first, is_of_columns = _first_line(path), is_column_file(path)
-    is_bare = len(first.split()) == 1 if is_of_columns else "\t" not in first
-    if first and is_bare and not unpacked_name(path).endswith(".conllu"):
+    is_comment = first.startswith("#")  # of CoNLL-U; one of columns holds a =
+    is_bare = len(first.split()) == 1 if is_of_columns else "\t" not in first and not is_comment
+    is_named_so = unpacked_name(path).endswith(".conllu")
+    if first and is_bare and not is_named_so and not skip_invalid:
         raise DataError(
             "has no column of labels",
             hint="give each line a word and its label, apart by a tab, or give CoNLL-U",

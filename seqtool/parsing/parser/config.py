@@ -357,6 +357,12 @@ class ParserConfig(Config):
                 f"classifier {model.classifier} scores no such pairs",
                 hint="use --decoder graph, or leave second_order out",
             )
+        for name in ("second_size", "second_steps") if model.second_order == "none" else ():
+            if getattr(model, name) != getattr(ModelConfig(), name):
+                raise ConfigError(
+                    f"{name} is set, and second_order is none",
+                    hint="leave it out, or choose --set model.second_order=both",
+                )
         if model.decoder == "graph" and model.templates != ("standard",):
             raise ConfigError(
                 "templates are of transitions, and decoder is graph",

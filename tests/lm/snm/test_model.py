@@ -254,6 +254,53 @@ def test_a_limited_time(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         SnmConfig(time_limit="soon")
 
 
+def test_a_time_that_counting_takes_is_over_at_once(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock takes a second, of which counting has one or more."""
+    seconds = iter(range(10**6))
+    monkeypatch.setattr(training, "working_time", lambda: float(next(seconds)))
+    trained = train_snm(text, tmp_path / "snm", {**SMALL, "time_limit": "1s"})
+    assert (trained.passes, trained.losses) == (0, [])
+
+
+def test_a_limited_run_goes_on_for_the_time_that_is_left(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "_TOKENS", 100)  # steps of 100, 100 and 40
+    monkeypatch.setattr(training, "_AFTER_LEARNING", 0.0)
+    clock = {"now": 0.0}
+    monkeypatch.setattr(training, "working_time", lambda: clock["now"])
+    plain = training.read_ids
+
+    def read(*args: Any, **options: Any) -> Any:
+        clock["now"] += 2.0
+        return plain(*args, **options)
+
+    def tick(num_tokens: int) -> bool:
+        clock["now"] += 1.0
+        return clock["now"] == 4.0  # two seconds of reading, and two steps
+
+    monkeypatch.setattr(training, "read_ids", read)
+    limited = {**SMALL, "time_limit": "5s", "vocab": "words.txt"}
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text("\n".join(sorted(set(TEXT.split()))), encoding="utf-8")
+    for name in ("one", "other"):
+        with pytest.raises(Interrupted):
+            train_snm(text, tmp_path / name, limited, should_stop=tick)
+        clock["now"] = 0.0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    resumed = train_snm(output=tmp_path / "one", resume=True, should_stop=tick)
+    assert resumed.passes == pytest.approx(1)  # one step more
+    assert resumed.scores["train_seconds"] == 5
+    # with a number of epochs, the time is forgotten
+    clock["now"] = 100.0
+    more = train_snm(output=tmp_path / "other", config={"epochs": 2}, resume=True, should_stop=tick)
+    assert more.passes == 2
+
+
 def test_what_is_refused_before_the_work(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -228,6 +228,16 @@ def test_bad_files_are_refused(
         DataConfig(column="N=R")
 
 
+def test_comments_may_come_before_the_words_of_conllu(folder: Path, tmp_path: Path) -> None:
+    text = (folder / "valid.conllu").read_text(encoding="utf-8")
+    path = columns(tmp_path / "names.txt", f"# newdoc\n# newpar\n{text}")
+    found = read_labelled([path], "NER", skip_invalid=False)
+    expected = read_labelled([str(folder / "valid.conllu")], "NER", skip_invalid=False)
+    assert [each.labels for each in found] == [each.labels for each in expected]
+    broken = columns(tmp_path / "broken.txt", f"broken\n\n{text}")
+    assert len(read_labelled([broken], "NER", skip_invalid=True)) == len(expected)
+
+
 def test_labels_are_read_from_misc(folder: Path) -> None:
     read = read_labelled([str(folder / "valid.conllu")], "NER", skip_invalid=False)
     other = read_labelled([str(folder / "valid.conll")], "NER", skip_invalid=False)

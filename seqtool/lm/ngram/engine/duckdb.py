@@ -11,7 +11,7 @@ in half of the memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seqtool.core.database import Database, MemoryTooSmall
 from seqtool.lm.ngram.engine.contexts import OfContexts
@@ -38,12 +38,6 @@ class DuckDB(Database):
     def make(self, name: str, sql: str) -> None:
         """Make a table of what a query gives."""
         self.run(f"CREATE TABLE {name} AS {sql}")
-
-    def fetch(self, sql: str) -> list[tuple[Any, ...]]:
-        """Return the few rows of a query."""
-        with self.naming():
-            rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
-            return rows
 
     def read(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Give the rows of a query."""

@@ -19,7 +19,6 @@ from seqtool.core.runtime import (
     give_back_memory,
     memory_available,
     memory_limit,
-    size_text,
 )
 from seqtool.core.storage import let_go
 from seqtool.core.vocabulary import EOS_ID
@@ -37,29 +36,6 @@ _PIECE = 1 << 18  # tokens that are packed at once
 # while, and what passes between it and here is not its own; nor are its code and pyarrow's, which
 # are as large however little there is
 _SHARE, _OUTSIDE = 0.75, 200_000_000
-# bytes that the process may take at least: where DuckDB had 0.2 GB, the peak was 0.53 GB of a text
-# of 125 MB, and 0.60 GB of one of 250 MB
-LEAST_IN_ALL = 500_000_000
-
-
-def check_least(memory: int | None = None) -> None:
-    """Refuse, before a text is read, less memory than any text takes.
-
-    Args:
-        memory: as for `estimated_on_disk`.
-
-    Raises:
-        DataError: so it is.
-    """
-    limit = memory_limit() if memory is None else memory
-    if limit < LEAST_IN_ALL:
-        least = f"--memory {LEAST_IN_ALL // 10**6}M"
-        what = f"the engine duckdb needs {size_text(LEAST_IN_ALL)} of memory for any text"
-        there = "are given" if memory is not None else "may be taken"
-        raise DataError(
-            f"{what}, but {size_text(limit)} {there}",
-            hint=f"give it {least} or more",
-        )
 
 
 @contextmanager

@@ -299,9 +299,8 @@ class GraphDecoder(Decoder):
             *(likely, words, heads, places),
         )
         likely = likely[:num]
-        # where all sentences of a treebank are single words, no arc has a label but from ROOT
-        of_labels = np.full(len(scores), -np.log(max(1, num_arcs)), np.float32)
-        of_labels[begins] = -np.log(max(1, num_roots))
+        of_labels = np.full(len(scores), -np.log(num_arcs), np.float32)
+        of_labels[begins] = -np.log(num_roots)
         labels = np.full(len(scores), -1, np.int32)
         labels[likely], of_labels[likely] = self._best_labels(
             units, words[:num], places[:num], heads[:num]

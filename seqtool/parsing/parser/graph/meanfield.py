@@ -69,22 +69,26 @@ def refined_scores(
     # sums go over all words; what a word would add of itself is taken off again
     if with_siblings:
         a_HS, b_NS = parts[0], parts[1 + with_grandparents][..., 1:, :]
-        itself_NH = (b_NS * b_NS) @ a_HS.mT
+        itself_NH = (b_NS * b_NS) @ _turned(a_HS)
     if with_grandparents:
         m_NS, d_NS = (parts[i][..., 1:, :] for i in (int(with_siblings), -2))
         g_HS = parts[-1]
-        itself_NN = (d_NS * g_HS[..., 1:, :]) @ m_NS.mT
+        itself_NN = (d_NS * g_HS[..., 1:, :]) @ _turned(m_NS)
     refined = scores
     for _ in range(config.second_steps):
         likely_NH = distributions(refined)
         refined = scores
         if with_siblings:
-            others_HS = a_HS * (likely_NH.mT @ b_NS)
-            refined = refined + (b_NS @ others_HS.mT - likely_NH * itself_NH)
+            others_HS = a_HS * (_turned(likely_NH) @ b_NS)
+            refined = refined + (b_NS @ _turned(others_HS) - likely_NH * itself_NH)
         if with_grandparents:
             likely_NN = likely_NH[..., 1:]  # only a word has a head of its own
-            below_NS, above_NS = m_NS * (likely_NN.mT @ d_NS), m_NS * (likely_NH @ g_HS)
-            refined = refined + below_NS @ g_HS.mT
-            refined[..., 1:] += d_NS @ above_NS.mT
-            refined[..., 1:] -= likely_NN.mT * itself_NN + (likely_NN * itself_NN).mT
+            below_NS, above_NS = m_NS * (_turned(likely_NN) @ d_NS), m_NS * (likely_NH @ g_HS)
+            refined = refined + below_NS @ _turned(g_HS)
+            refined[..., 1:] += d_NS @ _turned(above_NS)
+            refined[..., 1:] -= _turned(likely_NN) * itself_NN + _turned(likely_NN * itself_NN)
     return refined
+
+
+def _turned(matrices: Array) -> Array:
+    return matrices.swapaxes(-1, -2)
