@@ -10,7 +10,7 @@ import ctypes
 import mmap
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -197,6 +197,37 @@ def memory_limit() -> int:
 def _trim() -> Callable[[int], int] | None:
     """Return `malloc_trim` of the C library, which glibc alone has."""
     return getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+# of glibc's malloc.h: blocks from which on the system is asked for each alone, and how much is kept
+# free at the end of the memory; here, and as far as glibc raises them by itself
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+_KEPT = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: (1 << 31) - 1}
+_USUAL = {_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 64 << 20}
+
+
+@contextmanager
+def keeping_freed_memory() -> Iterator[None]:
+    """Within the block, keep the pages of large blocks that are freed, where glibc allocates them.
+
+    A loop that allocates the same large blocks again and again, such as gradients, has the system
+    clear their pages each time otherwise. What is not for steps of one shape may grow by it.
+    """
+    if _trim() is None:
+        yield
+        return
+    try:
+        _set_malloc(_KEPT)
+        yield
+    finally:
+        _set_malloc(_USUAL)
+        give_back_memory()
+
+
+def _set_malloc(values: Mapping[int, int]) -> None:
+    """Set parameters of malloc; what an older glibc refuses stays as it is."""
+    for name, value in values.items():
+        ctypes.CDLL(None).mallopt(name, value)
 
 
 def give_back_memory() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import mmap
 import platform
 import subprocess
 import sys
@@ -154,3 +155,39 @@ def test_memory_between_blocks_that_stay_is_given_back() -> None:
     code = [sys.executable, "-c", FRAGMENTED]
     given = subprocess.run(code, capture_output=True, text=True, check=True).stdout
     assert 0.9 * 100_000_000 < int(given) < 1.1 * 100_000_000
+
+
+KEPT = """
+import mmap, resource
+from seqtool.core.runtime import give_back_memory, keeping_freed_memory
+
+def faults(num):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(num):
+        bytes(SIZE)
+        bytearray(SIZE)[:: mmap.PAGESIZE] = bytes([1]) * (SIZE // mmap.PAGESIZE)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * mmap.PAGESIZE
+
+SIZE = 80 * 1024 * 1024
+faults(2)
+before = resident()
+without = faults(5)
+with keeping_freed_memory():
+    faults(2)
+    within = faults(5)
+print(without, within, faults(5), resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc gives such memory back")
+def test_memory_of_large_blocks_is_kept_within_the_block() -> None:
+    code = [sys.executable, "-c", KEPT]
+    given = subprocess.run(code, capture_output=True, text=True, check=True).stdout
+    without, within, after, kept = map(int, given.split())
+    pages = 5 * 80 * 1024 * 1024 // mmap.PAGESIZE
+    assert min(without, after) > 0.5 * pages
+    assert within < 0.01 * pages
+    assert kept < 10_000_000

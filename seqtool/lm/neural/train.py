@@ -154,13 +154,14 @@ def train_lm(
             group=group,
             begun=begun,
         )
-        run = complete(
-            events,
-            output,
-            "train-lm",
-            on_event=on_event if group.is_first else lambda event: None,
-            on_started=lambda: record.write(output) if resume and group.is_first else None,
-        )
+        with runtime.keeping_freed_memory():
+            run = complete(
+                events,
+                output,
+                "train-lm",
+                on_event=on_event if group.is_first else lambda event: None,
+                on_started=lambda: record.write(output) if resume and group.is_first else None,
+            )
         by_start = task.perplexity_by_start()
         trained: TrainedLM | None = None
         with group.agreed():
