@@ -426,8 +426,9 @@ def _differentiate_rounds(
 def _over_steps(grads_TMB: Reals, read_TNB: Reals, factor: torch.dtype) -> Tensor:
     """Return the gradient (M, N) of a weight, summed over all steps and streams."""
     # copied by torch, whose memory is aligned alike every time: a product's last bits go by that
-    left_MS = torch.from_numpy(grads_TMB).transpose(0, 1).flatten(1).to(factor, copy=True)
-    right_SN = torch.from_numpy(read_TNB).transpose(1, 2).flatten(0, 1).to(factor, copy=True)
-    summed_MN = torch.empty(len(left_MS), right_SN.shape[1], dtype=torch.float32)
+    grads, read = torch.from_numpy(grads_TMB), torch.from_numpy(read_TNB)
+    left_MS = grads.transpose(0, 1).flatten(1).to(factor, copy=True)
+    right_SN = read.transpose(1, 2).flatten(0, 1).to(factor, copy=True)
+    summed_MN = grads.new_empty(len(left_MS), right_SN.shape[1])
     write_product(left_MS, right_SN, summed_MN)
     return summed_MN
