@@ -101,6 +101,7 @@ def differentiate_strongest(grads, places, symbols, lengths, grad_products, grad
     begin = 0
     for form in range(lengths.shape[0]):
         end = begin + lengths[form]
+        # a form without characters has no places that could be read
         for unit in range(num_filters * (end > begin)):
             grad = grads[form, unit]
             grad_bias[unit] += grad
@@ -153,6 +154,7 @@ class Characters:
             if len(form) > MAX_CHARACTERS:
                 form = form[: MAX_CHARACTERS // 2] + form[-MAX_CHARACTERS // 2 :]
             symbols.append(BEGIN)
+            # no known character has the number 0, so that `or` means unknown
             symbols += [ids.get(character) or _class_of(character) for character in form]
             symbols.append(END)
             lengths.append(2 + len(form))
@@ -197,6 +199,7 @@ class Convolution:
         vectors = np.empty((len(lengths), len(self._bias)), np.float32)
         nowhere = np.empty((0, 0), np.int32)
         strongest(self._products, self._bias, symbols, lengths, vectors, nowhere)
+        # after the maximum, once for each form, as ReLU keeps the order; -inf becomes 0
         return np.maximum(vectors, 0, out=vectors)
 
 

@@ -78,6 +78,7 @@ class Spellings:
         if not path.is_file():
             return None
         try:
+            # after the last LF there is nothing, unless the file is cut off
             *words, last = path.read_bytes().decode().split("\n")
         except UnicodeDecodeError as error:
             raise DataError("is no UTF-8", hint="prepare the text again", path=path) from error

@@ -67,9 +67,10 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
             chunk = ONES * _END
             for i in range(size - 1, position - 1, -1):
                 chunk = (chunk << _EIGHT) | np.uint64(block[i])
-        length = num_zeros(blanks(chunk)) >> np.uint64(3)
+        length = num_zeros(blanks(chunk)) >> np.uint64(3)  # 8 where there is no blank
         if length < _EIGHT:
             bits = length << np.uint64(3)
+            # the bytes of the word and the LF, as in `string_hash`: blanks of any kind end it alike
             chunk = (chunk & ((_ONE << bits) - _ONE)) | (_END << bits)
         if position == begin:
             first = chunk
@@ -264,7 +265,7 @@ class WordTable:
     def _encode(self, block: bytes, *, insert: bool) -> Ids:
         data = np.frombuffer(block, np.uint8)
         if len(self._out) < len(block):
-            self._out = np.empty(len(block), np.int32)
+            self._out = np.empty(len(block), np.int32)  # an id takes a byte at least
         state = np.array([0, 0, len(self)], np.int64)
         while True:
             arrays = self._table.arrays

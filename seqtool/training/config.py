@@ -181,6 +181,7 @@ def constant(config: TrainingConfig, at: Position) -> float:
 
 def divide(config: TrainingConfig, at: Position) -> float:
     """Return the division by the factor, once per epoch after the first `schedule_after` epochs."""
+    # + 1: the first epoch after these is divided already
     num_divisions = max(0, math.floor(at.epoch) + 1 - config.schedule_after)
     return float(config.schedule_factor**-num_divisions)
 
@@ -205,6 +206,7 @@ def cyclic(config: TrainingConfig, at: Position) -> float:
 def _warm_cosine(config: TrainingConfig, at: Position, warmup: float, start: float) -> float:
     done = at.done
     lowest = config.schedule_minimum
+    # without a warm-up this is never so, and nothing is divided by zero
     if done < warmup:  # counted from the step's end, so that the first step moves too
         return start + (1.0 - start) * min(1.0, at.done_after / warmup)
     rest = min(1.0, (done - warmup) / (1.0 - warmup))

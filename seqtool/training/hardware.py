@@ -240,7 +240,7 @@ class Group:
         except (SeqtoolError, OSError) as error:
             raised = error
         for error_of_rank in filter(None, self.gathered(raised)):
-            raise raised or error_of_rank
+            raise raised or error_of_rank  # its own, if it has one
 
     def parallel(self, module: nn.Module, loss: Loss) -> Loss:
         """Return `loss` so that its backward pass leaves the mean gradients of all processes.

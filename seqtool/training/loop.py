@@ -249,6 +249,7 @@ class _Loop:
         # what a validation takes has to be known before there is no time for it
         if not run.validation_seconds and run.step and countdown.elapsed > countdown.limit / 2:
             self.time_validation()
+        # half a step: whole steps end nearest to the limit so
         return run.step > run.stage_step and self.seconds_left() < countdown.step_seconds / 2
 
     def seconds_left(self) -> float:
@@ -399,6 +400,7 @@ class _Loop:
         if countdown is None:
             return
         countdown.look()
+        # a stage is not ended before its first epoch
         if self.seconds_left() >= countdown.step_seconds / 2 or run.planned_epoch == begin:
             return
         if number + 1 == len(self.stages):

@@ -38,6 +38,7 @@ class StepLosses:
         """Fetch the pending losses, which waits for a GPU, and judge them."""
         if not self.pending:
             return
+        # one copy from the device for all of them
         values = torch.stack([loss for _, loss, _ in self.pending]).tolist()
         losses = self.joint(list(zip(values, [items for _, _, items in self.pending], strict=True)))
         for (value, num_items), (step, _, _) in zip(losses, self.pending, strict=True):

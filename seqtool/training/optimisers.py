@@ -43,6 +43,7 @@ class Optimisers:
             rate = config.learning_rate
             self._all.append(OPTIMISERS["sparse-adam"](sparse, lr=rate, betas=betas))
         for weight, rate in own_rates:
+            # the schedule acts on the common rate, which this one follows in proportion
             scale = rate / config.learning_rate
             self._all.append(OPTIMISERS["adagrad"]([{"params": [weight], "scale": scale}]))
 
@@ -130,5 +131,5 @@ def _arguments(config: TrainingConfig) -> dict[str, Any]:
             arguments["betas"] = (config.beta1, config.beta2)
         case "asgd":
             arguments["lambd"] = 0.0  # leaves plain SGD
-            arguments["t0"] = math.inf
+            arguments["t0"] = math.inf  # no averaging until `average_from`
     return arguments

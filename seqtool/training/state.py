@@ -102,6 +102,7 @@ def save(
     state |= {f"optimiser.{name}": value for name, value in tensors.items()}
     for rank, part in enumerate(own_by_rank):
         state |= {_of_rank(rank) + name: value for name, value in part.items()}
+    # clones, as safetensors refuses tensors that share their memory
     state = {name: value.detach().cpu().contiguous().clone() for name, value in state.items()}
     with storage.atomic_directory(directory) as temporary:
         save_file(state, temporary / TENSORS)
@@ -158,6 +159,7 @@ def restore(
     num_steps = task.start_epoch(run.planned_epoch)
     with _telling_damage(directory):
         task.restore_carried(_part(own, "carried."))
+    # last, as what was done above may have drawn numbers
     torch.set_rng_state(random_cpu)
     if torch.cuda.is_available() and "random.cuda" in own:
         torch.cuda.set_rng_state(own["random.cuda"])
@@ -202,7 +204,7 @@ def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
 
 def _check_fingerprint(old: Mapping[str, Any], now: Mapping[str, Any], directory: Path) -> None:
     """Refuse a continuation that differs from the run, naming what does."""
-    new = _flat(json.loads(json.dumps(now)))
+    new = _flat(json.loads(json.dumps(now)))  # as JSON has it: of tuples, lists
     pairs = [(name, old.get(name), new.get(name)) for name in sorted({*old, *new})]
     if differing := [f"{name} was {was}, not {now}" for name, was, now in pairs if was != now]:
         hint = "resume with the settings and data of the run, or start again with --force"

@@ -89,6 +89,7 @@ class Range:
 
     def draw(self, chance: float) -> float:
         """Return a number, by a number from 0 to 1 (not 1 itself)."""
+        # one more: rounded down, the last whole number is then as likely as the others
         end = self.high + 1 if self.is_whole else self.high
         if self.is_log:
             value = self.low * (end / self.low) ** chance
@@ -377,6 +378,7 @@ class _Search:
             set_value(kind, values, name, value)
         if "description" in values:
             values["description"] = f"trial {number} of a search for settings"
+        # all in the last round, and in each before it less by the factor
         share = self.factor ** (round_ - self.rounds)
         training = values["training"]
         if share < 1.0 and training["time_limit"] is not None:

@@ -167,8 +167,10 @@ class CacheModel(LanguageModel):
         scores_HM = (state.states @ self._present(state)[:, :, None])[:, :, 0].astype(np.float64)
         scores_HM *= self.config.theta
         scores_HM -= self.config.decay * np.arange(num_words, 0, -1)
+        # less the largest, so that none overflows
         shares_HM = np.exp(scores_HM - scores_HM.max(axis=1, keepdims=True))
         probs_HV = np.zeros((num, num_symbols))
+        # a plain += would count a word once that is remembered several times
         np.add.at(probs_HV, (np.arange(num)[:, None], state.words), shares_HM)
         with np.errstate(divide="ignore"):
             log_probs_HV: Doubles = np.log(probs_HV / shares_HM.sum(axis=1, keepdims=True))
@@ -233,6 +235,7 @@ class _Memory:
         log_probs_CN = np.empty((len(self._candidates), num))
         for found_N, config in zip(log_probs_CN, self._candidates, strict=True):
             first = window - config.window  # a shorter window is the end of the longest one
+            # the product is a new array, which is changed below; the band serves all settings
             scores_NM = similar_NW[:, first:] * states_ND.dtype.type(config.theta)
             if config.decay:
                 scores_NM -= states_ND.dtype.type(config.decay) * ages_W[first:]

@@ -301,7 +301,7 @@ def _columns(scores: Sequence[TokenScores]) -> dict[str, npt.NDArray[Any]]:
     """Return the surprisals of the parts (bits), then their own columns."""
     columns: dict[str, npt.NDArray[Any]] = {}
     for number, part in enumerate(scores, start=1):
-        columns[f"surprisal_{number}"] = 0.0 - part.log_probs / LN_2
+        columns[f"surprisal_{number}"] = 0.0 - part.log_probs / LN_2  # not -0.0 for a sure token
     for number, part in enumerate(scores, start=1):
         columns.update({f"{name}_{number}": column for name, column in part.columns.items()})
     return columns

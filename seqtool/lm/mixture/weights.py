@@ -87,7 +87,7 @@ def fit_weights(log_probs_PN: Doubles, *, tolerance: float = TOLERANCE_NATS) -> 
                 tuple(weights_P.tolist()), tuple(log_likelihoods), len(possible) - num
             )
         weights_P = weights_P * gains_P
-        weights_P /= weights_P.sum()
+        weights_P /= weights_P.sum()  # the sum is 1 already, but for rounding, which would grow
 
 
 @dataclass(frozen=True)
@@ -192,6 +192,7 @@ def _best_row(log_probs_PN: Doubles, place: int, tried_CN: npt.NDArray[np.float3
     def merit(row: int) -> tuple[int, float]:
         trial_PN[place] = tried_CN[row]
         fitted = fit_weights(trial_PN, tolerance=TRIAL_TOLERANCE_NATS)
+        # first the fewest tokens left out: likelihoods of fewer tokens are larger
         return -fitted.impossible, fitted.log_likelihoods[-1]
 
     return max(range(len(tried_CN)), key=merit)

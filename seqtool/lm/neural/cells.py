@@ -169,10 +169,12 @@ class _TorchCell(Cell):
         weights: list[Tensor] = list(self._weights())
         weights[1] = functional.dropout(weights[1], self.dropout_weights, self.training)
         if self.has_loop and mask_BP is None and update_SBH is None:
+            # torch's loops have a dimension of layers before the others
             start = tuple(part[None].contiguous() for part in state)
             outputs_TBP, *last = self._loop(inputs_TBI, start, weights)
             return outputs_TBP, tuple(part[0] for part in last)
         weight_GI, weight_GP, bias_input_G, bias_state_G = weights[:4]
+        # one product for all steps: only that with the state has to wait for the step before
         projected_TBG = functional.linear(inputs_TBI, weight_GI, bias_input_G)
         updates = [None] * len(inputs_TBI) if update_SBH is None else update_SBH.unbind(0)
         outputs = []
@@ -245,6 +247,7 @@ class ElmanCell(_TorchCell):
         projected_BH, recurrent_BH = self._products(inputs_BI, state)
         sums_BH = (projected_BH + recurrent_BH).detach().requires_grad_()
         with torch.enable_grad():
+            # f is elementwise: the gradient of the sum of f is f' at each place
             (slopes_BH,) = torch.autograd.grad(self.activate(sums_BH).sum(), sums_BH)
         return slopes_BH
 
@@ -281,6 +284,7 @@ class LSTMCell(_TorchCell):
         self.has_loop = config.mogrifier_rounds == 0
         rank = config.mogrifier_rank
         for number in range(config.mogrifier_rounds):
+            # counted from 1, odd rounds make x of h, even ones h of x
             made, read = (input_size, self.output_size)[:: -1 if number % 2 else 1]
             self.rounds.append(nn.Parameter(torch.empty(made, read if rank is None else rank)))
             if rank is not None:
@@ -342,7 +346,7 @@ class LSTMCell(_TorchCell):
                 *state,
                 weight_GI,
                 kept_GP,
-                bias_input_G + bias_state_G,
+                bias_input_G + bias_state_G,  # torch has two, but their sum is all that counts
                 mask_BP,
                 update_SBH,
                 projection[0] if projection else None,
@@ -353,6 +357,7 @@ class LSTMCell(_TorchCell):
             return outputs_TBP, (outputs_TBP[-1], memory_BH)
         updates = [None] * len(inputs_TBI) if update_SBH is None else update_SBH.unbind(0)
         outputs = []
+        # with rounds, what the gates read of an input depends on the state: step by step, then
         for inputs_BI, update_BH in zip(inputs_TBI.unbind(0), updates, strict=True):
             entering_BP = state[0] if mask_BP is None else state[0] * mask_BP
             inputs_BI, entering_BP = self.mogrify(inputs_BI, entering_BP, rounds)
@@ -407,6 +412,7 @@ class LSTMCell(_TorchCell):
         """Set all to zero, but for the forget gate's."""
         super().initialise_biases(config)
         forget = slice(self.hidden_size, 2 * self.hidden_size)
+        # one of torch's two biases: the gate has their sum
         nn.init.constant_(self._weights()[2][forget], config.forget_bias)
 
 
@@ -428,6 +434,7 @@ class GRUCell(_TorchCell):
         new_BH = gates["candidate"]
         if update_BH is not None:
             new_BH = new_BH * update_BH
+        # n + z (h - n), which is torch.nn's (1 - z) n + z h
         return (torch.lerp(new_BH, state[0], gates["update"]),)
 
     def _gates(self, projected_BG: Tensor, recurrent_BG: Tensor) -> Gates:
@@ -438,6 +445,7 @@ class GRUCell(_TorchCell):
         return {
             "reset": reset_BH,
             "update": update_BH,
+            # torch.nn's variant: the reset gate acts on the product, not on the state before it
             "candidate": torch.tanh(input_n + reset_BH * state_n),
         }
 
@@ -469,8 +477,10 @@ class WindowCell(Cell):
         num_steps = len(inputs_TBI)
         before_NBI = state[0].transpose(0, 1).to(inputs_TBI.dtype)
         all_SBI = torch.cat([before_NBI, inputs_TBI])
+        # the oldest input first: step t reads rows t to t + N - 1, of which the last is its own
         contexts = [all_SBI[n : n + num_steps] for n in range(self.num_tokens)]
         outputs_TBH = torch.tanh(
             functional.linear(torch.cat(contexts, dim=2), self.weight, self.bias)
         )
+        # the last N - 1 inputs, older ones among them where the window has fewer
         return outputs_TBH, (all_SBI[num_steps:].transpose(0, 1),)

@@ -52,6 +52,7 @@ def classes_by_count(vocabulary_size: int, num_classes: int, counts: Longs) -> L
     for number in range(num_classes):
         left = num_classes - number
         wanted = done + (sums_V[-1] - done) / left
+        # with the symbol that reaches the share; each class after it is left one at least
         end = int(np.searchsorted(sums_V, wanted)) + 1
         end = vocabulary_size if left == 1 else min(end, vocabulary_size - left + 1)
         class_V[order_V[begin:end]] = number
@@ -111,6 +112,7 @@ class ClassSoftmax(FullSoftmax):
         largest_NC = torch.full_like(class_NC, -torch.inf).scatter_reduce(
             1, class_NV, logits_NV.detach(), "amax"
         )
+        # less the largest of its class: no exp overflows, and no class has a sum of zero
         logits_NV = logits_NV - largest_NC.gather(1, class_NV)
         sums_NC = torch.zeros_like(class_NC).scatter_add(1, class_NV, logits_NV.exp())
         return logits_NV + (class_NC - sums_NC.log()).gather(1, class_NV)
@@ -153,6 +155,7 @@ class ClassSoftmax(FullSoftmax):
     def _note_members(self) -> None:
         """Note the words of each class, and each word's place among them."""
         class_V, num = self.class_V.cpu(), len(self.class_bias)
+        # a class beyond the last counts in one bin too many, which is refused
         nums_C = torch.bincount(class_V.clamp(0, num), minlength=num)
         if int(class_V.min()) < 0 or len(nums_C) > num or not bool(nums_C.all()):
             raise ValueError("the classes are not numbered one after another")
@@ -161,6 +164,7 @@ class ClassSoftmax(FullSoftmax):
         members: list[Members] = []
         for ids_S in torch.split(ids_V, nums_C.tolist()):
             places_V[ids_S] = torch.arange(len(ids_S))
+            # the sort is stable, so that ids ascend: first and last tell whether they are a range
             first, last = int(ids_S[0]), int(ids_S[-1])
             is_range = last - first + 1 == len(ids_S)
             members.append(slice(first, last + 1) if is_range else ids_S.to(self.class_V.device))
@@ -231,6 +235,7 @@ class _WithinClasses(torch.autograd.Function):
         grad_bias_V = weight_VH.new_zeros(len(weight_VH))
         for rows, ids, kept_RS in ctx.blocks:
             grads_RS = kept_RS * grad_K[rows, None]
+            # rows are slices, so that `out` is a view; a class is one block: no row comes twice
             torch.mm(grads_RS, weight_VH[ids], out=grad_hidden_KH[rows])
             grad_weight_VH[ids] = torch.mm(grads_RS.t(), hidden_KH[rows])
             grad_bias_V[ids] = grads_RS.sum(dim=0)

@@ -188,6 +188,7 @@ class DynamicLanguageModel(NeuralLanguageModel):
             parts = [np.zeros(0)]
             start = 0
             while start < len(block):
+                # what an earlier block left of the segment is read again: a step needs all of it
                 num_scored = len(segment)
                 end = start + self.config.segment - num_scored
                 segment = np.concatenate([segment, block[start:end]])
@@ -208,6 +209,7 @@ class DynamicLanguageModel(NeuralLanguageModel):
                     )
                 parts.append(scores)
                 if is_whole:
+                    # until the segment is whole, the state stays that before it
                     state, before, segment = detach(after), int(segment[-1]), segment[:0]
                 start = end
             yield TokenScores(np.concatenate(parts))
@@ -236,6 +238,7 @@ class _Learner:
         self._weights = list(network.parameters())
         self._trained = [weight.detach().clone() for weight in self._weights]
         self._rates = [config.rate / (rms + config.epsilon) for rms in statistics.rms]
+        # at most 1: more would carry a weight beyond the trained one
         self._decays = [(config.decay * part).clamp_(max=1.0) for part in statistics.relative()]
         self._num_steps = 0
 
@@ -246,6 +249,7 @@ class _Learner:
             for weight, trained, rate, decay in zip(
                 self._weights, self._trained, self._rates, self._decays, strict=True
             ):
+                # the gradient is known already, so that both steps are from the same weights
                 weight.lerp_(trained, decay)
                 if weight.grad is not None:
                     weight.addcmul_(weight.grad.to_dense(), rate, value=-1.0)
@@ -361,6 +365,7 @@ def tune_dynamic(
                 candidate = changed(best, name, factor)
                 gain = 1 - perplexity(candidate) / perplexity(best)
                 best = candidate if gain > 0 else best
+            # where doubling helped, halving is not tried
             if best != start:
                 break
     split = "valid" if is_corpus(text) else None

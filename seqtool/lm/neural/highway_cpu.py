@@ -102,6 +102,7 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level
     candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
     for index in range(length):  # the gradient needs it as it is
         candidate[index] = bounded[index]
+    # in the place of the tanh: the candidate itself is kept in the gates
     added, dropped = bounded[:length], flat(dropped_HB)
     for index in range(len(dropped)):
         added[index] *= dropped[index]
@@ -240,6 +241,7 @@ def _forward(
     outputs_TBH = torch.empty(num_steps, batch, size, dtype=dtype)
     outputs_THB = outputs_TBH.numpy().transpose(0, 2, 1)
     bias_DG = torch.cat([bias_DG[:, :size], bias_DG[:, size:] * 0.5], dim=1)
+    # a copy in any case, as it is changed in place; halving is exact in binary numbers
     halved_GI = weight_GI.to(factor, copy=True)
     halved_GI[size:] *= 0.5
     projected_GTB = project(inputs_TBI, halved_GI, bias_DG[0]).numpy()
@@ -276,6 +278,7 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     depth, num_steps, width, batch = gates_DTGB.shape
     dtype, factor = weight_DHG.dtype, entering_DHTB.dtype
     outer_THB = grad_TBH.transpose(1, 2).contiguous().numpy()
+    # as they are stored, (H, G), which is the transpose that the gradient needs; without halves
     recurrent = RecurrentProducts(weight_DHG.to(factor), batch)
     # gradients of the pre-activations: summed over the steps, and of all steps, as factors
     summed_DGB = np.zeros((depth, width, batch), gates_DTGB.dtype)

@@ -62,6 +62,7 @@ def enter(entering_KB, factors_KB, history_KTB, at):  # type: ignore[no-untyped-
         for stream in range(entering_KB.shape[1]):
             factor = factor_of(entering_KB[row, stream], factors_KB)
             factors_KB[row, stream] = factor
+            # rows before steps, so that the gradient of the weights is one product, (K, T x B)
             history_KTB[row, at, stream] = factor
 
 
@@ -71,15 +72,18 @@ def write_gates(gates_GB, memory_HB, before_HB, dropped_HB):  # type: ignore[no-
 
     `dropped` multiplies what is added to the memory; of no rows, it drops nothing.
     """
+    # a half of the array's own type: 0.5 is a double, and would make the loops double too
     length, half = memory_HB.size, gates_GB.dtype.type(0.5)
     gates, memory = flat(gates_GB), flat(memory_HB)
     before, dropped = flat(before_HB), flat(dropped_HB)
     opened, forget, candidate = gates[:length], gates[length : 2 * length], gates[2 * length :]
+    # i and f, then o; between them the candidate stays what the tanh gave
     first, last = gates[: 2 * length], gates[3 * length :]
     for index in range(2 * length):
         first[index] = half * first[index] + half
     for index in range(length):
         last[index] = half * last[index] + half
+    # the gradient of the forget gate reads it; `memory` itself goes on to the next step
     for index in range(length):
         before[index] = memory[index]
     if len(dropped) > 0:
@@ -123,9 +127,11 @@ def differentiate_gates(  # type: ignore[no-untyped-def]
     candidate, output = gates[2 * length : 3 * length], gates[3 * length :]
     of_opened, of_forget = grads[:length], grads[length : 2 * length]
     of_candidate, of_output = grads[2 * length : 3 * length], grads[3 * length :]
+    # h = o tanh(c): the memory's gradient came from the step after, and comes through h as well
     for index in range(length):
         through = output[index] * (one - bounded[index] * bounded[index])
         memory[index] += shown[index] * through
+        # by the whole pre-activation: the halves are in the weights of the way forward alone
         of_output[index] = shown[index] * bounded[index] * output[index] * (one - output[index])
     for index in range(length):
         of_forget[index] = memory[index] * before[index] * forget[index] * (one - forget[index])
@@ -133,9 +139,11 @@ def differentiate_gates(  # type: ignore[no-untyped-def]
         of_opened[index] = memory[index] * slope
         slope = opened[index] * (one - candidate[index] * candidate[index])
         of_candidate[index] = memory[index] * slope
+    # the mask is a factor of i g, so that the gradients of both gates have it
     for index in range(len(dropped)):
         of_opened[index] *= dropped[index]
         of_candidate[index] *= dropped[index]
+    # last, as those of all gates read it as it is after the step
     for index in range(length):
         memory[index] *= forget[index]
     for index in range(len(grads)):
@@ -220,6 +228,7 @@ class _Buffers:
         num_joined = num_inputs if num_rounds else 0
         self.entering_TKB = room(num_joined + width)
         self.entering_KTB = torch.empty(num_joined + width, kept, batch, dtype=factor)
+        # versions of x: the first one, and one for each odd round; the last of them is a view
         self.inputs = [room(num_inputs) for _ in range((num_rounds + 1) // 2)]
         self.inputs.append(self.entering_TKB[:, :num_joined])
         self.states = [room(width) for _ in range(num_rounds // 2)]
@@ -285,6 +294,7 @@ def _forward(
     shrink = None if projection_PH is None else _Product(projection_PH, batch, factor)
     mask_PB = None if mask_BP is None else mask_BP.t().contiguous().numpy()
     output_PB = output_BP.detach().numpy().T.copy()
+    # a copy: the loop changes it in place, and the caller keeps the state
     memory_HB = memory_BH.detach().numpy().T.copy()
     dropped = masks_of(update_SBH, num_steps, memory_HB.dtype)
     outputs_TBP = torch.empty(num_steps, batch, width, dtype=dtype)
@@ -299,6 +309,7 @@ def _forward(
             _modulate(buffers, modulate, at)
         enter(buffers.entering_TKB[at], recurrent.factors_KB, entering_KTB, at)
         sums_GB, gates_GB = recurrent(0), buffers.gates_TGB[at]
+        # with rounds that is the bias alone, the same for every step
         sums_GB += added_GTB[:, step % added_GTB.shape[1]]
         np.tanh(sums_GB, out=gates_GB)
         write_gates(gates_GB, memory_HB, buffers.memories_THB[at], dropped[step])
@@ -351,6 +362,7 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
     grad_inputs_TBI = torch.empty(num_steps, batch, num_inputs, dtype=dtype)
     grad_inputs_TIB = grad_inputs_TBI.numpy().transpose(0, 2, 1)
     for t in range(num_steps - 1, -1, -1):
+        # kept for all steps: the gradient of the projection is one product over them
         np.add(grad_h_PB, outer_TPB[t], out=outputs_TPB[t])
         shown_HB = outputs_TPB[t] if shrink is None else shrink(outputs_TPB[t])
         differentiate_gates(
@@ -371,6 +383,7 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
     if rounds:
         grad_weight_GI, grad_weight_GP = grad_read_GK.split([num_inputs, weight_GP.shape[1]], dim=1)
     else:
+        # the inputs of all steps went into one product before the loop: so do their gradients
         grad_weight_GI, grad_weight_GP = torch.empty_like(weight_GI), grad_read_GK
         write_product(grads_GN, inputs_TBI.flatten(0, 1).to(factor), grad_weight_GI)
         grad_inputs_NI = grad_inputs_TBI.flatten(0, 1)
@@ -379,6 +392,7 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
     for number, sums in enumerate(round_sums):
         # an odd round reads the h, an even one the x, that the round before left
         read = buffers.states[number // 2] if number % 2 == 0 else buffers.inputs[number // 2 + 1]
+        # the tanh was of q / 2: by q the gradient is half of that
         round_grads.append(0.5 * _over_steps(sums, read, factor))
     grad_projection = None
     if projection_PH is not None:

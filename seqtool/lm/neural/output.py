@@ -100,7 +100,7 @@ def in_chunks(
     rows = rows_per_chunk(num_symbols, dtype)
     rows = min(num_rows, -(-rows // group) * group)
     room_RV = _room.tensor(rows, num_symbols, dtype)
-    for start in range(0, num_rows, max(1, rows)):
+    for start in range(0, num_rows, max(1, rows)):  # range() takes no step of 0
         yield slice(start, start + rows), room_RV[: num_rows - start]
 
 
@@ -125,10 +125,12 @@ def softmax_(
     num_symbols = len(bias_V)
     near_bytes = NEAR_BYTES if torch.get_num_threads() == 1 else NEAR_BYTES_SHARED
     rows = max(1, near_bytes // (bias_V.itemsize * num_symbols * group)) * group
+    # logits in bfloat16 are read into room of the bias's type, in which the softmax is made
     is_rounded = logits_RV.dtype != bias_V.dtype
     if is_rounded:
         room_RV = bias_V.new_empty(min(rows, len(logits_RV)), num_symbols)
     sums_1V = bias_V.new_empty(1, num_symbols)
+    # an ignored target is read as symbol 0; the callers' shares, or masks, leave it out
     targets_R1 = targets_R[:, None].clamp(min=0)
     probs_R1 = bias_V.new_empty(len(logits_RV), 1)
     minus_1 = bias_V.new_full((1, 1), -1.0)
@@ -140,6 +142,7 @@ def softmax_(
         numbers_R = torch.arange(start, start + len(probs)) + first_row
         if additions is not None:
             additions.add_to(probs, numbers_R)
+        # the gradient is made of probabilities; logarithms are taken of those of the targets alone
         torch.softmax(probs, dim=1, out=probs)
         torch.gather(probs, 1, targets, out=probs_R1[near])
         if reader is not None:
@@ -148,6 +151,7 @@ def softmax_(
             continue
         shares_R1 = shares_of(near, probs_R1[near])
         probs.scatter_add_(1, targets, minus_1.expand_as(targets))
+        # the weighted sum of the rows as a product: no weighted copy of them is made
         grad_bias_V += product(shares_R1.t(), probs, sums_1V)[0]
         if additions is not None:
             additions.collect(probs, shares_R1, numbers_R)
@@ -160,6 +164,7 @@ def add_weight_gradient(
     grads_RV: Tensor, hidden_RH: Tensor, grad_weight_VH: Tensor, *, is_first: bool
 ) -> None:
     """Add a chunk's share, in blocks of the vocabulary, so that sums stay near."""
+    # nothing is there to be added to: the first chunk's product is written in its place
     if is_first and grads_RV.dtype == grad_weight_VH.dtype:
         product(grads_RV.t(), hidden_RH, grad_weight_VH)
         return
@@ -184,6 +189,7 @@ def make_exact(
     additions: Additions | None = None,
 ) -> None:
     """Compute anew the logarithms of probabilities that round to zero, or nearly."""
+    # below the smallest normal number, a probability has lost bits that its logarithm needs
     lost_N = log_probs_N < math.log(torch.finfo(log_probs_N.dtype).tiny)
     if bool(lost_N.any()):
         logits_LV = torch.addmm(bias_V, hidden_NH[lost_N], weight_VH.t())
@@ -269,6 +275,7 @@ def target_log_probs(
                 )
         make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
         return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)
+    # on another device, or with gradients, whose logits are kept: no room is used again
     parts = []
     rows = rows_per_chunk(len(weight_VH), weight_VH.dtype)
     for hidden_RH, targets_R in zip(
@@ -414,7 +421,7 @@ def fused_pass(
         add_weight_gradient(grads_RV, shared_RH, grad_weight, is_first=chunk.start == 0)
     make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
     if needs_grad:
-        grad_hidden *= shares_N1
+        grad_hidden *= shares_N1  # a factor of each row, so that once at the end is enough
     return log_probs_N, grad_hidden, grad_weight, grad_bias
 
 
@@ -507,7 +514,7 @@ def count_symbols(
     """Count the symbols of a text, or of a part of it, block by block."""
     part = range(len(ids)) if part is None else part
     counts = np.zeros(vocabulary_size, np.int64)
-    for start in range(part.start, part.stop, IDS_PER_BLOCK):
+    for start in range(part.start, part.stop, IDS_PER_BLOCK):  # bincount copies a block to int64
         stop = min(part.stop, start + IDS_PER_BLOCK)
         counts += np.bincount(ids[start:stop], minlength=vocabulary_size)
     return counts

@@ -96,6 +96,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 def small_product(left_MK: Reals, right_KN: Reals, out_MN: Reals) -> None:
     """Write a product of arrays into `out`, by the calling thread."""
+    # with several threads torch would wake them, for which a small product is too short
     if torch_is_faster() and torch.get_num_threads() == 1:
         left, right, out = map(torch.from_numpy, (left_MK, right_KN, out_MN))
         torch.mm(left, right, out=out)
@@ -129,8 +130,9 @@ def product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> Tensor:
         else:
             np.matmul(left, right[:, part], out=out[:, part])
 
+    # the calling thread makes a part, too: it would only wait
     others = [_workers(num_threads - 1).submit(make, part) for part in parts[1:]]
     make(parts[0])
     for other in others:
-        other.result()
+        other.result()  # raises what a part has raised
     return out_MN

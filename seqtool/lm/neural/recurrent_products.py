@@ -223,6 +223,7 @@ class RecurrentProducts:
     def __init__(self, weights_DMK: Tensor, batch: int) -> None:
         _, rows, inner = weights_DMK.shape
         is_half = weights_DMK.dtype == torch.bfloat16
+        # zeros: what is beyond the inner size might be NaN, which times a padding's zero is NaN
         whole_KB = weights_DMK.new_zeros(inner + -inner % BLOCK, batch)
         factors_KB = whole_KB[:inner]
         product_MB = torch.empty(rows, batch, dtype=torch.float32 if is_half else factors_KB.dtype)
@@ -236,6 +237,7 @@ class RecurrentProducts:
             self._make = lambda level: multiply_pairs(parts[level], factors, product)
         else:
             weights = functional.pad(weights_DMK, (0, -inner % BLOCK)).unbind(0)
+            # torch rounds the product to its factors' type; what is added to it is not
             rounded_MB = weights_DMK.new_empty(rows, batch)
             self._make = lambda level: product_MB.copy_(
                 torch.mm(weights[level], whole_KB, out=rounded_MB)
@@ -279,6 +281,7 @@ def masks_of(update_SBH: Tensor | None, num: int, dtype: np.dtype[Any]) -> Seque
     """Return the mask (H, B) of each of S additions to the state, (0, B) where there is none."""
     if update_SBH is None:
         return [np.empty((0, 1), dtype)] * num
+    # an expanded mask: variational dropout draws one for the whole window
     if update_SBH.stride(0) == 0:  # the same for all
         return [numbers_of(update_SBH[0].t().contiguous())] * num
     return list(numbers_of(update_SBH.transpose(1, 2).contiguous()))

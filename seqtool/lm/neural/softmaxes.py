@@ -79,6 +79,7 @@ def rank_by_count(vocabulary_size: int, counts: Longs | None) -> Tensor:
     """
     ranks = np.arange(vocabulary_size)
     if counts is not None:
+        # argsort gives the symbol of each rank, and this its inverse
         ranks[NUM_SPECIALS + np.argsort(-counts[NUM_SPECIALS:], kind="stable")] = np.arange(
             NUM_SPECIALS, vocabulary_size
         )
@@ -149,6 +150,7 @@ class AdaptiveSoftmax(OutputLayer):
             for number in range(1, num_clusters + 1)
         )
         self.register_buffer("cutoffs", torch.tensor(cutoffs), persistent=False)
+        # saved with the weights: a model that is opened knows no counts to rank by
         self.register_buffer("ranks_V", rank_by_count(vocabulary_size, around.counts))
         self._note_ranks()
 
@@ -156,6 +158,7 @@ class AdaptiveSoftmax(OutputLayer):
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
         num_targets = max(1, int((targets_N != IGNORED).sum()))
         parts = self._parts(hidden_NH, targets_N)
+        # each part by the number of all targets, so that the sum of the parts is the mean
         return reduce(add, (cross_entropy(*part, num_targets=num_targets) for _, part in parts))
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
@@ -185,6 +188,7 @@ class AdaptiveSoftmax(OutputLayer):
         """
         ranks_N = self.ranks_V[targets_N.clamp(min=0)]
         is_ignored_N = targets_N == IGNORED
+        # right: the rank that is a cutoff is the first of the next cluster
         numbers_N = torch.bucketize(ranks_N, self.cutoffs, right=True)
         numbers_N = numbers_N.masked_fill(is_ignored_N, 0)
         head_N = torch.where(numbers_N == 0, ranks_N, self.sizes[0] - 1 + numbers_N)
@@ -263,6 +267,7 @@ class SampledSoftmax(FullSoftmax):
             noise_V = seen_V**power
             noise_V /= noise_V.sum()
         self.register_buffer("log_noise_V", noise_V.log().float(), persistent=False)
+        # in float64: next to 1, a step of float32, 6e-8, may be more than the share of a rare word
         self.register_buffer("cumulated_V", noise_V.cumsum(0), persistent=False)
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
@@ -290,6 +295,7 @@ class SampledSoftmax(FullSoftmax):
                 hint="train on a prepared corpus",
             )
         drawn_K = torch.rand(self.num_samples, dtype=torch.float64, device=self.cumulated_V.device)
+        # the last sum may be rounded to below 1, and a number drawn between the two
         last = len(self.cumulated_V) - 1
         return torch.searchsorted(self.cumulated_V, drawn_K, right=True).clamp(max=last)
 
@@ -320,6 +326,7 @@ class NoiseContrastive(SampledSoftmax):
         self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
     ) -> Tensor:
         """Return -ln P(data | target) - sum of ln P(noise | sample), (N,)."""
+        # ln(Z K q): logit - ln Z is compared with ln(K q)
         log_noise_V = self.log_noise_V + (self.log_normaliser + math.log(len(samples_K)))
         told_N = functional.logsigmoid(target_N - log_noise_V[targets_N])
         told_NK = functional.logsigmoid(log_noise_V[samples_K] - noise_NK)
@@ -432,6 +439,7 @@ class MixtureOfSoftmaxes(FullSoftmax):
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
         latent_ME, log_prior_NK = self.mix(hidden_NH)
         log_probs_MV = log_probs(latent_ME, self.weight, self.bias)
+        # again, in float64: in float32 the priors sum to 1 but for rounding
         log_prior_NK = functional.log_softmax(log_prior_NK.double(), dim=1)
         log_probs_NKV = log_probs_MV.view(*log_prior_NK.shape, -1)
         return torch.logsumexp(log_prior_NK[..., None] + log_probs_NKV, dim=1)
@@ -495,8 +503,10 @@ class _FusedMixture(torch.autograd.Function):
 
         def share_out(rows: slice, probs_R1: Tensor) -> None:
             log_probs_R = probs_R1[:, 0].log()
+            # if all softmaxes round the target to zero, gamma would be NaN
             make_exact(log_probs_R, latent_ME[rows], weight_VE, bias_V, targets_M[rows])
             joint_R = log_prior_M[rows] + log_probs_R
+            # prior_k p_k / p is a softmax over the logarithms of prior_k p_k
             gamma_R = joint_R.view(-1, num_mixtures).softmax(dim=1).view(-1)
             shares_M1[rows, 0] = gamma_R * kept_M[rows]
 
@@ -512,6 +522,7 @@ class _FusedMixture(torch.autograd.Function):
             group=num_mixtures,
         )
         if needs_grad:
+            # d loss / d log prior_k = -gamma_k / number of targets, which is what the shares hold
             ctx.save_for_backward(grad_latent, -shares_M1.view_as(log_prior_NK), *grads)
         mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
         return -(mixed_N * is_kept_N).sum(dtype=torch.float64).to(dtype) / num_targets

@@ -407,6 +407,7 @@ class _Lines:
         """Take a line, without its end; None at the end of the file."""
         if not self.fill():
             return None
+        # every block ends with a line end, so there is one
         end = self.block.index(b"\n", self.position)
         line = self.block[self.position : end]
         self.position = end + 1
@@ -508,6 +509,7 @@ class _Reader:
         """Build the vocabulary and its hash table, and return order 1."""
         pieces = list(section.pieces(self._words))
         words = b"".join(piece.text for piece in pieces).decode("utf-8").split("\n")[:-1]
+        # a word that comes twice keeps its last row, which is how its first one is found
         place = {word: row for row, word in enumerate(words)}
         if len(place) < len(words):
             row = next(row for row, word in enumerate(words) if place[word] != row)
@@ -639,6 +641,7 @@ class _Section:
             yield _Piece(
                 columns[:, :size],
                 text[:used].tobytes(),
+                # copies: views would keep the room of the whole block
                 log_probs[:size].copy(),
                 backoffs[:size].copy(),
             )

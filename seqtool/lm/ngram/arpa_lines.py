@@ -71,7 +71,7 @@ def _number(block, start, end):  # type: ignore[no-untyped-def]
             byte = block[position]
             if not _ZERO <= byte <= _NINE:
                 return np.nan
-            if power < 100_000:
+            if power < 100_000:  # beyond, the value is 0 or infinite anyhow
                 power = 10 * power + (np.int64(byte) - _ZERO)
             position += 1
         exponent += sign * power
@@ -79,7 +79,7 @@ def _number(block, start, end):  # type: ignore[no-untyped-def]
     # one exact number by another: rounded once, as Python's float() up to 15 digits
     if exponent < 0:
         value = value / _POWERS[-exponent] if exponent >= -22 else value * 10.0**exponent
-    elif exponent > 0 and mantissa > 0:
+    elif exponent > 0 and mantissa > 0:  # 0e999 is 0, not 0 times infinity
         value = value * _POWERS[exponent] if exponent <= 22 else value * 10.0**exponent
     return -value if negative else value
 
@@ -115,6 +115,7 @@ def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type:
     while position < block.shape[0]:
         line = position
         field = 0
+        # no loop here looks for the end of the block: its last byte is an LF
         while True:
             while block[position] == _SPACE or block[position] == _TAB or block[position] == _CR:
                 position += 1
@@ -152,7 +153,7 @@ def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type:
                     columns[field - 1, row] = found
             elif field == order + 1:
                 value = _number(block, first, position)
-                if not value < np.inf:
+                if not value < np.inf:  # NaN too; a weight, unlike a probability, may be above 1
                     result = BAD
                     break
                 backoffs[row] = -np.inf if value == _NO_PROBABILITY else value * LN_10
@@ -209,6 +210,7 @@ STEP = 16  # words are copied in steps of so many bytes, and then cut to their l
 
 _DECIMALS = 10_000_000  # seven decimals: an error of at most 5e-8 in log10
 _SCALE = _DECIMALS / LN_10
+# its scaled number still fits into an int64
 _LEAST = -1e11  # nats; below it a probability is written as none
 _BOS = np.float32(BOS_NATS)
 _NUMBER_SIZE = 24  # bytes of the longest number that is written
@@ -226,6 +228,7 @@ def climb(first, begins, rows):  # type: ignore[no-untyped-def]
     """
     context = first
     for i in range(rows.shape[0]):
+        # contexts without rows are passed over as well
         while begins[context + 1] <= rows[i]:
             context += 1
         rows[i] = context
@@ -234,7 +237,7 @@ def climb(first, begins, rows):  # type: ignore[no-untyped-def]
 @compiled(types.int64(types.uint8[::1], types.int64, types.float32))
 def _put_number(out, position, nats):  # type: ignore[no-untyped-def]
     """Write a log-probability in log10 and return where it ends."""
-    if not nats > _LEAST or nats == _BOS:
+    if not nats > _LEAST or nats == _BOS:  # NaN too
         out[position], out[position + 1], out[position + 2] = _MINUS, _NINE, _NINE
         return position + 3
     # as a whole number of the last decimal, which is exact from here on
@@ -328,6 +331,7 @@ def put_rows(columns, row, log_probs, backoffs, begins, starts, text, out, state
                 if done >= size:
                     break
             position += size
+            # after the last word, a tab or the line end is written over it
             out[position] = _SPACE
         # 0 is left out where no longer n-gram begins so
         if backoffs.shape[0] and (backoffs[row] != 0 or begins[row + 1] > begins[row]):

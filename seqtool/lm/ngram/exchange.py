@@ -85,7 +85,9 @@ def _put(sign, class_, num, beside, pairs, sizes):  # type: ignore[no-untyped-de
     for side in range(2):
         for other in range(sizes.shape[0]):
             pairs[side, class_, other] += sign * beside[side, other]
+            # the two tables are transposes of one another: both change
             pairs[1 - side, other, class_] += sign * beside[side, other]
+        # a word after itself is one pair, and is counted once in each table
         pairs[side, class_, class_] += sign * beside[side, -1]
 
 
@@ -102,7 +104,7 @@ def _find_gains(num, beside, pairs, sizes, logs, gains):  # type: ignore[no-unty
     for other in range(gains.shape[0]):
         for side in range(2):
             more = beside[side, other]
-            if more > 0:
+            if more > 0:  # most classes never stand beside a rare word
                 for class_ in range(gains.shape[0]):  # a row, so that memory is read in its order
                     pair = pairs[1 - side, other, class_]
                     gains[class_] += _xlogx(pair + more, logs) - _xlogx(pair, logs)
@@ -210,6 +212,7 @@ def cluster(
         )
     class_V = np.zeros(len(text.nums), np.int32)
     nums = text.nums[words].astype(np.int64)
+    # by the share of the text before each word; in int64, as the sums are taken C times
     class_V[words] = 1 + (nums.cumsum() - nums) * num_classes // nums.sum()
     pairs = count_pairs(text, class_V, num_classes + 1)
     sizes = pairs[0].sum(axis=1)

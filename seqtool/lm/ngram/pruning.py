@@ -62,6 +62,7 @@ def _judge(begins, log_probs, lower, backoffs, contexts, threshold, kept):  # ty
         backoff = backoffs[context]
         for row in range(begin, end):
             probability = np.exp(np.float64(log_probs[row]))
+            # as if this n-gram alone went: its share joins what is unused
             rest, rest_below = left + probability, left_below + np.exp(lower[row])
             loss = 0.0
             # a word without probability, or a context that never comes, costs nothing
@@ -71,7 +72,7 @@ def _judge(begins, log_probs, lower, backoffs, contexts, threshold, kept):  # ty
                     loss -= probability * (lower[row] + new - log_probs[row])
                 if left > 0 and backoff > -np.inf:
                     loss -= left * (new - backoff)
-            kept[row] = np.expm1(weight * loss) >= threshold
+            kept[row] = np.expm1(weight * loss) >= threshold  # exp(1e-17) - 1 would be 0
 
 
 def judge(
@@ -110,6 +111,7 @@ def prune_by_entropy(table: BackoffTable, threshold: float) -> BackoffTable:
         judged.append(_judged(below, level, lower, log_contexts, threshold))
         log_contexts = log_contexts[contexts_of(level)] + level.log_probs
         backing.append(level, suffixes)
+    # from the longest: one that stays keeps its context, and that again its own
     for n in range(len(judged) - 1, 0, -1):
         level, is_kept = table.levels[n + 1], judged[n]
         sums = np.zeros(len(level) + 1, np.int32)

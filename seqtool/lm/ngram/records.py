@@ -62,6 +62,7 @@ def _sort(records, spare, num_keys):  # type: ignore[no-untyped-def]
         for i in range(1, num):
             differing |= source[i, column] ^ source[0, column]
         while differing != _ZERO:
+            # from the lowest bit that differs: a digit that all records share takes no pass
             shift = num_zeros(differing)
             places[:] = 0
             for i in range(num):
@@ -79,6 +80,7 @@ def _sort(records, spare, num_keys):  # type: ignore[no-untyped-def]
                     target[place, k] = source[i, k]
             source, target = target, source
             passes += 1
+            # bits that are sorted by are cleared; a shift by 64 or more has no defined result
             done = shift + _WIDTH
             differing = (differing >> done) << done if done < _ALL else _ZERO
     return passes % 2
@@ -115,6 +117,7 @@ def _merge(pieces, heads, tails, heap, state, merged, num_keys):  # type: ignore
     result = _DONE
     while size > 0:
         top = heap[0]
+        # a run that has ended: the last one of the heap takes its place
         if tails[top] == 0:
             size -= 1
             top = heap[size]
@@ -144,6 +147,7 @@ def _merge(pieces, heads, tails, heap, state, merged, num_keys):  # type: ignore
             merged[num - 1, num_keys] += piece[row, num_keys]
         else:
             if num == merged.shape[0]:
+                # nothing of this record is taken yet: the next call begins with it
                 result = _FULL
                 break
             for k in range(width):
@@ -193,6 +197,7 @@ class Packing:
         mask = np.uint64((1 << self.bits) - 1)
         for n in range(self.order):
             word, place = divmod(n, self._ids_per_word)
+            # the last integer may hold fewer ids, which are its lowest bits
             num = min(self._ids_per_word, self.order - word * self._ids_per_word)
             ids[:, n] = (keys[:, word] >> np.uint64(self.bits * (num - 1 - place))) & mask
         return ids
@@ -266,6 +271,7 @@ class Runs:
 
     def merged(self) -> Iterator[Records]:
         """Give all records in their order; may be called again."""
+        # a piece for each run, and one for what is merged
         most = max(2, self._num_bytes() // _PIECE - 1)
         while len(self._runs) > most:
             self._shorten(most)
@@ -281,6 +287,7 @@ class Runs:
         try:
             for begin in range(0, len(self._runs), most):
                 fewer.add(self._merge(self._runs[begin : begin + most]))
+            # they change files, so that closing `fewer` gives the old one back
             self._opened, fewer._opened = fewer._opened, self._opened
             self._runs = fewer._runs
         finally:
@@ -399,6 +406,7 @@ class Sorter:
             self._kept = np.concatenate((self._kept, np.empty_like(self._kept)))
             return
         self._sort()
+        # sorting may have cut it to the limit, and so made room enough
         if 2 * self._num > size:
             self._runs.add([self._kept[: self._num]])
             self._num = 0

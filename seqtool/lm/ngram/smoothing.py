@@ -116,6 +116,7 @@ def interpolate(first, last, order, ratios, numerators, discounts, per_type):  #
                 num_types += 1
         denominator = total + per_type * num_types
         if denominator == 0:  # nothing follows: the order below answers alone
+            # the rows have the probabilities of the order below, from the first loop
             weights[context] = 1
             continue
         weight = (given_away + per_type * num_types) / denominator
@@ -184,6 +185,7 @@ def back_off(first, last, order, ratios, context_suffixes, lower_sums, factor, s
             if raw[row] > threshold:
                 kept += raw[row]
                 lower_kept += probabilities[row]
+        # where nothing follows, the sum is this alone, and the weight 1
         scale = factor * lower_sums[context_suffixes[context]]
         sum_ = scale * max(0.0, 1 - lower_kept)  # below 0 by rounding only
         if kept > 0:
@@ -411,6 +413,7 @@ class Estimator:
     def _from_bos(self) -> list[int]:
         """Per order from 0, the first row that begins with `<s>`."""
         result = [1, self.vocabulary_size]
+        # `<s>` has the last row, so what begins with it is last in each order: from its children on
         for level in self.levels[1:]:
             result.append(int(level.begins[result[-1]]))
         return result
@@ -451,6 +454,7 @@ class Estimator:
     def _spread(self, loop: Callable[..., None], begins: Int32, arguments: tuple[Any, ...]) -> None:
         """Run a loop in threads, on ranges of contexts that have about as many rows each."""
         num_parts = max(1, min(self.threads, int(begins[-1]) // ROWS_PER_THREAD))
+        # cut between contexts: what one thread writes, no other reads or writes
         shares = np.linspace(0, begins[-1], num_parts + 1, dtype=begins.dtype)[1:-1]
         edges = [0, *np.searchsorted(begins, shares).tolist(), len(begins) - 1]
         with ThreadPoolExecutor(num_parts) as pool:
@@ -659,6 +663,7 @@ def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
 def take_logarithms(ratios: Float32) -> None:
     """Replace ratios by their natural logarithms."""
     with np.errstate(divide="ignore"):  # -inf is the logarithm of nothing
+        # computed in float64: the result is rounded once
         np.log(ratios, out=ratios, dtype=np.float64, casting="unsafe")
 
 

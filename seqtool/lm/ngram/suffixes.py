@@ -81,6 +81,7 @@ def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, found,
             found.orders[i], found.rows[i] = -order - 1, low
             scores[i] += log_probs[low]
         else:
+            # shorter contexts that are no rows have a weight of 1, and are passed over
             scores[i] += backoffs[context]
             found.orders[i], found.rows[i] = suffixes.orders[context], suffixes.rows[context]
 
@@ -90,11 +91,13 @@ def unused(begin, end, log_probs):  # type: ignore[no-untyped-def]
     """Return 1 - sum p of some rows, nats; 0 where it is no more than the rounding of float32."""
     total, error = 0.0, 0.0
     for row in range(begin, end):
+        # zero times -inf is NaN
         if log_probs[row] > -np.inf:
             probability = np.exp(np.float64(log_probs[row]))
             total += probability
             # a logarithm l is off by |l| / 2^24 at most
             error -= probability * log_probs[row]
+    # 8388608 is 2^23: twice that bound; and 1e-12, for the rounding of the sum
     return 1 - total if 1 - total > error / 8388608 + 1e-12 else 0.0
 
 
@@ -155,6 +158,7 @@ class BackingOff:
         found = Suffixes(np.repeat(suffixes.orders, sizes), np.repeat(suffixes.rows, sizes))
         scores = np.zeros(len(words))
         nothing = np.zeros(1, np.float32)
+        # from long to short, as misses go on to a shorter context; the empty one has all words
         for order in range(len(self.levels) - 1, -1, -1):
             level = self.levels[order]
             _shorten(
@@ -162,7 +166,7 @@ class BackingOff:
                 *(read_only(level.log_probs), read_only(self._backoffs(order, nothing))),
                 *(self._suffixes[order], read_only(words), found, scores),
             )
-        np.negative(found.orders, out=found.orders)
+        np.negative(found.orders, out=found.orders)  # below 0 was the mark of what is found
         return scores, found
 
     def _backoffs(self, order: int, nothing: Float32) -> Float32:
@@ -216,6 +220,7 @@ def select(table: BackoffTable, kept: Sequence[Bools]) -> BackoffTable:
         sums = np.zeros(len(level) + 1, np.int32)
         np.cumsum(is_kept, out=sums[1:])
         ends = sums[level.begins]
+        # a context that goes has no rows that stay, so that one begins where the last one ended
         begins = np.zeros(np.count_nonzero(is_context) + 1, np.int32)
         begins[1:] = ends[1:][is_context]
         is_bare = begins[1:] == begins[:-1]

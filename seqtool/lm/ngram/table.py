@@ -145,6 +145,7 @@ def _vector(
 
 def _ascends(numbers: Int32) -> bool:
     """Return whether none is below the one before; in pieces that stay in the cache."""
+    # each with the first of the next, so that the steps between pieces count too
     pieces = (numbers[i : i + _PIECE + 1] for i in range(0, len(numbers), _PIECE))
     return all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
 
@@ -219,7 +220,7 @@ class ArrayWriter:
 
     def append(self, name: str, piece: npt.NDArray[Any]) -> None:
         """Write what comes next in a vector; all of it is to be written in the end."""
-        self._stream.seek(self._places[name])
+        self._stream.seek(self._places[name])  # pieces of several vectors come by turns
         self._stream.write(np.ascontiguousarray(piece).view(np.uint8).data)
         self._places[name] += piece.nbytes
 
@@ -297,6 +298,7 @@ def _read_header(read: Any, size: int) -> tuple[dict[str, tuple[np.dtype[Any], i
             dtype = _DTYPES[entry["dtype"]]
             (num,) = entry["shape"]
             begin, end = entry["data_offsets"]
+            # JSON's true would be an int to isinstance()
             if not all(type(value) is int for value in (num, begin, end)):
                 raise TypeError(f"the sizes of {name}")
             if not 0 <= begin <= end <= size - start or end - begin != num * dtype.itemsize:

@@ -21,6 +21,7 @@ def word_columns(table: BackoffTable, order: int, first: int, last: int) -> Int3
     columns[order - 1] = table.levels[order - 1].words[first:last]
     for n in range(order - 1, 0, -1):
         begins = table.levels[n].begins
+        # contexts without rows begin where the next one does: the last that begins here has the row
         context = int(np.searchsorted(begins, rows[0], side="right")) - 1
         arpa_lines.climb(context, begins, rows)
         columns[n - 1] = rows if n == 1 else table.levels[n - 1].words[rows]
@@ -42,6 +43,7 @@ def context_rows(levels: Sequence[TableLevel], columns: Int32, vocabulary_size: 
     rows: Int32 = columns[0].copy()
     for n in range(1, order - 1):
         arpa_lines.descend(levels[n].begins, levels[n].words, columns[n], rows)
+    # after the search, as their contexts may be missing, and that is no error in them
     odd = (columns[1:] == vocabulary_size).any(axis=0) | (columns[:-1] == EOS_ID).any(axis=0)
     rows[odd] = len(levels[order - 2])
     return rows
@@ -70,7 +72,9 @@ def sorted_level(
     )
     keys = contexts.astype(np.int64) * (vocabulary_size + 1) + words
     again = None
+    # files that seqtool wrote are in this order already
     if not np.all(keys[1:] > keys[:-1]):
+        # stable: of two equal n-grams the later one is told as the second
         order = np.argsort(keys, kind="stable")
         keys, contexts, words = keys[order], contexts[order], words[order]
         log_probs, backoffs = log_probs[order], backoffs[order]

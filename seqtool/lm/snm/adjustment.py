@@ -80,6 +80,7 @@ room_type = types.NamedTuple((types.int64[:, ::1], types.float32[:, ::1]), Room)
 
 def make_table(bits: int, num_templates: int) -> Table:
     """Return a table in which all weights are zero."""
+    # with A = 0 each of K templates, and what is unseen, would add 1 to the sum of y
     bias = -math.log(num_templates + 1)
     return Table(np.zeros((1 << bits, 2), np.float32), np.zeros(2), np.array([bias]))
 
@@ -157,6 +158,7 @@ def find_own(room, row, first, mask, template, feature, target, count, pair_coun
         _put(room, row, column + 2, mix(of_feature, own) & mask, share)
         column += 3
         for other in range(2):
+            # never `own` itself, which stands for C_ij alone
             level = own + np.uint64(low + other) + _ONE
             both = share * (upper if other else 1.0 - upper)
             _put(room, row, column, mix(of_template, level) & mask, both)
@@ -210,22 +212,26 @@ def token_gradients(counts, events, token, num_words, prune, table, room, gradie
         feature = np.int64(counts.features[pair])
         count = np.int64(counts.feature_counts[feature]) - 1
         pair_count = np.int64(counts.counts[pair]) - 1
+        # template 0, of no words, is never pruned
         if count <= 0 or (count <= prune and k > 0):
             continue
         target = np.int64(counts.targets[pair])
         find_shared(room, k, mask, k, feature, target, count)
         shared = table.bias[0] + _sum(table, room, k, 0, NUM_SHARED)
+        # a pair of this token alone is not known without it
         if pair_count > 0:
             find_own(room, k, NUM_SHARED, mask, k, feature, target, count, pair_count)
             own = _sum(table, room, k, NUM_SHARED, middle)
             gradients[k, 1] = np.exp(shared + own) * pair_count / count
             seen += gradients[k, 1]
+        # other tokens of the feature have other targets: what it expects of this word there
         if pair_count < count:
             find_own(room, k, middle, mask, k, feature, target, count, pair_count + 1)
             own = _sum(table, room, k, middle, middle + NUM_OWN)
             gradients[k, 2] = np.exp(shared + own) * (count - pair_count) / count
         expected += gradients[k, 1] + gradients[k, 2]
     for k in range(num_templates):
+        # the loss is expected - ln(seen): what is in both sums has the slope 1 - 1 / seen
         gradients[k, 1] *= 1.0 - 1.0 / seen
         gradients[k, 0] = gradients[k, 1] + gradients[k, 2]
     gradients[num_templates, 0] = unseen * (1.0 - 1.0 / (num_words * seen))
@@ -259,6 +265,7 @@ def learn(counts, events, begin, end, num_words, prune, rate, table, room):  # t
     loss = 0.0
     for token in range(begin, end):
         loss += token_gradients(counts, events, token, num_words, prune, table, room, gradients)
+        # a zero is a metafeature that is not there: its places in `room` are of an earlier token
         for k in range(num_templates):
             if gradients[k, 0] != 0.0:
                 _step(table, room, k, 0, NUM_SHARED, gradients[k, 0], rate)
@@ -281,6 +288,7 @@ def _adjust(counts, begin, end, table, room, matrix):  # type: ignore[no-untyped
     template = np.int64(0)
     for pair in range(begin, end):
         feature = np.int64(counts.features[pair])
+        # features of one template are together, so that it only goes up
         while counts.first[template + 1] <= feature:
             template += 1
         count = np.int64(counts.feature_counts[feature])

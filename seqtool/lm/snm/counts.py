@@ -130,6 +130,7 @@ def count_features(
         begins=begins.astype(np.int32),
         targets=np.concatenate([part.targets for part in parts]),
         counts=counts,
+        # every feature has a target: of an empty range, reduceat would not give 0
         feature_counts=np.add.reduceat(counts, begins[:-1], dtype=np.int32),
         features=np.repeat(np.arange(len(sizes), dtype=np.int32), sizes),
         events=events,
@@ -153,6 +154,7 @@ def _count_template(
     rows = new_rows[rows]
     events = np.full(len(ids), -1, np.int32)
     there = np.flatnonzero(rows >= 0)
+    # in the order of these codes, pairs are sorted by feature, and then by target
     codes = rows[there] * vocabulary_size + ids[there]
     pairs, which, counts = np.unique(codes, return_inverse=True, return_counts=True)
     events[there] = which

@@ -96,6 +96,7 @@ def feature_key(templates, template, history):  # type: ignore[no-untyped-def]
         history: the last words, the last one first; after `<s>` all are -1.
     """
     reach = templates.reach[template]
+    # where the furthest word is there, so are all nearer ones
     if reach > 0 and history[reach - 1] < 0:
         return NO_FEATURE
     key = mix(SEED, np.uint64(template))
@@ -104,7 +105,7 @@ def feature_key(templates, template, history):  # type: ignore[no-untyped-def]
         if offset == 0:
             break
         key = mix(key, np.uint64(history[offset - 1]))
-    return key | _ONE
+    return key | _ONE  # never 0, which is `NO_FEATURE`
 
 
 @compiled(types.void(types.int32[::1], types.int32, types.int32))
@@ -132,6 +133,7 @@ def text_keys(templates, template, ids, bos, keys):  # type: ignore[no-untyped-d
         keys: [T] is filled.
     """
     history = np.full(templates.reach[template], np.int32(-1), np.int32)
+    # a text begins like a sentence after another's end
     advance(history, np.int32(EOS_ID), bos)
     for token in range(ids.shape[0]):
         keys[token] = feature_key(templates, template, history)

@@ -76,6 +76,7 @@ def make_matrix(counts: Counts, values: Floats, unseen: float) -> Matrix:
     """
     bits, buckets = [], []
     for begin, end in zip(counts.first[:-1].tolist(), counts.first[1:].tolist(), strict=True):
+        # one at least: for none a key would be shifted by 64, which has no defined result
         num_bits = max(1, ((end - begin) // _ROWS_OF_BUCKET).bit_length())
         lowest = np.arange(1 << num_bits, dtype=np.uint64) << np.uint64(_WORD - num_bits)
         starts = begin + np.searchsorted(counts.keys[begin:end], lowest)
@@ -83,6 +84,7 @@ def make_matrix(counts: Counts, values: Floats, unseen: float) -> Matrix:
         bits.append(num_bits)
     return Matrix(
         keys=counts.keys,
+        # every feature has a pair: of an empty range, reduceat would give a neighbour's value
         sums=np.add.reduceat(values, counts.begins[:-1], dtype=np.float64),
         first=counts.first.astype(np.int32),
         bits=np.array(bits, np.int32),
@@ -186,6 +188,7 @@ def score(matrix, templates, history, ids, num_words, log_probs, num_features): 
                     above += _value(matrix, row, ids[token])
                     below += matrix.sums[row]
                     found += 1
+            # its buckets, and where the last of them ends
             first_bucket += (np.int64(1) << np.int64(matrix.bits[template])) + 1
         log_probs[token], num_features[token] = np.log(above / below), found
         advance(history, ids[token], num_words)

@@ -74,6 +74,7 @@ def whole_contexts(
         changes = np.flatnonzero(keys.new_context(columns))
         open_ = [whole]
         if len(changes):
+            # change i is between rows i and i + 1
             cut = int(changes[-1]) + 1
             yield whole[:cut]
             open_ = [whole[cut:]]
@@ -150,6 +151,7 @@ class ContextSmoother:
         level = CountLevel(
             words=lasts,
             begins=begins.astype(np.int32),
+            # the suffix of a bigram is a word; of longer ones the join has brought p to each row
             suffixes=lasts if self.words is not None else np.arange(num, dtype=np.int32),
             counts=raw,
             adjusted=own(batch.column("adjusted"), np.int32),

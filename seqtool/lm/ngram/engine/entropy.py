@@ -100,12 +100,14 @@ class _Judge(_Contexts):
     def _made(self, batch: pa.RecordBatch, columns: list[Longs], begins: Any) -> dict[str, Any]:
         log_probs, backoffs = self._logs(batch, begins)
         if self.words is None:
+            # its logarithm is rounded to float32 like a table's: the same n-grams go as in memory
             lower = own(batch.column("b"), np.float32)
             take_logarithms(lower)
             lower, contexts = lower.astype(np.float64), own(batch.column("c"), np.float64)
         else:
             first, last = self.keys.words(columns, 2)
             lower = self.words[last]
+            # as many sentences begin as end
             contexts = self.words[np.where(first == self.keys.vocabulary_size, EOS_ID, first)]
         kept = np.empty(len(log_probs), np.bool_)
         judge(begins, log_probs, lower, backoffs, contexts[begins[:-1]], self.threshold, kept)
@@ -127,6 +129,7 @@ class _Weigher(_Contexts):
             lower = self.words[self.keys.words(columns, 2)[1]]
         kept = batch.column("kept").to_numpy() == 1
         sums = np.concatenate(([0], np.cumsum(kept))).astype(np.int32)
+        # `sums` numbers the rows that are kept, as if the others were not there
         weigh(sums[begins], log_probs[kept], lower[kept], backoffs)
         of_rows = np.repeat(backoffs, np.diff(begins))
         with np.errstate(under="ignore"):

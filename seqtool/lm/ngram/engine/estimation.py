@@ -97,6 +97,7 @@ def _describe(ids: npt.NDArray[Any], keys: Keys, *, with_places: bool) -> Text:
         DataError: it is not of this vocabulary, or the last sentence has no end.
     """
     num_sentences = longest = length = done = 0
+    # -4 is the rank of what the text does not have, see `plan._slip`
     places = np.full(keys.vocabulary_size, -4, np.int64) if with_places else None
     for piece in _pieces(ids):
         if not 0 <= piece.min() <= piece.max() < keys.vocabulary_size:
@@ -104,6 +105,7 @@ def _describe(ids: npt.NDArray[Any], keys: Keys, *, with_places: bool) -> Text:
         ends = np.flatnonzero(piece == EOS_ID)
         if len(ends):
             longest = max(longest, length + int(ends[0]) + 1, int(np.diff(ends).max(initial=0)))
+            # so that adding the whole piece leaves what comes after its last end
             length = -int(ends[-1]) - 1
         length += len(piece)
         num_sentences += len(ends)

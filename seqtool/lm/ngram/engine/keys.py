@@ -54,11 +54,13 @@ def _pack(ids, bos, bits, per_column, top, state, columns):  # type: ignore[no-u
     high = bits * (per_column - 1)
     for token in range(ids.shape[0]):
         word = np.int64(ids[token])
+        # from the top: the column below is read before its first word leaves it
         for k in range(num_columns):
             kept = (mask if k else top_mask) >> bits  # all but the first word of the column
             below = state[k + 1] >> high if k + 1 < num_columns else word
             state[k] = ((state[k] & kept) << bits) | below
             columns[k, token] = state[k]
+        # nothing of a sentence reaches into the next one
         if word == EOS_ID:
             fill = np.int64(0)
             for _ in range(per_column):
@@ -80,7 +82,7 @@ class Keys:
     @cached_property
     def bits(self) -> int:
         """The bits of a word."""
-        return self.vocabulary_size.bit_length()
+        return self.vocabulary_size.bit_length()  # V is an id too
 
     @property
     def _per_column(self) -> int:
@@ -107,11 +109,13 @@ class Keys:
         result = [f"({names[0]} >> {self.bits})"]
         for above, name in pairwise(names):
             result.append(f"(({name} >> {self.bits}) | (({above} & {mask}) << {high}))")
+        # a top column of one word has none left
         return result if self._top(order) > 1 else result[1:]
 
     def from_start(self, order: int) -> str:
         """Return as SQL whether an n-gram begins with `<s>`."""
         shift = self.bits * (self._top(order) - 1)
+        # no other first word makes so large a number: V is the highest id
         return f"{self.columns(order)[0]} >= {self.vocabulary_size << shift}"
 
     def is_filled_up(self, order: int) -> str:

@@ -112,6 +112,7 @@ def _write_order(
     for contexts in _contexts(engine, estimated, n - 1):
         ends = np.empty(contexts.shape[1], np.int32)
         weights = np.ones(contexts.shape[1], np.float32)  # whose logarithm is 0
+        # the rows at hand stay: they may be of these contexts
         state[0] = 0
         while True:
             _match(contexts, rows.contexts, rows.weights, state, rows.first, ends, weights)

@@ -277,7 +277,7 @@ def _numbers(
     for counts, of in ((first.counts, raw), (first.adjusted, adjusted)):
         of.append(np.bincount(np.minimum(counts[:-1], 5), minlength=6)[1:5].tolist())
     for row in sorted(engine.fetch(numbers(keys, order))) if order > 1 else []:
-        _, num, *found = [int(value or 0) for value in row]
+        _, num, *found = [int(value or 0) for value in row]  # the sum of no rows is NULL
         nums.append(num)
         raw.append(found[:4])
         adjusted.append(found[4:])
@@ -296,6 +296,7 @@ def _slip(
     Of each order below the highest that is the n-gram that comes last when they are sorted from the
     last word to the first, words in order of first occurrence; see `Counts.last_in_suffix_order`.
     """
+    # in this order `<unk>`, `<s>`, `</s>` come before all words, and before them what is absent
     ranks = np.append(first_places, -2)
     ranks[UNK_ID] = -3 if first.counts[UNK_ID] else -4
     ranks[EOS_ID] = -1
