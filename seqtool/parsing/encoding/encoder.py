@@ -115,6 +115,7 @@ class ContextEncoder(nn.Module):
         lengths_B = lengths_B.to(device)
         places_LB = torch.arange(longest, device=device)[:, None]
         inside_LB = places_LB < lengths_B
+        # padding keeps its place behind the words, so that either direction meets it last
         reversal_LB = torch.where(inside_LB, lengths_B - 1 - places_LB, places_LB)
         begins_B = lengths_B.cumsum(0) - lengths_B
         values_LBD = inputs_TD[torch.where(inside_LB, begins_B + places_LB, 0)]
@@ -216,6 +217,7 @@ def word_numbers(symbols: SymbolTable, rows: Ints) -> Ints | None:
         return None
     first, last = symbols.range_of(CLOZE_GROUP)
     is_word = (first <= rows) & (rows <= last)  # one of a row at most
+    # the first symbol of a group is its unknown one, which so gets number 0
     numbers: Ints = np.where(is_word, rows - first, 0).sum(1, dtype=np.int32)
     numbers[numbers >= CLOZE_WORDS] = 0
     numbers[~is_word.any(1)] = NONE
@@ -325,6 +327,7 @@ def dropout_mask(values: Tensor, dropout: float, generator: np.random.Generator)
     share = round(256 * dropout)
     drawn = generator.integers(0, 256, values.shape, np.uint8)
     kept = torch.from_numpy(drawn >= share).to(values.device)
+    # by the share that is really dropped, in 256ths, so that the mean stays
     return kept.to(values.dtype).mul_(256 / (256 - share))
 
 

@@ -166,6 +166,7 @@ class SymbolTable:
                 least = min_count if field in OPEN_FIELDS else 1
                 groups[name] = tuple(
                     symbol
+                    # the sort is stable: of equal counts, the one met first keeps its place
                     for symbol, count in sorted(counts.items(), key=itemgetter(1), reverse=True)
                     if count >= least
                 )
@@ -381,6 +382,7 @@ def token_rows(tokens: Ints, lengths: Ints) -> npt.NDArray[np.int64]:
     """Return the rows of all tokens of some sentences, with their ROOTs, one after another."""
     sizes = lengths.astype(np.int64) + 1
     ends = np.cumsum(sizes)
+    # of each sentence, how far its ROOT is from its place among the rows returned
     return np.repeat(tokens - ends + sizes, sizes) + np.arange(sizes.sum())
 
 

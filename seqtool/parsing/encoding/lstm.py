@@ -98,6 +98,7 @@ class Direction:
     def __init__(self, weights: Mapping[str, Floats]) -> None:
         scale = np.full(len(weights["bias_ih_l0"]), 0.5, np.float32)
         self.size = len(scale) // 4
+        # the candidate is a tanh itself, of the whole sum
         scale[2 * self.size : 3 * self.size] = 1.0
         self._weight_DG = np.ascontiguousarray((weights["weight_ih_l0"] * scale[:, None]).T)
         self._recurrent_HG = np.ascontiguousarray((weights["weight_hh_l0"] * scale[:, None]).T)
@@ -126,6 +127,7 @@ class Direction:
             backwards: from the last token to the first.
         """
         size = self.size
+        # once for each row of inputs, before tokens that share it are told apart
         projected_UG = room.array("projected", len(inputs_UD), 4 * size)
         np.matmul(inputs_UD, self._weight_DG, out=projected_UG)
         cells_BH, bounded_BH = (room.array(name, counts[0], size) for name in ("cells", "bounded"))
@@ -137,6 +139,7 @@ class Direction:
             gates = gates_BG[:count]
             # sentences end on the way forwards, and begin on the way backwards
             num_read = min(count, num_before)
+            # the longest sentences are the first of every step: these are the same ones as now
             states = states_TS[before : before + num_read, column : column + size]
             np.matmul(states, self._recurrent_HG, out=gates[:num_read])
             _add_inputs(gates, projected_UG, self._bias_G, places, begin, num_read)
@@ -183,6 +186,7 @@ class Recurrence:
         """
         order = np.argsort(-lengths, kind="stable")
         sizes = lengths[order]
+        # how many sentences are longer than each step: sizes fall, so their negatives are sorted
         counts = np.searchsorted(-sizes, -np.arange(sizes.max(initial=0)))
         begins = np.cumsum(lengths, dtype=np.int64) - lengths
         ranks = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -190,12 +194,14 @@ class Recurrence:
         places = places[tokens]
         for level, layer in enumerate(self._layers[:num_layers]):
             size = layer[0].size
+            # two memories in turn: a layer reads the states of the one before
             states_TS = self._room.array(f"states {level % 2}", len(places), 2 * size)
             for number, direction in enumerate(layer if len(counts) else ()):
                 direction.run(
                     inputs_UD, places, counts.tolist(), states_TS, number * size,
                     self._room, backwards=number == 1,
                 )  # fmt: skip
+            # for the next layer: states are step by step already
             inputs_UD, places = states_TS, np.arange(len(places), dtype=np.int32)
         return inputs_UD, tokens
 

@@ -95,6 +95,7 @@ class WordStates:
         results = [np.empty((0, self.size), np.float16)] * len(sentences)
         batch: list[int] = []
         for place in sorted(range(len(sentences)), key=lengths.__getitem__):
+            # lengths rise, so that this sentence is the one to which the others are padded
             if batch and (len(batch) + 1) * lengths[place] > BATCH_IDS:
                 self._read_batch(split, batch, results)
                 batch = []
@@ -325,6 +326,7 @@ def grown(
     if matrix is None:
         return None
     added = tuple(word for word in vectors.words if word not in ids)
+    # the numbers of a group stand together, so that later groups move on
     place = table.range_of("form")[1] + 1
     rows = (vectors.rows[~both] @ matrix).astype(np.float32)
     forms = table.groups["form"] + added
@@ -345,6 +347,7 @@ def _image(source: Doubles, target: Doubles) -> Doubles | None:
         return None
     matrix = _least_squares(source, target)
     errors = ((source @ matrix - target) ** 2).sum(axis=1)
+    # by the degrees of freedom that are left: with many numbers, a fit of noise is close, too
     if errors.sum() / freedom > (1 - LEAST_FIT) * (target**2).sum() / len(source):
         return None
     for _ in range(NUM_TRIMS):
@@ -377,6 +380,7 @@ def _is_binary(path: str | Path) -> bool:
     line = rest.partition(b"\n")[0]
     try:
         np.asarray(line.decode().split(" ")[1:], np.float32)
+    # bytes that are no UTF-8 raise one, too
     except ValueError:
         return b"\0" in rest or not _is_utf8(rest)
     return False
@@ -483,6 +487,7 @@ def _fitted(rows: Floats, width: int) -> Floats:
     """Return rows of the given width, their numbers of the size that embeddings begin with."""
     if rows.shape[1] > width:
         _, directions = np.linalg.eigh(rows.T.astype(np.float64) @ rows)
+        # `eigh` gives the direction of the least variance first
         rows = (rows @ directions[:, ::-1][:, :width]).astype(np.float32)
     fitted = np.zeros((len(rows), width), np.float32)
     fitted[:, : rows.shape[1]] = rows

@@ -51,8 +51,10 @@ def best_sequences(scores, allowed, lengths, best):  # type: ignore[no-untyped-d
         end = begin + lengths[sentence]
         for word in range(begin, end):
             for label in range(num_labels):
+                # at the first word these are of another sentence, or nothing, and are not read
                 before[label] = sums[label]
             for label in range(num_labels):
+                # BIO allows O and B- after anything, so that some sum is always finite
                 highest, place = -np.inf, 0
                 if word == begin:
                     if allowed[num_labels, label]:

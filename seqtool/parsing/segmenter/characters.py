@@ -70,6 +70,7 @@ def _line_end_table() -> Bools:
 def continuing_table() -> Bools:
     """Return which code points never begin a word: combining marks, joiners, modifiers of emoji."""
     table = np.zeros(NUM_CODES, np.bool_)
+    # above these, Unicode has no marks but the variation selectors below
     marks = [code for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M"]
     table[[*marks, ZERO_WIDTH_JOINER, _ZERO_WIDTH_NON_JOINER, *_SKIN_TONES, *_TAGS]] = True
     table[0xE0100:0xE01F0] = True  # variation selectors
@@ -95,6 +96,7 @@ def whitespace_runs(codes: CodePoints) -> Runs:
     is_space = space_table()[codes]
     changes = np.flatnonzero(np.diff(is_space, prepend=False, append=False))
     ends_line = _line_end_table()[codes]
+    # of CR LF, only the LF ends the line
     ends_line[:-1] &= (codes[:-1] != _RETURN) | (codes[1:] != NEWLINE)
     before = np.concatenate(([0], np.cumsum(ends_line)))
     begins, ends = changes[::2], changes[1::2]
@@ -241,6 +243,7 @@ class UnitReader:
         ):
             if run_begin == 0:
                 lines, begin = num_lines, run_end
+            # a run at the end of what was read may go on in the next piece, and is left for that
             elif num_lines >= least and (run_end < len(codes) or is_end):
                 if not self._give(used, begin, run_begin, lines):
                     return
@@ -267,6 +270,7 @@ class UnitReader:
         if not is_whole:
             end = begin + MAX_STRETCH
             runs = whitespace_runs(codes[begin:end])
+            # no stretch ends with whitespace: what the cut falls into stays in the rest
             if len(runs.ends) and runs.ends[-1] == MAX_STRETCH:
                 end = begin + int(runs.begins[-1])
             self._rest = codes[end:]
@@ -314,10 +318,12 @@ def sentence_ends(
     num = len(scores)
     ends: list[int] = []
     begin = 0
+    # the last token ends a sentence, whatever its score
     for end in [*(np.flatnonzero(scores[:-1] > 0) + 1).tolist(), num]:
         while True:
             origin = token_ends[begin - 1] if begin else 0
             longest = int(np.searchsorted(token_ends, origin + MAX_SENTENCE, side="right"))
+            # one token at least, so that each cut makes a sentence
             limit = min(begin + max_words, max(begin + 1, longest))
             if end <= limit:
                 break

@@ -79,6 +79,7 @@ class MultiwordSplitter:
         """Return the words of a token; None if neither table nor rules know any."""
         folded = form.lower()
         words = self.table.get(folded)
+        # not of a form such as İ, whose lower case has more characters
         if words is None and len(folded) == len(form):
             for size in range(min(self._longest, len(folded) - 1), 0, -1):
                 rule = self.rules.get(folded[-size:])
@@ -400,6 +401,7 @@ def _windows(sizes: Ints, breaks: Bools, width: int, random: np.random.Generator
     """Return the first token of each window: a paragraph, or a piece of a long one."""
     firsts_N: Ints64 = np.cumsum(sizes, dtype=np.int64) - sizes
     begins = np.concatenate(([0], np.flatnonzero(breaks)[:-1] + 1))
+    # drawn, so that a long paragraph is cut at other places in each epoch
     offsets = random.integers(width, size=len(begins))
     lengths = np.add.reduceat(sizes, begins)
     # the paragraph of each token, and how far in it the token is

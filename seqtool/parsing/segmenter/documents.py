@@ -376,6 +376,7 @@ class _VerbatimReader(BlockReader):
                     line=self._first_line + block.count(b"\n", 0, place),
                 )
             offset += len(block)
+            # the first block, which alone can begin with a byte order mark
             if offset == len(block):
                 block = block.removeprefix("\ufeff".encode())
             if block:

@@ -185,6 +185,7 @@ class Reader:
         inputs_NI = np.hstack((states, self.weights["forms.weight"][rows]))
         scores = []
         for group in Windows.over(counts_S, TOKENS, TOKEN_CONTEXT).groups(GROUP):
+            # all inputs that are given are projected, so those of other groups stay out
             begin, end = int(group.read_begins.min()), int(group.read_ends.max())
             places = (group.places() - begin).astype(np.int32)
             states_NG = _states(self._tokens, inputs_NI[begin:end], places, group)
@@ -198,6 +199,7 @@ def _states(recurrence: Recurrence, inputs: Floats, places: Ints, group: Windows
     lengths = (group.read_ends - group.read_begins).astype(np.int32)
     states, order = recurrence.states(inputs, places, lengths)
     rows = np.empty(len(order), np.int64)
+    # states come step by step: this leads from a place to its state
     rows[order] = np.arange(len(order))
     return states[rows[group.used()]]
 
@@ -381,6 +383,7 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         lasts: list[Ints64] = []
         of_firsts: list[list[Floats]] = [[] for _ in readers]
         of_lasts: list[list[Floats]] = [[] for _ in readers]
+        # kept from group to group: a token may begin in one and end in the next
         place, is_new = 0, True  # where the open token begins, and whether it is to be noted
         for group in Windows.over(sizes_S, CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
             states = [

@@ -115,6 +115,7 @@ class SegmenterTask(TreebankTask[SegmenterConfig, TrainingData]):
 
         symbols_U3 = self._symbols.clone()
         unknown = self._drawn(self._drop_characters)
+        # the first symbol alone: category and script of an unknown character are known
         symbols_U3[unknown, 0] = 0
         states_CH = self.module.character_states(
             symbols_U3.to(self._device),
@@ -126,6 +127,7 @@ class SegmenterTask(TreebankTask[SegmenterConfig, TrainingData]):
         is_last = torch.zeros(len(codes), device=self._device)
         is_last[lasts] = 1.0
         inside = torch.from_numpy(~space_table()[codes]).to(self._device)
+        # whitespace is not asked about, as no token ends with it
         end_loss = functional.binary_cross_entropy_with_logits(
             self.module.token_ends(states_CH)[:, 0][inside], is_last[inside], reduction="sum"
         )

@@ -169,6 +169,7 @@ class CopyScript:
         edits = _read_edits(self.edits)
         place = edits.index(_STAYS) if _STAYS in edits else len(edits)
         before, after = edits[:place], edits[place + 1 :]
+        # both from their end of the form inwards: how long it is does not matter
         begin, size = _reach(text, before), _reach(text[::-1], after[::-1])
         if begin is None or size is None:
             return None
@@ -220,6 +221,7 @@ def _reach(text: str, edits: Sequence[_Edit]) -> int | None:
         while letters > 0 and place < len(text):
             letters -= len(_letters(text[place]))
             place += 1
+        # a last syllable with more letters than the steps read does not fit either
         if letters or place > len(text):
             return None
     return place
@@ -252,6 +254,7 @@ def _fewest_edits(source: str, target: str) -> list[_Edit]:
     for i, character in enumerate(source, 1):
         above, row = costs[-1], [i]
         for j, wanted in enumerate(target):
+            # to replace a character is to drop it and to put another: no step of its own, so two
             cost = 1 + min(above[j + 1], row[j])
             row.append(min(cost, above[j]) if character == wanted else cost)
         costs.append(row)
@@ -374,6 +377,7 @@ class Lemmas:
         if met:
             scripts = [self.ids.get(self.script_of(form, lemma)) for lemma in met]
             known = [place for place, number in enumerate(scripts) if number is not None]
+            # of scripts that are all unknown, the first lemma stands, which is the commonest
             return met[max(known, key=lambda place: scores_E[scripts[place]], default=0)]
         ranked: list[int] = np.argsort(-scores_E, kind="stable").tolist()
         made = (self.scripts[number].apply(form) for number in ranked)
@@ -403,6 +407,7 @@ def _kind_for(words: Sequence[tuple[str, str, str]]) -> Callable[[str, str], Scr
     Args:
         words: forms, UPOS and lemmas, of which as many as `SAMPLE` are looked at.
     """
+    # words come by falling counts, so that steps through them meet rare ones as well as common ones
     sample = words[:: max(1, -(-len(words) // SAMPLE))]
     plain, copying = (
         len({script_of(form, lemma) for form, _, lemma in sample})

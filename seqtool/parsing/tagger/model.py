@@ -176,6 +176,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         states[words] = by_step
         of_vectors, of_states = self._values
         scores = states @ of_states
+        # what the form alone says is computed once for all words that have it
         scores += (vectors @ of_vectors + self.weights["values.bias"])[places]
         return Reading(scores, states, vectors, places)
 
@@ -223,6 +224,7 @@ class Tagger(TreebankModel[TaggerConfig]):
             scores = average([reading.scores for reading in readings])
             best = np.empty(len(rows), np.int32)
             best_bundles(scores, self.bundles.table, self.bundles.starts, there, best)
+            # before lemmas, which are looked up by form and UPOS
             _write_tags(sentences, [self.bundles.names[i] for i in best.tolist()], retag=retag)
             self._write_lemmas(rows, best, readings, retag=retag)
 

@@ -66,6 +66,7 @@ class Forms:
 
     def numbers(self, forms: Sequence[str]) -> Ints:
         """Return the numbers of forms; the next call may number them anew, if too many are met."""
+        # before anything is added, so that the numbers of one call are good together
         if len(self._ids) > MAX_FORMS:
             self.clear()
         new = list(dict.fromkeys(form for form in forms if form not in self._ids))

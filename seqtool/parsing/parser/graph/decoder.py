@@ -92,6 +92,7 @@ def _best_labels(scores, heads, num_arcs, best, logs):  # type: ignore[no-untype
             if scores[row, other] > scores[row, label]:
                 label = other
         best[row] = label
+        # relative to the best label: its own term is 1, and its share of the sum is 1 / total
         total = 0.0
         for other in range(begin, end):
             total += math.exp(scores[row, other] - scores[row, label])
@@ -246,6 +247,7 @@ class GraphDecoder(Decoder):
             probabilities = np.zeros((num_words, 1 + num_words), np.float32)
             label_ids = np.full(probabilities.shape, -1, np.int32)
             tree = np.empty(num_words, np.int32)
+            # ROOT itself for the first part; for later ones, the root word of the first
             root_word = 0
             for part in parts:
                 table = layout.table(arcs.scores, part)
@@ -319,6 +321,7 @@ class GraphDecoder(Decoder):
         for layout, units, arcs in self._scored(arrays, in_order):
             units = [[array.copy() for array in own] for own in units]
             arcs = arcs._replace(scores=arcs.scores.copy())
+            # parts of one sentence have the same ROOT, and stand one after another
             begins = np.flatnonzero(np.diff(layout.roots, prepend=-1)).tolist()
             ends = [*begins[1:], len(layout.roots)]
             for place, begin, end in zip(layout.group.tolist(), begins, ends, strict=True):
@@ -347,6 +350,7 @@ class GraphDecoder(Decoder):
         totals, likely = marginals(scores.ravel(), np.asarray([num_words], np.int32), is_projective)
         table: Floats = likely.astype(np.float32).reshape(scores.shape)
         table[diagonal] = 0.0
+        # a tree has as many arcs as words, so that its sum is less the whole partition function
         logs = scores - np.float32(totals[0] / num_words)
         return logs, table
 

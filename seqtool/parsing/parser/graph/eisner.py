@@ -54,6 +54,7 @@ def place_in_complete(incomplete, by_end, size, head, end):  # type: ignore[no-u
     `by_end` are the charts of complete spans turned around, see `fill_charts`.
     """
     of_head, of_end = head * size, end * size
+    # the split is where the incomplete span ends: at `end` at the farthest, and never at the head
     first, last = (head + 1, end + 1) if head < end else (end, head)
     return first + place_of_highest(
         incomplete[of_head + first : of_head + last], by_end[of_end + first : of_end + last]
@@ -72,13 +73,16 @@ def fill_charts(weights, num_words, incomplete, complete, by_end):  # type: igno
     # no span is much longer than those before it, so that the rows that are read stay in the cache
     for j in range(size):
         complete[j * size + j] = by_end[j * size + j] = 0.0
+        # downwards: a span over i..j is made of such as begin after i, or end before j
         for i in range(j - 1, -1, -1):
             in_i, in_j = i * size, j * size
+            # an arc in either direction joins the same two halves, so that one maximum serves both
             joined = highest_sum(
                 complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]
             )
             incomplete[in_i + j] = joined + weights[j * width + i + 1]
             incomplete[in_j + i] = joined + weights[i * width + j + 1]
+            # after the incomplete spans, as one over all of i..j is among the splits
             complete[in_i + j] = by_end[in_j + i] = highest_sum(
                 incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]
             )
@@ -105,6 +109,7 @@ def _projective_tree(  # type: ignore[no-untyped-def]
     waiting[0, 0] = waiting[1, 0] = 1
     waiting[0, 1] = waiting[1, 1] = root
     waiting[0, 2], waiting[1, 2] = 0, size - 1
+    # never above num_words + 1: taken apart, a span over m words is m spans that wait at most
     depth = 2
     while depth > 0:
         depth -= 1
@@ -139,6 +144,7 @@ def _projective_trees(scores, lengths, heads):  # type: ignore[no-untyped-def]
     # of spanning trees alone, if there are any
     ends = np.empty(longest * (longest + 1) if longest > longest_chart else 0, np.int32)
     parents, gains = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.float64)
+    # charts have the size of the longest sentence that is parsed by them, not of the longest of all
     incomplete = np.empty(longest_chart * longest_chart, np.float64)
     complete, by_end = np.empty_like(incomplete), np.empty_like(incomplete)
     at = begin = np.int64(0)

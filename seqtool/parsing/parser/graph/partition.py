@@ -43,6 +43,7 @@ def _has_bad_score(scores, num_words):  # type: ignore[no-untyped-def]
     width = num_words + 1
     for word in range(num_words):
         for head in range(width):
+            # `not <` finds a NaN, too
             if head != word + 1 and not scores[word * width + head] < np.inf:
                 return True
     return False
@@ -52,6 +53,7 @@ def _has_bad_score(scores, num_words):  # type: ignore[no-untyped-def]
 def _log_sum(left, right):  # type: ignore[no-untyped-def]
     """Return the logarithm of the sum of the products of what two rows are the logarithms of."""
     highest = highest_sum(left, right)
+    # there is no way at all; below, -inf less -inf would be a NaN
     if highest == -np.inf:
         return highest
     total = 0.0
@@ -63,6 +65,7 @@ def _log_sum(left, right):  # type: ignore[no-untyped-def]
 @compiled(types.void(_double, _double, _doubles, _doubles, _doubles, _doubles))
 def _pass_down(probability, total, left, right, of_left, of_right):  # type: ignore[no-untyped-def]
     """Add the probability of a span to the spans that it is made of, by their shares in `total`."""
+    # a span that cannot be has a total of -inf, from which no share can be told
     if probability > 0.0:
         for place in range(left.shape[0]):
             share = probability * np.exp(left[place] + right[place] - total)
@@ -100,6 +103,7 @@ def _inside_outside(scores, num_words, inside, outside, marginals):  # type: ign
     highest, total = -np.inf, 0.0
     for word in range(size):
         score = scores[word * width] + complete[word * size] + complete[word * size + size - 1]
+        # it waits where its probability will stand, until the total is known
         marginals[word * width] = score
         marginals[word * width + word + 1] = 0.0
         highest = max(highest, score)
@@ -119,6 +123,7 @@ def _inside_outside(scores, num_words, inside, outside, marginals):  # type: ign
         for i in range(j):
             in_i, in_j = i * size, j * size
             _pass_down(
+                # a span was read from either of two charts: its probability is the sum of both
                 *(of_complete[in_j + i] + of_by_end[in_i + j], complete[in_j + i]),
                 *(incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]),
                 *(of_incomplete[in_j + i : in_j + j], of_by_end[in_i + i : in_i + j]),
@@ -131,6 +136,8 @@ def _inside_outside(scores, num_words, inside, outside, marginals):  # type: ign
             )
             to_right, to_left = of_incomplete[in_i + j], of_incomplete[in_j + i]
             marginals[j * width + i + 1], marginals[i * width + j + 1] = to_right, to_left
+            # the sum of the halves was not kept: it is an incomplete span less its arc, if that is
+            # not forbidden; if both arcs are, their probability is 0, and nothing is passed down
             score, joined = scores[j * width + i + 1], incomplete[in_i + j]
             if score == -np.inf:
                 score, joined = scores[i * width + j + 1], incomplete[in_j + i]
@@ -167,10 +174,12 @@ def _matrix_tree(scores, num_words, weights, slopes, marginals):  # type: ignore
         if highest == -np.inf:
             marginals[: num_words * width] = 0.0
             return highest
+        # every tree has one arc of the row, so that its largest weight can be taken out as a factor
         log_partition += highest
         for head in range(width):
             row[head] = np.exp(max(score[head] - highest, -WIDEST))
         row[word + 1] = 0.0
+    # kept: in the end a marginal is a weight times its slope, and `weights` changes
     marginals[: num_words * width] = weights[: num_words * width]
     pivots = np.zeros(num_words, np.float64)
     for last in range(num_words - 1, 0, -1):
@@ -179,6 +188,7 @@ def _matrix_tree(scores, num_words, weights, slopes, marginals):  # type: ignore
         log_partition += np.log(pivots[last])
         for word in range(last):
             row = weights[word * width : (word + 1) * width]
+            # never by 0: no weight begins below exp(-WIDEST), and none shrinks
             through = row[last + 1] / pivots[last]
             for head in range(last + 1):
                 row[head] += through * heads[head]
@@ -186,6 +196,7 @@ def _matrix_tree(scores, num_words, weights, slopes, marginals):  # type: ignore
     log_partition += np.log(weights[0])
     slopes[: num_words * width] = 0.0
     slopes[0] = 1.0 / weights[0]
+    # the last word eliminated comes first; a word's row still is as it was at its elimination
     for last in range(1, num_words):
         heads = weights[last * width : last * width + last + 1]
         of_heads = slopes[last * width : last * width + last + 1]
@@ -199,6 +210,7 @@ def _matrix_tree(scores, num_words, weights, slopes, marginals):  # type: ignore
                 slope += of_row[head] * heads[head] / pivots[last]
             of_row[last + 1] = slope
             through_all += slope * weight
+        # by the pivot, the sum of these heads: its logarithm was added, and it divides in `through`
         of_heads[1:] += (1.0 - through_all) / pivots[last]
     for place in range(num_words * width):
         marginals[place] = max(marginals[place] * slopes[place], 0.0)  # not -1e-17
@@ -255,6 +267,7 @@ def marginals(scores: Reals, lengths: Ints, projective: bool) -> tuple[Doubles, 
     check_sizes(scores, lengths)
     log_partitions, probabilities = np.empty(len(lengths)), np.empty(len(scores))
     longest = int(lengths.max(initial=0))
+    # wider than charts by one column: `_matrix_tree` has tables of arcs in the same memory
     inside, outside = (
         Charts(*(np.empty(longest * (longest + 1)) for _ in range(3))) for _ in range(2)
     )

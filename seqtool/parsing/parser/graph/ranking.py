@@ -42,11 +42,13 @@ def ranked_trees(scores: Floats, num: int, projective: bool) -> list[tuple[Ints,
     finite_weights(flat, weights, num_words)
     table = weights.reshape(scores.shape)
     give = _projective if projective and num_words <= LONGEST_PROJECTIVE else _spanning
+    # `not >`, so that a NaN forbids, too
     is_forbidden = ~(scores > -np.inf)
     trees: list[tuple[Ints, float]] = []
     for heads in itertools.islice(give(table, num), num):
         words = np.arange(num_words)
         if trees and is_forbidden[words, heads].any():
+            # it outweighs all finite ones: unless an arc is demanded, later trees have one, too
             break
         trees.append((heads, float(table[words, heads].sum())))
     # their order is that of sums in another order, which may differ in their last digit
@@ -114,6 +116,7 @@ def _projective(weights: Doubles, num: int) -> Iterator[Ints]:
         return _Span(False, span.head, k), _Span(True, k, span.end)
 
     ways: dict[_Span, tuple[Longs, Doubles]] = {}
+    # no number is given twice, so that the heap never has to compare what stands behind it
     count = itertools.count()
     open_ = [_Derivation(0.0, 0, next(count), (_Span(True, -1, -1), None), None)]
     while open_:
@@ -137,6 +140,7 @@ def _projective(weights: Doubles, num: int) -> Iterator[Ints]:
             elif not span.complete:
                 found = ((span.end, span.head + 1), found)
             for part in reversed(parts(span, split)):
+                # a word alone has nothing to be taken apart
                 if part.head != part.end:
                     following = (part, following)
             heapq.heappush(
@@ -190,8 +194,10 @@ def _spanning(weights: Doubles, num: int) -> Iterator[Ints]:
         given[words[:fixed], problem.heads[:fixed]] = weights[words[:fixed], problem.heads[:fixed]]
         if problem.banned:
             given[fixed, list(problem.banned)] = barred
+        # once more: the rows of fixed words were barred as a whole, with a finite number
         given[words, words + 1] = -np.inf
         heads, losses = np.empty(size, np.int32), np.empty(size)
+        # a copy, as `spanning_tree` uses up its weights, and the losses are told by them
         num_nodes = spanning_tree(given.copy().ravel(), size, ends, parents, gains, heads)
         _least_losses(given.ravel(), size, num_nodes, parents, gains, heads, losses)
         # infinite, where no tree keeps to the rules of the problem
@@ -204,6 +210,7 @@ def _spanning(weights: Doubles, num: int) -> Iterator[Ints]:
     while open_:
         problem = heapq.heappop(open_)
         if problem.losses is None:
+            # it came up by its bound; from now on it waits by its own cost
             problem = solved(problem)
             if problem.cost < np.inf:
                 heapq.heappush(open_, problem)
@@ -228,6 +235,7 @@ def _least_losses(  # type: ignore[no-untyped-def]
     words is never above 0. So what an arc weighs less is lost.
     """
     width = num_words + 1
+    # from the outermost node inwards, as a node adds to what its parent has
     around = np.zeros(num_nodes, np.float64)  # the gain of a node and of those that it is in
     for node in range(num_nodes - 1, -1, -1):
         around[node] = gains[node] + (around[parents[node]] if parents[node] >= 0 else 0.0)
@@ -239,6 +247,7 @@ def _least_losses(  # type: ignore[no-untyped-def]
             common[around_word] = around_word
             around_word = parents[around_word]
         for node in range(num_nodes - 1, -1, -1):
+            # the outermost node has every word, so that whoever comes here has a parent
             if common[node] < 0:
                 common[node] = common[parents[node]]
         least = np.inf
@@ -246,6 +255,8 @@ def _least_losses(  # type: ignore[no-untyped-def]
             if head != heads[word] and head != word + 1:
                 gain = around[word]
                 if head > 0:
+                    # nodes that have both words are not entered by their arc
                     gain -= around[common[head - 1]]
                 least = min(least, gain - weights[word * width + head])
+        # below 0 by rounding only
         losses[word] = max(least, 0.0)

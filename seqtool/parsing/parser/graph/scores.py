@@ -52,6 +52,7 @@ _ints = types.int32[::1]
 @compiled(types.void(_floats, types.float32[::1], _longs, types.int64, _floats))
 def _write_units(sums, bias, places, num_rectified, units):  # type: ignore[no-untyped-def]
     """Write sums [T, U], the first ones as leaky ReLUs: row t to row places[t]."""
+    # a Python float would make the products double precision
     slope = np.float32(SLOPE)
     for row in range(sums.shape[0]):
         place = places[row]
@@ -60,6 +61,7 @@ def _write_units(sums, bias, places, num_rectified, units):  # type: ignore[no-u
             units[place, unit] = max(value, slope * value) if unit < num_rectified else value
 
 
+# the order of a sum may change, so that several products are added at a time
 @compiled(types.void(_floats, _floats, _longs, _floats), fastmath={"reassoc", "contract"})
 def _add_products(through, heads, places, scores):  # type: ignore[no-untyped-def]
     """Add to the scores of labels [N, K] the products of rows [N, K * R] with heads [T, R].
@@ -90,6 +92,7 @@ def _add_distances(by_word, by_head, classes, root, begin, table):  # type: igno
         table: is added to.
     """
     longest = classes.shape[0] - 1
+    # class 0 is that of ROOT, so that the last one to the left is their number
     num_left = classes[longest]
     for word in range(table.shape[0]):
         table[word, 0] += by_word[begin + word, 0] + by_head[root, 0]
@@ -146,6 +149,7 @@ class Layout(NamedTuple):
             np.repeat(roots, lengths),
             parts,
             roots_of_parts,
+            # the parts follow each other as the words do, so a count leads to their first ones
             words[np.cumsum(parts) - parts],
         )
 
@@ -173,10 +177,12 @@ class Layout(NamedTuple):
         own = np.repeat(np.arange(len(chosen)), lengths)
         from_root = heads == 0
         places: Longs = np.where(from_root, roots[own], self.begins[chosen][own] + heads - 1)
+        # a part with the ROOT of the one before is of the same sentence
         is_later = np.diff(roots, prepend=-1) == 0
         if is_later.any():
             words = np.repeat(self.begins[chosen] - np.cumsum(lengths) + lengths, lengths)
             words += np.arange(len(heads))
+            # from the last one on, so that of each ROOT the root of its first part stays
             first = {int(roots[own[i]]): words[i] for i in np.flatnonzero(from_root)[::-1]}
             for i in np.flatnonzero(from_root & is_later[own]):
                 places[i] = first[int(roots[own[i]])]
@@ -232,6 +238,7 @@ class Scorer:
         sums = self._room.array("sums", len(states), len(self._units_bias))
         np.matmul(states, self._units, out=sums)
         units = self._room.array("units", *sums.shape)
+        # states come step by step, and go back to the order of sentences; units of pairs are linear
         _write_units(sums, self._units_bias, tokens, self._borders[-1], units)
         return np.split(units, self._borders, axis=1)
 
@@ -277,6 +284,7 @@ class Scorer:
             places = firsts[parts, None] + np.arange(length * (1 + length))
             words = layout.begins[parts, None] + np.arange(length)
             tables = scores[places].reshape(len(parts), length, 1 + length)
+            # so far nobody read what a word scores with itself; the softmax over heads does
             tables[:, np.arange(length), np.arange(1, 1 + length)] = -np.inf
             refined = refined_scores(
                 tables,
@@ -300,6 +308,7 @@ class Scorer:
 
     def label_scores(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
         """Return the scores of the labels of arcs between tokens at some places, [N, K]."""
+        # units are columns of a wider array, and compiled code takes rows without gaps
         dependents, of_heads = units[2][words], np.ascontiguousarray(units[3])
         scores: Floats = dependents @ self._labels
         scores += self._labels_bias

@@ -68,6 +68,7 @@ def _best_sibling(  # type: ignore[no-untyped-def]
     low, high = min(head, dependent) + 1, max(head, dependent)
     # the dependent's complete span, up to the word beside the head
     alone = complete[in_dependent + (low if head < dependent else high - 1)] + _bounded(scores[0])
+    # of no word between it is -1, which falls below `low`; sibling scores have column 0 for none
     best = low + _nearer_sibling(
         incomplete[in_head + low : in_head + high],
         between[in_dependent + low : in_dependent + high],
@@ -93,6 +94,7 @@ def _sibling_tree(  # type: ignore[no-untyped-def]
         complete[j * size + j] = by_end[j * size + j] = 0.0
         for i in range(j - 1, -1, -1):
             in_i, in_j = i * size, j * size
+            # in two places, so that the row of either sibling can be read from left to right
             between[in_i + j] = between[in_j + i] = highest_sum(
                 complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]
             )
@@ -129,6 +131,7 @@ def _sibling_tree(  # type: ignore[no-untyped-def]
     waiting[0, 0] = waiting[1, 0] = is_complete
     waiting[0, 1] = waiting[1, 1] = root
     waiting[0, 2], waiting[1, 2] = 0, size - 1
+    # never above num_words + 1, as in `eisner`: of a span over m words, m spans wait at most
     depth = 2
     while depth > 0:
         depth -= 1

@@ -42,6 +42,7 @@ def finite_weights(scores, weights, num_words):  # type: ignore[no-untyped-def]
                 low, high = min(low, np.float64(row[head])), max(high, np.float64(row[head]))
     if low > high:
         low = high = 0.0
+    # + 1: a forbidden arc costs something also where all scores are alike
     step = num_words * (high - low + 1.0)
     for word in range(num_words):
         row = scores[word * width : (word + 1) * width]
@@ -51,6 +52,7 @@ def finite_weights(scores, weights, num_words):  # type: ignore[no-untyped-def]
             # `min` and `max` of a NaN are not the same everywhere
             into[head] = score if score >= low else low - step
             into[head] = into[head] if into[head] <= high else high + step
+        # whatever stands there, no maximum over the row takes the word itself
         into[word + 1] = -np.inf
 
 
@@ -83,12 +85,14 @@ def spanning_tree(  # type: ignore[no-untyped-def]
     outermost = np.arange(num_words)  # the node that a word is in, and that is in none
     path = np.zeros(num_words, np.int32)  # each node but the last has its best arc from the next
     depth, num_nodes, num_open = 1, num_words, num_words
+    # any word can be the first one: each has an arc from each other, so that all become one node
     on_path[0] = True
     while num_open > 1:
         node = path[depth - 1]
         last_row = rows[node]
         begin = last_row * width
         row = weights[begin : begin + width]
+        # from column 1 on, as ROOT's arc is chosen last of all
         best, gain = 1, row[1]
         for head in range(2, width):
             if row[head] > gain:
@@ -104,6 +108,7 @@ def spanning_tree(  # type: ignore[no-untyped-def]
         # an arc weighs what it has more than the arc of the cycle that it would replace
         whole = ends[begin : begin + width]
         for head in range(width):
+            # column 0 as well: ROOT's arc will open the cycle like any other that enters it
             row[head] -= gain
         parents[node] = num_nodes
         while node != other:
@@ -121,17 +126,21 @@ def spanning_tree(  # type: ignore[no-untyped-def]
         for word in range(num_words):
             if parents[outermost[word]] == num_nodes:
                 outermost[word] = num_nodes
+                # an arc from inside does not enter the node
                 row[word + 1] = -np.inf
+        # the last node needs its weights no longer: its row becomes that of the whole
         rows[num_nodes] = last_row
         path[depth - 1] = num_nodes
         on_path[num_nodes] = True
         num_nodes += 1
+    # the node made last holds all words; of one word alone, it is the word
     begin = rows[num_nodes - 1] * width
     sources[num_nodes - 1], targets[num_nodes - 1] = 0, ends[begin]
     gains[num_nodes - 1] = weights[begin]
     # from the outermost node inwards: the arc into a node takes the place of those into the nodes
     # around its word, within that node
     replaced = np.zeros(num_nodes, np.bool_)
+    # a node has a higher number than those inside of it
     for node in range(num_nodes - 1, -1, -1):
         if not replaced[node]:
             inner_node = targets[node]

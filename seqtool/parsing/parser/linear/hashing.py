@@ -34,12 +34,14 @@ TOP = np.int64(36)  # bits from here on are the best mixed ones
 def mix(state, value):  # type: ignore[no-untyped-def]
     """Return the state of a hash after one more value; products wrap around."""
     state = (state ^ value) * FACTOR
+    # the high bits are mixed best; they come down to where the next product spreads them
     return state ^ (state >> 32)
 
 
 @compiled(types.int64(types.int64, types.int64))
 def place_of(state, num_bits):  # type: ignore[no-untyped-def]
     """Return the place of a feature among 2^num_bits weights, of no more than 26 bits."""
+    # 26 bits from bit 36 on stay below the sign, which the shift would repeat
     return (state * FACTOR) >> TOP & ((1 << num_bits) - 1)
 
 

@@ -82,6 +82,7 @@ def _note_arcs(  # type: ignore[no-untyped-def]
             total += mass
             if action < LEFT:
                 continue
+            # to be divided by the total, which is known after the last action
             probabilities[place, action - LEFT] = mass
             if mask >> action & 1:
                 # as `transitions._act` makes them
@@ -90,6 +91,7 @@ def _note_arcs(  # type: ignore[no-untyped-def]
                     parent = first if system in (ARC_HYBRID, ARC_EAGER) else top
                 else:
                     child = first if system == ARC_EAGER else top
+                    # also of ROOT, which is legal only where this word is word 0
                     parent = top if system == ARC_EAGER else below
                 at = 3 * (action - LEFT)
                 arcs[place, at + CHILD] = child
@@ -135,6 +137,7 @@ def _follow(way, last, taken, segments, heads, weight, table, labels):  # type: 
     while at >= 0:
         num += 1
         at = way.parents[at]
+    # parents lead backwards; what is left of a word is known going forwards only
     numbers = np.empty(num, np.int32)
     at = last
     for step in range(num - 1, -1, -1):
@@ -145,6 +148,7 @@ def _follow(way, last, taken, segments, heads, weight, table, labels):  # type: 
     added = np.empty(3)
     for step in range(num):
         at = numbers[step]
+        # the way has it beside the configuration that it led to
         transition = taken if step == num - 1 else way.taken[numbers[step + 1]]
         # two of the arcs may be of the same word, so that both come before what is left of it
         for arc in range(3):
@@ -155,6 +159,7 @@ def _follow(way, last, taken, segments, heads, weight, table, labels):  # type: 
             if child == 0:
                 continue
             head = way.arcs[at, 3 * arc + PARENT]
+            # below 0 by rounding only
             left[child] = max(0.0, left[child] - added[arc])
             table[child - 1, head] += weight * added[arc]
             # of several labels, the first one stands
@@ -204,6 +209,7 @@ def hypotheses(beams: Beams, tokens: Ints, lengths: Ints, scorer: Scorer) -> lis
 def log_shares(hypotheses: Sequence[Hypothesis]) -> Doubles:
     """Return the log-probabilities of the hypotheses of a sentence, if there is no other."""
     scores = np.asarray([hypothesis.score for hypothesis in hypotheses])
+    # a NaN, or an infinite highest score, would make all shares NaN
     scores = np.nan_to_num(scores, nan=-1e30, posinf=1e30, neginf=-1e30)
     scores -= scores.max()
     shares: Doubles = scores - np.log(np.exp(scores).sum())

@@ -57,6 +57,7 @@ class ProductTable(TypeTable):
         self.base: Floats = (self._none @ by_slot)[0]
         # by columns that are made together
         self._weights = [
+            # scaled here once, so that products come in the steps of the table
             np.ascontiguousarray(by_slot[:, begin : begin + COLUMNS]) * np.float32(SCALE)
             for begin in range(0, by_slot.shape[1], COLUMNS)
         ]
@@ -193,6 +194,7 @@ class Classifier:
         by_measure = by_measure.reshape(num_measures, NUM_BUCKETS, num_sums)
         by_bucket = by_measure.transpose(1, 0, 2).reshape(NUM_BUCKETS, -1)
         bias = weights["first.bias"]
+        # what NONE adds in each slot; the tables have what others add beyond that
         for products in (self.products.base, label_products[0], by_bucket[0]):
             bias = bias + products.reshape(-1, num_sums).sum(axis=0)
         self._in_context: TokenProducts | None = None

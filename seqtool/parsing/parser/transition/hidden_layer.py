@@ -324,6 +324,7 @@ def _hidden(  # type: ignore[no-untyped-def]
     widest = num_words + num_labels + num_measures + num_contexts
     rows = np.empty(AHEAD * widest, np.int32)
     ends = np.empty((AHEAD, 4), np.int32)
+    # 32 bits: to overflow, it would take some 65,000 rows of the largest numbers
     sums = np.empty(bias.shape[0], np.int32)
     # memory takes longer than adding: the rows of one configuration are asked for, and those of an
     # earlier one, which have come meanwhile, are added
@@ -364,6 +365,7 @@ def _hidden(  # type: ignore[no-untyped-def]
                     _fetch_row(tables.contexts, rows[num])
                     num += 1
             ends[turn, 3] = num
+        # the first rounds only ask for rows, the last ones only add
         done = place - (AHEAD - 1)
         if done < 0:
             continue

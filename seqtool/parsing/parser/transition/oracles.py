@@ -156,6 +156,7 @@ def _eager_costs(  # type: ignore[no-untyped-def]
     # SHIFT and RIGHT: b0 can take no head but the one it gets
     head = gold_heads[tokens + first]
     on_stack = stacked[head] if head > 0 else not rooted
+    # where the last word is in that place already, no action is to blame for it
     before = _orphaned(configs, nodes, config, gold_heads, stacked, first, 0, 0, rooted)
     shift = right = waiting
     if head < first and on_stack:
@@ -244,6 +245,7 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
                 linked[num_linked] = item
                 num_linked += 1
         linked[num_linked] = other
+        # upwards, as a link with a fragment fills the row that comes next
         for taken in range(fragments + 1):
             following = size + taken
             next_root = following
@@ -313,6 +315,7 @@ def _standard_costs(  # type: ignore[no-untyped-def]
         costs[place, ROOT] = 0
         least = 0
     for action in range(NUM_ACTIONS):
+        # those that are not legal are set anew by the caller
         costs[place, action] -= least
 
 
@@ -327,6 +330,7 @@ def action_costs(configs, nodes, which, legal, system, gold_heads, costs):  # ty
     for place in range(which.shape[0]):
         config = which[place]
         if configs[config, UNATTACHED] == 0:
+            # final: none is legal, and all costs are set below
             pass
         elif system == ARC_STANDARD:
             _standard_costs(configs, nodes, config, gold_heads, stack, place, costs)
@@ -426,6 +430,7 @@ def _static_actions(configs, nodes, which, legal, system, gold, actions):  # typ
                     word = nodes[base + position, STACK]
                     if gold_heads[tokens + word] == first and nodes[base + word, HEAD] < 0:
                         action = REDUCE
+        # arc-hybrid needs no count: in a projective tree, all dependents of s0 stood before b0
         elif (system == ARC_HYBRID and top > 0 and top_head == first) or (
             # arc-standard and swap: a word gets its head when it has all its dependents
             system != ARC_HYBRID

@@ -153,6 +153,7 @@ def _select(  # type: ignore[no-untyped-def]
             if is_open:
                 mask = masks[place]
                 last = segments.shape[0] - 2
+                # a single hypothesis by the scores as they are needs neither a sum nor a bound
                 if beam > 1 or normalised:
                     highest = np.float32(-np.inf)
                     for action in range(first, last + 1):
@@ -275,6 +276,7 @@ class History:
 
     def moved(self, step: Step) -> None:
         """Note the copies and the transitions of a step."""
+        # not `taken`: only open hypotheses are copied, and each copy takes a transition
         self.last[step.copies_to] = self.last[step.copies_from]
         self.taken[step.rows] = step.transitions
 

@@ -176,7 +176,7 @@ class ParserTask(TreeTask):
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
         order = generator.permutation(self._data.of_epoch(epoch, self._usable))
-        # how many configurations of n words leave a choice: no more than this
+        # about how many configurations of n words leave a choice
         choices = np.cumsum(2 * self._arrays.lengths[order] - 3)
         learning = self.config.learning
         fewer = max(SMALLEST_BATCH, int(choices[-1:].sum()) // learning.min_steps)

@@ -110,6 +110,7 @@ def shares(scores: Floats, legal: Bytes, segments: Ints) -> Floats:
     is_open = np.repeat(is_legal.astype(np.bool_), np.diff(segments), axis=1)
     values = np.where(is_open, scores, np.float32(-np.inf))
     highest = values.max(axis=1, keepdims=True)
+    # where no legal one has a score, -inf less -inf would be a NaN
     found: Floats = np.exp(values - np.where(np.isfinite(highest), highest, np.float32(0.0)))
     total = found.sum(axis=1, keepdims=True)
     found /= np.where(total > 0, total, np.float32(1.0))

@@ -163,6 +163,7 @@ def _attach(configs, nodes, config, head, child, label):  # type: ignore[no-unty
             nodes[row, LEFT2] = child
     else:
         nodes[row, NUM_RIGHT] += 1
+        # 0, for none, is less than any word, so that it needs no test of its own
         if child > nodes[row, RIGHT1]:
             nodes[row, RIGHT2] = nodes[row, RIGHT1]
             nodes[row, RIGHT1] = child
@@ -187,6 +188,7 @@ def _act(configs, nodes, config, action, label, system):  # type: ignore[no-unty
         return
     configs[config, STACK_SIZE] = size - 1
     if action == REDUCE:
+        # arc-eager: s0 has its head, and to pop it is all there is to do
         if system == SWAPPING:
             # the place before the front is free: what stood there was shifted
             configs[config, FRONT] = front - 1
@@ -232,6 +234,7 @@ def _begin(configs, nodes, config, token, length):  # type: ignore[no-untyped-de
     configs[config, UNATTACHED] = length
     for word in range(length + 1):
         row = base + word
+        # so the bottom of the stack is ROOT, too, which is word 0
         nodes[row] = 0
         nodes[row, HEAD] = -1
         nodes[row, LABEL] = -1

@@ -66,6 +66,7 @@ def write_gains(heads, scores, siblings, above, below, gains):  # type: ignore[n
         lost[word] = scores[place] + above[place] + below[place]
         lost[word] += _sibling_score(siblings, width, word, own, inner[word])
         lost[word] += _sibling_score(siblings, width, outer[word], own, word)
+        # without the word, the next one outwards has the one next inwards as its sibling
         lost[word] -= _sibling_score(siblings, width, outer[word], own, inner[word])
     for head in range(width):
         for step in (-1, 1):
@@ -84,6 +85,7 @@ def write_gains(heads, scores, siblings, above, below, gains):  # type: ignore[n
                     near, far = word, outer[word]
                 else:
                     gain = scores[place] + above[place] + below[place] - lost[word]
+                    # between two siblings, the word makes two pairs of one
                     gain += _sibling_score(siblings, width, word, head, near)
                     gain += _sibling_score(siblings, width, far, head, word)
                     gain -= _sibling_score(siblings, width, far, head, near)
@@ -106,6 +108,7 @@ def is_projective(heads):  # type: ignore[no-untyped-def]
     """Return whether no arc of a tree crosses another, or covers the root."""
     for word in range(1, heads.shape[0] + 1):
         head = heads[word - 1]
+        # ROOT is word 0, left of all others: so an arc over the root word is refused as a crossing
         low, high = (head, word) if head < word else (word, head)
         for between in range(low + 1, high):
             if heads[between - 1] < low or heads[between - 1] > high:

@@ -85,6 +85,7 @@ def stand(token_types, root, num_words, head, dependent, where):  # type: ignore
     where[D] = token_types[root + dependent]
     where[H_PREV] = token_types[root + head - 1] if head > 0 else NONE_TYPE
     where[H_NEXT] = token_types[root + head + 1] if head < num_words else NONE_TYPE
+    # no test: a dependent is a word, so that ROOT at least stands before it
     where[D_PREV] = token_types[root + dependent - 1]
     where[D_NEXT] = token_types[root + dependent + 1] if dependent < num_words else NONE_TYPE
 
@@ -126,6 +127,7 @@ def arc_places(features, where, between, num_between, distance, places):  # type
 @compiled(_int(features_type, _ints, _int, _int))
 def most_places(features, token_types, root, num_words):  # type: ignore[no-untyped-def]
     """Return how many places the features of an arc of a sentence have at most."""
+    # at most all tags of the sentence stand between two of its words
     between = np.empty(num_words, np.int32)
     num_tags = 0
     for word in range(1, num_words + 1):
@@ -187,6 +189,7 @@ def outer_children(heads, num_words, around):  # type: ignore[no-untyped-def]
             there is none.
     """
     around[:, : num_words + 1] = -1
+    # from the head outwards: the child noted last is the inner sibling of the next one
     for word in range(1, num_words + 1):
         head = heads[word - 1]
         if word > head:
@@ -217,6 +220,7 @@ def label_places(  # type: ignore[no-untyped-def]
     stand(token_types, root, num_words, head, word, where)
     where[D_LEFT] = type_of(token_types, root, around[0, word])
     where[D_RIGHT] = type_of(token_types, root, around[1, word])
+    # siblings are known under the head that the word has in the tree, and under no other
     where[SIBLING] = type_of(token_types, root, around[2, word] if head == tree[word - 1] else -1)
     where[GRAND] = type_of(token_types, root, tree[head - 1] if head else -1)
     # the direction alone: how far the head is says little of the label

@@ -63,6 +63,7 @@ def take_step(weights, places, num_gold, num, loss, longest, changes):  # type: 
         margin += sign * weights.values[places[i]]
         norm += sign * changes[places[i]]  # in all, the sum of squares
     missing = max(0.0, loss - margin)
+    # norm 0: both sides have the same features, and no step tells them apart
     step = min(longest, missing / norm) if norm > 0.0 else 0.0
     for i in range(num):
         change = changes[places[i]]
@@ -103,11 +104,13 @@ def learn_heads(  # type: ignore[no-untyped-def]
     places = np.empty(2 * most, np.int64)
     num = num_gold = 0
     for heads in (gold, found):
+        # set twice: in the end it is where the features of `found` begin
         num_gold = num
         if second:
             outer_children(heads, num_words, around)
         for word in range(1, num_words + 1):
             head = np.int64(heads[word - 1])
+            # where both have the same arc, its features would cancel out
             if gold[word - 1] != found[word - 1]:
                 stand(token_types, root, num_words, head, word, where)
                 num_between = tags_between(features, token_types, root, head, word, between)
@@ -150,10 +153,12 @@ def learn_labels(  # type: ignore[no-untyped-def]
             features, token_types, root, num_words, head, heads, around, word, where, places
         )
         first, last = (0, num_arc_labels) if head else (num_arc_labels, num_labels)
+        # a point for each wrong label, as for each wrong arc
         scores[first:last] = 1.0
         scores[gold[word - 1]] = 0.0
         add_rows(places, num, weights.values, first, last, scores)
         best = first + np.argmax(scores[first:last])
+        # the gold label, best in spite of these points, wins by 1 already
         if best != gold[word - 1]:
             for i in range(num):
                 rivals[i] = places[i] + gold[word - 1]

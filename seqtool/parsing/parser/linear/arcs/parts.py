@@ -76,6 +76,7 @@ def _write_codes(features, family, role, type_, codes):  # type: ignore[no-untyp
         for part in range(features.begins[t], features.begins[t + 1]):
             if features.addresses[part] == role:
                 state = mix(state, np.int64(features.values[type_, features.columns[part]]))
+        # a sum is the same in any order: without the role, two words could change places unnoticed
         codes[t - begin] = mix(state, role)
 
 
@@ -159,6 +160,7 @@ def score_siblings(features, token_types, root, num_words, weights, scores):  # 
         where[D] = token_types[root + word]
         for sibling in range(1, width):
             where[SIBLING] = token_types[root + sibling]
+            # with a sibling the head does not count, so that a pair is scored once for all heads
             span = _span_of(0, sibling, word)
             pairs[word, sibling] = _score_of_pair(features, where, span, weights, places)
     sentence = features, token_types, root, num_words, SIBLINGS
@@ -174,6 +176,7 @@ def score_siblings(features, token_types, root, num_words, weights, scores):  # 
                 continue
             row = scores[((word - 1) * width + head) * width :]
             for t in range(both.shape[0]):
+                # what all siblings share is added up outside of the innermost loop
                 both[t] = of_heads[head, t] + of_words[word, t] + (word > head)
             row[0] += _score_of_pair(features, where, _span_of(head, 0, word), weights, places)
             row[0] += _sum_at(of_siblings[width], both, bits, weights)
@@ -222,6 +225,7 @@ def score_grands(  # type: ignore[no-untyped-def]
         if own == 0:
             continue
         for other in range(width):
+            # `other` may be the head that `own` has: what it gives is what another one would lose
             if other in (word, own):
                 continue
             turns = _turns_of(other, own, word)

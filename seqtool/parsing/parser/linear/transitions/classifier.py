@@ -60,6 +60,7 @@ def _hash(seen, of_types, templates, num_bits, rows):  # type: ignore[no-untyped
                 values[number] = seen.measures[place, slot]
         begin = 0
         for template in range(templates.ends.shape[0]):
+            # not from template 0 on: a hash of zeros would stay 0
             state = mix(0, template + 1)
             for part in range(begin, templates.ends[template]):
                 state = mix(state, values[templates.parts[part]])

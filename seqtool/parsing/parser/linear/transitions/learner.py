@@ -59,6 +59,7 @@ def _best_free(scores, free):  # type: ignore[no-untyped-def]
 def _count(rows, place, counts, least):  # type: ignore[no-untyped-def]
     """Count the features of a configuration, each up to `least`."""
     for feature in range(rows.shape[1]):
+        # no further, as a byte would wrap around
         if counts[rows[place, feature]] < least:
             counts[rows[place, feature]] += 1
 
@@ -91,6 +92,7 @@ def _gradients(scores, mask, segments, free, best, gradients):  # type: ignore[n
     free_total = max(free_total, 1e-30)
     for transition in free:
         if transition >= 0:
+            # P(t | legal) - P(t | free), when it is divided by the total below
             gradients[transition] -= gradients[transition] * total / free_total
     for transition in range(gradients.shape[0]):
         gradients[transition] /= total

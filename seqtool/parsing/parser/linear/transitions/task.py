@@ -61,7 +61,7 @@ class LinearTransitionTask(LinearTask):
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
         order = generator.permutation(self._data.of_epoch(epoch, self._usable))
-        # of n words, no more configurations than this leave a choice
+        # of n words, about so many configurations leave a choice
         choices = np.cumsum(2 * self._data.train.arrays.lengths[order] - 3)
         cuts = np.flatnonzero(np.diff(choices // self.config.learning.batch_size)) + 1
         self._batches = np.split(order, cuts)
