@@ -528,6 +528,8 @@ class _Reader:
         names = [unknown, *self._symbols[1:], BOS]
         self._words = StringTable(names)
         rows = np.array([place.get(name, -1) for name in names], np.int64)
+        if not words:
+            raise self._lines.error("the file has no words", "name one that was written whole")
         log_probs = np.where(
             rows < 0, np.float32(MISSING_NATS), _join(p.log_probs for p in pieces)[rows]
         )

@@ -324,7 +324,7 @@ def dropout_mask(values: Tensor, dropout: float, generator: np.random.Generator)
     # drawn as bytes: torch's own draws are slow on a CPU
     if not dropout:
         return 1.0
-    share = round(256 * dropout)
+    share = min(255, round(256 * dropout))  # something is kept
     drawn = generator.integers(0, 256, values.shape, np.uint8)
     kept = torch.from_numpy(drawn >= share).to(values.device)
     # by the share that is really dropped, in 256ths, so that the mean stays

@@ -542,7 +542,7 @@ def read_parts(
                     path=name or None,
                 )
             else:
-                searched = max(0, len(held) - 3)  # line ends that a word may follow
+                searched = max(0, len(held) - 4)  # line ends that a word may follow
         if held:
             yield name, held, begins
 

@@ -26,6 +26,7 @@ from seqtool.text.characters import Characters, Convolution
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS
 
 _ints = types.int32[::1]
+_table = types.int32[:, ::1]
 _floats = types.float32[:, ::1]
 
 
@@ -105,10 +106,6 @@ def _parts_of(xpos: str) -> Iterator[tuple[str, str]]:
     tags = morphemes(xpos)
     yield from (("in", tag) for tag in tags)
     yield from (("first", tags[0]), ("last", tags[-1]))
-
-
-_ints = types.int32[::1]
-_table = types.int32[:, ::1]
 
 
 @compiled(types.void(types.float32[:, ::1], _table, _ints, _table, _ints))

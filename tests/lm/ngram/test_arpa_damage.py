@@ -69,6 +69,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         "empty.arpa": (b"", "the file is empty", None),
         "text.arpa": (b"a b\nngram 1=2\n", "is no ARPA file: it has no line \\data\\", None),
         "only.arpa": (b"\\data\\\n", "stands where `ngram 1=` and a number was expected", 1),
+        "none.arpa": (b"\\data\\\nngram 1=0\n\n\\1-grams:\n\n\\end\\\n", "has no words", 5),
         "irstlm.arpa": (b"iARPA\n\n\\data\\\n", "iARPA is IRSTLM's own format", 1),
         "latin.arpa": (KENLM.replace("a b", "a \xe9").encode("latin-1"), "not UTF-8 at byte", 17),
         "plain.arpa.gz": (KENLM.encode(), "is not a gzip file", None),

@@ -20,7 +20,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted
-from seqtool.parsing.encoding.encoder import ContextEncoder
+from seqtool.parsing.encoding.encoder import ContextEncoder, dropout_mask
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.encoding.lstm import Recurrence
 from seqtool.parsing.parser import reading
@@ -101,6 +101,18 @@ def test_dropout_is_for_what_later_layers_read() -> None:
         for _ in range(2)
     )
     torch.testing.assert_close(first, second, rtol=0, atol=0)
+
+
+def test_dropout_keeps_the_mean_and_something() -> None:
+    values = torch.ones(200, 500)
+    for dropout in (0.3, 0.9, 0.998, 0.999):
+        mask = dropout_mask(values, dropout, np.random.default_rng(0))
+        assert isinstance(mask, torch.Tensor)
+        kept = (mask > 0).double().mean().item()
+        share = max(1 - dropout, 1 / 256)
+        assert kept == pytest.approx(share, abs=1 / 256)
+        # four standard errors of a mean of so many draws
+        assert mask.mean().item() == pytest.approx(1, abs=4 * (1 / kept - 1) ** 0.5 / 10**2.5)
 
 
 def read(encoder: ContextEncoder, lengths: list[int], order: list[int]) -> list[Floats]:

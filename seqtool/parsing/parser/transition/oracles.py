@@ -361,10 +361,6 @@ class GoldTrees(NamedTuple):
     components: Ints
 
 
-_ints = types.int32[::1]
-_table = types.int32[:, ::1]
-_masks = types.uint8[::1]
-_int = types.int64
 _gold = types.NamedUniTuple(_ints, 5, GoldTrees)
 
 
