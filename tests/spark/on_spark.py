@@ -44,6 +44,7 @@ Run = Callable[..., CommandResult]
 BLOCK_BYTES = 2500  # so that a few dozen sentences are several blocks
 CLUSTER = Path(tempfile.gettempdir(), f"seqtool-cluster-{os.getpid()}")
 LOCAL_BYTES = 64 << 20  # of the disk of `spark.local.dir`
+OWN_OPTION = "-Dseqtool.own=1"  # of the JVM, of a user's file
 FREE_BYTES = 1 << 16  # of it, once it is filled
 TABLES_BYTES = 1 << 17  # of the disk of tables: it holds the first one
 TEXT = "the dog sees a cat\na cat\n\nthe <unk> sees the dog\nthe dog\n" * 40
@@ -74,9 +75,13 @@ def session(tmp_path_factory: pytest.TempPathFactory, local: Path) -> Iterator[A
         # a file system of its own, whose paths are those of a cluster
         "spark.hadoop.fs.viewfs.mounttable.cluster.link./data": f"file://{CLUSTER}",
     }
+    own = tmp_path_factory.mktemp("conf")
+    (own / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {OWN_OPTION}\n")
     CLUSTER.mkdir()
-    with spark_session("local[2]", conf, compiles_once=True) as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(own))
+        with spark_session("local[2]", conf, compiles_once=True) as session:
+            yield session
     shutil.rmtree(CLUSTER)
 
 
@@ -586,6 +591,14 @@ def test_parquet_and_json_lines_are_texts(
         names = ("sentences", "tokens", "perplexity", "bits_per_byte")
         figures = [[json.loads(run.stdout)[name] for name in names] for run in (one, found)]
         assert figures[1] == pytest.approx(figures[0])
+
+
+def test_options_of_the_jvm_stand_beside_those_of_the_user(session: Any) -> None:
+    management = session.sparkContext._jvm.java.lang.management.ManagementFactory
+    given = [*management.getRuntimeMXBean().getInputArguments()]
+    assert OWN_OPTION in given
+    assert "-XX:TieredStopAtLevel=1" in given
+    assert "SPARK_SUBMIT_OPTS" not in os.environ
 
 
 def test_what_is_missing_is_told_in_two_lines(tmp_path: Path, seqtool_process: Run) -> None:
