@@ -229,8 +229,10 @@ def parts_of(batches: Iterable[Any], separator: str, before: LinesBefore | None)
 
 
 def _part(place: Place, line: int, values: list[bytes], end: bytes) -> Part:
-    # of records that empty lines part, only the last one of a file may end with a line end
-    last = b"" if values[-1].endswith(b"\n") else end
+    # of records that empty lines part, only the last one of a file may end with a line end; of a
+    # table, a text that ends with one has an empty line there
+    is_ended = end == PARAGRAPHS.encode() and values[-1].endswith(b"\n")
+    last = b"" if is_ended else end
     return Part(place[0], place[1], line, end.join(values) + last)
 
 
