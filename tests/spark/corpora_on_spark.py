@@ -194,3 +194,27 @@ def test_a_worker_that_is_killed_costs_nothing(
     assert marker.exists()
     package.prepare(texts / "b.txt", tmp_path / "memory", config)
     assert files_of(tmp_path / "spark") == files_of(tmp_path / "memory")
+
+
+def test_a_worker_that_is_killed_while_it_writes_leaves_nothing(
+    session: Any,  # noqa: F811
+    texts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    marker = tmp_path / "killed"
+    write, kill, number = preparation._write, os.kill, signal.SIGKILL
+
+    def write_once(batches: Any, **options: Any) -> Iterator[Any]:
+        """Write files, but for the first worker: it has written one, and not given it its name."""
+        if not marker.exists():
+            marker.touch()
+            write.__globals__["flush"] = lambda path: kill(os.getpid(), number)
+        yield from write(batches, **options)
+
+    monkeypatch.setattr(preparation, "_write", write_once)
+    config = PrepareConfig(split=(100.0,))
+    package.spark.prepare(session, texts / "b.txt", tmp_path / "spark", config)
+    assert marker.exists()
+    package.prepare(texts / "b.txt", tmp_path / "memory", config)
+    assert files_of(tmp_path / "spark") == files_of(tmp_path / "memory")
