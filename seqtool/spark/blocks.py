@@ -62,7 +62,11 @@ class Part(NamedTuple):
 
 
 def read_records(
-    session: SparkSession, paths: Sequence[str], separator: str, field: str | None = None
+    session: SparkSession,
+    paths: Sequence[str],
+    separator: str,
+    field: str | None = None,
+    on_damaged: Callable[[DataError], None] | None = None,
 ) -> DataFrame:
     """Return the records of files with their file and block: columns FILE, BLOCK and VALUE.
 
@@ -72,9 +76,11 @@ def read_records(
             knows; .gz too, each as one block. Those named .parquet or .jsonl give a text a row.
         separator: `PARAGRAPHS` or `LINES`.
         field: the column of such texts; "text" when not given.
+        on_damaged: called with what is wrong with each file of .gz that cannot be read to its end,
+            and is left out; without it, Spark refuses such a file where it is read.
 
     Raises:
-        DataError: a path that Spark does not read.
+        DataError: a path that Spark does not read; no file can be read.
         ConfigError: there is no such column.
     """
     from pyspark.sql import functions
@@ -91,7 +97,10 @@ def read_records(
             )
         if path.lower().endswith(".zst"):
             raise DataError("Spark reads no .zst", hint="pack it as .gz, or unpack it", path=path)
+    if on_damaged is not None:
+        paths = _without_damaged(session, paths, on_damaged)
     value = functions.col("value")
+    # files in a folder have other names than it: those that Spark writes end in .json
     if names[0].endswith((".parquet", *JSON_LINES)):
         kind = "parquet" if names[0].endswith(".parquet") else "json"
         rows = session.read.format(kind).load(list(paths))
@@ -142,23 +151,16 @@ def sound_files(session: SparkSession, files: list[str]) -> tuple[list[str], lis
     return sound, errors
 
 
-def without_damaged(
+def _without_damaged(
     session: SparkSession, paths: Sequence[str], on_damaged: Callable[[DataError], None]
 ) -> list[str]:
-    """Return patterns of the files that paths stand for, but those of .gz that are damaged.
-
-    Args:
-        session: of Spark.
-        paths: as of `read_records`.
-        on_damaged: called with what is wrong with each file that is left out.
-
-    Raises:
-        DataError: a path that is not there; no file can be read.
-    """
+    """Return paths as they are or, where files of .gz are damaged, patterns of the others."""
     files = sorted(map(shown, session.read.text([*paths]).inputFiles()))
     sound, damaged = sound_files(session, files)
     for error in damaged:
         on_damaged(error)
+    if not damaged:
+        return [*paths]
     return [*map(literal, sound)]
 
 
@@ -227,8 +229,10 @@ def parts_of(batches: Iterable[Any], separator: str, before: LinesBefore | None)
 
 
 def _part(place: Place, line: int, values: list[bytes], end: bytes) -> Part:
-    # of records that empty lines part, only the last one of a file may end with a line end
-    last = b"" if values[-1].endswith(b"\n") else end
+    # of records that empty lines part, only the last one of a file may end with a line end; of a
+    # table, a text that ends with one has an empty line there
+    is_ended = end == PARAGRAPHS.encode() and values[-1].endswith(b"\n")
+    last = b"" if is_ended else end
     return Part(place[0], place[1], line, end.join(values) + last)
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from seqtool.core.errors import DataError, OutputError
+from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.spark import workers
 from seqtool.spark.blocks import (
     PARAGRAPHS,
@@ -25,7 +25,6 @@ from seqtool.spark.blocks import (
     lines_before,
     parts_of,
     read_records,
-    without_damaged,
 )
 from seqtool.spark.folders import Folder
 from seqtool.spark.frames import Output, annotated, mapped
@@ -83,18 +82,22 @@ def annotate_files(
             parser reads.
         ModelError: the model is missing, damaged or of another kind.
         OutputError: a directory is there already or cannot be written.
+        ConfigError: the two directories are the same, or one is in the other.
     """
     with told():
         target = Target(session, output)
-        broken_target = (
-            Target(session, posixpath.join(output, BROKEN_FOLDER))
-            if invalid is None
-            else Target(session, invalid, "--invalid")
-        )
-        if on_damaged is not None and corpus.column is None:
-            corpus = Corpus(without_damaged(session, corpus.paths, on_damaged))
-        as_rows = _of_parquet if corpus.column is not None else _of_texts
-        made = as_rows(session, corpus, work, as_tokens=as_tokens, ship=ship)
+        inside = Target(session, posixpath.join(output, BROKEN_FOLDER))
+        broken_target = inside
+        if invalid is not None:
+            broken_target = Target(session, invalid, "--invalid")
+            if broken_target.url != inside.url:  # else it is named as it is without the option
+                check_apart(target, broken_target)
+        if corpus.column is not None:
+            made = _of_parquet(session, corpus, work, as_tokens=as_tokens, ship=ship)
+        else:
+            work.model.ship(session, ship)
+            records = read_records(session, corpus.paths, PARAGRAPHS, on_damaged=on_damaged)
+            made = _of_texts(records, work, as_tokens=as_tokens)
         suffix = "conllu" if work.annotation.form == "conllu" else "txt"
         try:
             num_broken = target.write(made.rows, as_tokens=as_tokens, suffix=suffix)
@@ -122,11 +125,7 @@ class Made(NamedTuple):
     placed: Callable[[], DataFrame] | None = None
 
 
-def _of_texts(
-    session: SparkSession, corpus: Corpus, work: Work, *, as_tokens: bool, ship: bool | None
-) -> Made:
-    work.model.ship(session, ship)
-    records = read_records(session, corpus.paths, PARAGRAPHS)
+def _of_texts(records: DataFrame, work: Work, *, as_tokens: bool) -> Made:
     folder = common_folder([*map(shown, records.inputFiles())])
 
     def made(
@@ -192,6 +191,26 @@ def common_folder(files: Sequence[str]) -> str | None:
     return f"{posixpath.commonpath([posixpath.dirname(file) for file in files])}/"
 
 
+def check_apart(one: Target, other: Target) -> None:
+    """Refuse two directories of which one would be in the way of the other.
+
+    Raises:
+        ConfigError: they are the same, or one is in the other.
+    """
+    inner, outer = sorted((one, other), key=lambda target: len(target.url), reverse=True)
+    options = [target.written.option for target in (inner, outer)]
+    if inner.url == outer.url:
+        raise ConfigError(
+            f"{options[0]} and {options[1]} both write to {inner.written.path}",
+            hint="give them two directories",
+        )
+    if inner.url.startswith(f"{outer.url.rstrip('/')}/"):
+        raise ConfigError(
+            f"{inner.written.path} of {options[0]} is in {outer.written.path} of {options[1]}",
+            hint="name a directory beside it",
+        )
+
+
 class Target:
     """A directory that is written by Spark's workers, whole or not at all.
 
@@ -200,13 +219,25 @@ class Target:
         path: of the directory, of any file system that Spark writes.
         option: that names it.
 
+    Attributes:
+        written: the path, and its option.
+
     Raises:
         OutputError: it is there already.
     """
 
     def __init__(self, session: SparkSession, path: str, option: str = "-o") -> None:
-        self._folder, self._written = Folder(session, path), Written(path, option)
+        self._folder, self.written = Folder(session, path), Written(path, option)
+        self._refuse_present()
+
+    @property
+    def url(self) -> str:
+        """Where it is, on which file system."""
+        return self._folder.url
+
+    def _refuse_present(self) -> None:
         if self._folder.exists():
+            path, option = self.written
             hint = f"choose another output with {option}"
             raise OutputError("exists already", hint=hint, path=path)
 
@@ -241,10 +272,12 @@ class Target:
         """Remove what there is of the directory if the block does not end well.
 
         Raises:
+            OutputError: it is there by now; it is not removed.
             SeqtoolError: see `told`.
         """
+        self._refuse_present()
         try:
-            with told(self._written):
+            with told(self.written):
                 yield
         except BaseException:
             self._folder.remove()

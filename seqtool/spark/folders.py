@@ -35,6 +35,11 @@ class Folder:
     def _of(self, *parts: Any) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(*parts)
 
+    @property
+    def url(self) -> str:
+        """Where it is, on which file system: the same of all names of one path."""
+        return str(self._files.makeQualified(self._here).toString())
+
     def exists(self) -> bool:
         """Whether it is there."""
         return bool(self._files.exists(self._here))

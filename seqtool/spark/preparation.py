@@ -141,8 +141,9 @@ def prepare(
         )
         with (
             naming_output(output),
-            temporary_folder(session, parent) as folder,
             atomic_directory(output) as directory,
+            # left first, which stops tasks: they write into the directory
+            temporary_folder(session, parent) as folder,
         ):
             _Preparation(session, directory, folder, config, plan, shards, on_progress).run()
     return PreparedCorpus.open(output)
@@ -281,6 +282,8 @@ class _Preparation:
                     hint="name a directory with -o on a disk that all machines see",
                     path=self.directory.parent,
                 )
+            for left in self.directory.glob(f".{file.name}-*"):  # of a worker that was killed
+                left.unlink(missing_ok=True)
         return {name: row.sentences for name, row in written.items()}
 
 

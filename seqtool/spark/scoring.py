@@ -38,9 +38,8 @@ from seqtool.spark.blocks import (
     not_utf8,
     parts_of,
     read_records,
-    without_damaged,
 )
-from seqtool.spark.files import Target
+from seqtool.spark.files import Target, check_apart
 from seqtool.spark.frames import check_column, mapped
 from seqtool.spark.session import told
 from seqtool.spark.shipping import Model
@@ -258,18 +257,19 @@ def evaluate_files(
         DataError: a text that cannot be used.
         ModelError: the model is no language model, damaged or missing.
         OutputError: a directory is there already, or cannot be written.
+        ConfigError: the two directories are the same, or one is in the other.
     """
     began = time.perf_counter()
     with told():
-        if on_damaged is not None:
-            paths = without_damaged(session, paths, on_damaged)
-        records = read_records(session, paths, LINES, field)
-        before = lines_before(records, LINES)
         targets: dict[str, Target | None] = {
             option: Target(session, path, option)
             for option, path in ((_PER_TOKEN, per_token), (_PER_SENTENCE, per_sentence))
             if path is not None
         }
+        if (one := targets.get(_PER_TOKEN)) and (other := targets.get(_PER_SENTENCE)):
+            check_apart(one, other)
+        records = read_records(session, paths, LINES, field, on_damaged)
+        before = lines_before(records, LINES)
         for option, target in (targets or {_PER_SENTENCE: None}).items():
             scores = Scores.of(model, per_token=option == _PER_TOKEN)
             scores.shipped.ship(session, ship)

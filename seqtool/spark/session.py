@@ -42,6 +42,7 @@ _LEAST_BLOCKS = "spark.sql.files.minPartitionNum"
 _BLOCKS_PER_CORE = 4  # so that no core waits long for the last one
 _LOG_LEVEL = "spark.log.level"
 _PYTHON = "PYSPARK_PYTHON"  # the variable of the environment that says which Python workers are
+_JVM_OPTIONS = "SPARK_SUBMIT_OPTS"  # of the JVM that starts, by the same; settings come after them
 _LOCAL = re.compile(r"local\[([0-9]+|\*)\]")
 _FROM_WORKER = re.compile(r"seqtool-error (\{.*\})")
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
@@ -190,16 +191,16 @@ def _begin(
         master = settings.get("spark.master", DEFAULT_MASTER)
     if master is not None:
         settings["spark.master"] = _retrying(master)
-        if compiles_once and not is_submitted and _LOCAL.fullmatch(master):
-            settings.setdefault("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
     builder = pyspark.SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
     is_quiet = not is_submitted and _LOG_LEVEL not in conf
+    is_here = master is not None and _LOCAL.fullmatch(master)
+    compiling = _compiling_once() if compiles_once and is_here else nullcontext()
     with tempfile.TemporaryFile() as log:
         try:
             quiet = _stderr_to(log.fileno()) if is_quiet else nullcontext()
-            with quiet, _own_python(master), _own_interrupts():
+            with quiet, _own_python(master), compiling, _own_interrupts():
                 session: SparkSession = builder.getOrCreate()
         except Exception as error:
             log.seek(0)
@@ -252,6 +253,23 @@ def _own_python(master: str | None) -> Iterator[None]:
         yield
     finally:
         del os.environ[_PYTHON]
+
+
+@contextmanager
+def _compiling_once() -> Iterator[None]:
+    """Let a JVM that starts within the block compile its code once.
+
+    A setting of Spark would take the place of that in the user's `spark-defaults.conf`.
+    """
+    before = os.environ.get(_JVM_OPTIONS)
+    os.environ[_JVM_OPTIONS] = f"{before or ''} -XX:TieredStopAtLevel=1".lstrip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_JVM_OPTIONS]
+        else:
+            os.environ[_JVM_OPTIONS] = before
 
 
 @contextmanager
@@ -308,7 +326,7 @@ def told(written: Written | None = None, *, can_skip: bool = True) -> Iterator[N
 
     Args:
         written: in the block.
-        can_skip: whether the command has `--skip-invalid`.
+        can_skip: whether the command has `--skip-invalid`, which leaves out files of .gz.
 
     Raises:
         SeqtoolError: what a worker raised, or the first line of what Spark tells.
@@ -363,11 +381,13 @@ def raise_told(
         raise _full_disk(full, written) from error
     if unread := _UNREAD.search(text):
         reason = causes[-1].rpartition(": ")[2] if causes else "it cannot be read"
+        file = shown(unread[1])
+        hint = "fetch or write it again"
+        if file.lower().endswith(".gz"):  # the option leaves out no others
+            skip = ", or leave such files out with --skip-invalid" if can_skip else ""
+            hint = f"fetch or pack it again{skip}"
         raise DataError(
-            f"the file is damaged: {reason[:1].lower()}{reason[1:300]}",
-            hint="fetch or pack it again"
-            + (", or leave such files out with --skip-invalid" if can_skip else ""),
-            path=shown(unread[1]),
+            f"the file is damaged: {reason[:1].lower()}{reason[1:300]}", hint=hint, path=file
         ) from error
     what = (causes[-1] if causes else (lines or ["it ended"])[0])[:300]
     raise OutputError(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -118,10 +119,10 @@ def find_texts(session: SparkSession, inputs: Sequence[str | Path]) -> list[str]
         if not found:
             raise DataError("no files are there", hint="check the path", path=item)
         files += sorted(map(shown, found))
-    for name in files:
+    for name, times in Counter(files).items():
         if reading.is_treebank(name):
             raise reading.is_no_text(name)
-        if files.count(name) > 1:
+        if times > 1:
             hint = "name it once; Spark reads every file once"
             raise DataError("is named twice", hint=hint, path=name)
     return files
@@ -183,22 +184,24 @@ class Texts:
         return result
 
     def refuse(self, row: Mapping[str, Any]) -> NoReturn:
-        """Raise the error of a row that tells one, with its file and line.
+        """Raise the error of a row that tells one, with its file and line; of Parquet, no line.
 
         Raises:
             DataError: in any case; `UnreadText` where the file cannot be read.
         """
-        path, line = self.files[row["rank"]], row["line"]
-        frame = self.frames.get(_PLAIN)
-        if line is not None and row["block"] and frame is not None:
-            before = lines_before(frame, LINES)
+        path = self.files[row["rank"]]
+        kind = _kind(path)
+        # that of a table is one of the texts of a split, and no row of the file
+        line = None if kind == _TABLE else row["line"]
+        if line is not None and row["block"]:
+            before = lines_before(self.frames[kind], LINES)
             line += next(
                 number
                 for (file, block), number in before.items()
                 if (shown(file), block) == (path, row["block"])
             )
-        kind = UnreadText if row["unread"] else DataError
-        raise kind(row["error"], hint=row["hint"], path=path, line=line)
+        error = UnreadText if row["unread"] else DataError
+        raise error(row["error"], hint=row["hint"], path=path, line=line)
 
 
 def _records(session: SparkSession, kind: str, paths: list[str], field: str | None) -> DataFrame:

@@ -166,6 +166,26 @@ def test_what_cannot_be_used_is_told_and_leaves_nothing(
         package.spark.prepare(session, folder / "special.txt", "hdfs://host/corpus")
 
 
+def test_a_line_of_a_table_is_none_of_its_file(
+    session: Any,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rng = random.Random(0)
+    rows = [" ".join(str(rng.random()) for _ in range(10)) for _ in range(200)]
+    rows[180] = "a <s> b"
+    table, text = tmp_path / "b.parquet", tmp_path / "a.txt"
+    parquet.write_table(pa.table({"text": rows}), table, row_group_size=20)
+    text.write_text("a b\n")
+    config = PrepareConfig(split=(100.0,))
+    for inputs in ([text, table], [table]):
+        with pytest.raises(DataError, match="<s>") as caught:
+            package.spark.prepare(session, inputs, tmp_path / "corpus", config)
+        assert (caught.value.path, caught.value.line) == (str(table), None)
+
+
 def _treebank(folder: Path) -> Path:
     (folder / "trees.txt").write_text("1\ta" + "\t_" * 8 + "\n\n")
     return folder / "trees.txt"
@@ -189,6 +209,30 @@ def test_a_worker_that_is_killed_costs_nothing(
                 kill(os.getpid(), number)
 
     monkeypatch.setattr(preparation, "_encode", encode_once)
+    config = PrepareConfig(split=(100.0,))
+    package.spark.prepare(session, texts / "b.txt", tmp_path / "spark", config)
+    assert marker.exists()
+    package.prepare(texts / "b.txt", tmp_path / "memory", config)
+    assert files_of(tmp_path / "spark") == files_of(tmp_path / "memory")
+
+
+def test_a_worker_that_is_killed_while_it_writes_leaves_nothing(
+    session: Any,  # noqa: F811
+    texts: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    marker = tmp_path / "killed"
+    write, kill, number = preparation._write, os.kill, signal.SIGKILL
+
+    def write_once(batches: Any, **options: Any) -> Iterator[Any]:
+        """Write files, but for the first worker: it has written one, and not given it its name."""
+        if not marker.exists():
+            marker.touch()
+            write.__globals__["flush"] = lambda path: kill(os.getpid(), number)
+        yield from write(batches, **options)
+
+    monkeypatch.setattr(preparation, "_write", write_once)
     config = PrepareConfig(split=(100.0,))
     package.spark.prepare(session, texts / "b.txt", tmp_path / "spark", config)
     assert marker.exists()

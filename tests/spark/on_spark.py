@@ -31,7 +31,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 from small_disks import small_disk
 
 import seqtool as package
-from seqtool.core.errors import DataError
+from seqtool.core.errors import DataError, OutputError
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.ngram.trie import word_columns
@@ -44,6 +44,7 @@ Run = Callable[..., CommandResult]
 BLOCK_BYTES = 2500  # so that a few dozen sentences are several blocks
 CLUSTER = Path(tempfile.gettempdir(), f"seqtool-cluster-{os.getpid()}")
 LOCAL_BYTES = 64 << 20  # of the disk of `spark.local.dir`
+OWN_OPTION = "-Dseqtool.own=1"  # of the JVM, of a user's file
 FREE_BYTES = 1 << 16  # of it, once it is filled
 TABLES_BYTES = 1 << 17  # of the disk of tables: it holds the first one
 TEXT = "the dog sees a cat\na cat\n\nthe <unk> sees the dog\nthe dog\n" * 40
@@ -74,9 +75,13 @@ def session(tmp_path_factory: pytest.TempPathFactory, local: Path) -> Iterator[A
         # a file system of its own, whose paths are those of a cluster
         "spark.hadoop.fs.viewfs.mounttable.cluster.link./data": f"file://{CLUSTER}",
     }
+    own = tmp_path_factory.mktemp("conf")
+    (own / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {OWN_OPTION}\n")
     CLUSTER.mkdir()
-    with spark_session("local[2]", conf, compiles_once=True) as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(own))
+        with spark_session("local[2]", conf, compiles_once=True) as session:
+            yield session
     shutil.rmtree(CLUSTER)
 
 
@@ -134,6 +139,46 @@ def test_trees_and_broken_sentences_are_those_of_one_process(
         f"error: {tmp_path / 'out'}: exists already",
         "hint: choose another output with -o",
     ]
+
+
+def test_outputs_that_are_in_the_way_of_each_other_are_refused(
+    session: Any, folder: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    out = tmp_path / "out.parquet"
+    inner = out / "in.parquet"
+    parse = ["parse", folder / "trees.conllu", "-m", folder / "parser"]
+    measure = ["eval-ppl", folder / "text.txt", "-m", folder / "ngram"]
+    for command, options, first, second in (
+        (parse, ("-o", "--invalid"), out, out),
+        (parse, ("-o", "--invalid"), inner, f"{out}/"),
+        (parse, ("--invalid", "-o"), inner, out),
+        (measure, ("--per-token", "--per-sentence"), out, tmp_path / "of/../out.parquet"),
+        (measure, ("--per-sentence", "--per-token"), inner, out),
+    ):
+        outputs = [options[0], first, options[1], second]
+        result = seqtool(*command, "--engine", "spark", *outputs)
+        assert result.code == 1
+        what = f"{options[0]} and {options[1]} both write to {out}"
+        hint = "give them two directories"
+        if first == inner:
+            what = f"{inner} of {options[0]} is in {second} of {options[1]}"
+            hint = "name a directory beside it"
+        assert result.stderr.splitlines() == [f"error: {what}", f"hint: {hint}"]
+        assert not out.exists()
+    default = ["-o", tmp_path / "out", "--invalid", tmp_path / "out/_broken"]
+    assert seqtool(*parse, "--engine", "spark", *default).code == 0
+    assert "1\tbroken" in parts_of(tmp_path / "out/_broken")
+
+
+def test_an_output_that_came_meanwhile_is_kept(session: Any, tmp_path: Path) -> None:
+    from seqtool.spark.files import Target
+
+    target = Target(session, str(tmp_path / "out"))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/of-others").touch()
+    with pytest.raises(OutputError, match="exists already"):
+        target.write_parquet(session.range(1))
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["of-others"]
 
 
 def test_broken_sentences_go_to_any_file_system(
@@ -477,6 +522,38 @@ def test_damaged_files_are_named_or_left_out(
     assert parts_of(tmp_path / "out").count("1\tbroken") == 3
 
 
+def test_files_that_are_left_out_change_nothing_else(
+    session: Any, folder: Path, tmp_path: Path, seqtool: Run
+) -> None:
+    """Not what a folder holds that Spark wrote, nor what is said of one that holds nothing."""
+    given = ["-m", folder / "ngram", "--engine", "spark", "--skip-invalid", "--json"]
+    empty, hidden = tmp_path / "empty", tmp_path / "_hidden.txt"
+    empty.mkdir()
+    hidden.write_text("a cat\n")
+    for path in (empty, hidden):
+        refused = seqtool("eval-ppl", path, *given)
+        assert (refused.code, refused.stdout) == (1, "")
+        assert refused.stderr.splitlines() == [
+            "error: the text is empty",
+            "hint: give a text with at least one line",
+        ]
+    lines, text = tmp_path / "lines.jsonl", tmp_path / "text.txt"
+    lines.mkdir()
+    text.write_text("a cat\nthe dog\n")
+    (lines / "part-00000-1.json").write_text(json.dumps({"text": text.read_text()}))
+    wanted = json.loads(seqtool("eval-ppl", text, *given[:2], "--json").stdout)
+    for is_damaged in (False, True):
+        if is_damaged:
+            packed = gzip.compress(os.urandom(3000))
+            (lines / "part-00001-1.json.gz").write_bytes(packed[:-900])
+        measured = seqtool("eval-ppl", lines, *given)
+        assert measured.code == 0, measured.stderr
+        assert ("1 file left out" in measured.stderr) == is_damaged
+        found = json.loads(measured.stdout)
+        for name in ("sentences", "tokens", "perplexity"):
+            assert found[name] == pytest.approx(wanted[name])
+
+
 def test_a_text_that_is_not_utf8_is_named_with_its_line(session: Any, tmp_path: Path) -> None:
     path = tmp_path / "bad.txt"
     lines = [b"a line of words that is whole\n"] * 300
@@ -514,6 +591,14 @@ def test_parquet_and_json_lines_are_texts(
         names = ("sentences", "tokens", "perplexity", "bits_per_byte")
         figures = [[json.loads(run.stdout)[name] for name in names] for run in (one, found)]
         assert figures[1] == pytest.approx(figures[0])
+
+
+def test_options_of_the_jvm_stand_beside_those_of_the_user(session: Any) -> None:
+    management = session.sparkContext._jvm.java.lang.management.ManagementFactory
+    given = [*management.getRuntimeMXBean().getInputArguments()]
+    assert OWN_OPTION in given
+    assert "-XX:TieredStopAtLevel=1" in given
+    assert "SPARK_SUBMIT_OPTS" not in os.environ
 
 
 def test_what_is_missing_is_told_in_two_lines(tmp_path: Path, seqtool_process: Run) -> None:

@@ -4,11 +4,19 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seqtool.spark import ngrams
+import seqtool as package
+from seqtool.core.errors import DataError
+from seqtool.spark import ngrams, preparation
+from seqtool.spark.blocks import BLOCK, FILE, LINES, PARAGRAPHS, VALUE, parts_of
+from seqtool.spark.session import raise_told
+from seqtool.text.prepared import PrepareConfig
 
 # why a test of a fault may be left out
 ALLOWED = ("no disk can be mounted here", "asks Linux for the parent of a process")
@@ -45,3 +53,69 @@ def test_texts_that_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert not ngrams.is_short([str(small)])
     for name in (f"{tmp_path}/*.txt", "hdfs://host/small.txt", "-"):
         assert not ngrams.is_short([name])
+
+
+def test_an_empty_line_that_ends_a_text_of_a_table_is_kept(tmp_path: Path) -> None:
+    """As of one process, of which the text "a\\n\\n" is two lines wherever it stands."""
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    texts = ["a b\n\n", "c", "\n", "a\n\n"]
+
+    def joined(values: list[str], separator: str) -> bytes:
+        places = {FILE: ["file:/texts"] * len(values), BLOCK: [0] * len(values)}
+        # Spark has taken the last line end of each text
+        values = [value.removesuffix("\n") for value in values]
+        batch = arrow.record_batch({**places, VALUE: [value.encode() for value in values]})
+        return b"".join(part.text for part in parts_of([batch], separator, None))
+
+    parquet.write_table(arrow.table({"text": texts}), tmp_path / "texts.parquet")
+    config = PrepareConfig(unit="char", split=(100.0,))
+    package.prepare(tmp_path / "texts.parquet", tmp_path / "table", config, engine="memory")
+    assert joined(texts, LINES) == b"a b\n\nc\n\na\n\n"
+    (tmp_path / "texts.txt").write_bytes(joined(texts, LINES))
+    package.prepare(tmp_path / "texts.txt", tmp_path / "text", config, engine="memory")
+    ids = [(tmp_path / name / "train.bin").read_bytes() for name in ("table", "text")]
+    assert ids[0] == ids[1]
+    # of records between empty lines, the end of the last one is that of the file
+    assert joined(["a\n", "b\n\n"], PARAGRAPHS) == b"a\n\nb\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("a.GZ", "fetch or pack it again, or leave such files out with --skip-invalid"),
+        ("a.parquet", "fetch or write it again"),
+    ],
+)
+def test_a_hint_names_an_option_where_it_helps(name: str, hint: str) -> None:
+    told = f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///data/{name}. x"
+    with pytest.raises(DataError) as caught:
+        raise_told(RuntimeError(told))
+    assert (caught.value.path, caught.value.hint) == (f"/data/{name}", hint)
+
+
+def test_tasks_are_stopped_before_their_corpus_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After Ctrl-C: a task that still writes would make its directory anew, or tell of it."""
+    text = tmp_path / "text.txt"
+    text.write_text("a b\n")
+    directories: list[Path] = []
+
+    @contextmanager
+    def stopping(session: Any, parent: str) -> Iterator[str]:
+        try:
+            yield parent
+        finally:
+            directories[0].joinpath("train.bin").write_text("of a task")
+
+    def run(prepared: Any) -> None:
+        directories.append(prepared.directory)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(preparation, "temporary_folder", stopping)
+    monkeypatch.setattr(preparation._Preparation, "run", run)
+    session: Any = None
+    with pytest.raises(KeyboardInterrupt):
+        preparation.prepare(session, text, tmp_path / "corpus", PrepareConfig(split=(100.0,)))
+    assert [*tmp_path.iterdir()] == [text]
