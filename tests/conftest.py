@@ -37,6 +37,8 @@ settings.load_profile("seqtool")
 # a shell lets what it starts in the background ignore Ctrl-C, and so would all that is started here
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # by nohup
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _refuse_the_network(event: str, arguments: tuple[Any, ...]) -> None:

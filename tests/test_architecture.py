@@ -35,9 +35,9 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         ("arrays", "errors", "signals", "terminal", "types", "units", "version"),
-        ("compiler", "database", "parquet", "processes", "storage", "strict_yaml"),
+        ("compiler", "parquet", "processes", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
-        ("checkpoint", "compiled"),
+        ("checkpoint", "compiled", "database"),
         ("instructions", "eight_bytes"),
         ("string_table",),
     ),

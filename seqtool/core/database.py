@@ -6,14 +6,15 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError, OutputError, did_you_mean
 from seqtool.core.runtime import memory_limit, size_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 ENGINES = ("auto", "memory", "duckdb", "spark")  # what counts a text
 LEAST = 200_000_000  # bytes that it needs in any case
