@@ -151,7 +151,7 @@ def _projective_trees(scores, lengths, heads):  # type: ignore[no-untyped-def]
     for length in lengths:
         num_words = np.int64(length)
         end = begin + num_words * (num_words + 1)
-        finite_weights(scores[begin:end], weights, num_words)
+        finite_weights(scores[begin:end], weights, num_words, 0.0)
         into = heads[at : at + num_words]
         if num_words <= LONGEST_PROJECTIVE:
             _projective_tree(weights, num_words, incomplete, complete, by_end, into)

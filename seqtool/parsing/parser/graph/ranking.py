@@ -39,7 +39,7 @@ def ranked_trees(scores: Floats, num: int, projective: bool) -> list[tuple[Ints,
     num_words = len(scores)
     flat = np.ascontiguousarray(scores, np.float32).ravel()
     weights = np.empty(flat.size)
-    finite_weights(flat, weights, num_words)
+    finite_weights(flat, weights, num_words, 0.0)
     table = weights.reshape(scores.shape)
     give = _projective if projective and num_words <= LONGEST_PROJECTIVE else _spanning
     # `not >`, so that a NaN forbids, too
@@ -48,7 +48,7 @@ def ranked_trees(scores: Floats, num: int, projective: bool) -> list[tuple[Ints,
     for heads in itertools.islice(give(table, num), num):
         words = np.arange(num_words)
         if trees and is_forbidden[words, heads].any():
-            # it outweighs all finite ones: unless an arc is demanded, later trees have one, too
+            # it outweighs all other arcs, so that later trees have one, too
             break
         trees.append((heads, float(table[words, heads].sum())))
     # their order is that of sums in another order, which may differ in their last digit

@@ -181,7 +181,12 @@ def _sibling_trees(scores, siblings, lengths, heads):  # type: ignore[no-untyped
         num_words = np.int64(length)
         num_arcs = num_words * (num_words + 1)
         end = of_siblings + num_arcs * (num_words + 1)
-        finite_weights(scores[begin : begin + num_arcs], weights, num_words)
+        of_arcs = scores[begin : begin + num_arcs]
+        low = high = 0.0  # of sibling scores, which count where an arc is forbidden or demanded
+        if not np.isfinite(of_arcs).all():
+            for score in siblings[of_siblings:end]:
+                low, high = min(low, _bounded(score)), max(high, _bounded(score))
+        finite_weights(of_arcs, weights, num_words, high - low)
         _sibling_tree(
             *(weights, siblings[of_siblings:end], num_words),
             *(incomplete, between, complete, by_end, heads[at : at + num_words]),

@@ -9,7 +9,7 @@ table with a row for each dependent, [n, 1 + n]:
     ...
 
 A score that is NaN or minus infinity forbids an arc, one that is plus infinity demands it: a tree
-takes as few of the former and as many of the latter as it can.
+takes as few of the former as it can, and then as many of the latter.
 """
 
 from __future__ import annotations
@@ -26,32 +26,37 @@ _ints = types.int32[::1]
 _int = types.int64
 
 
-@compiled(types.void(_floats, _doubles, _int))
-def finite_weights(scores, weights, num_words):  # type: ignore[no-untyped-def]
+@compiled(types.void(_floats, _doubles, _int, types.float64))
+def finite_weights(scores, weights, num_words, beside):  # type: ignore[no-untyped-def]
     """Copy the scores of a sentence as doubles; what is not finite becomes so.
 
-    The step from the finite scores down to a forbidden arc outweighs whatever the other arcs of a
-    tree can gain, and is no larger, so that their own differences keep their digits.
+    The step from the finite scores up to a demanded arc outweighs whatever the other arcs of a tree
+    can gain, and the step down to a forbidden one outweighs demanded ones, too; they are no larger,
+    so that the differences of the others keep their digits. `beside` is how far scores of other
+    kinds, one for each word, are from each other at most.
     """
     width = num_words + 1
     low, high = np.inf, -np.inf
+    any_demanded = False
     for word in range(num_words):
         row = scores[word * width : (word + 1) * width]
         for head in range(width):
             if head != word + 1 and abs(row[head]) < np.inf:  # not a NaN
                 low, high = min(low, np.float64(row[head])), max(high, np.float64(row[head]))
+            any_demanded |= head != word + 1 and row[head] == np.inf
     if low > high:
         low = high = 0.0
     # + 1: a forbidden arc costs something also where all scores are alike
-    step = num_words * (high - low + 1.0)
+    up = num_words * (high - low + beside + 1.0)
+    down = up + num_words * up if any_demanded else up
     for word in range(num_words):
         row = scores[word * width : (word + 1) * width]
         into = weights[word * width : (word + 1) * width]
         for head in range(width):
             score = np.float64(row[head])
             # `min` and `max` of a NaN are not the same everywhere
-            into[head] = score if score >= low else low - step
-            into[head] = into[head] if into[head] <= high else high + step
+            into[head] = score if score >= low else low - down
+            into[head] = into[head] if into[head] <= high else high + up
         # whatever stands there, no maximum over the row takes the word itself
         into[word + 1] = -np.inf
 
@@ -164,7 +169,7 @@ def _spanning_trees(scores, lengths, heads):  # type: ignore[no-untyped-def]
     for length in lengths:
         num_words = np.int64(length)
         end = begin + num_words * (num_words + 1)
-        finite_weights(scores[begin:end], weights, num_words)
+        finite_weights(scores[begin:end], weights, num_words, 0.0)
         spanning_tree(weights, num_words, ends, parents, gains, heads[at : at + num_words])
         at, begin = at + num_words, end
 

@@ -72,6 +72,22 @@ def test_no_tree_with_a_forbidden_arc_but_the_first(projective: bool, every: Eve
 
 
 @KINDS
+def test_all_trees_without_a_forbidden_arc_are_there_where_arcs_are_demanded(
+    projective: bool, every: Every
+) -> None:
+    scores = np.zeros((4, 5), np.float32)
+    scores[0, 2] = scores[1, 3] = scores[2, 4] = np.inf
+    # with all that is demanded, 4 is left with ROOT
+    scores[3, 0] = np.nan
+    expected = {heads for heads in every(4) if heads[3] != 0}
+    found = [tuple(heads.tolist()) for heads, _ in ranked_trees(scores, 1000, projective)]
+    assert set(found) == expected
+    demanded = [(heads[0] == 2) + (heads[1] == 3) + (heads[2] == 4) for heads in found]
+    assert demanded == sorted(demanded, reverse=True)
+    assert demanded[0] == 2
+
+
+@KINDS
 @given(
     scores=st.integers(1, 9).flatmap(
         lambda length: hypothesis_numpy.arrays(

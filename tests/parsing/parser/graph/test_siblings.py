@@ -77,6 +77,28 @@ def test_whatever_the_scores_it_is_a_projective_tree(data: st.DataObject, length
     assert not non_projective_words(heads)
 
 
+@given(data=st.data(), length=st.integers(1, 5))
+def test_no_siblings_are_worth_a_forbidden_arc_nor_the_loss_of_a_demanded_one(
+    data: st.DataObject, length: int
+) -> None:
+    shape = (length, length + 1, length + 1)
+    numbers = st.integers(-9, 9)
+    scores = data.draw(hypothesis_numpy.arrays(np.int64, shape[:2], elements=numbers))
+    siblings = data.draw(
+        hypothesis_numpy.arrays(np.int64, shape, elements=st.sampled_from([0, 7, -7, 10**9]))
+    )
+    kinds = data.draw(
+        hypothesis_numpy.arrays(np.int64, shape[:2], elements=st.sampled_from([0, 0, 0, 1, 2]))
+    )
+    marked = np.where(kinds == 1, -np.inf, np.where(kinds == 2, np.inf, scores))
+    # the siblings of a tree have 5 * 10^9 at most
+    whole = np.where(kinds == 1, -(10**12), np.where(kinds == 2, 10**11, scores))
+    infinite = np.where(siblings == 10**9, np.inf, siblings)
+    heads = best(marked, infinite)
+    trees = references.projective_trees(length)
+    assert score(heads, whole, siblings) == max(score(tree, whole, siblings) for tree in trees)
+
+
 def test_siblings_that_are_no_number_are_avoided() -> None:
     scores, siblings = np.zeros((3, 4)), np.zeros((3, 4, 4))
     scores[1, 0] = 9  # were 2 the root, it would have a first dependent on each side

@@ -202,6 +202,11 @@ def test_arcs_that_are_forbidden_or_demanded(
     heads = best(find, wanted)
     ranks = tree_scores(np.where(kinds, 1000, scores), trees)
     assert tree_scores(np.where(kinds, 1000, scores), (heads,))[0] == ranks.max()
+    # both at once: no number of demanded arcs is worth a forbidden one
+    both = np.where(kinds == 1, -np.inf, np.where(kinds == 2, np.inf, scores))
+    whole = np.where(kinds == 1, -100_000, np.where(kinds == 2, 1000, scores))
+    heads = best(find, both)
+    assert tree_scores(whole, (heads,))[0] == tree_scores(whole, trees).max()
 
 
 @DECODERS
