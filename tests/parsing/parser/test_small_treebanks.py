@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.parser.tiny import write_treebank
+from parsing.parser.tiny import make_sentence, write_treebank
 
 from seqtool.core.config import from_dict, to_dict
 from seqtool.parsing.parser import data
 from seqtool.parsing.parser.config import PRESETS, ParserConfig
 from seqtool.parsing.parser.data import prepare_data
+from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
+from seqtool.treebank.conllu import write_conllu
 
 NUM = 30  # sentences of the treebank, a tenth of which is held out
 
@@ -86,3 +88,30 @@ def test_those_of_a_pipeline_are_replaced_part_by_part() -> None:
     named = PIPELINES.chosen({"parser": {"training": {"epochs": 2}}})
     assert named is not None
     assert named.parser.learning.small_epochs == 0
+
+
+ONE_WORD = {"Yes": "answer", "Oh": "cry", "Go": "command"}
+
+
+@pytest.mark.parametrize("settings", ["fast", "linear", "global"])
+def test_sentences_of_one_word_teach_labels_of_root(settings: str, tmp_path: Path) -> None:
+    """Where ROOT has several, each such sentence is a choice, and there is no other to learn by."""
+    words = [*ONE_WORD, *ONE_WORD, "word"] * 8
+    trees = [
+        make_sentence([(word, "X")], [0])
+        if word in ONE_WORD
+        else make_sentence([("a", "Y"), (word, "X")], [2, 0])
+        for word in words
+    ]
+    for word, tree in zip(words, trees, strict=True):
+        tree.rows[-1][7] = ONE_WORD.get(word, "statement")
+    file = tmp_path / "train.conllu"
+    write_conllu(trees, file)
+    preset = "linear" if settings == "linear" else "fast"
+    given = {"training.epochs": 40, "model.fields": ["form"], "model.min_count": 1}
+    given |= {"training.learning_rate": 0.02} if preset == "fast" else {}
+    if settings == "global":
+        given |= {"learning.loss": "global", "learning.global_epochs": 1}
+    config = PRESETS.resolve(preset, None, given, ["dropout_words=0"])
+    trained = train_parser(file, tmp_path / "model", config, dev=file, threads=1)
+    assert trained.scores["dev_las"] == 100.0

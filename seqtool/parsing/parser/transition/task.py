@@ -38,6 +38,7 @@ from seqtool.parsing.parser.transition.transitions import (
     TOKENS,
     UNATTACHED,
     Configurations,
+    num_choices,
 )
 
 NUM_LANES = 512
@@ -141,7 +142,8 @@ class ParserTask(TreeTask):
         )
         self._lengths = np.zeros(len(arrays.types), np.int32)  # of the sentence of each ROOT
         self._lengths[arrays.tokens] = arrays.lengths
-        self._usable = np.flatnonzero(arrays.lengths > 1)
+        self._num_choices = num_choices(arrays.lengths, labels)
+        self._usable = np.flatnonzero(self._num_choices)
         self._oracle = Oracle(
             config.model.system, labels, data.heads, data.label_ids, arrays.tokens, arrays.lengths
         )
@@ -176,16 +178,14 @@ class ParserTask(TreeTask):
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
         order = generator.permutation(self._data.of_epoch(epoch, self._usable))
-        # about how many configurations of n words leave a choice
-        choices = np.cumsum(2 * self._arrays.lengths[order] - 3)
+        choices = np.cumsum(self._num_choices[order])
         learning = self.config.learning
         fewer = max(SMALLEST_BATCH, int(choices[-1:].sum()) // learning.min_steps)
         batch_size = min(learning.batch_size, fewer)
         cuts = np.flatnonzero(np.diff(choices // (BLOCK_STEPS * batch_size))) + 1
         self._blocks, step = [], 0
         for sentences in np.split(order, cuts):
-            num_choices = int((2 * self._arrays.lengths[sentences] - 3).sum())
-            step += max(1, round(num_choices / batch_size))
+            step += max(1, round(int(self._num_choices[sentences].sum()) / batch_size))
             self._blocks.append((sentences, step))
         return step
 

@@ -65,7 +65,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqtool.core import types
-from seqtool.core.arrays import Bytes, Floats, Ints
+from seqtool.core.arrays import Bytes, Floats, Ints, Longs
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.labels import Labels
 
@@ -329,6 +329,17 @@ def _collect(configs, nodes, which, heads, labels):  # type: ignore[no-untyped-d
         for word in range(1, configs[config, LENGTH] + 1):  # from 1: ROOT has neither
             heads[tokens + word] = nodes[base + word, HEAD]
             labels[tokens + word] = nodes[base + word, LABEL]
+
+
+def num_choices(lengths: Ints, labels: Labels) -> Longs:
+    """Return of sentences about how many configurations leave a choice; 0 where none does.
+
+    The last transition is the arc from ROOT, which is a choice where it has several labels, and the
+    only one in a sentence of one word.
+    """
+    between_words = np.maximum(2 * lengths.astype(np.int64) - 3, 0)
+    choices: Longs = between_words + (len(labels.roots) > 1)
+    return choices
 
 
 class Configurations:

@@ -27,7 +27,11 @@ from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.linear.transitions.learner import LEARNERS, LOGISTIC, learn
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.task import LONGEST_EXPLORED
-from seqtool.parsing.parser.transition.transitions import NUM_ACTIONS, Configurations
+from seqtool.parsing.parser.transition.transitions import (
+    NUM_ACTIONS,
+    Configurations,
+    num_choices,
+)
 
 
 class LinearTransitionTask(LinearTask):
@@ -48,7 +52,8 @@ class LinearTransitionTask(LinearTask):
         self._classifier = LinearClassifier(config.model, {WEIGHTS: learnt.values})
         self._classifier.prepare(data.types)
         arrays = data.train.arrays
-        self._usable = np.flatnonzero(arrays.lengths > 1)
+        self._num_choices = num_choices(arrays.lengths, data.labels)
+        self._usable = np.flatnonzero(self._num_choices)
         self._oracle = Oracle(
             *(config.model.system, data.labels, data.heads, data.label_ids),
             *(arrays.tokens, arrays.lengths),
@@ -61,8 +66,7 @@ class LinearTransitionTask(LinearTask):
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
         order = generator.permutation(self._data.of_epoch(epoch, self._usable))
-        # of n words, about so many configurations leave a choice
-        choices = np.cumsum(2 * self._data.train.arrays.lengths[order] - 3)
+        choices = np.cumsum(self._num_choices[order])
         cuts = np.flatnonzero(np.diff(choices // self.config.learning.batch_size)) + 1
         self._batches = np.split(order, cuts)
         return len(self._batches)
