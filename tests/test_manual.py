@@ -49,7 +49,7 @@ SHORTER = (
     (
         "train-parser .*--raw",
         f"{_PARSER.format('tagger.')} {_PARSER.format('parser.')} --set taggers=1 "
-        "--set parsers=1 --set graphs=0 --set segmenter.training.epochs=1 "
+        "--set parsers=1 --set graphs=0 --set perceptrons=0 --set segmenter.training.epochs=1 "
         "--set segmenter.learning.min_steps=2 --set folds=2 "
         "--set time_limit=null --threads 1",
     ),

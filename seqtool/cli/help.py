@@ -250,8 +250,8 @@ def settings_page() -> str:
             "`seqtool train-parser --raw`. The settings of its parts are those of a segmenter, of "
             "taggers and of a parser, with the part before the name, as in "
             "`--set tagger.model.encoder_size=128`: "
-            f"{', '.join(f'`{part}`' for part in PARTS)} (`multiword` is a tagger, `graph` a "
-            "parser).",
+            f"{', '.join(f'`{part}`' for part in PARTS)} (`multiword` is a tagger, `graph` and "
+            "`perceptron` are parsers).",
             PipelineConfig,
             only=members,
         ),

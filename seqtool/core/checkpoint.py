@@ -41,10 +41,12 @@ RUN = "run.json"
 _OURS = {
     *(HEADER, WEIGHTS, CARD, RUN, "vocabulary.json", "tokenizer.model", "log.jsonl"),
     *("last", "best", "corpus", "tensorboard"),
-    *("segmenter", "multiword", "tagger", "parser", "graph", "jackknife", "treebank", "lm"),
+    *("segmenter", "multiword", "tagger", "parser", "graph", "perceptron"),
+    *("jackknife", "treebank", "lm"),
 }
 
-_MEMBER = re.compile(r"(segmenter|multiword|tagger|parser|graph)-[0-9]+")  # of several of a kind
+# of several of a kind
+_MEMBER = re.compile(r"(segmenter|multiword|tagger|parser|graph|perceptron)-[0-9]+")
 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",

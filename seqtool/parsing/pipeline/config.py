@@ -17,11 +17,12 @@ from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.training.config import seconds_of
 
 KIND = "pipeline"
-PARTS = ("segmenter", "multiword", "tagger", "parser", "graph")
-PARSERS = ("parser", "graph")  # those of PARTS that find heads
+PARTS = ("segmenter", "multiword", "tagger", "parser", "graph", "perceptron")
+PARSERS = ("parser", "graph", "perceptron")  # those of PARTS that find heads
+NEURAL = ("parser", "graph")  # those of PARSERS that read vectors, and a language model
 # preset -> how many of which parts; of the others one of each, and no taggers for multiword tokens
 _MEMBERS: dict[str, dict[str, Any]] = {
-    "accurate": {"taggers": 2, "graphs": 2},
+    "accurate": {"taggers": 2, "graphs": 1, "perceptrons": 1},
     "graph": {"taggers": 2, "parsers": 2},
 }
 
@@ -38,6 +39,9 @@ class PipelineConfig(Config):
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
     graph: ParserConfig = setting(
         ParserConfig, "what finds heads in another way, and votes with the parser"
+    )
+    perceptron: ParserConfig = setting(
+        ParserConfig, "what finds heads by sparse features, and votes with them"
     )
     segmenters: int = setting(
         1,
@@ -61,6 +65,12 @@ class PipelineConfig(Config):
     graphs: int = setting(
         0,
         "members of the ensemble that votes with the parser, of seeds one apart; 0: none votes",
+        minimum=0,
+        maximum=DEEPEST,
+    )
+    perceptrons: int = setting(
+        0,
+        "parsers of sparse features that vote with the others, of seeds one apart; 0: none votes",
         minimum=0,
         maximum=DEEPEST,
     )
@@ -112,6 +122,7 @@ def _settings_of(name: str) -> dict[str, Any]:
         "tagger": taggers.PRESETS.settings("fast" if name == "fast" else "accurate"),
         "parser": parsers.PRESETS.settings(name),
         "graph": parsers.PRESETS.settings("graph"),
+        "perceptron": parsers.PRESETS.settings("linear"),
         **_MEMBERS.get(name, {"multiwords": 0}),
     }
 
@@ -119,11 +130,14 @@ def _settings_of(name: str) -> dict[str, Any]:
 def _targets(option: str) -> list[str]:
     """Return the settings of an option: the seed is that of all parts, as is the limit of time.
 
-    Others of the training loop are those of all that find heads; all others are the parser's.
+    The epochs are those of all that find heads, and what else is of the training loop that of the
+    neural ones; all others are the parser's.
     """
     if option == "training.time_limit":
         return ["time_limit"]
-    parts: tuple[str, ...] = PARSERS if option.startswith("training.") else ("parser",)
+    parts: tuple[str, ...] = NEURAL if option.startswith("training.") else ("parser",)
+    if option == "training.epochs":
+        parts = PARSERS
     if option == "training.seed":
         parts = PARTS
     return [f"{part}.{option}" for part in parts]

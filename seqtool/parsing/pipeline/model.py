@@ -7,6 +7,7 @@ multiword/      likewise, where there are forms that are one word or several
 tagger/         likewise
 parser/         likewise
 graph/          likewise, where parsers of another kind vote with it: see `parser.vote`
+perceptron/     likewise, of sparse features
 
 A form such as French `des` can be one word or several:
 
@@ -38,7 +39,7 @@ from seqtool.parsing.model import TreebankModel
 from seqtool.parsing.parser import vote
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.vote import Vote
-from seqtool.parsing.pipeline.config import KIND, PipelineConfig, folders
+from seqtool.parsing.pipeline.config import KIND, PARSERS, PipelineConfig, folders
 from seqtool.parsing.segmenter.characters import Unit, to_text
 from seqtool.parsing.segmenter.data import MultiwordSplitter, surface_tokens
 from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
@@ -293,9 +294,11 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
 def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Pipeline:
     """Open the parts of a pipeline that may be without its `model.json` yet; see `load_model`."""
     segmenter = open_part(directory, "segmenter", config.segmenters, Segmenter, device=device)
-    parsers = [open_part(directory, "parser", config.parsers, Parser, device=device)]
-    if config.graphs:
-        parsers.append(open_part(directory, "graph", config.graphs, Parser, device=device))
+    parsers = [
+        open_part(directory, part, num, Parser, device=device)
+        for part in PARSERS
+        if (num := getattr(config, f"{part}s"))
+    ]
     tagger = open_part(directory, "tagger", config.taggers, Tagger, device=device)
     multiword = None
     if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it

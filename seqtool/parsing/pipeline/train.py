@@ -10,6 +10,7 @@ treebank/dev.conllu     the validation part with the tags of the ensemble of tag
 treebank/surface.conllu the surface tokens that multiword/ learns from; surface-dev.conllu
 parser/                 trained on both of these, since it will read predicted tags; parser-2/ ...
 graph/                  likewise, where it votes with these; graph-2/ ...
+perceptron/             likewise
 
 On the CPU, as many parts as there are threads are trained at once, each in a process of its own:
 first all that comes before `treebank/`, then the parsers. A process of the preset `accurate` takes
@@ -38,7 +39,15 @@ from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.config import SMALL_SENTENCES, check_encoder
 from seqtool.parsing.parser.train import PARSER, train_parser
-from seqtool.parsing.pipeline.config import KIND, PARSERS, PARTS, PRESETS, PipelineConfig, folders
+from seqtool.parsing.pipeline.config import (
+    KIND,
+    NEURAL,
+    PARSERS,
+    PARTS,
+    PRESETS,
+    PipelineConfig,
+    folders,
+)
 from seqtool.parsing.pipeline.jobs import Job, Team, makespan
 from seqtool.parsing.pipeline.model import (
     LEAST_SHARE,
@@ -78,7 +87,10 @@ JACKKNIFE, TREEBANK = "jackknife", "treebank"
 Plan = Sequence[Mapping[str, float]]
 # seconds of an epoch over 1,500 sentences of the shipped sample on one core; only how they compare
 # with one another matters
-EPOCH_SECONDS = {"segmenter": 8.0, "multiword": 20.0, "tagger": 20.0, "parser": 20.0, "graph": 20.0}
+EPOCH_SECONDS = {
+    **{"segmenter": 8.0, "multiword": 20.0, "tagger": 20.0},
+    **{"parser": 20.0, "graph": 20.0, "perceptron": 10.0},
+}
 ENCODER_SECONDS = 60.0  # of a parser with an encoder
 FOLD_SECONDS = 75.0  # of a tagger of folds, all its epochs over the whole treebank
 # what the parts are trained as
@@ -88,6 +100,7 @@ KINDS: dict[str, Kind[Any]] = {
     "tagger": TAGGER,
     "parser": PARSER,
     "graph": PARSER,
+    "perceptron": PARSER,
 }
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
 
@@ -205,8 +218,9 @@ class _Stages:
     def check_lm(self) -> None:
         """Open the language model, if there is one, for the same reason."""
         if self.record.lm is not None:
-            for part in PARSERS[: 1 + bool(self.config.graphs)]:
-                check_encoder(getattr(self.config, part))
+            for part in NEURAL:
+                if getattr(self.config, f"{part}s"):
+                    check_encoder(getattr(self.config, part))
             check_given(self.record.lm, self.output)
 
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
@@ -249,7 +263,7 @@ class _Stages:
                 write_conllu(tagger.tag_stream(self.sentences([record.dev]), retag=True), dev)
         parsers = [
             job
-            for part in reversed(PARSERS)  # graphs take longer
+            for part in sorted(PARSERS, key=self.cost, reverse=True)  # so all end at about one time
             for job in self.parts(part, train_parser, [str(train)], dev, gold_tags=gold)
         ]
         # of a run that is resumed, this process has not seen all the time that was taken
@@ -360,9 +374,9 @@ class _Stages:
                 "command": self.record.command,
                 **given,
             }
-            if part != "segmenter" and not is_begun:
+            if part not in ("segmenter", "perceptron") and not is_begun:
                 arguments["embeddings"] = self.record.embeddings
-            if part in ("tagger", *PARSERS) and not is_begun:
+            if part in ("tagger", *NEURAL) and not is_begun:
                 arguments["lm"] = _lm_at_hand(self.record.lm, self.output)
             jobs.append(Job(folder, train, arguments))
         return jobs

@@ -26,7 +26,7 @@ from seqtool.lm.neural.train import train_lm
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.vote import Vote
-from seqtool.parsing.pipeline.config import PRESETS, PipelineConfig, folders, resolve
+from seqtool.parsing.pipeline.config import PARSERS, PRESETS, PipelineConfig, folders, resolve
 from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.tagger import train as tagger_train
@@ -70,6 +70,10 @@ TINY = {
         },
         "learning": {"batch_words": 32, "averaging": 0.9},
         "training": {"epochs": 3, "learning_rate": 0.02, "precision": "float32"},
+    },
+    "perceptron": {
+        "model": {"classifier": "linear", "fields": ["form", "upos"], "hash_bits": 12},
+        "training": {"epochs": 3},
     },
     "folds": 2,
     "segmenters": 2,
@@ -197,19 +201,22 @@ def test_members_differ_and_work_together(models: Path) -> None:
         assert [s.rows for s in sentences[0]] == [s.rows for s in sentences[1]]
 
 
-def test_a_graph_votes_with_the_parser(models: Path, tmp_path: Path, seqtool: Run) -> None:
+def test_parsers_of_other_kinds_vote_with_the_parser(
+    models: Path, tmp_path: Path, seqtool: Run
+) -> None:
     output = tmp_path / "p"
-    config = from_dict(
-        PipelineConfig, {**TINY, **dict.fromkeys(("segmenters", "taggers", "parsers", "graphs"), 1)}
-    )
+    numbers = dict.fromkeys(("segmenters", "taggers", "parsers", "graphs"), 1)
+    config = from_dict(PipelineConfig, {**TINY, **numbers, "perceptrons": 2})
     trained = train_pipeline(
         models / "train.conllu", output, config, dev=models / "dev.conllu", device="cpu"
     )
     assert trained.scores["dev_las"] == 100.0
     pipeline = checkpoint.load(output)
     assert isinstance(pipeline.parser, Vote)
-    apart = [checkpoint.load(output / folder) for folder in ("parser", "graph")]
-    assert [parser.config.model.decoder for parser in apart] == ["transition", "graph"]
+    apart = [checkpoint.load(output / folder) for folder in ("parser", "graph", "perceptron")]
+    kinds = [(parser.config.model.decoder, parser.config.model.classifier) for parser in apart]
+    assert kinds == [("transition", "neural"), ("graph", "neural"), ("transition", "linear")]
+    assert len(pipeline.parser.parsers[2].members) == 2
     assert [parser.config.model for parser in pipeline.parser.parsers] == [
         parser.config.model for parser in apart
     ]
@@ -225,7 +232,7 @@ def test_a_graph_votes_with_the_parser(models: Path, tmp_path: Path, seqtool: Ru
     assert refused.code == 1
     assert "parsers that vote build no tree step by step" in refused.stderr
     shown = json.loads(seqtool("inspect", output, "--json").stdout)
-    parts = ("segmenter", "tagger", "parser", "graph")
+    parts = ("segmenter", "tagger", "parser", "graph", "perceptron", "perceptron-2")
     assert shown["bytes"] == sum(
         (output / part / name).stat().st_size
         for part in parts
@@ -396,9 +403,13 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert config.parser.model.encoder == "none"
     assert resolve(None, None, {}, []).parser.model.encoder == "bilstm"
     assert (config.graph.model.decoder, config.graphs) == ("graph", 0)
-    # what is of the training loop is of all that find heads
-    config = resolve("accurate", None, {"training.epochs": 2, "model.hidden_size": 8}, [])
-    assert (config.parser.training.epochs, config.graph.training.epochs) == (2, 2)
+    assert (config.perceptron.model.classifier, config.perceptrons) == ("linear", 0)
+    # epochs are of all that find heads, what else is of the training loop of the neural ones
+    given = {"training.epochs": 2, "training.learning_rate": 0.5, "model.hidden_size": 8}
+    config = resolve("accurate", None, given, [])
+    found = [getattr(config, part).training for part in PARSERS]
+    assert [training.epochs for training in found] == [2, 2, 2]
+    assert [training.learning_rate for training in found] == [0.5, 0.5, 0.1]
     assert config.tagger.training.epochs > 2
     assert (config.parser.model.hidden_size, config.graph.model.hidden_size) == (8, 192)
 
