@@ -489,7 +489,7 @@ _TABLE["graph"] = {
     },
     "learning": {"min_steps": 200},
     "training": {
-        "epochs": 25,
+        "epochs": 30,
         "optimiser": "adamw",
         "learning_rate": 0.002,
         "beta2": 0.95,
