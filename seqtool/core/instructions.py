@@ -37,6 +37,24 @@ def fetch(typing_context, array, index):  # type: ignore[no-untyped-def]
 
 
 @in_llvm
+def real(typing_context, array, index):  # type: ignore[no-untyped-def]
+    """Return an element of a vector as a float32; those of uint16 are the bits of halves.
+
+    The index is not looked at, so that a loop over it is one over many elements at a time.
+    """
+    is_half = array.dtype == types.uint16
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        address = element(context, builder, signature.args[0], *arguments)
+        if not is_half:
+            return builder.load(address)
+        bits = builder.load(builder.bitcast(address, ir.HalfType().as_pointer()), align=2)
+        return builder.fpext(bits, ir.FloatType())
+
+    return types.float32(array, types.uint64), generate
+
+
+@in_llvm
 def load(typing_context, data, position):  # type: ignore[no-untyped-def]
     """Return the eight bytes of a vector from a position on, the first of them lowest."""
 
