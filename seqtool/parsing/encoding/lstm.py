@@ -68,9 +68,12 @@ def _write_states(gates, bounded, states, row, column):  # type: ignore[no-untyp
     size = bounded.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
+        # a part of its own: with a column added to it, a unit might be a number below 0, and Numba
+        # makes a loop of one at a time
+        to = states[row + place, column : column + size]
         for unit in range(size):
             opened = half + half * gates[place, 3 * size + unit]
-            states[row + place, column + unit] = opened * bounded[place, unit]
+            to[unit] = opened * bounded[place, unit]
 
 
 class Room:

@@ -41,6 +41,7 @@ from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
+GROUP_ARCS = 1 << 16  # of sentences that are asked for together
 TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, all are dropped
 
 TUNING_WORDS = 50_000  # of the validation part, to which calibrations are fitted
@@ -355,7 +356,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             num: of trees.
             beam: hypotheses per sentence; no fewer than `num` are followed.
         """
-        for ranked in self._each(lambda decoder: decoder.ranked(arrays, num, beam=beam)):
+        for ranked in self._each(arrays, lambda decoder: decoder.ranked(arrays, num, beam=beam)):
             trees: dict[tuple[tuple[int, ...], tuple[str, ...]], ScoredTree] = {}
             for heads, label_ids, score in ranked:
                 names = self._names[label_ids].tolist()
@@ -379,7 +380,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             Of each sentence a table whose label ids are places in `deprels`.
         """
         for probabilities, label_ids, heads in self._each(
-            lambda decoder: decoder.arc_tables(arrays, beam=beam)
+            arrays, lambda decoder: decoder.arc_tables(arrays, beam=beam)
         ):
             of_tree = label_ids[np.arange(len(heads)), heads]
             label_ids = self._own_ids[label_ids]
@@ -404,20 +405,24 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         Raises:
             ModelError: when iterated: no tree is built step by step.
         """
-        return self._each(lambda decoder: decoder.derivations(arrays, beam=beam))
+        return self._each(arrays, lambda decoder: decoder.derivations(arrays, beam=beam))
 
-    def _each(self, ask: Callable[[Decoder], Iterator[Answer]]) -> Iterator[Answer]:
-        """Give what the decoder says of each sentence, on one thread as `heads_and_labels`."""
+    def _each(
+        self, arrays: TokenArrays, ask: Callable[[Decoder], Iterator[Answer]]
+    ) -> Iterator[Answer]:
+        """Give what the decoder says of each sentence, on one thread as `heads_and_labels`.
+
+        Several sentences are asked for at a time: to limit threads takes as long as a short one.
+        """
         with self._threads.limit(limits=1, user_api="blas"):
             self.decoder.prepare(self.types)
         answers = ask(self.decoder)
-        while True:
-            # not between two answers: what is done there is the caller's
+        groups = np.cumsum(arrays.lengths.astype(np.int64) ** 2) // GROUP_ARCS
+        for num in np.unique(groups, return_counts=True)[1].tolist():
+            # not between two groups: what is done there is the caller's
             with self._threads.limit(limits=1, user_api="blas"):
-                answer = next(answers, None)
-            if answer is None:
-                return
-            yield answer
+                found = list(islice(answers, num))
+            yield from found
 
     def with_lifted_arcs(self, arrays: TokenArrays, label_ids: Ints) -> list[int]:
         """Return the places of the sentences in which an arc is to be put back, in order."""

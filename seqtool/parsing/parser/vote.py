@@ -120,8 +120,8 @@ class Vote(ParsesInputs):
         for other in others:
             _refuse_other_labels(first, other)
         self.labels = list(dict.fromkeys(chain(*first)))
-        # what an arc gets whose label no parser knows: the commonest one
-        self._commonest = self.labels.index(first[0][0]), self.labels.index(first[1][0])
+        # what an arc gets from ROOT, or from elsewhere, of which nobody knows better
+        self._commonest = self.labels.index(first[1][0]), self.labels.index(first[0][0])
 
     @property
     def longest(self) -> int:
@@ -210,8 +210,21 @@ class Vote(ParsesInputs):
         scores = summed(tables, self.weights)
         heads = spanning_trees(scores.ravel(), np.asarray([len(scores)], np.int32))
         labels = voted_labels(tables, self.weights, heads)
-        labels = np.where(labels < 0, np.where(heads > 0, *self._commonest), labels)
+        for word in np.flatnonzero(labels < 0).tolist():
+            labels[word] = self._label_without_votes(tables, word, is_root=heads[word] == 0)
         return heads.tolist(), [self.labels[label] for label in labels.tolist()]
+
+    def _label_without_votes(self, tables: Sequence[ArcTable], word: int, *, is_root: bool) -> int:
+        """Return the label of a word in the first tree that has it with such a head, or a common one.
+
+        Labels of arcs from ROOT are those of such arcs alone.
+        """
+        own = (
+            int(table.label_ids[word, table.heads[word]])
+            for table in tables
+            if (table.heads[word] == 0) == is_root
+        )
+        return next((label for label in own if label >= 0), self._commonest[not is_root])
 
 
 class _StreamVote:

@@ -118,6 +118,21 @@ def test_an_arc_that_nobody_labels_gets_the_commonest_label() -> None:
     assert sorted(deprels) == ["nsubj", "root"]
 
 
+def test_an_arc_that_nobody_labels_gets_the_label_of_the_word_elsewhere() -> None:
+    def told(head: int, label: int) -> ArcTable:
+        """Word 1 is the root's; of word 2 only the label of its own arc is known."""
+        label_ids = np.full((3, 4), -1, np.int32)
+        label_ids[0, 0], label_ids[1, head], label_ids[2, 1] = ROOT, label, OBJ
+        probabilities = np.zeros((3, 4), np.float32)
+        probabilities[0, 0] = probabilities[1, 1] = probabilities[2, 1] = 9.0
+        return ArcTable(probabilities, label_ids, np.asarray([0, head, 1], np.int32))
+
+    voting = Vote([parser(), parser(system="swap")])
+    assert voting.tree([told(3, DET), told(3, OBJ)]) == ([0, 1, 1], ["root", "det", "obj"])
+    # but none of ROOT's labels
+    assert voting.tree([told(0, ROOT), told(3, DET)]) == ([0, 1, 1], ["root", "det", "obj"])
+
+
 @given(
     st.integers(1, 4).flatmap(
         lambda num: st.tuples(

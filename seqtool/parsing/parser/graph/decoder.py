@@ -19,7 +19,7 @@ from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
 from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.scores import LABEL_WORDS, LONGEST, Layout, Scorer
+from seqtool.parsing.parser.graph.scores import LONGEST, Layout, Scorer
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import groups_of
@@ -175,18 +175,24 @@ class GraphDecoder(Decoder):
         heads = np.full(len(arrays.types), -1, np.int32)
         label_ids = np.full(len(arrays.types), -1, np.int32)
         for layout, units, arcs in self._scored(arrays, groups_of(arrays.lengths)):
-            in_parts = self._best_heads(arcs.scores + arcs.of_labels, layout.lengths)
-            places = layout.places(in_parts)
             rows = layout.rows[layout.words]
-            heads[rows] = places - layout.sentence_roots
-            own = arcs.labels[arcs.begins + in_parts]
-            # unlikely heads have no label yet, and roots of later parts get another head
-            others = np.flatnonzero((own < 0) | ((in_parts == 0) != (heads[rows] == 0)))
-            own[others] = self._best_labels(
-                units, layout.words[others], places[others], heads[rows][others]
-            )[0]
-            label_ids[rows] = own
+            heads[rows], label_ids[rows] = self._best_trees(layout, units, arcs)
         return heads, label_ids
+
+    def _best_trees(
+        self, layout: Layout, units: Sequence[Sequence[Floats]], arcs: Arcs
+    ) -> tuple[Ints, Ints]:
+        """Return the heads and the labels of the words of a group of sentences, [N] each."""
+        in_parts = self._best_heads(arcs.scores + arcs.of_labels, layout.lengths)
+        places = layout.places(in_parts)
+        heads = (places - layout.sentence_roots).astype(np.int32)
+        own: Ints = arcs.labels[arcs.begins + in_parts]
+        # unlikely heads have no label yet, and roots of later parts get another head
+        others = np.flatnonzero((own < 0) | ((in_parts == 0) != (heads == 0)))
+        own[others] = self._best_labels(units, layout.words[others], places[others], heads[others])[
+            0
+        ]
+        return heads, own
 
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees that differ in their heads, each with its best labels.
@@ -233,44 +239,47 @@ class GraphDecoder(Decoder):
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give the probabilities of arcs: of choices of a head, or marginals over trees.
 
-        In a sentence that is parsed in parts, no arc but that of its root leads to another part.
-        See `Decoder.arc_tables`.
+        Labels are known of the arcs of the tree, and of those whose score is at most `MARGIN` below
+        that of the word's best one. In a sentence that is parsed in parts, no arc but that of its
+        root leads to another part. See `Decoder.arc_tables`.
         """
+        group: Layout | None = None
         for sentence in self._each(arrays):
             if sentence is None:
                 none = np.zeros((0, 1), np.int32)
                 yield ArcTable(none.astype(np.float32), none, none[:, 0])
                 continue
             layout, units, arcs, parts = sentence
-            root = int(layout.roots[parts[0]])
-            num_words = int(layout.lengths[parts].sum())
-            probabilities = np.zeros((num_words, 1 + num_words), np.float32)
-            label_ids = np.full(probabilities.shape, -1, np.int32)
-            tree = np.empty(num_words, np.int32)
-            # ROOT itself for the first part; for later ones, the root word of the first
-            root_word = 0
-            for part in parts:
-                table = layout.table(arcs.scores, part)
-                begin, length = int(layout.begins[part]), len(table)
-                places = np.arange(begin, begin + length)
-                rows, heads = places - root - 1, places - root
-                likely = self._log_probabilities(table)[1]
-                probabilities[np.ix_(rows, heads)] = likely[:, 1:]
-                # a later part's root depends on that of the first one
-                probabilities[rows, root_word] = likely[:, 0]
-                labelled = table + layout.table(arcs.of_labels, part)
-                best = self._best_heads(labelled.ravel(), layout.lengths[part : part + 1])
-                tree[rows] = layout.places(best, [part]) - root
-                if part == parts[0]:
-                    root_word = 1 + int(best.tolist().index(0)) if len(parts) > 1 else 0
-                candidates = np.unique(np.concatenate(([0, root_word], heads)))
-                for first in range(0, length, LABEL_WORDS):
-                    block = slice(first, first + LABEL_WORDS)
-                    label_ids[np.ix_(rows[block], candidates)] = self._label_table(
-                        units, places[block], root + candidates
-                    )
-                label_ids[rows, heads] = -1  # of a word with itself
-            yield ArcTable(probabilities, label_ids, tree)
+            if layout is not group:
+                group, num_done = layout, 0
+                trees = self._best_trees(layout, units, arcs)
+            own = slice(num_done, num_done := num_done + int(layout.lengths[parts].sum()))
+            yield self._arc_table(layout, arcs, parts, *(array[own] for array in trees))
+
+    def _arc_table(
+        self, layout: Layout, arcs: Arcs, parts: Sequence[int], heads: Ints, own_labels: Ints
+    ) -> ArcTable:
+        """Return what is known of the arcs of a sentence, by its parts and its tree."""
+        num_words = len(heads)
+        probabilities = np.zeros((num_words, 1 + num_words), np.float32)
+        label_ids = np.full(probabilities.shape, -1, np.int32)
+        begin = 0
+        # ROOT itself for the first part; for later ones, the root word of the first
+        root_word = 0
+        for part in parts:
+            likely = self._log_probabilities(layout.table(arcs.scores, part))[1]
+            labels = layout.table(arcs.labels, part)
+            end = begin + len(labels)
+            probabilities[begin:end, 1 + begin : 1 + end] = likely[:, 1:]
+            label_ids[begin:end, 1 + begin : 1 + end] = labels[:, 1:]
+            # a later part's root depends on that of the first one
+            probabilities[begin:end, root_word] = likely[:, 0]
+            if begin == 0:
+                label_ids[:end, 0] = labels[:, 0]
+                root_word = 1 + int((heads[:end] == 0).argmax()) if len(parts) > 1 else 0
+            begin = end
+        label_ids[np.arange(num_words), heads] = own_labels
+        return ArcTable(probabilities, label_ids, heads)
 
     def _scored(
         self, arrays: TokenArrays, groups: Iterable[Longs]
@@ -367,13 +376,3 @@ class GraphDecoder(Decoder):
         best, logs = np.empty(len(words), np.int32), np.empty(len(words), np.float32)
         _best_labels(scores, heads, len(self._labels.arcs), best, logs)
         return best, logs
-
-    def _label_table(self, units: Sequence[Sequence[Floats]], words: Longs, heads: Longs) -> Ints:
-        """Return the best label of each arc between words and heads, ROOT first, int32 [N, M]."""
-        scores = average(
-            [m.label_tables(u, words, heads) for m, u in zip(self._members, units, strict=True)]
-        )
-        num_arcs = len(self._labels.arcs)
-        best: Ints = scores[:, :num_arcs].argmax(axis=1).astype(np.int32)
-        best[:, 0] = num_arcs + scores[:, num_arcs:, 0].argmax(axis=1)
-        return best

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints, Longs
@@ -29,6 +30,7 @@ from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import (
+    Number,
     TokenReader,
     TypeReader,
     TypeTable,
@@ -62,21 +64,21 @@ def _write_units(sums, bias, places, num_rectified, units):  # type: ignore[no-u
 
 
 # the order of a sum may change, so that several products are added at a time
-@compiled(types.void(_floats, _floats, _longs, _floats), fastmath={"reassoc", "contract"})
-def _add_products(through, heads, places, scores):  # type: ignore[no-untyped-def]
-    """Add to the scores of labels [N, K] the products of rows [N, K * R] with heads [T, R].
+@compiled(types.void(_floats, _longs, _floats, _longs, _floats), fastmath={"reassoc", "contract"})
+def _add_products(through, rows, heads, places, scores):  # type: ignore[no-untyped-def]
+    """Add to the scores of labels [N, K] the products of rows of [W, K * R] and of heads [T, R].
 
-    `places` tells which head each row has.
+    `rows` and `places` tell which row and which head each arc has.
     """
     size = heads.shape[1]
-    for row in range(scores.shape[0]):
-        head = heads[places[row]]
+    for arc in range(scores.shape[0]):
+        row, head = through[rows[arc]], heads[places[arc]]
         for label in range(scores.shape[1]):
             begin = label * size
             total = np.float32(0.0)
             for unit in range(size):
-                total += through[row, begin + unit] * head[unit]
-            scores[row, label] += total
+                total += row[begin + unit] * head[unit]
+            scores[arc, label] += total
 
 
 @compiled(types.void(_floats, _floats, _ints, types.int64, types.int64, _floats))
@@ -115,6 +117,7 @@ class Layout(NamedTuple):
         lengths: of the parts, in words.
         roots: of the parts, the place of their ROOT.
         begins: of the parts, the place of their first word.
+        ends: of the parts, where the scores of their arcs end among those of all parts.
     """
 
     group: Longs
@@ -124,6 +127,7 @@ class Layout(NamedTuple):
     lengths: Ints
     roots: Longs
     begins: Longs
+    ends: Longs
 
     @classmethod
     def of(cls, arrays: TokenArrays, group: Longs) -> Layout:
@@ -151,14 +155,13 @@ class Layout(NamedTuple):
             roots_of_parts,
             # the parts follow each other as the words do, so a count leads to their first ones
             words[np.cumsum(parts) - parts],
+            np.cumsum(parts.astype(np.int64) * (1 + parts)),
         )
 
-    def table(self, scores: Floats, part: int) -> Floats:
-        """Return the scores of a part, [n, 1 + n], of those of all parts."""
-        lengths = self.lengths[: part + 1].astype(np.int64)
-        end = int((lengths * (1 + lengths)).sum())
-        num_words = int(lengths[-1])
-        return scores[end - num_words * (1 + num_words) : end].reshape(num_words, 1 + num_words)
+    def table(self, numbers: npt.NDArray[Number], part: int) -> npt.NDArray[Number]:
+        """Return the numbers of the arcs of a part, [n, 1 + n], of those of all parts."""
+        num_words, end = int(self.lengths[part]), int(self.ends[part])
+        return numbers[end - num_words * (1 + num_words) : end].reshape(num_words, 1 + num_words)
 
     def words_of(self, parts: Sequence[int]) -> Longs:
         """Return the places of the words of parts of a sentence."""
@@ -252,13 +255,10 @@ class Scorer:
         np.matmul(dependents, self._arcs, out=through)
         through += self._arcs_bias
         by_distance = self._by_distance(dependents, heads)
-        sizes = layout.lengths.astype(np.int64) * (1 + layout.lengths)
-        scores = self._room.array("scores", int(sizes.sum()), 1)[:, 0]
-        end = 0
-        for root, begin, length, size in zip(
-            layout.roots.tolist(), layout.begins.tolist(), layout.lengths.tolist(), sizes.tolist(),
-            strict=True,
-        ):  # fmt: skip
+        scores = self._room.array("scores", int(layout.ends[-1]), 1)[:, 0]
+        for part, (root, begin, length) in enumerate(
+            zip(layout.roots.tolist(), layout.begins.tolist(), layout.lengths.tolist(), strict=True)
+        ):
             words = slice(begin, begin + length)
             # ROOT stands before the words, but before those of a later part
             candidates = (
@@ -266,22 +266,19 @@ class Scorer:
                 if begin == root + 1
                 else np.concatenate((heads[root : root + 1], heads[words]))
             )
-            table = scores[end : end + size].reshape(length, 1 + length)
+            table = layout.table(scores, part)
             np.matmul(through[words], candidates.T, out=table)
             if by_distance is not None:
                 _add_distances(*by_distance, _CLASSES, root, begin, table)
-            end += size
         if self._config.second_order != "none":
             self._refine(scores, units[-1], layout)
         return scores
 
     def _refine(self, scores: Floats, pairs: Floats, layout: Layout) -> None:
         """Add to the scores of arcs what pairs of arcs bring; parts of one length are one array."""
-        sizes = layout.lengths.astype(np.int64) * (1 + layout.lengths)
-        firsts = np.cumsum(sizes) - sizes
         for length in np.unique(layout.lengths).tolist():
             parts = np.flatnonzero(layout.lengths == length)
-            places = firsts[parts, None] + np.arange(length * (1 + length))
+            places = layout.ends[parts, None] + np.arange(-length * (1 + length), 0)
             words = layout.begins[parts, None] + np.arange(length)
             tables = scores[places].reshape(len(parts), length, 1 + length)
             # so far nobody read what a word scores with itself; the softmax over heads does
@@ -308,26 +305,19 @@ class Scorer:
 
     def label_scores(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
         """Return the scores of the labels of arcs between tokens at some places, [N, K]."""
+        # what the arcs of a word have in common is computed once; they stand one after another
+        firsts = np.flatnonzero(np.diff(words, prepend=-1))
+        own = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(words)))
         # units are columns of a wider array, and compiled code takes rows without gaps
-        dependents, of_heads = units[2][words], np.ascontiguousarray(units[3])
-        scores: Floats = dependents @ self._labels
-        scores += self._labels_bias
-        for begin in range(0, len(words), LABEL_WORDS):
-            block = slice(begin, begin + LABEL_WORDS)
-            num = len(scores[block])
-            through = self._room.array("labels", num, len(self._relations_bias))
-            np.matmul(dependents[block], self._relations, out=through)
+        dependents, of_heads = units[2][words[firsts]], np.ascontiguousarray(units[3])
+        scores: Floats = (dependents @ self._labels + self._labels_bias)[own]
+        for begin in range(0, len(firsts), LABEL_WORDS):
+            block = dependents[begin : begin + LABEL_WORDS]
+            through = self._room.array("labels", len(block), len(self._relations_bias))
+            np.matmul(block, self._relations, out=through)
             through += self._relations_bias
-            _add_products(through, of_heads, heads[block], scores[block])
-        return scores
-
-    def label_tables(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
-        """Return the scores of the labels of arcs from every head to every word, [N, K, M]."""
-        dependents, of_heads = units[2][words], units[3][heads]
-        through: Floats = dependents @ self._relations + self._relations_bias
-        products: Floats = through.reshape(-1, of_heads.shape[1]) @ of_heads.T
-        scores = products.reshape(len(words), -1, len(heads))
-        scores += (dependents @ self._labels + self._labels_bias)[:, :, None]
+            arcs = slice(*np.searchsorted(own, (begin, begin + LABEL_WORDS)))
+            _add_products(through, own[arcs] - begin, of_heads, heads[arcs], scores[arcs])
         return scores
 
 

@@ -312,7 +312,11 @@ def test_the_score_of_a_word_with_itself_changes_no_probability() -> None:
 @pytest.mark.parametrize(
     ("loss", "trees"), [("local", "all"), ("crf", "projective"), ("matrix-tree", "all")]
 )
-def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(loss: str, trees: str) -> None:
+@pytest.mark.parametrize("margin", [3.0, 0.5])
+def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(
+    margin: float, loss: str, trees: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder_module, "MARGIN", margin)
     parser = with_loss(graph_parser(trees), loss)
     sentences = [Sentence([], [], []), *random_sentences(12, 4), Sentence([], [], [])]
     arrays = parser.encode(sentences)
@@ -352,6 +356,9 @@ def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(loss: str, 
         own = labels[:, :, : len(LABELS.arcs)].argmax(2)
         own[:, 0] = len(LABELS.arcs) + labels[:, 0, len(LABELS.arcs) :].argmax(1)
         own[words, words + 1] = -1
+        is_known = arcs >= arcs.max(1, keepdims=True) - margin
+        is_known[words, tree[0]] = True
+        own[~is_known] = -1
         assert table.label_ids.tolist() == own.tolist()
 
 
