@@ -215,7 +215,7 @@ class Vote(ParsesInputs):
         return heads.tolist(), [self.labels[label] for label in labels.tolist()]
 
     def _label_without_votes(self, tables: Sequence[ArcTable], word: int, *, is_root: bool) -> int:
-        """Return the label of a word in the first tree that has it with such a head, or a common one.
+        """Return a word's label in the first tree where it has such a head, or a common label.
 
         Labels of arcs from ROOT are those of such arcs alone.
         """
