@@ -149,11 +149,9 @@ def _read(
         check_encoder(config)
     if record.embeddings is not None:
         check_vectors(config)
-    if (config.model.decoder, config.model.classifier) == ("transition", "linear"):
-        # as a list, which stays that of the model when the standard ones change
-        templates = chosen(config.model.templates, config.model.fields)
-        model = dataclasses.replace(config.model, templates=templates)
-        config = dataclasses.replace(config, model=model)
+    has_templates = (config.model.decoder, config.model.classifier) == ("transition", "linear")
+    if has_templates:  # before anything is read
+        chosen(config.model.templates, config.model.fields)
     data = prepare_data(
         record.train,
         record.dev,
@@ -164,6 +162,12 @@ def _read(
         gold_tags=record.gold_tags,
         taught=str(output / TAUGHT) if record.unlabelled else None,
     )
+    if has_templates:
+        # as a list, which stays that of the model when the standard ones change
+        groups = (*data.types.lexical.groups, *data.types.tags.groups)
+        model = data.config.model
+        model = dataclasses.replace(model, templates=chosen(model.templates, model.fields, groups))
+        data = dataclasses.replace(data, config=dataclasses.replace(data.config, model=model))
     if record.distil:
         data = with_teachers(data, record.distil)
         data.summary.update(describe(record.distil, record.unlabelled))

@@ -93,6 +93,40 @@ STANDARD = (
     *("s0-b0 s0.upos b0.upos", "s0-b0 s0.form"),
 )
 
+
+def _joined_around(place: str) -> tuple[str, ...]:
+    """Return the templates of a place by itself, of a word of joined morphemes."""
+    return (
+        *(f"{place}.last_morpheme", f"{place}.stem", f"{place}.stem {place}.last_morpheme"),
+        f"{place}.upos {place}.last_morpheme",
+    )
+
+
+def _joined_pair(first: str, second: str) -> tuple[str, ...]:
+    """Return the templates of two places together, of words of joined morphemes."""
+    return (
+        f"{first}.last_morpheme {second}.last_morpheme",
+        f"{first}.last_morpheme {second}.upos",
+        f"{first}.upos {second}.last_morpheme",
+        f"{first}.stem {second}.stem",
+        f"{first}.last_morpheme {second}.stem",
+        f"{first}.stem {second}.last_morpheme",
+        f"{first}.upos {first}.last_morpheme {second}.upos {second}.last_morpheme",
+    )
+
+
+# and those of treebanks that join morphemes, where whole lemmas and XPOS are too many
+STANDARD_JOINED = (
+    *(template for place in ("s0", "s1", "b0") for template in _joined_around(place)),
+    *(template for pair in (("s1", "s0"), ("s0", "b0")) for template in _joined_pair(*pair)),
+    *("b1.last_morpheme", "s2.last_morpheme"),
+    *(
+        " ".join(f"{place}.last_morpheme" for place in places.split())
+        for places in ("s2 s1 s0", "s1 s0 b0", "s0 b0 b1", "s1 s0 s1.l1", "s1 s0 s0.l1")
+    ),
+    *("s1-s0 s1.last_morpheme s0.last_morpheme", "s1-s0 s1.last_morpheme"),
+)
+
 # kinds of values: an attribute of the word in a slot, the label in one, the class of a measure
 ATTRIBUTE, LABEL, MEASURE = range(3)
 
@@ -136,8 +170,13 @@ def places_of(texts: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
     return list(dict.fromkeys(words)), labels, measures
 
 
-def chosen(texts: Iterable[str], fields: Sequence[str]) -> tuple[str, ...]:
+def chosen(
+    texts: Iterable[str], fields: Sequence[str], groups: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Return templates with `NAME` replaced by the standard ones that some fields suffice for.
+
+    Those of joined morphemes are among them where all that they look at is in `groups`, those of
+    the symbols of a treebank.
 
     Raises:
         ConfigError: none is left; one cannot be read, is there twice, or needs another field.
@@ -146,6 +185,7 @@ def chosen(texts: Iterable[str], fields: Sequence[str]) -> tuple[str, ...]:
     for text in texts:
         if text == NAME:
             result += (one for one in STANDARD if _fields_of(one) <= {*fields})
+            result += (one for one in STANDARD_JOINED if _attributes_of(one) <= {*groups})
             continue
         if lacking := sorted(_fields_of(text) - {*fields}):
             raise ConfigError(
@@ -164,8 +204,13 @@ def chosen(texts: Iterable[str], fields: Sequence[str]) -> tuple[str, ...]:
 
 def _fields_of(template: str) -> set[str]:
     """Return the fields that a template's attributes are read from."""
+    return {ATTRIBUTES[name] for name in _attributes_of(template)}
+
+
+def _attributes_of(template: str) -> set[str]:
+    """Return the attributes of words that a template looks at."""
     names = {part.rpartition(".")[2] for part in template.split()}
-    return {ATTRIBUTES[name] for name in names if name in ATTRIBUTES}
+    return names & ATTRIBUTES.keys()
 
 
 def compile_templates(texts: Sequence[str]) -> Compiled:

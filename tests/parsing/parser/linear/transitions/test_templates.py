@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from parsing.parser.tiny import LABELS, make_sentence, tiny_config
 
+from seqtool.core.checkpoint import read_header
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of, encode
 from seqtool.parsing.parser.linear.hashing import FACTOR, Values
@@ -14,7 +17,12 @@ from seqtool.parsing.parser.linear.transitions.classifier import (
     LinearClassifier,
     num_weights,
 )
-from seqtool.parsing.parser.linear.transitions.templates import STANDARD, chosen
+from seqtool.parsing.parser.linear.transitions.templates import (
+    STANDARD,
+    STANDARD_JOINED,
+    chosen,
+)
+from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.transitions import LEFT, RIGHT, SHIFT, Configurations
 
 FIELDS = ("form", "upos")
@@ -116,6 +124,34 @@ def test_the_standard_templates_are_those_whose_fields_are_read() -> None:
     assert some[0] == "s0.form b2.form"
     assert set(some[1:]) < set(STANDARD)
     assert not any(name in text for text in some for name in ("lemma", "xpos", "feats"))
+
+
+def test_joined_morphemes_have_templates_where_a_treebank_has_them() -> None:
+    fields = ("form", "lemma", "upos", "xpos")
+    plain = chosen(("standard",), fields, ("form", "lemma", "upos", "xpos"))
+    assert not {*plain} & {*STANDARD_JOINED}
+    joined = chosen(("standard",), fields, (*fields, "stem", "ending", "last_morpheme"))
+    assert joined == (*plain, *STANDARD_JOINED)
+    # only tags are joined
+    tags = {*chosen(("standard",), fields, (*fields, "last_morpheme"))}
+    assert {text for text in STANDARD_JOINED if "stem" not in text} == tags - {*plain}
+
+
+def test_a_parser_of_a_treebank_that_joins_morphemes_looks_at_them(tmp_path: Path) -> None:
+    file = tmp_path / "train.conllu"
+    words = [
+        ("고향은", "고향+은", "NOUN", "ncn+jxt", 2, "dep"),
+        ("멀다", "멀+다", "ADJ", "paa+ef", 0, "root"),
+    ]
+    lines = [
+        f"{number}\t{form}\t{lemma}\t{upos}\t{xpos}\t_\t{head}\t{deprel}\t_\t_\n"
+        for number, (form, lemma, upos, xpos, head, deprel) in enumerate(words, 1)
+    ]
+    file.write_text(("".join(lines) + "\n") * 8, "utf-8")
+    config = {"model": {"classifier": "linear"}, "training": {"epochs": 1}}
+    trained = train_parser(file, tmp_path / "parser", config, dev=file, threads=1)
+    templates = read_header(trained.path).config["model"]["templates"]
+    assert templates == [*STANDARD, *STANDARD_JOINED]
 
 
 @pytest.mark.parametrize(
