@@ -32,6 +32,8 @@ from seqtool.treebank.conllu import Broken, no_item
 from seqtool.treebank.sentence import Sentence
 
 VOCABULARY = "vocabulary.json"
+# arrays of these types are kept as they are: weights of less precision, and bits
+NARROW = (np.dtype(np.float16), np.dtype(np.uint8))
 LEXICAL = "lexical.weight"  # the vectors of forms and their parts, of a network that has them
 
 C = TypeVar("C", bound=Config)
@@ -188,14 +190,18 @@ class TreebankModel(ABC, Generic[C]):
             scores=dict(scores),
             data=dict(data),
             command=command,
-            num_parameters=sum(array.size for array in self.weights.values()),
+            num_parameters=sum(
+                array.size for array in self.weights.values() if array.dtype != np.uint8
+            ),
             versions=dict(versions or {}),
         )
 
         def fill(target: Path) -> None:
             self.vocabulary.save(target / VOCABULARY)
             weights = {
-                name: np.ascontiguousarray(array, self.stored_as)
+                name: np.ascontiguousarray(
+                    array, array.dtype if array.dtype in NARROW else self.stored_as
+                )
                 for name, array in self.weights.items()
             }
             save_file(weights, target / checkpoint.WEIGHTS)
@@ -234,9 +240,12 @@ def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
         raise ValueError("arrays of other shapes")
     for name, array in weights.items():
         # what is not finite would be an index later, as the place of the largest score
-        if array.dtype not in (np.float16, np.float32) or not np.isfinite(array).all():
+        if array.dtype not in (*NARROW, np.float32) or not np.isfinite(array).all():
             raise ValueError(f"{name} holds other than numbers")
-    return {name: array.astype(np.float32, copy=False) for name, array in weights.items()}
+    return {
+        name: array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+        for name, array in weights.items()
+    }
 
 
 def average(scores: Sequence[Floats]) -> Floats:

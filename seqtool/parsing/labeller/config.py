@@ -48,7 +48,7 @@ class LabellerConfig(Config):
 
     def as_tagger(self) -> TaggerConfig:
         """Return the settings of a tagger whose UPOS are the labels, and that learns no lemmas."""
-        model = ModelConfig(**vars(self.model), lemma_size=1)
+        model = ModelConfig(**vars(self.model), lemma_size=1, sparse_bits=0)
         learning = LearningConfig(**vars(self.learning), lemma_weight=0.0, share_parts=False)
         return TaggerConfig(model, learning, self.training)
 

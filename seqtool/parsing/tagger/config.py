@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
+from seqtool.parsing.tagger.sparse import NAME, chosen, compile_templates
 from seqtool.training.config import TrainingConfig
 
 KIND = "tagger"  # of the model's directory
@@ -51,6 +52,25 @@ class ModelConfig(EncoderConfig):
     min_script_count: int = setting(
         2, "rarer edit scripts are only for the forms that they were met with", minimum=1
     )
+    sparse_bits: int = setting(
+        22,
+        "sparse features are hashed to 2^this places of weights, of 2 bytes in the file, or to "
+        "fewer where the treebank is small; 0: none",
+        minimum=0,
+        maximum=26,
+        before=0,
+    )
+    sparse_templates: tuple[str, ...] = setting(
+        (NAME,), "the sparse features, such as 'w-1.lower w.suffix3'; standard: 36 usual ones"
+    )
+
+    def check(self) -> None:
+        """Refuse templates that cannot be read."""
+        super().check()
+        if self.sparse_bits:
+            if not self.sparse_templates:
+                raise ConfigError("no template is left", hint="name one, or set sparse_bits=0")
+            compile_templates(chosen(self.sparse_templates))
 
 
 @dataclass(frozen=True)
@@ -101,6 +121,10 @@ class LearningConfig(EncoderLearningConfig):
         True,
         "tags that have morphemes in common, such as ncn+jxt and nq+jxt of XPOS, share weights",
         before=False,
+    )
+    sparse_epochs: int = setting(4, "epochs in which sparse features are learnt", minimum=1)
+    dropout_sparse: float = setting(
+        0.15, "share of the sparse features that a word is learnt without", minimum=0, below=1
     )
 
 

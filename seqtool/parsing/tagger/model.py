@@ -25,6 +25,7 @@ from seqtool.parsing.encoding.pretrained import (
 )
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
+from seqtool.parsing.tagger import sparse
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
@@ -77,10 +78,18 @@ class Tagger(TreebankModel[TaggerConfig]):
     ) -> None:
         super().__init__(config, weights, word_states)
         self.bundles, self.lemmas = bundles, lemmas
-        self.forms = Forms(symbols, characters, weights)
+        self._sparse: sparse.SparseFeatures | None = None
+        model = config.model
+        if model.sparse_bits:
+            self._sparse = sparse.SparseFeatures(
+                *(model.sparse_templates, model.sparse_bits, bundles.num_values),
+                weights,
+            )
+        attributes = self._sparse.attributes if self._sparse else ()
+        self.forms = Forms(symbols, characters, weights, attributes)
         self._recurrence = Recurrence(part_of(weights, "encoder."))
         # of forms' vectors, and of states
-        split = config.model.lexical_size + config.model.num_filters
+        split = model.lexical_size + model.num_filters
         self._values = _split(weights["values.weight"], split)
         self._lemma_words = _split(weights["lemma_words.weight"], split)
         self._scripts = np.ascontiguousarray(weights["scripts.weight"].T)
@@ -140,11 +149,13 @@ class Tagger(TreebankModel[TaggerConfig]):
         """Return the README.md: what it is, its scores, its data and its command."""
         model = header.config["model"]
         layers = counted(model["encoder_layers"], "layer")
+        size = counted(header.num_parameters, "parameter")
+        beside = ", with sparse features beside it" if model.get("sparse_bits") else ""
         return checkpoint.compose(
             header,
             "A tagger and lemmatizer",
             f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
-            f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}; "
+            f"forms, affixes and characters{beside}, {size}; "
             "lemmas by edit scripts.",
             summarise(header.data),
             checkpoint.scores_table(header),
@@ -178,6 +189,9 @@ class Tagger(TreebankModel[TaggerConfig]):
         scores = states @ of_states
         # what the form alone says is computed once for all words that have it
         scores += (vectors @ of_vectors + self.weights["values.bias"])[places]
+        if self._sparse is not None:
+            attributes = self.forms.attributes(present)
+            scores += self._sparse.scores(sparse.words_of(attributes, places, lengths))
         return Reading(scores, states, vectors, places)
 
     @property
@@ -340,6 +354,8 @@ def weight_shapes(
         "scripts.weight": (num_scripts, config.lemma_size),
         "scripts.bias": (num_scripts,),
     }
+    if config.sparse_bits:
+        shapes |= sparse.shapes(config.sparse_bits, bundles.num_values)
     if state_size:
         shapes[WEIGHT] = (config.lm_size, state_size)
         width += config.lm_size

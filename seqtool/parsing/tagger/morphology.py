@@ -22,6 +22,7 @@ from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import SymbolTable, morphemes
+from seqtool.parsing.tagger.sparse import attributes_of
 from seqtool.text.characters import Characters, Convolution
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS
 
@@ -49,12 +50,17 @@ class Forms:
         symbols: of forms and their affixes.
         characters: those that are known.
         weights: the arrays of `network.TaggerNetwork`, by their names there.
+        attributes: those that sparse features look at.
     """
 
     def __init__(
-        self, symbols: SymbolTable, characters: Characters, weights: Mapping[str, Floats]
+        self,
+        symbols: SymbolTable,
+        characters: Characters,
+        weights: Mapping[str, Floats],
+        attributes: Sequence[str] = (),
     ) -> None:
-        self.symbols, self.characters = symbols, characters
+        self.symbols, self.characters, self._names = symbols, characters, attributes
         self._lexical = weights["lexical.weight"]
         self._convolution = Convolution(weights)
         self._width = self._lexical.shape[1] + self._convolution.num_filters
@@ -64,6 +70,7 @@ class Forms:
         """Forget all forms."""
         self._ids: dict[str, int] = {}
         self._vectors: Floats = np.empty((0, self._width), np.float32)
+        self._attributes: Ints = np.empty((0, len(self._names)), np.int32)
 
     def numbers(self, forms: Sequence[str]) -> Ints:
         """Return the numbers of forms; the next call may number them anew, if too many are met."""
@@ -83,16 +90,25 @@ class Forms:
             grown = np.empty((needed + needed // 4, self._width), np.float32)
             grown[:first] = self._vectors[:first]
             self._vectors = grown
+            attributes = np.empty((len(grown), len(self._names)), np.int32)
+            attributes[:first] = self._attributes[:first]
+            self._attributes = attributes
         rows = np.asarray([self.symbols.row((form,)) for form in forms], np.int32)
         split = self._lexical.shape[1]
         self._vectors[first:needed, :split] = self._lexical[rows].sum(1)
         self._vectors[first:needed, split:] = self._convolution.vectors(
             *self.characters.rows(forms)
         )
+        self._attributes[first:needed] = attributes_of(forms, self._names)
 
     def vectors(self, numbers: Ints) -> Floats:
         """Return the vectors of forms, [U, D]."""
         chosen: Floats = self._vectors[numbers]
+        return chosen
+
+    def attributes(self, numbers: Ints) -> Ints:
+        """Return the attributes of forms, [U, attributes]; see `sparse.attributes_of`."""
+        chosen: Ints = self._attributes[numbers]
         return chosen
 
 

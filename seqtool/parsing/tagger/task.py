@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
@@ -21,6 +22,8 @@ from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
+from seqtool.parsing.tagger.sparse import attributes_of, chosen, compile_templates, words_of
+from seqtool.parsing.tagger.sparse_learner import SparseLearner, num_bits
 from seqtool.parsing.train import TreebankTask, batches_of_like_lengths
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
 
@@ -32,7 +35,11 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
     score = "dev_tags"
 
     def __init__(self, config: TaggerConfig, data: TrainingData, **options: str) -> None:
-        super().__init__(config, data, **options)
+        bits = num_bits(config, len(data.words))
+        # as a list, which stays that of the model when the standard ones change
+        templates = chosen(config.model.sparse_templates)
+        model = dataclasses.replace(config.model, sparse_bits=bits, sparse_templates=templates)
+        super().__init__(dataclasses.replace(config, model=model), data, **options)
         bundles = data.bundles
         self._words: Ints | None = None  # of each distinct word, the number of its word
         if config.learning.cloze_weight:
@@ -72,9 +79,25 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         self._begins = np.cumsum(data.lengths) - data.lengths
         self._average = AveragedWeights(self.module, config.learning.averaging)
         self._batches: list[npt.NDArray[np.int64]] = []
+        self._sparse: SparseLearner | None = None
+        if bits:
+            _, names = compile_templates(templates)
+            attributes = attributes_of([word[0] for word in data.distinct], names)
+            self._sparse = SparseLearner(
+                self.config,
+                words_of(attributes, data.words, data.lengths),
+                data.bundle_ids[data.words],
+                bundles.table + bundles.starts,
+                bundles.num_values,
+            )
 
     def start_epoch(self, epoch: int) -> int:
-        """Draw batches of sentences of like lengths; return their number."""
+        """Draw batches of sentences of like lengths; return their number.
+
+        Sparse features learn here, their epochs so far again where a run is resumed.
+        """
+        if self._sparse is not None:
+            self._sparse.learn_until(epoch + 1)
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
         order = generator.permutation(len(self._data.lengths))
@@ -154,6 +177,8 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         # the tagger itself needs to know nothing of parts
         if (of_parts := weights.pop("parts.weight", None)) is not None:
             weights["values.weight"] = weights["values.weight"] + self._parts @ of_parts
+        if self._sparse is not None:
+            weights |= self._sparse.arrays()
         return Tagger(self.config, *learnt, weights, data.word_states)
 
     def validate(self) -> dict[str, float]:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parsing.tagger.plain_sparse import sparse_scores
 from parsing.tagger.toy import bare, random_tagger, random_treebank, sentence_of, tiny_config
 
 from seqtool.core import checkpoint
@@ -49,7 +50,11 @@ def network_of(tagger: Tagger) -> TaggerNetwork:
         len(tagger.bundles),
         len(tagger.lemmas.scripts),
     )
-    weights = {name: torch.from_numpy(array) for name, array in tagger.weights.items()}
+    weights = {
+        name: torch.from_numpy(array)
+        for name, array in tagger.weights.items()
+        if not name.startswith("sparse.")
+    }
     network.load_state_dict(weights)
     return network.double()
 
@@ -63,7 +68,8 @@ def scores_by_torch(tagger: Tagger, forms: list[str], bundles: list[int]) -> tup
         vectors = network.vectors(torch.tensor(lexical), torch.from_numpy(spelling).long())
         states, _ = network.states(vectors, torch.tensor([len(forms)]), lambda x: x, lambda x: x)
         scripts = network.lemma_scores(states, torch.tensor(bundles), lambda x: x)
-        return network.values(states).numpy(), scripts.numpy()
+        scores = network.values(states).numpy()
+    return scores + sparse_scores(tagger.config.model, tagger.weights, forms), scripts.numpy()
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from seqtool.parsing.tagger.config import TaggerConfig, preset
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.model import Tagger, weight_shapes
 from seqtool.parsing.tagger.morphology import Bundles, Characters, lexical_table
+from seqtool.parsing.tagger.sparse import SEEN, STANDARD
 from seqtool.treebank.sentence import Sentence
 
 SIZES: dict[str, Any] = {
@@ -26,6 +27,8 @@ SIZES: dict[str, Any] = {
     "lemma_size": 9,
     "min_count": 1,
     "min_script_count": 1,
+    "sparse_bits": 12,
+    "sparse_templates": STANDARD,
 }
 
 # form, lemma, UPOS, XPOS, FEATS
@@ -108,6 +111,9 @@ def random_tagger(config: TaggerConfig | None = None, seed: int = 0) -> Tagger:
     weights = {
         name: generator.normal(0.0, 0.4, shape).astype(np.float32) for name, shape in shapes.items()
     }
+    if model.sparse_bits:
+        shape = shapes[SEEN]
+        weights[SEEN] = generator.integers(0, 256, shape, dtype=np.uint8)
     weights["lexical.weight"][0] = 0.0
     weights["characters.embedding.weight"][0] = 0.0
     return Tagger(config, symbols, characters, bundles, lemmas, weights)

@@ -1,9 +1,4 @@
-"""Features by number: values of words, and the hash by which they find their weights.
-
-A feature is its template's number and some values; its hash is a place in an array of 2^bits
-weights. Features that share a place share its weight (Weinberger et al. 2009): what is rare is
-then learnt less well, and nothing has to be looked up.
-"""
+"""The values of words that features are made of, as numbers; see `encoding.sparse`."""
 
 from __future__ import annotations
 
@@ -11,9 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqtool.core import types
 from seqtool.core.arrays import Ints
-from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import FIELDS, ROOT, ROOT_TYPE, SymbolTable, Types
 
 # a word's attributes: groups of symbols of which every type has exactly one
@@ -23,26 +16,6 @@ ATTRIBUTES = {
     for group, (_, _, most) in groups.items()
     if most == 1
 }
-
-# an odd number, whose product takes the low bits of a value to all bits above (Knuth: 2^64 / the
-# golden ratio), as Numba has it: a whole number with a sign
-FACTOR = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
-TOP = np.int64(36)  # bits from here on are the best mixed ones
-
-
-@compiled(types.int64(types.int64, types.int64))
-def mix(state, value):  # type: ignore[no-untyped-def]
-    """Return the state of a hash after one more value; products wrap around."""
-    state = (state ^ value) * FACTOR
-    # the high bits are mixed best; they come down to where the next product spreads them
-    return state ^ (state >> 32)
-
-
-@compiled(types.int64(types.int64, types.int64))
-def place_of(state, num_bits):  # type: ignore[no-untyped-def]
-    """Return the place of a feature among 2^num_bits weights, of no more than 26 bits."""
-    # 26 bits from bit 36 on stay below the sign, which the shift would repeat
-    return (state * FACTOR) >> TOP & ((1 << num_bits) - 1)
 
 
 class Values:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from seqtool.core.arrays import Floats
+from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.linear.weights import Averaged
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.train import TreebankTask
 

@@ -1,6 +1,6 @@
 """The features of arcs, hashed, and the scores that they sum up to; compiled.
 
-A feature is a place in one array of weights, see `linear.hashing`. A feature of labels is a row of
+A feature is a place in one array of weights, see `encoding.sparse`. A feature of labels is a row of
 weights that begins at such a place, one for each label; behind the last place there is room for one
 row.
 
@@ -15,6 +15,7 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import NONE_TYPE
+from seqtool.parsing.encoding.sparse import mix, place_of
 from seqtool.parsing.parser.linear.arcs.templates import (
     ADDRESSES,
     ARCS,
@@ -33,7 +34,6 @@ from seqtool.parsing.parser.linear.arcs.templates import (
     H,
     features_type,
 )
-from seqtool.parsing.parser.linear.hashing import mix, place_of
 
 NUM_ADDRESSES = len(ADDRESSES)
 

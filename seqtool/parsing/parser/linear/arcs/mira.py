@@ -19,6 +19,7 @@ import numpy as np
 
 from seqtool.core import types
 from seqtool.core.compiled import compiled
+from seqtool.parsing.encoding.averages import add, averaged_type
 from seqtool.parsing.parser.linear.arcs.features import (
     NUM_ADDRESSES,
     add_rows,
@@ -32,7 +33,6 @@ from seqtool.parsing.parser.linear.arcs.features import (
 )
 from seqtool.parsing.parser.linear.arcs.parts import has_parts, most_part_places, part_places
 from seqtool.parsing.parser.linear.arcs.templates import LABELS, features_type
-from seqtool.parsing.parser.linear.weights import add, averaged_type
 
 _ints = types.int32[::1]
 _places = types.int64[::1]

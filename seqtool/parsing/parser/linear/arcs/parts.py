@@ -13,6 +13,7 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import NONE_TYPE
+from seqtool.parsing.encoding.sparse import mix, place_of
 from seqtool.parsing.parser.linear.arcs.features import (
     NUM_ADDRESSES,
     distance_of,
@@ -29,7 +30,6 @@ from seqtool.parsing.parser.linear.arcs.templates import (
     H,
     features_type,
 )
-from seqtool.parsing.parser.linear.hashing import mix, place_of
 
 _ints = types.int32[::1]
 _places = types.int64[::1]

@@ -23,7 +23,7 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Ints, Longs
 from seqtool.parsing.encoding.features import FIELDS
-from seqtool.parsing.parser.linear.hashing import FACTOR
+from seqtool.parsing.encoding.sparse import FACTOR
 
 # atom -> the groups of symbols that it may be, of which the first that is read is taken
 ATOMS = {

@@ -14,9 +14,10 @@ import numpy as np
 
 from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.parsing.encoding.features import token_rows
+from seqtool.parsing.encoding.sparse import score_rows
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.linear.transitions.classifier import LinearClassifier, score_rows
+from seqtool.parsing.parser.linear.transitions.classifier import LinearClassifier
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.transitions import NUM_ACTIONS, SYSTEMS, Configurations
 from seqtool.treebank.projectivity import is_projective

@@ -21,11 +21,11 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
-from seqtool.core.instructions import fetch, real
 from seqtool.parsing.encoding.features import Types
+from seqtool.parsing.encoding.sparse import mix, place_of, score_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.linear.hashing import Values, mix, place_of
+from seqtool.parsing.parser.linear.hashing import Values
 from seqtool.parsing.parser.linear.transitions.templates import (
     ATTRIBUTE,
     LABEL,
@@ -37,11 +37,9 @@ from seqtool.parsing.parser.transition.search import Scorer
 from seqtool.parsing.parser.transition.transitions import Configurations
 
 WEIGHTS = "transitions"  # the name of the array
-TOGETHER = 4  # rows that are added at once
 
 _int = types.int64
 _table = types.int32[:, ::1]
-_weights = (types.float32[::1], types.uint16[::1])  # as they are learnt, and as they are read
 _templates = types.NamedTuple((_table, types.int32[::1], types.int32[::1]), Templates)
 _seen = types.NamedUniTuple(_table, 3, Seen)
 
@@ -67,41 +65,6 @@ def _hash(seen, of_types, templates, num_bits, rows):  # type: ignore[no-untyped
                 state = mix(state, values[templates.parts[part]])
             begin = templates.ends[template]
             rows[place, template] = place_of(state, num_bits)
-
-
-@compiled([types.void(_table, _int, kind, types.float32[::1]) for kind in _weights])
-def sum_rows(rows, place, weights, scores):  # type: ignore[no-untyped-def]
-    """Fill in the scores of all transitions in one configuration, by the rows of its features.
-
-    Weights are float32, or halves as their bits: fewer lines of memory, and the sums are the same.
-    """
-    num_rows, num = rows.shape[1], scores.shape[0]
-    scores[:] = 0.0
-    at = 0
-    while at + TOGETHER <= num_rows:
-        # rows are far from each other, and memory takes longer than adding: the next are asked for
-        for ahead in range(at + TOGETHER, min(at + 2 * TOGETHER, num_rows)):
-            for line in range(0, num, 16):  # 16 floats are a line of the cache
-                fetch(weights, rows[place, ahead] + line)
-        a, b = rows[place, at], rows[place, at + 1]
-        c, d = rows[place, at + 2], rows[place, at + 3]
-        for transition in range(num):
-            scores[transition] += (
-                real(weights, a + transition) + real(weights, b + transition)
-            ) + (real(weights, c + transition) + real(weights, d + transition))
-        at += TOGETHER
-    while at < num_rows:
-        a = rows[place, at]
-        for transition in range(num):
-            scores[transition] += real(weights, a + transition)
-        at += 1
-
-
-@compiled([types.void(_table, kind, types.float32[:, ::1]) for kind in _weights])
-def score_rows(rows, weights, scores):  # type: ignore[no-untyped-def]
-    """Fill in the scores of the transitions of all configurations, [N, T]; see `sum_rows`."""
-    for place in range(rows.shape[0]):
-        sum_rows(rows, place, weights, scores[place])
 
 
 @dataclass

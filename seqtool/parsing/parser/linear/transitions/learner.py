@@ -19,8 +19,8 @@ import numpy as np
 
 from seqtool.core import types
 from seqtool.core.compiled import compiled
-from seqtool.parsing.parser.linear.transitions.classifier import sum_rows
-from seqtool.parsing.parser.linear.weights import add, averaged_type
+from seqtool.parsing.encoding.averages import add, averaged_type
+from seqtool.parsing.encoding.sparse import sum_rows
 
 PERCEPTRON, LOGISTIC = range(2)
 LEARNERS = {"perceptron": PERCEPTRON, "logistic": LOGISTIC}

@@ -17,6 +17,7 @@ from parsing.parser.tiny import write_treebank
 
 from seqtool.core.arrays import Floats
 from seqtool.core.config import from_dict
+from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.encoding.features import encode
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
@@ -25,7 +26,6 @@ from seqtool.parsing.parser.graph.siblings import sibling_trees
 from seqtool.parsing.parser.linear.arcs.mira import take_step
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS
 from seqtool.parsing.parser.linear.arcs.task import MiraTask
-from seqtool.parsing.parser.linear.weights import Averaged
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import FORM, UPOS
 

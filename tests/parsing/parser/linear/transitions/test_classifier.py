@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqtool.parsing.parser.linear.transitions.classifier import score_rows
+from seqtool.parsing.encoding.sparse import score_rows
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 3, 4, 11])

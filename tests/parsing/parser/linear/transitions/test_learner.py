@@ -13,12 +13,12 @@ from parsing.parser.linear.transitions.test_templates import place
 from parsing.parser.tiny import write_treebank
 
 from seqtool.core.config import from_dict
+from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS
 from seqtool.parsing.parser.linear.transitions.learner import LEAST_GRADIENT, LOGISTIC, learn
 from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
-from seqtool.parsing.parser.linear.weights import Averaged
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.transitions import (
     BASE,

@@ -11,7 +11,8 @@ from parsing.parser.tiny import LABELS, make_sentence, tiny_config
 from seqtool.core.checkpoint import read_header
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of, encode
-from seqtool.parsing.parser.linear.hashing import FACTOR, Values
+from seqtool.parsing.encoding.sparse import FACTOR
+from seqtool.parsing.parser.linear.hashing import Values
 from seqtool.parsing.parser.linear.transitions.classifier import (
     WEIGHTS,
     LinearClassifier,
