@@ -41,6 +41,27 @@ def place_of(state, num_bits):  # type: ignore[no-untyped-def]
     return (state * FACTOR) >> TOP & ((1 << num_bits) - 1)
 
 
+@compiled(types.void(types.int64[::1], types.int32[::1], types.int32[::1], _int, types.int32[::1]))
+def hash_templates(values, parts, ends, num_bits, row):  # type: ignore[no-untyped-def]
+    """Note the places of the features of all templates, [templates].
+
+    Args:
+        values: int64, what is looked at, each once.
+        parts: of one template after another, the numbers of its values.
+        ends: [templates], where the parts of each end.
+        num_bits: of a hash.
+        row: is written.
+    """
+    begin = 0
+    for template in range(ends.shape[0]):
+        # not from template 0 on: a hash of zeros would stay 0
+        state = mix(0, template + 1)
+        for part in range(begin, ends[template]):
+            state = mix(state, values[parts[part]])
+        begin = ends[template]
+        row[template] = place_of(state, num_bits)
+
+
 @compiled([types.void(_table, _int, kind, types.float32[::1]) for kind in _weights])
 def sum_rows(rows, place, weights, scores):  # type: ignore[no-untyped-def]
     """Fill in the scores of all outcomes in one place, by the rows of its features.

@@ -24,7 +24,7 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.encoding.features import shape
-from seqtool.parsing.encoding.sparse import mix, place_of, score_rows
+from seqtool.parsing.encoding.sparse import hash_templates, score_rows
 
 WEIGHTS, SEEN = "sparse.weight", "sparse.seen"  # the names of the arrays
 
@@ -153,14 +153,7 @@ def hash_word(words, word, templates, num_bits, values, row):  # type: ignore[no
         values[number] = 0  # outside the sentence
         if words.begins[word] <= other < words.ends[word]:
             values[number] = words.attributes[words.places[other], templates.values[number, 1]]
-    begin = 0
-    for template in range(templates.ends.shape[0]):
-        # not from template 0 on: a hash of zeros would stay 0
-        state = mix(0, template + 1)
-        for part in range(begin, templates.ends[template]):
-            state = mix(state, values[templates.parts[part]])
-        begin = templates.ends[template]
-        row[template] = place_of(state, num_bits)
+    hash_templates(values, templates.parts, templates.ends, num_bits, row)
 
 
 @compiled(types.void(words_type, templates_type, _int, types.uint8[::1], _int, _table))

@@ -22,7 +22,7 @@ from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import Types
-from seqtool.parsing.encoding.sparse import mix, place_of, score_rows
+from seqtool.parsing.encoding.sparse import hash_templates, score_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.hashing import Values
@@ -57,14 +57,7 @@ def _hash(seen, of_types, templates, num_bits, rows):  # type: ignore[no-untyped
                 values[number] = seen.labels[place, slot]
             else:
                 values[number] = seen.measures[place, slot]
-        begin = 0
-        for template in range(templates.ends.shape[0]):
-            # not from template 0 on: a hash of zeros would stay 0
-            state = mix(0, template + 1)
-            for part in range(begin, templates.ends[template]):
-                state = mix(state, values[templates.parts[part]])
-            begin = templates.ends[template]
-            rows[place, template] = place_of(state, num_bits)
+        hash_templates(values, templates.parts, templates.ends, num_bits, rows[place])
 
 
 @dataclass
