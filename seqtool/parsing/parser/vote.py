@@ -29,7 +29,9 @@ from itertools import chain
 
 import numpy as np
 
+from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
+from seqtool.core.compiled import compiled
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.pretrained import WordVectors
 from seqtool.parsing.parser.calibration import of_heads
@@ -53,6 +55,53 @@ OWN_TREE = 0.25  # what an arc of a parser's own tree has beside its probability
 ERROR_POWER = 2.0  # to which a parser's share of wrong arcs divides its weight
 
 
+_ints = types.int32[::1]
+_table = types.int32[:, ::1]
+_floats = types.float32[:, ::1]
+_real = types.float32
+
+
+@compiled(types.void(_floats, _ints, _real, _real, _floats))
+def _add_votes(probabilities, heads, weight, own, total):  # type: ignore[no-untyped-def]
+    """Add the votes of one parser for the arcs of a sentence to those of others."""
+    for word in range(heads.shape[0]):
+        for head in range(total.shape[1]):
+            total[word, head] += weight * probabilities[word, head]
+        total[word, heads[word]] += own
+
+
+@compiled(types.void(_floats, _table, _ints, _ints, _real, _real, types.float32[::1], _ints))
+def _label_votes(  # type: ignore[no-untyped-def]
+    probabilities, label_ids, own_heads, heads, weight, own, votes, labels
+):
+    """Note what one parser votes for in the arcs of a tree: its labels, and with what weight."""
+    for word in range(heads.shape[0]):
+        head = heads[word]
+        vote = probabilities[word, head]
+        if own_heads[word] == head:
+            vote += own
+        votes[word] = weight * vote
+        labels[word] = label_ids[word, head]
+
+
+@compiled(types.void(_floats, _table, _ints))
+def _choose(votes, labels, chosen):  # type: ignore[no-untyped-def]
+    """Choose the label of the highest sum of votes for each word, the first parser's of equals."""
+    num = votes.shape[0]
+    for word in range(chosen.shape[0]):
+        chosen[word] = -1
+        highest = np.float32(-1.0)
+        for place in range(num):  # few parsers, so all pairs
+            if labels[place, word] < 0:
+                continue
+            total = np.float32(0.0)
+            for other in range(num):
+                if labels[other, word] == labels[place, word]:
+                    total += votes[other, word]
+            if total > highest:
+                chosen[word], highest = labels[place, word], total
+
+
 def summed(tables: Sequence[ArcTable], weights: Sequence[float]) -> Floats:
     """Return the scores of the arcs of a sentence, [n, 1 + n]: the weighted votes, summed.
 
@@ -61,10 +110,8 @@ def summed(tables: Sequence[ArcTable], weights: Sequence[float]) -> Floats:
         weights: of each parser.
     """
     total = np.zeros_like(tables[0].probabilities)
-    words = np.arange(len(total))
     for table, weight in zip(tables, weights, strict=True):
-        total += np.float32(weight) * table.probabilities
-        total[words, table.heads] += np.float32(OWN_TREE * weight)
+        _add_votes(table.probabilities, table.heads, weight, OWN_TREE * weight, total)
     return total
 
 
@@ -79,19 +126,12 @@ def voted_labels(tables: Sequence[ArcTable], weights: Sequence[float], heads: In
         weights: of each parser.
         heads: [n].
     """
-    words = np.arange(len(heads))
-    votes = np.stack(
-        [
-            np.float32(weight)
-            * (table.probabilities[words, heads] + np.float32(OWN_TREE) * (table.heads == heads))
-            for weight, table in zip(weights, tables, strict=True)
-        ]
-    )
-    labels = np.stack([table.label_ids[words, heads] for table in tables])
-    # what all parsers together give the label of each: [parsers, n]; few parsers, so all pairs
-    same = labels[:, None] == labels[None]
-    sums = np.where(labels >= 0, (same * votes[None]).sum(axis=1), -1.0)
-    chosen: Ints = labels[sums.argmax(axis=0), words]
+    votes = np.empty((len(tables), len(heads)), np.float32)
+    labels = np.empty((len(tables), len(heads)), np.int32)
+    for place, (table, weight) in enumerate(zip(tables, weights, strict=True)):
+        _label_votes(*table, heads, weight, OWN_TREE, votes[place], labels[place])
+    chosen = np.empty(len(heads), np.int32)
+    _choose(votes, labels, chosen)
     return chosen
 
 

@@ -172,6 +172,42 @@ def _follow(way, last, taken, segments, heads, weight, table, labels):  # type: 
             table[word - 1, heads[word - 1]] += weight * left[word]
 
 
+@compiled(
+    types.void(
+        *(_way, _ints, _table, _table, types.float64[::1], _table),
+        *(_floats, _table),
+    )
+)
+def _fill(  # type: ignore[no-untyped-def]
+    way, segments, heads, labels, weights, ends, probabilities, label_ids
+):
+    """Fill in the table of a sentence of n words by its K hypotheses, the best first.
+
+    Their trees are `heads` and `labels`, [K, n], their probabilities within the beam `weights`, and
+    `ends`, [K, 2], their last configurations with the transitions that were taken there.
+    """
+    num, num_words = heads.shape
+    table = np.zeros((num_words, 1 + num_words))
+    shares = np.zeros((num_words, 1 + num_words))
+    label_ids[:] = -1
+    for place in range(num):
+        for word in range(num_words):
+            shares[word, heads[place, word]] += weights[place]
+        last, taken = ends[place, 0], ends[place, 1]
+        _follow(way, last, taken, segments, heads[place], weights[place], table, label_ids)
+    for place in range(num - 1, -1, -1):  # so that the label of the best one stands
+        for word in range(num_words):
+            label_ids[word, heads[place, word]] = labels[place, word]
+    for word in range(num_words):
+        together = 0.0
+        for head in range(1 + num_words):
+            if shares[word, head] > 0.0:
+                together += table[word, head]
+        for head in range(1 + num_words):
+            share = shares[word, head]
+            probabilities[word, head] = together * share if share > 0.0 else table[word, head]
+
+
 class Hypothesis(NamedTuple):
     """One of the hypotheses of a sentence of n words at the end of a search.
 
@@ -209,8 +245,9 @@ def hypotheses(beams: Beams, tokens: Ints, lengths: Ints, scorer: Scorer) -> lis
 def log_shares(hypotheses: Sequence[Hypothesis]) -> Doubles:
     """Return the log-probabilities of the hypotheses of a sentence, if there is no other."""
     scores = np.asarray([hypothesis.score for hypothesis in hypotheses])
-    # a NaN, or an infinite highest score, would make all shares NaN
-    scores = np.nan_to_num(scores, nan=-1e30, posinf=1e30, neginf=-1e30)
+    if not np.isfinite(scores).all():
+        # a NaN, or an infinite highest score, would make all shares NaN
+        scores = np.nan_to_num(scores, nan=-1e30, posinf=1e30, neginf=-1e30)
     scores -= scores.max()
     shares: Doubles = scores - np.log(np.exp(scores).sum())
     return shares
@@ -248,18 +285,11 @@ def arc_tables(
     way = Way(*history.tree(), np.concatenate(noted.arcs), np.concatenate(noted.probabilities))
     segments = labels.segments
     for length, of_sentence in zip(lengths.tolist(), found, strict=True):
-        words = np.arange(length)
+        heads = np.asarray([one.heads for one in of_sentence])
+        label_rows = np.asarray([one.label_ids for one in of_sentence])
+        ends = np.asarray([(one.last, one.taken) for one in of_sentence], np.int32)
         weights = np.exp(log_shares(of_sentence))
-        table = np.zeros((length, 1 + length))
-        shares = np.zeros((length, 1 + length))
-        label_ids = np.full((length, 1 + length), -1, np.int32)
-        for weight, hypothesis in zip(weights.tolist(), of_sentence, strict=True):
-            heads, last, taken = hypothesis.heads, hypothesis.last, hypothesis.taken
-            shares[words, heads] += weight
-            _follow(way, last, taken, segments, heads, weight, table, label_ids)
-        for hypothesis in reversed(of_sentence):  # so that the label of the best one stands
-            label_ids[words, hypothesis.heads] = hypothesis.label_ids
-        known = shares > 0
-        together = np.where(known, table, 0.0).sum(axis=1, keepdims=True)
-        probabilities = np.where(known, together * shares, table).astype(np.float32)
+        probabilities = np.empty((length, 1 + length), np.float32)
+        label_ids = np.empty((length, 1 + length), np.int32)
+        _fill(way, segments, heads, label_rows, weights, ends, probabilities, label_ids)
         yield ArcTable(probabilities, label_ids, of_sentence[0].heads)
