@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
-from seqtool.parsing.tagger.sparse import NAME, chosen, compile_templates
+from seqtool.parsing.tagger.sparse import FEWEST_BITS, NAME, chosen, compile_templates
 from seqtool.training.config import TrainingConfig
 
 KIND = "tagger"  # of the model's directory
@@ -65,8 +65,13 @@ class ModelConfig(EncoderConfig):
     )
 
     def check(self) -> None:
-        """Refuse templates that cannot be read."""
+        """Refuse templates that cannot be read, and too few places for any."""
         super().check()
+        if 0 < self.sparse_bits < FEWEST_BITS:
+            raise ConfigError(
+                f"sparse_bits is {self.sparse_bits}, but must be 0 or {FEWEST_BITS} or more",
+                hint="features would share nearly all places: 0 leaves them out",
+            )
         if self.sparse_bits:
             if not self.sparse_templates:
                 raise ConfigError("no template is left", hint="name one, or set sparse_bits=0")

@@ -42,6 +42,7 @@ ATTRIBUTES: dict[str, Callable[[str], str]] = {
     "shape": shape,
     "case": _case,
 }
+FEWEST_BITS = 10  # of a hash
 NAME = "standard"  # stands for these templates
 STANDARD = (
     *("w.form", "w.lower", "w.shape"),

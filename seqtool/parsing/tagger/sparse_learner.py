@@ -21,6 +21,7 @@ from seqtool.parsing.encoding.averages import Averaged, add, averaged_type
 from seqtool.parsing.encoding.sparse import mix, place_of, sum_rows
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.sparse import (
+    FEWEST_BITS,
     SEEN,
     WEIGHTS,
     Words,
@@ -37,7 +38,6 @@ FLOOR = 1e-6  # of the sums of squares, so that none is divided by zero
 # of the scores beside those of the network; 0.25 to 1 are nearly alike, and 0.5 never harmed
 SHARE = 0.5
 PLACES_PER_WORD = 64  # weights for each word of the treebank, but no more than are asked for
-FEWEST_BITS = 10
 
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]

@@ -201,5 +201,12 @@ def test_templates_that_cannot_be_read(templates: Sequence[str], message: str, h
     ModelConfig(sparse_bits=0, sparse_templates=tuple(templates))
 
 
+def test_a_hash_has_ten_bits_or_none() -> None:
+    for bits in (1, 9):
+        with pytest.raises(ConfigError, match=f"sparse_bits is {bits}, but must be 0 or 10"):
+            ModelConfig(sparse_bits=bits)
+    assert [ModelConfig(sparse_bits=bits).sparse_bits for bits in (0, 10)] == [0, 10]
+
+
 def test_each_template_is_there_once() -> None:
     assert len({*STANDARD}) == len(STANDARD) == 36
