@@ -35,9 +35,9 @@ def data() -> TrainingData:
     return prepare_data(random_treebank(12), None, tiny_config().model)
 
 
-def learner_of(data: TrainingData, dropout: float, epochs: int) -> SparseLearner:
+def learner_of(data: TrainingData, dropout: float, epochs: int, bits: int = BITS) -> SparseLearner:
     config = tiny_config(
-        model__sparse_bits=BITS,
+        model__sparse_bits=bits,
         model__sparse_templates=STANDARD,
         learning__dropout_sparse=dropout,
         learning__sparse_epochs=epochs,
@@ -135,7 +135,7 @@ def test_learning_is_that_of_a_dictionary(data: TrainingData, dropout: float, ep
 
 
 def test_epochs_do_not_depend_on_how_they_are_asked_for(data: TrainingData) -> None:
-    once, twice = (learner_of(data, 0.2, 3) for _ in range(2))
+    once, twice = (learner_of(data, 0.2, 3, bits=14) for _ in range(2))
     once.learn_until(3)
     for epochs in (1, 1, 2, 5):
         twice.learn_until(epochs)

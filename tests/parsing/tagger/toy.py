@@ -28,7 +28,6 @@ SIZES: dict[str, Any] = {
     "min_count": 1,
     "min_script_count": 1,
     "sparse_bits": 12,
-    "sparse_templates": STANDARD,
 }
 
 # form, lemma, UPOS, XPOS, FEATS
@@ -51,7 +50,7 @@ WORDS = {
 def tiny_config(epochs: int = 8, **rest: Any) -> TaggerConfig:
     """Settings of a small tagger; `model__x` and the like go to their sections."""
     base = preset("fast")
-    base["model"] = dict(SIZES)
+    base["model"] = {**SIZES, "sparse_templates": STANDARD}
     noise = {f"dropout_{kind}": 0.1 for kind in ("words", "embeddings", "encoder", "lemmas")}
     base["learning"] = {"batch_words": 40, "averaging": 0.9, **noise}
     base["training"] |= {"epochs": epochs, "learning_rate": 0.03, "precision": "float32"}
