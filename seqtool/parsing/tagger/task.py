@@ -92,12 +92,7 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             )
 
     def start_epoch(self, epoch: int) -> int:
-        """Draw batches of sentences of like lengths; return their number.
-
-        Sparse features learn here, their epochs so far again where a run is resumed.
-        """
-        if self._sparse is not None:
-            self._sparse.learn_until(epoch + 1)
+        """Draw batches of sentences of like lengths; return their number."""
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
         order = generator.permutation(len(self._data.lengths))
@@ -178,6 +173,8 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         if (of_parts := weights.pop("parts.weight", None)) is not None:
             weights["values.weight"] = weights["values.weight"] + self._parts @ of_parts
         if self._sparse is not None:
+            # where a run is resumed, their epochs so far again; where it is finished, not at all
+            self._sparse.learn_until(self._epoch + 1)
             weights |= self._sparse.arrays()
         return Tagger(self.config, *learnt, weights, data.word_states)
 

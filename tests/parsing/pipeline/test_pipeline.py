@@ -105,7 +105,10 @@ def write_treebank(path: Path, num: int, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a treebank, `whole`, and `resumed`, which was interrupted in each part."""
+    """A folder with a treebank, `whole`, and `resumed`, which was interrupted in each part.
+
+    On one thread: several processes are asked by the clock whether to stop, not at each step.
+    """
     folder = tmp_path_factory.mktemp("pipeline")
     write_treebank(folder / "train.conllu", 60, 0)
     write_treebank(folder / "dev.conllu", 12, 1)
@@ -113,7 +116,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train, dev = folder / "train.conllu", folder / "dev.conllu"
     parts: list[str] = []
     trained = train_pipeline(
-        train, folder / "whole", config, dev=dev, device="cpu", on_part=parts.append
+        train, folder / "whole", config, dev=dev, device="cpu", threads=1, on_part=parts.append
     )
     assert parts == [
         *("tagger", "tagger-2", "segmenter", "segmenter-2", "fold 1 of 2", "fold 2 of 2"),
@@ -136,7 +139,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"resume": True} if attempt else {"train_files": train, "config": config, "dev": dev}
         )
         with suppress(Interrupted):
-            train_pipeline(output=resumed, device="cpu", should_stop=ask, **begin)
+            train_pipeline(output=resumed, device="cpu", threads=1, should_stop=ask, **begin)
             break
     assert attempt > 4
     return folder
