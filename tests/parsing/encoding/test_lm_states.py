@@ -222,7 +222,7 @@ def test_company_changes_no_sentence(folder: Path) -> None:
 
 def test_a_tagger_s_scores_are_those_of_its_network(folder: Path) -> None:
     states = open_word_states(folder / "lm", keep=True)
-    config = tagger_config(learning__averaging=0.0)
+    config = tagger_config(learning__averaging=0.0, model__sparse_bits=0)  # the network alone
     data = tagging.read_data(
         [str(folder / "train.conllu")], str(folder / "dev.conllu"), config.model,
         word_states=states,
