@@ -16,6 +16,7 @@ sigmoid(x) = (1 + tanh(x / 2)) / 2, and the halves are in the weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -24,6 +25,7 @@ import numpy.typing as npt
 from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
+from seqtool.parsing.encoding.products import SHIFT, Room, Weights
 
 DIRECTIONS = ("forwards", "backwards")  # of a layer
 
@@ -31,63 +33,81 @@ _ints = types.int32[::1]
 _floats = types.float32[:, ::1]
 _int = types.int64
 
-
-@compiled(types.void(_floats, _floats, types.float32[::1], _ints, _int, _int))
-def _add_inputs(gates, projected, bias, rows, begin, num_read):  # type: ignore[no-untyped-def]
-    """Add inputs to the gates; those of sentences that begin, from `num_read` on, are empty yet."""
-    for place in range(gates.shape[0]):
-        row = rows[begin + place]
-        if place < num_read:  # the recurrent products are there already
-            for unit in range(gates.shape[1]):
-                gates[place, unit] += projected[row, unit] + bias[unit]
-        else:
-            for unit in range(gates.shape[1]):
-                gates[place, unit] = projected[row, unit] + bias[unit]
+ONE, TWO = np.float32(1.0), np.float32(2.0)
+BITS_OF_ONE, NUM_BITS = np.int32(127 << 23), np.int32(23)  # those of a float32's fraction
+FLATTEST = np.float32(9.0)  # from here on, tanh is 1 but for the last bit
+DOUBLED = np.float32(2 / math.log(2))  # exp(2x) as a power of 2
+# 2^x - 1 = x ln 2 + (x ln 2)^2 / 2! + ..., as exact as a float32 for |x| <= 1/2
+C1, C2, C3, C4, C5, C6 = (np.float32(math.log(2) ** k / math.factorial(k)) for k in range(1, 7))
 
 
-@compiled(types.void(_floats, _floats, _int))
-def _update_cells(gates, cells, num_read):  # type: ignore[no-untyped-def]
-    """Update the cells: c = f c + i g, of gates after the tanh; c is 0 where a sentence begins."""
+# the usual model of errors looks for divisions by zero, one number at a time
+@compiled(types.float32(types.float32), error_model="numpy")
+def tanh(x):  # type: ignore[no-untyped-def]
+    """Return the hyperbolic tangent, for loops over many numbers at a time; that of NaN is NaN.
+
+    It is (y - 1) / (y + 1) of y = exp(2x), with a relative error of 7e-7 at most. It takes 0.7 ns
+    for a number, and NumPy's 2.7, on one core of an AMD EPYC without AVX-512 (Zen 3).
+    """
+    # comparisons are false for NaN, which stays
+    bounded = FLATTEST if x > FLATTEST else x
+    bounded = -FLATTEST if bounded < -FLATTEST else bounded
+    power = bounded * DOUBLED
+    shifted = np.float32(power + SHIFT)
+    rest = power - (shifted - SHIFT)
+    less_one = rest * (C1 + rest * (C2 + rest * (C3 + rest * (C4 + rest * (C5 + rest * C6)))))
+    # the rounded power becomes the exponent of a number; what the shift has set leaves 32 bits
+    bits = (np.float32(shifted).view(np.int32) << NUM_BITS) + BITS_OF_ONE
+    whole = np.int32(bits).view(np.float32)
+    # y - 1, which loses nothing where y is near 1
+    above = whole * less_one + (whole - ONE)
+    return above / (above + TWO)
+
+
+@compiled(
+    types.void(_floats, _floats, types.float32[::1], _ints, _int, _int, _floats, _floats, _int)
+)
+def _advance(gates, projected, bias, rows, begin, num_read, cells, states, column):  # type: ignore[no-untyped-def]
+    """Make the states of a step, h = o tanh(c) of c = f c + i g.
+
+    Args:
+        gates: the recurrent products of the sentences, [B, G]; the rest of a step is added to them.
+        projected: the products of inputs, [U, G].
+        bias: of the gates.
+        rows: of each token in `projected`.
+        begin: the first token of the step.
+        num_read: sentences that have been read from; those behind them begin here.
+        cells: the memory, [B, H].
+        states: is written from the token on, in the columns from `column` on.
+        column: see above.
+    """
     size = cells.shape[1]
     half = np.float32(0.5)
     for place in range(gates.shape[0]):
-        if place >= num_read:  # in memory that is used again, so that something is left there
+        gate, added, cell = gates[place], projected[rows[begin + place]], cells[place]
+        if place < num_read:
+            for unit in range(gates.shape[1]):
+                gate[unit] = tanh(gate[unit] + added[unit] + bias[unit])
+        else:  # in memory that is used again, so that something is left there
+            for unit in range(gates.shape[1]):
+                gate[unit] = tanh(added[unit] + bias[unit])
             for unit in range(size):
-                cells[place, unit] = np.float32(0.0)
+                cell[unit] = np.float32(0.0)
+        # parts of their own: with a column added to it, a unit might be a number below 0, and Numba
+        # makes a loop of one at a time
+        entering, kept, candidate, opened = (
+            gate[:size],
+            gate[size : 2 * size],
+            gate[2 * size : 3 * size],
+            gate[3 * size :],
+        )
+        to = states[begin + place, column : column + size]
         for unit in range(size):
             # sigmoid(x) = 1/2 + 1/2 tanh(x/2): one tanh over all gates; the weights are halved
-            entering = half + half * gates[place, unit]
-            kept = half + half * gates[place, size + unit]
-            candidate = gates[place, 2 * size + unit]
-            cells[place, unit] = kept * cells[place, unit] + entering * candidate
-
-
-@compiled(types.void(_floats, _floats, _floats, _int, _int))
-def _write_states(gates, bounded, states, row, column):  # type: ignore[no-untyped-def]
-    """Write the states, h = o tanh(c), into `states` from a row and a column on."""
-    size = bounded.shape[1]
-    half = np.float32(0.5)
-    for place in range(gates.shape[0]):
-        # a part of its own: with a column added to it, a unit might be a number below 0, and Numba
-        # makes a loop of one at a time
-        to = states[row + place, column : column + size]
-        for unit in range(size):
-            opened = half + half * gates[place, 3 * size + unit]
-            to[unit] = opened * bounded[place, unit]
-
-
-class Room:
-    """Memory for arrays of numbers, used again: fresh memory costs as much as what fills it."""
-
-    def __init__(self) -> None:
-        self._arrays: dict[str, Floats] = {}
-
-    def array(self, name: str, num_rows: int, width: int) -> Floats:
-        """Return an array of any numbers; it takes the memory of the last of its name."""
-        size = num_rows * width
-        if name not in self._arrays or self._arrays[name].size < size:
-            self._arrays[name] = np.empty(size, np.float32)
-        return self._arrays[name][:size].reshape(num_rows, width)
+            kept_share, share = half + half * kept[unit], half + half * entering[unit]
+            memory = kept_share * cell[unit] + share * candidate[unit]
+            cell[unit] = memory
+            to[unit] = (half + half * opened[unit]) * tanh(memory)
 
 
 class Direction:
@@ -103,8 +123,8 @@ class Direction:
         self.size = len(scale) // 4
         # the candidate is a tanh itself, of the whole sum
         scale[2 * self.size : 3 * self.size] = 1.0
-        self._weight_DG = np.ascontiguousarray((weights["weight_ih_l0"] * scale[:, None]).T)
-        self._recurrent_HG = np.ascontiguousarray((weights["weight_hh_l0"] * scale[:, None]).T)
+        self._weight_DG = Weights((weights["weight_ih_l0"] * scale[:, None]).T)
+        self._recurrent_HG = Weights((weights["weight_hh_l0"] * scale[:, None]).T)
         self._bias_G: Floats = (weights["bias_ih_l0"] + weights["bias_hh_l0"]) * scale
 
     def run(
@@ -132,8 +152,8 @@ class Direction:
         size = self.size
         # once for each row of inputs, before tokens that share it are told apart
         projected_UG = room.array("projected", len(inputs_UD), 4 * size)
-        np.matmul(inputs_UD, self._weight_DG, out=projected_UG)
-        cells_BH, bounded_BH = (room.array(name, counts[0], size) for name in ("cells", "bounded"))
+        self._weight_DG.multiply(inputs_UD, projected_UG, room)
+        cells_BH = room.array("cells", counts[0], size)
         gates_BG = room.array("gates", counts[0], 4 * size)
         begins = np.cumsum([0, *counts]).tolist()
         before, num_before = 0, 0  # where the states of the step before are
@@ -143,13 +163,11 @@ class Direction:
             # sentences end on the way forwards, and begin on the way backwards
             num_read = min(count, num_before)
             # the longest sentences are the first of every step: these are the same ones as now
-            states = states_TS[before : before + num_read, column : column + size]
-            np.matmul(states, self._recurrent_HG, out=gates[:num_read])
-            _add_inputs(gates, projected_UG, self._bias_G, places, begin, num_read)
-            np.tanh(gates, out=gates)
-            _update_cells(gates, cells_BH, num_read)
-            np.tanh(cells_BH[:count], out=bounded_BH[:count])
-            _write_states(gates, bounded_BH, states_TS, begin, column)
+            self._recurrent_HG.multiply(
+                states_TS, gates[:num_read], room, begin=before, column=column
+            )
+            inputs = projected_UG, self._bias_G, places, begin
+            _advance(gates, *inputs, num_read, cells_BH, states_TS, column)
             before, num_before = begin, count
 
 

@@ -25,7 +25,7 @@ from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints, Longs
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.features import TokenArrays, token_rows
-from seqtool.parsing.encoding.lstm import Room
+from seqtool.parsing.encoding.products import Room, Weights
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.labels import Labels
@@ -210,11 +210,11 @@ class Scorer:
         self.tokens = TokenReader(weights)
         names = ["units"] if config.second_order == "none" else ["units", "pairs"]
         units = np.concatenate([weights[f"{name}.weight"] for name in names])
-        self._units = np.ascontiguousarray(units.T)
+        self._units = Weights(units.T)
         self._units_bias = np.concatenate([weights[f"{name}.bias"] for name in names])
-        self._arcs = np.ascontiguousarray(weights["arcs.weight"].T)
+        self._arcs = Weights(weights["arcs.weight"].T)
         self._arcs_bias = weights["arcs.bias"]
-        self._relations = np.ascontiguousarray(weights["relations.weight"].T)
+        self._relations = Weights(weights["relations.weight"].T)
         self._relations_bias = weights["relations.bias"]
         self._distances: tuple[Floats, Floats, Floats] | None = None
         if config.distances:
@@ -239,7 +239,7 @@ class Scorer:
             self.types.vectors, arrays, layout.group, layout.rows
         )
         sums = self._room.array("sums", len(states), len(self._units_bias))
-        np.matmul(states, self._units, out=sums)
+        self._units.multiply(states, sums, self._room)
         units = self._room.array("units", *sums.shape)
         # states come step by step, and go back to the order of sentences; units of pairs are linear
         _write_units(sums, self._units_bias, tokens, self._borders[-1], units)
@@ -252,7 +252,9 @@ class Scorer:
         """
         dependents, heads = units[:2]
         through = self._room.array("through", len(dependents), heads.shape[1])
-        np.matmul(dependents, self._arcs, out=through)
+        # units are columns of a wider array, and compiled code takes rows without gaps
+        dependents = np.ascontiguousarray(dependents)
+        self._arcs.multiply(dependents, through, self._room)
         through += self._arcs_bias
         by_distance = self._by_distance(dependents, heads)
         scores = self._room.array("scores", int(layout.ends[-1]), 1)[:, 0]
@@ -312,9 +314,9 @@ class Scorer:
         dependents, of_heads = units[2][words[firsts]], np.ascontiguousarray(units[3])
         scores: Floats = (dependents @ self._labels + self._labels_bias)[own]
         for begin in range(0, len(firsts), LABEL_WORDS):
-            block = dependents[begin : begin + LABEL_WORDS]
-            through = self._room.array("labels", len(block), len(self._relations_bias))
-            np.matmul(block, self._relations, out=through)
+            num_words = min(LABEL_WORDS, len(firsts) - begin)
+            through = self._room.array("labels", num_words, len(self._relations_bias))
+            self._relations.multiply(dependents, through, self._room, begin=begin)
             through += self._relations_bias
             arcs = slice(*np.searchsorted(own, (begin, begin + LABEL_WORDS)))
             _add_products(through, own[arcs] - begin, of_heads, heads[arcs], scores[arcs])
