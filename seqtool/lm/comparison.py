@@ -258,11 +258,16 @@ class _SentenceSums:
 def _test(
     first: _SentenceSums, second: _SentenceSums, per: Unit, samples: int, seed: int
 ) -> Significance | None:
-    """Judge the difference of the bits of two models."""
+    """Judge the difference of the bits of two models; None where sentences tell nothing of chance.
+
+    So it is where they are fewer than two, or all alike.
+    """
     nats_SM = np.stack([first.nats, second.nats], axis=1)
     if not np.isfinite(nats_SM).all():
         return None
     counts_SM = np.concatenate([nats_SM, first.sizes(per)[:, None]], axis=1)
+    if (counts_SM == counts_SM[:1]).all():
+        return None
 
     def bits(sums_NM: Doubles) -> Doubles:
         of_each = (sums_NM[:, 0] - sums_NM[:, 1]) / sums_NM[:, 2] / LN_2

@@ -163,6 +163,11 @@ class TreebankModel(ABC, Generic[C]):
         symbols, weight = found
         return symbols, {**self.weights, LEXICAL: weight}
 
+    @property
+    def reads_words(self) -> bool:
+        """Whether it has vectors of words, as they can be grown from a file."""
+        return LEXICAL in self.weights
+
     def _no_words(self) -> ModelError:
         return ModelError(
             f"the {self.kind} was not trained with these word vectors",

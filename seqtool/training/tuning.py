@@ -495,7 +495,9 @@ class _Search:
 
     def result(self) -> Tuned:
         """Write the settings of the best trial, and return it with all outcomes."""
-        best = ordered(self.last, self.score)[0]
+        # also of trials that others, added later, keep out of the last round
+        whole = [one for one in self.outcomes.values() if one.round == self.rounds]
+        best = ordered(whole or self.last, self.score)[0]
         config = self.settings_of(best.trial, self.rounds)
         import yaml
 

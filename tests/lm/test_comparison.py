@@ -121,6 +121,14 @@ def test_what_is_impossible_is_not_tested(tmp_path: Path) -> None:
     json.dumps([model.result.to_json() for model in found.models], allow_nan=False)
 
 
+@pytest.mark.parametrize("lines", [["a b"], ["a b"] * 3])
+def test_sentences_all_alike_tell_nothing_of_chance(tmp_path: Path, lines: list[str]) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    models = [("one", two_words()), ("two", random_bigrams(word_tokenizer("ab"), seed=1))]
+    assert compare_lms(models, path, reset_state=True, samples=20).models[1].lead is None
+
+
 def test_costs_of_models_on_disk(text: Path, tmp_path: Path) -> None:
     trained = seqtool.train_ngram(text, tmp_path / "ngram", {"order": 2, "smoothing": "add-k"})
     snm = seqtool.train_snm(text, tmp_path / "snm", {"order": 2, "remote": 0, "table_bits": 8})

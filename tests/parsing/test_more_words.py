@@ -16,8 +16,9 @@ from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding import pretrained
 from seqtool.parsing.encoding.pretrained import read_rows
 from seqtool.parsing.model import LEXICAL
-from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.train import train_parser
+from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.model import MultiwordChooser, Pipeline
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.train import train_tagger
@@ -171,6 +172,22 @@ def test_all_members_and_the_chooser_of_multiwords_get_them(folder: Path) -> Non
         assert "acegig" in model.forms.symbols.ids_of("form")
     for member in grown.parser.members:
         assert "acegig" in member.types.lexical.ids_of("form")
+
+
+def test_parsers_without_vectors_of_words_vote_as_they_are(folder: Path, tmp_path: Path) -> None:
+    treebank = folder / "train.conllu"
+    train_parser(treebank, tmp_path / "linear", preset("linear"), device="cpu", progress=False)
+    pipeline, linear = open_both(folder), checkpoint.load(tmp_path / "linear")
+    vectors = read_rows(folder / "vectors.txt", 2000)
+    for parsers in ([pipeline.parser, linear], [linear, pipeline.parser]):
+        whole = Pipeline(pipeline.segmenter, pipeline.tagger, Vote(parsers), pipeline.multiword)
+        grown = whole.with_words(vectors).parser
+        assert isinstance(grown, Vote)
+        reader = grown.parsers[parsers.index(pipeline.parser)]
+        assert "acegig" in reader.types.lexical.ids_of("form")
+        assert grown.parsers[parsers.index(linear)] is linear
+    with pytest.raises(ModelError, match="was not trained with these word vectors"):
+        Vote([linear, linear]).with_words(vectors)
 
 
 def test_a_grown_model_can_be_saved(folder: Path, tmp_path: Path) -> None:

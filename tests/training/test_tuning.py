@@ -223,6 +223,26 @@ def test_a_search_that_was_stopped_goes_on(tmp_path: Path, stop_at: tuple[int, .
     assert len(search(train, tmp_path / "out", space, **more).outcomes) >= 6 + 2
 
 
+def test_more_trials_do_not_lose_the_best(tmp_path: Path) -> None:
+    """Short trainings mislead: what they keep out of the last round may have been best in it."""
+
+    def formula(config: ToyConfig) -> float:
+        is_whole = config.training.epochs == 9
+        if config.model.size == train.configs[0].model.size:
+            return 1.0 if is_whole else 90.0
+        return config.model.size / 10 + (50.0 if is_whole else 0.0)
+
+    train, space = ToyTraining(formula), {"size": [1, 2, 3]}
+    first = search(train, tmp_path, space, trials=1, rounds=2, factor=2)
+    more = search(train, tmp_path, space, trials=3, rounds=2, factor=2)
+    assert [one.score for one in more.outcomes if one.round == 2] == [
+        1.0,
+        pytest.approx(50.2, abs=0.2),
+    ]
+    assert first.best.score == more.best.score == 1.0
+    assert more.config.model.size == train.configs[0].model.size
+
+
 def test_what_is_written(tmp_path: Path) -> None:
     tuned = search(ToyTraining(size), tmp_path, {"size": [20, 11, 12], "cutoffs": [[4, 5]]})
     assert tuned.config.model == ToyModel(size=11, cutoffs=(4, 5))

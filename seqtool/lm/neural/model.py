@@ -37,6 +37,7 @@ ROWS = (
     "embedding.weight",
     "softmax.weight",
     "softmax.bias",
+    "softmax.ranks_V",
 )  # the arrays that have a row for each symbol
 DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.int16: "I16"}
 RESET_BATCH = 64  # sentences at a time, where the state is reset

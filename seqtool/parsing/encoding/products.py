@@ -5,12 +5,13 @@
 
 Each row of the left factor and each column of the right one is rounded to whole numbers from -L to
 L, by a scale of its own: its largest value becomes L. L is such that no sum of K products leaves 32
-bits: 2,189 for K = 448. So a value is as exact as with 12 bits; a bfloat16 has 9.
+bits: 2,189 for K = 448. So values have 12 bits there, of which those far below the largest one of
+their row use fewer.
 
-- Processors add two products of such numbers at a time (vpmaddwd on x86), so it is up to twice as
-  fast as float32.
-- Sums of whole numbers are exact in any order. So a model answers alike on all machines, and a row
-  alike among whichever others.
+- x86 processors with AVX2 add two products of such numbers at a time (vpmaddwd), so it is up to
+  twice as fast as float32 there. Others multiply in float32.
+- Sums of whole numbers are exact in any order. So such a product does not depend on how it is
+  divided, and a row of it not on the others.
 
 Rows are taken in pairs of values:
 
@@ -42,12 +43,16 @@ from seqtool.core.instructions import element, flat
 
 Pairs = npt.NDArray[np.uint32]  # of two whole numbers, the first one in the lower half
 
-_IS_WIDE = bool(llvm.get_host_cpu_features().get("avx512bw", False))
+_FEATURES = llvm.get_host_cpu_features()
+# without the instruction, it is slower than float32
+IS_FAST = bool(_FEATURES.get("avx2", False))
+_IS_WIDE = bool(_FEATURES.get("avx512bw", False))
 LANES = 16 if _IS_WIDE else 8  # of a vector: whole numbers of 32 bits
 # of a tile: its sums, and what they are made from, fill the registers, which are 32 or 16
 ROWS, COLUMNS = 14 if _IS_WIDE else 6, 2 * LANES
 BLOCK = 240  # rows that are multiplied at once: their pairs stay in a core's own cache
 NARROWEST = 64  # inner sizes and columns below stay in float32: these products are short anyway
+WIDEST = 1024  # inner sizes beyond stay there, too: fewer bits would be left for a value
 # a number below 2^22 that is added to it is rounded, ties to even, and stands in its lower bits
 SHIFT = np.float32(3 << 22)
 
@@ -57,14 +62,14 @@ _pairs, _row_of_pairs = types.uint32[:, ::1], types.uint32[::1]
 
 def largest_whole(inner: int) -> int:
     """Return L, to which factors with so large an inner size are rounded."""
-    return min(math.isqrt((2**31 - 1) // max(inner, 1)), 2**15 - 1)
+    return math.isqrt((2**31 - 1) // inner)
 
 
 @compiled(types.void(_floats, _int, _int, _int, types.float32, types.int16[:, ::1], _reals))
 def round_rows(values, begin, column, width, limit, whole, scales):  # type: ignore[no-untyped-def]
     """Write rows of a part of an array as whole numbers, and their scales.
 
-    The scale of a row with a NaN is NaN, so that all of its products are.
+    All products of a row with a NaN or an infinity are NaN or infinite.
 
     Args:
         values: the part and other rows and columns.
@@ -172,8 +177,9 @@ def _tile(typing_context, rows, left, num_pairs, right, scales, factors, out, st
                 scale = spread(4, scales, index, reals)
                 addresses = vectors(6, out, builder.mul(stride, index), reals)
                 for address, total, factor in zip(addresses, of_row, by_column, strict=True):
-                    real = builder.sitofp(total, reals)
-                    value = builder.fmul(real, builder.fmul(scale, factor))
+                    # one after the other: the product of two scales may be out of range
+                    value = builder.fmul(builder.sitofp(total, reals), scale)
+                    value = builder.fmul(value, factor)
                     builder.store(value, address, align=4)
             builder.branch(done)
         builder.position_at_end(done)
@@ -208,11 +214,12 @@ def _multiply(left_MP, scales_M, right, factors_N, out_MN):  # type: ignore[no-u
         for tile in range(num_tiles):
             height = (num_rows - row) // (num_tiles - tile)
             pairs, scales = left[row * num_pairs :], scales_M[row:]
-            if inside == COLUMNS:
-                to = out[row * num_columns + column :]
-                _tile(height, pairs, num_pairs, panel, scales, factors, to, num_columns)
-            else:  # a tile goes beyond the product: it is made apart, and its inside copied
-                _tile(height, pairs, num_pairs, panel, scales, factors, spare, COLUMNS)
+            # a tile that goes beyond the product is made apart, and its inside copied
+            is_whole = inside == COLUMNS
+            to = out[row * num_columns + column :] if is_whole else spare
+            stride = num_columns if is_whole else COLUMNS
+            _tile(height, pairs, num_pairs, panel, scales, factors, to, stride)
+            if not is_whole:
                 for number in range(height):
                     for lane in range(inside):
                         out_MN[row + number, column + lane] = spare[number * COLUMNS + lane]
@@ -220,7 +227,10 @@ def _multiply(left_MP, scales_M, right, factors_N, out_MN):  # type: ignore[no-u
 
 
 class Room:
-    """Memory for arrays of numbers, used again: fresh memory costs as much as what fills it."""
+    """Memory for arrays of numbers, used again: fresh memory costs as much as what fills it.
+
+    Of one thread at a time, as are the models that have one.
+    """
 
     def __init__(self) -> None:
         self._arrays: dict[str, Floats] = {}
@@ -236,12 +246,13 @@ class Room:
 class Weights:
     """A matrix [K, N] that others are multiplied by.
 
-    Products are of whole numbers, as the module tells; those of few columns are of float32.
+    Products are of whole numbers, as the module tells; those of few rows or columns, or of very
+    many rows, are of float32.
     """
 
     def __init__(self, values_KN: Floats) -> None:
         self.shape = inner, num_columns = values_KN.shape
-        self._is_float32 = min(inner, num_columns) < NARROWEST
+        self._is_float32 = not IS_FAST or min(inner, num_columns) < NARROWEST or inner > WIDEST
         if self._is_float32:
             self._values_KN = np.ascontiguousarray(values_KN)
             return
@@ -267,7 +278,11 @@ class Weights:
             begin: the first row of the part.
             column: its first column.
         """
-        inner = self.shape[0]
+        inner, num_columns = self.shape
+        # compiled code would read and write beyond the arrays
+        assert 0 <= begin <= begin + len(out_MN) <= len(values)
+        assert 0 <= column <= column + inner <= values.shape[1]
+        assert out_MN.shape[1] == num_columns
         if self._is_float32:
             part = values[begin : begin + len(out_MN), column : column + inner]
             np.matmul(part, self._values_KN, out=out_MN)

@@ -461,7 +461,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
                 deprels = names[table.label_ids[words, table.heads]].tolist()
                 sentence.set_tree(table.heads.tolist(), deprels)
                 of_arcs = calibration.of_heads(table, table.heads)
-                sentence.set_scores(self.calibrated(of_arcs, beam=beam).tolist())
+                # of one word there is no other tree
+                is_sure = len(sentence) == 1
+                likely = [1.0] if is_sure else self.calibrated(of_arcs, beam=beam).tolist()
+                sentence.set_scores(likely)
             return
         numbers = list(map(str, range(1 + max(arrays.lengths.tolist(), default=0))))
         for sentence, (heads, deprels) in zip(

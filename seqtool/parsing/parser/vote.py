@@ -174,8 +174,17 @@ class Vote(ParsesInputs):
         return all(parser.is_calibrated for parser in self.parsers)
 
     def with_words(self, vectors: WordVectors) -> Vote:
-        """Return it with the words of a file of vectors; see `TreebankModel.with_words`."""
-        return Vote([parser.with_words(vectors) for parser in self.parsers], self.weights)
+        """Return it with the words of a file of vectors; see `TreebankModel.with_words`.
+
+        Parsers without vectors of words, as those of sparse features, are left as they are.
+
+        Raises:
+            ModelError: as there; or none of the parsers has any.
+        """
+        readers = [parser for parser in self.parsers if parser.reads_words]
+        # where there is none, the first one says so
+        grown = {id(one): one.with_words(vectors) for one in readers or self.parsers[:1]}
+        return Vote([grown.get(id(parser), parser) for parser in self.parsers], self.weights)
 
     def parse(
         self,
@@ -235,6 +244,8 @@ class Vote(ParsesInputs):
             heads: of the words.
             beam: hypotheses per sentence, of which the tables are.
         """
+        if len(heads) == 1:  # there is no other tree
+            return [1.0]
         scores = [
             parser.calibrated(of_heads(table, heads), beam=beam)
             for parser, table in zip(self.parsers, tables, strict=True)
@@ -360,15 +371,15 @@ def _plain(labels: Labels) -> tuple[list[str], list[str]]:
 
 def _refuse_other_labels(first: tuple[list[str], ...], second: tuple[list[str], ...]) -> None:
     """Raise ModelError where two parsers do not have the same labels."""
-    if all(set(one) == set(other) for one, other in zip(first, second, strict=True)):
+    pairs = list(zip(("of arcs between words", "of arcs from ROOT"), first, second, strict=True))
+    differing = [pair for pair in pairs if set(pair[1]) != set(pair[2])]
+    if not differing:
         return
-    alone = [
-        sorted({*chain(*one)} - {*chain(*other)})
-        for one, other in ((first, second), (second, first))
-    ]
+    what, one, other = differing[0]
+    alone = [sorted({*one} - {*other}), sorted({*other} - {*one})]
     lists = [", ".join(names[:SHOWN]) + ", ..." * (len(names) > SHOWN) for names in alone]
     raise ModelError(
-        f"the labels of the parsers differ: only the one has {lists[0] or 'none'}; only the other "
-        f"has {lists[1] or 'none'}",
+        f"the labels of the parsers differ, {what}: only the one has {lists[0] or 'none'}; only "
+        f"the other has {lists[1] or 'none'}",
         hint="name parsers that were trained on one treebank",
     )

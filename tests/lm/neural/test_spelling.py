@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from toy_models import word_tokenizer
 
+from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
@@ -29,6 +30,7 @@ from seqtool.lm.neural.dynamic import DynamicLanguageModel, GradientStatistics
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.spelling import SpelledWords
+from seqtool.lm.neural.train import train_lm
 from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.characters import BEGIN, END, PAD
 from seqtool.text.prepared import prepare
@@ -393,3 +395,21 @@ def test_default_filters_are_those_of_the_small_model_of_the_paper() -> None:
     config = InputConfig(kind="char-cnn")
     assert config.filters == (25, 50, 75, 100, 125, 150)
     assert (config.character_size, config.highways) == (15, 1)
+
+
+@pytest.mark.parametrize("layer", ["full", "adaptive", "class", "importance"])
+def test_a_model_that_was_trained_can_be_opened(tmp_path: Path, layer: str) -> None:
+    """Also where its only array with a row for each word is one of the output layer."""
+    (tmp_path / "text.txt").write_text("the old man\na dog barks at the man\n" * 20)
+    settings = {
+        "model": {
+            "hidden_size": 8,
+            "tied": False,
+            "input": {"kind": "char-cnn", "filter_widths": [1, 2], "num_filters": [3, 3]},
+            "output": {"layer": layer, **({"cutoffs": [4]} if layer == "adaptive" else {})},
+        },
+        "data": {"batch_size": 2, "bptt": 10},
+        "training": {"epochs": 1},
+    }
+    train_lm(tmp_path / "text.txt", tmp_path / "lm", settings, device="cpu", progress=False)
+    assert math.isfinite(evaluate_lm(checkpoint.load(tmp_path / "lm"), text=["a man"]).perplexity)

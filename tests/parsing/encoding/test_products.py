@@ -13,14 +13,17 @@ from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.lstm import Recurrence, tanh
 from seqtool.parsing.encoding.products import (
     BLOCK,
+    IS_FAST,
     NARROWEST,
     ROWS,
+    WIDEST,
     Room,
     Weights,
     largest_whole,
 )
 
 _reals = types.float32[::1]
+whole_numbers = pytest.mark.skipif(not IS_FAST, reason="this processor has no AVX2")
 
 
 def whole_rows(values: Floats, limit: int) -> tuple[list[list[int]], list[np.float32]]:
@@ -44,7 +47,7 @@ def exact(values_MK: Floats, values_KN: Floats) -> Floats:
         for n, column in enumerate(columns):
             total = sum(a * b for a, b in zip(row, column, strict=True))
             assert abs(total) < 2**31
-            product[m, n] = np.float32(total) * (by_row[m] * by_column[n])
+            product[m, n] = np.float32(total) * by_row[m] * by_column[n]
     return product
 
 
@@ -55,6 +58,13 @@ def product_of(values: Floats, weights: Weights, *, rows: slice, column: int = 0
     return out
 
 
+def test_the_largest_whole_number() -> None:
+    """448 x 2,189^2 = 2,146,691,008 is below 2^31 = 2,147,483,648, and 448 x 2,190^2 is not."""
+    assert largest_whole(448) == 2189
+    assert 448 * 2189**2 < 2**31 <= 448 * 2190**2
+
+
+@whole_numbers
 @settings(max_examples=25, deadline=None)
 @given(
     num_rows=st.integers(1, 2 * ROWS + 3),
@@ -76,7 +86,7 @@ def test_products_are_those_of_whole_numbers_to_the_bit(
     np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("inner", [64, 447, 448, 1024, 5000])
+@pytest.mark.parametrize("inner", [64, 447, 448, WIDEST, WIDEST + 1, 5000])
 def test_the_largest_sums_do_not_overflow(inner: int) -> None:
     """All factors are the largest ones of their rows and columns."""
     signs = np.where(np.arange(NARROWEST) % 2, -1, 1).astype(np.float32)
@@ -86,6 +96,7 @@ def test_the_largest_sums_do_not_overflow(inner: int) -> None:
     np.testing.assert_allclose(found, np.tile(6 * inner * signs, (ROWS, 1)), rtol=1e-6, atol=0)
 
 
+@whole_numbers
 def test_products_are_close_to_those_of_real_numbers() -> None:
     """A factor is off by half a step at most, so a product of K terms by a bound, and much less."""
     rng = np.random.default_rng(1)
@@ -105,6 +116,7 @@ def test_products_are_close_to_those_of_real_numbers() -> None:
     assert 0.8 < np.sqrt(np.mean(((found - reals) / expected) ** 2)) < 1.2
 
 
+@whole_numbers
 def test_a_row_is_alike_among_others() -> None:
     rng = np.random.default_rng(2)
     values = rng.normal(size=(BLOCK + ROWS + 1, 100)).astype(np.float32)
@@ -131,8 +143,25 @@ def test_short_products_are_of_real_numbers() -> None:
     rng = np.random.default_rng(3)
     values = rng.normal(size=(9, 200)).astype(np.float32)
     values_KN = rng.normal(size=(200, NARROWEST - 1)).astype(np.float32)
-    found = product_of(values, Weights(values_KN), rows=slice(2, 7))
-    np.testing.assert_allclose(found, values[2:7].astype(float) @ values_KN, atol=1e-4, rtol=0)
+    around = np.hstack([np.ones((9, 3), np.float32), values])
+    found = product_of(around, Weights(values_KN), rows=slice(2, 7), column=3)
+    expected = values[2:7].astype(float) @ values_KN
+    np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+    of_few_rows = Weights(np.ascontiguousarray(values_KN[: NARROWEST - 1].T))
+    short = product_of(around, of_few_rows, rows=slice(0, 2), column=3)
+    of_real = values[:2, : NARROWEST - 1].astype(float) @ values_KN[: NARROWEST - 1].T
+    np.testing.assert_allclose(short, of_real, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "column", "width"), [(slice(0, 6), 0, 70), (slice(0, 2), 9, 70), (slice(0, 2), 0, 71)]
+)
+def test_no_product_goes_beyond_its_arrays(rows: slice, column: int, width: int) -> None:
+    values, weights = np.ones((5, 72), np.float32), Weights(np.ones((64, 70), np.float32))
+    with pytest.raises(AssertionError):
+        weights.multiply(
+            values, np.empty((rows.stop, width), np.float32), Room(), begin=0, column=column
+        )
 
 
 @compiled(types.void(_reals, _reals))
@@ -157,6 +186,7 @@ def logistic(x: Floats) -> Floats:
     return 0.5 + 0.5 * np.tanh(0.5 * x)
 
 
+@whole_numbers
 def test_the_lstm_is_one_of_whole_numbers() -> None:
     """Against the equations of one direction, token by token, with products as above."""
     size, width, length = 64, 80, 7

@@ -288,13 +288,32 @@ def test_parsers_that_are_alike_are_an_ensemble_first() -> None:
     assert [item.rows for item in sentences] == [item.rows for item in expected]
 
 
+def test_a_sentence_of_one_word_has_one_tree() -> None:
+    """So its arc is right for certain, whatever the parsers' calibration says."""
+    for model in (parser(), Vote([parser(), parser()])):
+        (sentence,) = random_sentences(1, 1)
+        model.parse([sentence], scores=True)
+        assert sentence.rows[0][6] == "0"
+        assert "Score=1.000" in sentence.rows[0][9]
+
+
 def test_other_labels_are_refused_with_both_lists() -> None:
     other = random_parser(tiny_config("swap"), Labels(("nsubj", "iobj", "amod"), ("root",)))
     with pytest.raises(ModelError) as caught:
         together([parser(), other])
     assert caught.value.message == (
-        "the labels of the parsers differ: only the one has det, obj; only the other has amod, iobj"
+        "the labels of the parsers differ, of arcs between words: only the one has det, obj; only "
+        "the other has amod, iobj"
     )
+    # the same label, but one parser has it for arcs from ROOT, too
+    one, two = (
+        random_parser(tiny_config(), Labels(("det",), roots))
+        for roots in (("root",), ("root", "det"))
+    )
+    with pytest.raises(
+        ModelError, match="of arcs from ROOT: only the one has none; only the other has det"
+    ):
+        Vote([one, two])
     # in another order, and with the marks of lifted arcs, they are the same
     lifting = Labels(("det", "obj", "nsubj", "obj↑nsubj"), ("root",))
     assert isinstance(together([parser(), random_parser(tiny_config(), lifting)]), Vote)
