@@ -365,6 +365,8 @@ def parse(
     format_ = "conllu" if is_spark else details.format_of(format_, output)
     details.check(gold)
     given = files or ([] if is_spark else [stdin_or_sample("FILE", "trees")])
+    if details.trace and jobs > 1:
+        raise ConfigError("--trace and --jobs do not go together", hint="leave --jobs out")
     _check_options(format_, given, gold or [], clear_deps=clear_deps, jobs=jobs)
     paths = model or [default_model("parser")]
     path = paths[0]

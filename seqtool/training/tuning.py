@@ -254,8 +254,8 @@ class Tuned:
 
 
 def larger_is_better(score: str) -> bool:
-    """Whether more of a score is better: of all but a perplexity."""
-    return not score.endswith("perplexity")
+    """Whether more of a score is better: of all but a perplexity and a time."""
+    return not score.endswith(("perplexity", "seconds"))
 
 
 def ordered(outcomes: Iterable[Outcome], score: str) -> list[Outcome]:
@@ -380,6 +380,10 @@ class _Search:
             values["description"] = f"trial {number} of a search for settings"
         # all in the last round, and in each before it less by the factor
         share = self.factor ** (round_ - self.rounds)
+        if "training" not in values:
+            what = f"{kind.__name__} cannot be searched for: it has no section of training"
+            hint = "search over a neural language model, a parser, a tagger or a segmenter"
+            raise ConfigError(what, hint=hint)
         training = values["training"]
         if share < 1.0 and training["time_limit"] is not None:
             training["time_limit"] = round(share * seconds_of(training["time_limit"]), 1)

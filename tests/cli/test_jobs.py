@@ -173,6 +173,7 @@ def test_a_lost_process_is_two_lines(
     ("command", "message"),
     [
         ("parse a.conllu -m parser --format tree", "--jobs is for CoNLL-U"),
+        ("parse a.conllu -m parser --trace", "--trace and --jobs do not go together"),
         ("eval-ppl lines.txt -m ngram -m ngram2", "--jobs is for one model"),
     ],
 )

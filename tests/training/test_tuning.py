@@ -16,12 +16,15 @@ from hypothesis import strategies as st
 
 from seqtool.core.config import Config, from_dict, load_yaml, setting
 from seqtool.core.errors import ConfigError, Interrupted, OutputError, SeqtoolError, TrainingError
+from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.train import train_ngram
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import TrainedModel
 from seqtool.training.tuning import (
     Choices,
     Range,
     draw_trials,
+    larger_is_better,
     read_domain,
     read_file,
     read_space,
@@ -349,3 +352,14 @@ def test_spaces_as_typed_and_in_files(tmp_path: Path) -> None:
         read_file(path, ToyConfig)
     assert str(caught.value) == f"{path}:3: unknown setting rat"
     assert "rate" in caught.value.hint
+
+
+def test_a_time_is_better_the_shorter_it_is() -> None:
+    assert not larger_is_better("train_seconds")
+    assert not larger_is_better("valid_perplexity")
+    assert larger_is_better("dev_las")
+
+
+def test_settings_without_epochs_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="NgramConfig cannot be searched for"):
+        tune(train_ngram, "text", NgramConfig(), {"order": [2, 3]}, output=tmp_path / "out")  # type: ignore[arg-type]
