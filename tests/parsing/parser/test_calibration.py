@@ -190,6 +190,8 @@ def test_scores_are_those_of_the_arc_tables() -> None:
         for sentence, table in zip(parsed, tables, strict=True):
             words = np.arange(len(sentence))
             expected = fitted(table.probabilities[words, sentence.heads()])
+            if len(sentence) == 1:  # there is no other tree
+                expected = np.ones(1)
             scores = [token.score for token in sentence]
             assert scores == pytest.approx(expected.tolist(), abs=0.0005 + 1e-9)
 
