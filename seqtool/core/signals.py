@@ -16,8 +16,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder
 from threading import Timer
-from types import FrameType
+from types import FrameType, ModuleType
+from typing import Any
 
 NUMBERS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
@@ -25,6 +27,8 @@ NUMBERS = [
 
 AGAIN_SECONDS = 0.01
 LOST_SECONDS = 5.0  # a command that still runs then has lost the exception, as some imports do
+# an exception within what these import in C++ would abort the process
+UNBROKEN_IMPORTS = {"torch"}
 
 
 def name_of(number: int) -> str:
@@ -83,6 +87,7 @@ def ended_by_signals() -> Iterator[Ending]:
             before(lost)
 
     sys.unraisablehook = again
+    sys.meta_path.insert(0, _UnbrokenImports)
     _ending.depth += 1
     try:
         with _handled_by(_stop):
@@ -90,7 +95,26 @@ def ended_by_signals() -> Iterator[Ending]:
     finally:
         _ending.depth -= 1
         _ending.forget()
+        sys.meta_path.remove(_UnbrokenImports)
         sys.unraisablehook = before
+
+
+class _UnbrokenImports:
+    """Finds the packages of `UNBROKEN_IMPORTS` as Python does; their first import is not broken."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return how a package is imported; None leaves it to the finders behind this one."""
+        spec = PathFinder.find_spec(name, path, target) if name in UNBROKEN_IMPORTS else None
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                with unbroken():
+                    run(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 @contextmanager

@@ -136,6 +136,9 @@ class Comparison:
                     f"{model.result.impossible:,} tokens have no probability at all under "
                     f"{model.name}: its perplexity is infinite, and there is no test"
                 )
+        is_finite = not any(result.impossible for result in results)
+        if is_finite and any(model.lead is None for model in self.models[1:]):
+            yield "there is no test: the text has one sentence, or all of them are alike"
 
 
 def compare_lms(

@@ -156,7 +156,7 @@ class TreebankModel(ABC, Generic[C]):
     ) -> tuple[SymbolTable, dict[str, Floats]]:
         """Return the symbols that a model has vectors of with more words, and all its arrays."""
         found = None
-        if "form" in table.groups and LEXICAL in self.weights:
+        if "form" in table.groups and self.reads_words:
             found = grown(table, self.weights[LEXICAL], vectors)
         if found is None:
             raise self._no_words()

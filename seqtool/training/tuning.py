@@ -438,7 +438,6 @@ class _Search:
             self.check_round(done)
             num_kept = max(1, int(len(numbers) / self.factor + 1e-9))  # 9 / 3.0 is 3
             numbers = sorted(outcome.trial for outcome in ordered(done, self.score)[:num_kept])
-        self.last = done
 
     def outcome_of(
         self, number: int, round_: int, on_event: Callable[[Event, str], None]
@@ -501,7 +500,7 @@ class _Search:
         """Write the settings of the best trial, and return it with all outcomes."""
         # also of trials that others, added later, keep out of the last round
         whole = [one for one in self.outcomes.values() if one.round == self.rounds]
-        best = ordered(whole or self.last, self.score)[0]
+        best = ordered(whole, self.score)[0]
         config = self.settings_of(best.trial, self.rounds)
         import yaml
 

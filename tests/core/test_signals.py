@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +48,26 @@ def test_what_is_unbroken_is_done_before_a_signal_raises(number: int) -> None:
     assert done == ["inner", "outer"]
     with unbroken():  # nothing waits any more
         pass
+
+
+@NUMBERS
+def test_an_import_that_a_signal_would_abort_is_not_broken(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one such package, all is run before the signal raises; of another one, it is not."""
+    source = f"import signal\nsignal.raise_signal({int(number)})\nfrom pathlib import Path\n"
+    source += "Path(__file__).with_suffix('.done').touch()\n"
+    for name in ("kept_whole", "broken_off"):
+        (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(signals, "UNBROKEN_IMPORTS", {"kept_whole"})
+    finders = list(sys.meta_path)
+    for name in ("kept_whole", "broken_off"):
+        with ended_by_signals(), pytest.raises(Stopped):
+            importlib.import_module(name)
+        assert (tmp_path / f"{name}.done").exists() == (name == "kept_whole")
+        assert name not in sys.modules
+    assert sys.meta_path == finders
 
 
 @NUMBERS

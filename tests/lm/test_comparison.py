@@ -126,7 +126,9 @@ def test_sentences_all_alike_tell_nothing_of_chance(tmp_path: Path, lines: list[
     path = tmp_path / "x.txt"
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     models = [("one", two_words()), ("two", random_bigrams(word_tokenizer("ab"), seed=1))]
-    assert compare_lms(models, path, reset_state=True, samples=20).models[1].lead is None
+    found = compare_lms(models, path, reset_state=True, samples=20)
+    assert found.models[1].lead is None
+    assert [remark.partition(":")[0] for remark in found.remarks] == ["there is no test"]
 
 
 def test_costs_of_models_on_disk(text: Path, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def largest_whole(inner: int) -> int:
 
 
 @compiled(types.void(_floats, _int, _int, _int, types.float32, types.int16[:, ::1], _reals))
-def round_rows(values, begin, column, width, limit, whole, scales):  # type: ignore[no-untyped-def]
+def _round_rows(values, begin, column, width, limit, whole, scales):  # type: ignore[no-untyped-def]
     """Write rows of a part of an array as whole numbers, and their scales.
 
     All products of a row with a NaN or an infinity are NaN or infinite.
@@ -263,7 +263,7 @@ class Weights:
         columns_NK[:num_columns] = values_KN.T
         self._factors_N = np.empty(padded, np.float32)
         whole_NK = np.empty((padded, 2 * self._num_pairs), np.int16)
-        round_rows(columns_NK, 0, 0, inner, self._limit, whole_NK, self._factors_N)
+        _round_rows(columns_NK, 0, 0, inner, self._limit, whole_NK, self._factors_N)
         self._panels = _in_panels(whole_NK)
 
     def multiply(
@@ -292,7 +292,7 @@ class Weights:
             pairs = room.array("pairs", len(out), self._num_pairs).view(np.uint32)
             scales = room.array("scales", 1, len(out))[0]
             whole = pairs.view(np.int16)
-            round_rows(values, begin + first, column, inner, self._limit, whole, scales)
+            _round_rows(values, begin + first, column, inner, self._limit, whole, scales)
             _multiply(pairs, scales, self._panels, self._factors_N, out)
 
 
