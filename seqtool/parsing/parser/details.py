@@ -31,6 +31,25 @@ class ScoredTree(NamedTuple):
     score: float
 
 
+def chunks(items: Iterable[Item]) -> Iterator[tuple[list[Sentence | Broken], bool]]:
+    """Give items, batches as their sentences, in chunks, and whether a chunk is the only one.
+
+    Raises:
+        TypeError: when iterated: an item is something else.
+    """
+    chunk: list[Sentence | Broken] = []
+    is_first, num_words = True, 0
+    for item in sentences_of(items):
+        if not isinstance(item, Sentence | Broken):
+            raise no_item(item)
+        if num_words >= CHUNK_WORDS:
+            yield chunk, False
+            chunk, is_first, num_words = [], False, 0
+        chunk.append(item)
+        num_words += len(item) if isinstance(item, Sentence) else 0
+    yield chunk, is_first
+
+
 class DetailedParser(ABC):
     """A parser that can be asked for more than one tree of each sentence.
 
@@ -58,7 +77,7 @@ class DetailedParser(ABC):
         """Give the best trees of each sentence, the best first; broken ones as they are.
 
         Each tree is a copy of the sentence with comments that tell its place and its score, a
-        natural log-probability where the parser has probabilities:
+        natural log-probability where the parser has probabilities (see `with_trees`):
 
             # parse_rank = 2
             # parse_score = -1.2345
@@ -78,7 +97,7 @@ class DetailedParser(ABC):
         for chunk, arrays in self._encoded(items, allow_missing=allow_missing):
             ranked = self.ranked(arrays, num, beam=beam)
             for item in chunk:
-                yield item if isinstance(item, Broken) else _with_trees(item, next(ranked))
+                yield item if isinstance(item, Broken) else with_trees(item, next(ranked))
 
     def trace(self, sentence: Sentence, *, beam: int = 1, allow_missing: bool = False) -> Trace:
         """Return how the tree of a sentence, which is not changed, is built.
@@ -127,17 +146,8 @@ class DetailedParser(ABC):
             TypeError: when iterated: an item is something else.
         """
         check = None if allow_missing else ColumnCheck(self.types)
-        chunk: list[Sentence | Broken] = []
-        is_first, num_words = True, 0
-        for item in sentences_of(items):
-            if not isinstance(item, Sentence | Broken):
-                raise no_item(item)
-            if num_words >= CHUNK_WORDS:
-                yield chunk, self._checked(chunk, check, is_all=False)
-                chunk, is_first, num_words = [], False, 0
-            chunk.append(item)
-            num_words += len(item) if isinstance(item, Sentence) else 0
-        yield chunk, self._checked(chunk, check, is_all=is_first)
+        for chunk, is_all in chunks(items):
+            yield chunk, self._checked(chunk, check, is_all=is_all)
 
     def _checked(
         self, chunk: Sequence[Sentence | Broken], check: ColumnCheck | None, *, is_all: bool
@@ -149,7 +159,7 @@ class DetailedParser(ABC):
         return arrays
 
 
-def _with_trees(sentence: Sentence, trees: Sequence[ScoredTree]) -> list[Sentence]:
+def with_trees(sentence: Sentence, trees: Sequence[ScoredTree]) -> list[Sentence]:
     """Return a copy of a sentence for each of its trees, with comments that tell them apart."""
     others = [
         line

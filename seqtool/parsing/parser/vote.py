@@ -38,6 +38,8 @@ from seqtool.parsing.parser.calibration import of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND
 from seqtool.parsing.parser.decoder import ArcTable
+from seqtool.parsing.parser.details import ScoredTree, chunks, with_trees
+from seqtool.parsing.parser.graph.ranking import ranked_trees
 from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser, Tree
@@ -195,8 +197,10 @@ class Vote(ParsesInputs):
         scores: bool = False,
     ) -> None:
         """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
-        stream = _StreamVote(self, beam, allow_missing=allow_missing, scores=scores)
-        stream.parse(sentences, is_last=True)
+        for _ in self.parse_stream(
+            sentences, beam=beam, allow_missing=allow_missing, scores=scores
+        ):
+            pass
 
     def parse_stream(
         self,
@@ -211,18 +215,47 @@ class Vote(ParsesInputs):
         For arguments and errors see `Parser.parse_stream`: each parser must find what it reads. The
         score of an arc is the mean of those that the parsers give it, by their weights.
         """
-        stream = _StreamVote(self, beam, allow_missing=allow_missing, scores=scores)
-        return in_stream(sentences_of(items), stream.parse)
+        stream = _StreamVote(self, beam, allow_missing=allow_missing)
+
+        def parse(items: Sequence[Item], *, is_last: bool = False) -> None:
+            sentences = [item for item in items if isinstance(item, Sentence)]
+            for sentence, tables in stream.tables(sentences, is_last=is_last):
+                heads, deprels = self.tree(tables)
+                sentence.set_tree(heads, deprels)
+                if scores:
+                    sentence.set_scores(self.arc_scores(tables, heads, beam=beam))
+            if long := [sentence for sentence in sentences if len(sentence) > LONGEST]:
+                # they were checked with the others
+                self.parsers[0].parse(long, beam=beam, allow_missing=True, scores=scores)
+
+        return in_stream(sentences_of(items), parse)
 
     def nbest(
         self, items: Iterable[Item], num: int, *, beam: int = 1, allow_missing: bool = False
     ) -> Iterator[list[Sentence] | Broken]:
-        """Refuse to give several trees of a sentence, see `DetailedParser.nbest`.
+        """Give the best trees of each sentence, by the sums of the votes for their arcs.
 
-        Raises:
-            ModelError: always.
+        They differ in their heads, and the first one is that of `parse`. The score is the sum of
+        the votes, a parser's weight being its share of all weights. Those of a sentence that is too
+        long to be voted on are the first parser's. See `DetailedParser.nbest`.
         """
-        raise _alone("rank one tree only")
+        stream = _StreamVote(self, beam, allow_missing=allow_missing)
+        whole = sum(self.weights)
+        for chunk, is_last in chunks(items):
+            voted = stream.tables([i for i in chunk if isinstance(i, Sentence)], is_last=is_last)
+            for item in chunk:
+                if isinstance(item, Broken):
+                    yield item
+                elif len(item) > LONGEST:
+                    # its columns were checked with those of the others
+                    yield from self.parsers[0].nbest([item], num, beam=beam, allow_missing=True)
+                else:
+                    _, tables = next(voted)
+                    trees = [
+                        ScoredTree(*self._labelled(tables, heads), score / whole)
+                        for heads, score in ranked_trees(summed(tables, self.weights), num, False)
+                    ]
+                    yield with_trees(item, trees)
 
     def traces(
         self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
@@ -232,7 +265,10 @@ class Vote(ParsesInputs):
         Raises:
             ModelError: always.
         """
-        raise _alone("build no tree step by step")
+        raise ModelError(
+            "parsers that vote build no tree step by step",
+            hint="name one of them alone, with -m",
+        )
 
     def arc_scores(
         self, tables: Sequence[ArcTable], heads: Sequence[int], *, beam: int = 1
@@ -259,7 +295,12 @@ class Vote(ParsesInputs):
             tables: of each parser, with the numbers of `labels`.
         """
         scores = summed(tables, self.weights)
-        heads = spanning_trees(scores.ravel(), np.asarray([len(scores)], np.int32))
+        return self._labelled(
+            tables, spanning_trees(scores.ravel(), np.asarray([len(scores)], np.int32))
+        )
+
+    def _labelled(self, tables: Sequence[ArcTable], heads: Ints) -> Tree:
+        """Return the tree of these heads with the labels that are voted for."""
         labels = voted_labels(tables, self.weights, heads)
         for word in np.flatnonzero(labels < 0).tolist():
             labels[word] = self._label_without_votes(tables, word, is_root=heads[word] == 0)
@@ -281,8 +322,8 @@ class Vote(ParsesInputs):
 class _StreamVote:
     """A vote, and the columns that each parser has found in the sentences so far."""
 
-    def __init__(self, vote: Vote, beam: int, *, allow_missing: bool, scores: bool) -> None:
-        self._vote, self._beam, self._scores = vote, beam, scores
+    def __init__(self, vote: Vote, beam: int, *, allow_missing: bool) -> None:
+        self._vote, self._beam = vote, beam
         ids = {label: number for number, label in enumerate(vote.labels)}
         # of each parser, the numbers of its labels here; the last one is that of none, -1
         self._ids = [
@@ -292,9 +333,14 @@ class _StreamVote:
         self._checks = [None if allow_missing else ColumnCheck(p.types) for p in vote.parsers]
         self._is_first = True
 
-    def parse(self, items: Sequence[Item], *, is_last: bool = False) -> None:
-        """Give every sentence of the next items a tree."""
-        sentences = [item for item in items if isinstance(item, Sentence)]
+    def tables(
+        self, sentences: Sequence[Sentence], *, is_last: bool = False
+    ) -> Iterator[tuple[Sentence, list[ArcTable]]]:
+        """Give each of the next sentences that is not too long, and what the parsers think of it.
+
+        Raises:
+            DataError: one lacks columns, and that is not allowed.
+        """
         is_all = is_last and self._is_first
         self._is_first = False
         short = [sentence for sentence in sentences if len(sentence) <= LONGEST]
@@ -307,19 +353,14 @@ class _StreamVote:
                 arrays = parser.encode(short)
             of_parsers.append(parser.arc_tables(arrays, beam=self._beam))
         # sentence by sentence, as the tables of a long one are large
-        for sentence, *tables in zip(short, *of_parsers, strict=True):
-            tables = [
-                table._replace(label_ids=ids[table.label_ids])
-                for table, ids in zip(tables, self._ids, strict=True)
-            ]
-            heads, deprels = self._vote.tree(tables)
-            sentence.set_tree(heads, deprels)
-            if self._scores:
-                sentence.set_scores(self._vote.arc_scores(tables, heads, beam=self._beam))
-        if len(short) < len(sentences):
-            first, long = self._vote.parsers[0], [s for s in sentences if len(s) > LONGEST]
-            # they were checked above
-            first.parse(long, beam=self._beam, allow_missing=True, scores=self._scores)
+        return ((s, self._numbered(tables)) for s, *tables in zip(short, *of_parsers, strict=True))
+
+    def _numbered(self, tables: Sequence[ArcTable]) -> list[ArcTable]:
+        """Return the parsers' tables of a sentence with the vote's numbers of labels."""
+        return [
+            table._replace(label_ids=ids[table.label_ids])
+            for table, ids in zip(tables, self._ids, strict=True)
+        ]
 
 
 def weights_of(parsers: Sequence[Parser]) -> list[float]:
@@ -353,10 +394,6 @@ def together(parsers: Sequence[Parser]) -> Parser | Vote:
             group.append(parser)
     ensembles = [first.ensemble(others) for first, *others in alike]
     return ensembles[0] if len(ensembles) == 1 else Vote(ensembles)
-
-
-def _alone(what: str) -> ModelError:
-    return ModelError(f"parsers that vote {what}", hint="name one of them alone, with -m")
 
 
 def _own(label: str) -> str:

@@ -133,8 +133,8 @@ class Pipeline:
         parser: gives sentences trees.
         multiword: tells whether forms that can be both are one word or several; without it, the
             segmenter does.
-        detailed: ranks several trees, and shows how they are built, where the parser is a vote,
-            which cannot; the parser itself if not given.
+        detailed: shows how trees are built where the parser is a vote, which cannot; the parser
+            itself if not given.
     """
 
     kind = KIND
@@ -243,9 +243,9 @@ class Pipeline:
     def nbest(
         self, items: Iterable[Item], num: int, *, beam: int = 1, retag: bool = False
     ) -> Iterator[list[Sentence] | Broken]:
-        """Give the best trees of each sentence by `detailed`; see `DetailedParser.nbest`."""
+        """Give the best trees of each sentence; see `DetailedParser.nbest` and `Vote.nbest`."""
         tagged = self.tag_stream(sentences_of(items), retag=retag)
-        return self.detailed.nbest(tagged, num, beam=beam, allow_missing=True)
+        return self.parser.nbest(tagged, num, beam=beam, allow_missing=True)
 
     def trace(self, sentence: Sentence, *, beam: int = 1, retag: bool = False) -> Trace:
         """Return how the tree of a sentence, which is not changed, is built."""

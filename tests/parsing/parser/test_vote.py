@@ -17,6 +17,7 @@ from parsing.tagger.toy import random_tagger
 
 import seqtool
 from seqtool.core.errors import DataError, ModelError
+from seqtool.parsing.parser import details
 from seqtool.parsing.parser import vote as vote_module
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
@@ -216,6 +217,43 @@ def test_what_is_found_is_the_tree_of_the_tables() -> None:
             assert total >= scores[np.arange(len(own)), own].sum() - 1e-5
 
 
+def test_the_best_trees_are_those_of_all_trees() -> None:
+    voting = Vote(kinds(), [1.0, 0.5, 0.25, 0.75])
+    sentences = random_sentences(15, 4)
+    parsed = [sentence.copy() for sentence in sentences]
+    voting.parse(parsed)
+    of_each = [list(one.arc_tables(one.encode(sentences))) for one in voting.parsers]
+    for place, found in enumerate(voting.nbest(sentences, 20)):
+        assert isinstance(found, list)
+        assert [row[:8] for row in found[0].rows] == [row[:8] for row in parsed[place].rows]
+        num = len(sentences[place])
+        scores = summed([tables[place] for tables in of_each], voting.weights).astype(np.float64)
+        sums = sorted((scores[np.arange(num), tree].sum() for tree in all_trees(num)), reverse=True)
+        told = [float(tree.metadata["parse_score"] or "nan") for tree in found]
+        assert told == pytest.approx([total / 2.5 for total in sums[:20]], abs=2e-4)
+        heads = {tuple(tree.heads()) for tree in found}
+        assert len(heads) == len(found) == min(20, len(all_trees(num)))
+
+
+def test_trees_of_long_and_broken_sentences_keep_their_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    voting = Vote(kinds())
+    broken = Broken("1\tx", DataError("no columns", hint="fix it"))
+    sentences = random_sentences(12, 9)
+    whole = list(voting.nbest(sentences, 3))
+    of_first = list(voting.parsers[0].nbest(sentences, 3))
+    monkeypatch.setattr(vote_module, "LONGEST", 5)
+    monkeypatch.setattr(details, "CHUNK_WORDS", 7)
+    given = [broken, *sentences[:3], broken, *sentences[3:], broken]
+    expected = [
+        first if len(sentence) > 5 else voted
+        for sentence, first, voted in zip(sentences, of_first, whole, strict=True)
+    ]
+    assert list(voting.nbest(given, 3)) == [broken, *expected[:3], broken, *expected[3:], broken]
+    assert list(voting.nbest([], 3)) == []
+
+
 def test_weights_are_by_errors_and_members() -> None:
     first, second, third, _ = kinds()
     assert weights_of([first, second]) == [1, 1]
@@ -258,6 +296,8 @@ def test_each_parser_must_find_what_it_reads() -> None:
         voting.parse([bare])
     with pytest.raises(DataError, match="UPOS"):
         list(voting.parse_stream([bare]))
+    with pytest.raises(DataError, match="UPOS"):
+        list(voting.nbest([bare], 2))
     voting.parse([bare], allow_missing=True)
 
 

@@ -15,7 +15,12 @@ from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses, log_shares
+from seqtool.parsing.parser.transition.arcs import (
+    Hypothesis,
+    arc_tables,
+    hypotheses,
+    log_shares,
+)
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
 from seqtool.parsing.parser.transition.search import MARGIN, Beams, Scorer, lanes_for, search
 from seqtool.parsing.parser.transition.trace import See, derivation, slot_features
@@ -23,6 +28,9 @@ from seqtool.treebank.derivation import Derivation
 
 # as `MARGIN`, for sums of scores that are not normalised
 GLOBAL_MARGIN = np.inf
+# hypotheses of a sentence at most, where several derivations lead to the same trees, so that a beam
+# as wide as there are to be trees holds too few of them
+WIDEST = 1024
 
 
 class SearchDecoder(Decoder):
@@ -83,27 +91,47 @@ class SearchDecoder(Decoder):
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees of each sentence; see `Decoder.ranked`.
 
-        They are the hypotheses at the end of a beam as wide as there are to be trees, of which none
-        is given up for being far behind. The score of a tree is the log-probability of its
-        derivation, of the best one where there are several; after global training, within the beam.
+        They are the hypotheses at the end of a beam of which none is given up for being far behind.
+        It is as wide as there are to be trees, and wider for sentences that have fewer trees in it:
+        twice as wide, again and again, up to `WIDEST`. The score of a tree is the log-probability
+        of its derivation, of the best one where there are several; after global training, within
+        the beam.
         """
         if not len(arrays.lengths):
             return
-        beams = self._beams(arrays, max(beam, num), margin=None if num == 1 else np.inf)
-        for found in hypotheses(beams, arrays.tokens, arrays.lengths, self._scorer(arrays)):
-            scores = [hypothesis.score for hypothesis in found]
-            if not self._normalised:
-                scores = log_shares(found).tolist()
-            trees: dict[bytes, RankedTree] = {}
-            for hypothesis, score in zip(found, scores, strict=True):
-                tree = RankedTree(hypothesis.heads, hypothesis.label_ids, score)
-                trees.setdefault(tree.heads.tobytes() + tree.label_ids.tobytes(), tree)
-            yield list(trees.values())[:num]
+        scorer = self._scorer(arrays)
+        found: dict[int, list[RankedTree]] = {}
+        places, width = np.arange(len(arrays.lengths)), max(beam, num)
+        while len(places):
+            tokens, lengths = arrays.tokens[places], arrays.lengths[places]
+            beams = self._beams(lengths, width, margin=None if num == 1 else np.inf)
+            too_few = []
+            for place, ends in zip(
+                places.tolist(), hypotheses(beams, tokens, lengths, scorer), strict=True
+            ):
+                found[place] = self._distinct(ends)[:num]
+                # a beam that is not full has all trees that there are
+                if len(found[place]) < num and len(ends) == width < WIDEST:
+                    too_few.append(place)
+            places, width = np.asarray(too_few, np.int64), 2 * width
+        for place in range(len(arrays.lengths)):
+            yield found[place]
+
+    def _distinct(self, ends: Sequence[Hypothesis]) -> list[RankedTree]:
+        """Return the trees of a sentence's hypotheses, the best first, each of them once."""
+        scores = [hypothesis.score for hypothesis in ends]
+        if not self._normalised:
+            scores = log_shares(ends).tolist()
+        trees: dict[bytes, RankedTree] = {}
+        for hypothesis, score in zip(ends, scores, strict=True):
+            tree = RankedTree(hypothesis.heads, hypothesis.label_ids, score)
+            trees.setdefault(tree.heads.tobytes() + tree.label_ids.tobytes(), tree)
+        return list(trees.values())
 
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give the probabilities of arcs, as `arcs` defines them; see `Decoder.arc_tables`."""
         if len(arrays.lengths):
-            beams = self._beams(arrays, beam)
+            beams = self._beams(arrays.lengths, beam)
             scorer = self._scorer(arrays)
             yield from arc_tables(beams, self._labels, arrays.tokens, arrays.lengths, scorer)
 
@@ -116,17 +144,17 @@ class SearchDecoder(Decoder):
         scorer, see = self._scorer(arrays), self._see()
         for place in range(len(arrays.lengths)):
             sentence = arrays.part(np.asarray([place]))
-            beams = self._beams(sentence, beam)
+            beams = self._beams(sentence.lengths, beam)
             token, length = int(sentence.tokens[0]), int(sentence.lengths[0])
             yield derivation(
                 *(self._system, beams, scorer, see, token, length), normalised=self._normalised
             )
 
-    def _beams(self, arrays: TokenArrays, beam: int, margin: float | None = None) -> Beams:
+    def _beams(self, lengths: Ints, beam: int, margin: float | None = None) -> Beams:
         """Return the lanes of a search in which also the score of a single hypothesis counts."""
         return Beams(
             *(self._system, self._labels),
-            *(lanes_for(arrays.lengths, beam), int(arrays.lengths.max())),
+            *(lanes_for(lengths, beam), int(lengths.max())),
             beam=beam,
             margin=self._margin if margin is None else margin,
             temperature=self._temperature,

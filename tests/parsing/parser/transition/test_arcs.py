@@ -15,6 +15,7 @@ from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sen
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.transition import decoder
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
 from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (
@@ -159,7 +160,8 @@ def test_of_a_parser(system: str, beam: int) -> None:
     assert [(tree.heads, tree.deprels) for [tree] in best] == trees
     ranked = list(parser.ranked(arrays, 5, beam=beam))
     for sentence, found in zip(sentences, ranked, strict=True):
-        assert 1 <= len(found) <= 5
+        # a word has no other tree; three labels and two heads make more than five of two words
+        assert len(found) == (1 if len(sentence) == 1 else 5)
         assert len({(tuple(tree.heads), tuple(tree.deprels)) for tree in found}) == len(found)
         scores = [tree.score for tree in found]
         assert scores == sorted(scores, reverse=True)
@@ -174,6 +176,34 @@ def test_of_a_parser(system: str, beam: int) -> None:
         assert (table.probabilities.sum(axis=1) <= 1 + 1e-5).all()
         assert (table.probabilities[words, heads] > 0).all()
         assert [parser.deprels[i] for i in table.label_ids[words, heads]] == deprels
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_derivations_of_one_tree_take_no_place_of_another(system: str) -> None:
+    parser = random_parser(tiny_config(system))
+    arrays = parser.encode([*random_sentences(4, 3), *random_sentences(4, 6)])
+    wide = [list(found) for found in parser.ranked(arrays, 1000)]
+    for num in (3, 20, 40):
+        for found, best in zip(parser.ranked(arrays, num), wide, strict=True):
+            assert len(found) == min(num, len(best))
+            scores = [tree.score for tree in found]
+            assert scores == sorted(scores, reverse=True)
+            # all derivations of a short sentence are in the wide beam
+            if len(best[0].heads) <= 3:
+                assert len(best) < 1000
+                assert all(a <= b.score + 1e-3 for a, b in zip(scores, best, strict=False))
+
+
+def test_a_beam_grows_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    parser = random_parser(tiny_config("arc-eager"))
+    arrays = parser.encode(random_sentences(10, 8))
+    nums = []
+    for widest in (1, 4096):
+        monkeypatch.setattr(decoder, "WIDEST", widest)
+        nums.append([len(found) for found in parser.ranked(arrays, 300)])
+    assert min(nums[0]) < 300
+    assert all(few <= many for few, many in zip(*nums, strict=True))
+    assert sum(nums[0]) < sum(nums[1])
 
 
 def test_an_ensemble_of_one_parser_twice_says_what_it_says() -> None:
