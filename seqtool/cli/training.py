@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -528,6 +528,8 @@ def train_parser(
     resolve = pipelines.resolve if raw else parsers.resolve
     preset = "fast" if fast else preset
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if not raw:
+        _check_read(chosen, settings, options.set_, distil, unlabelled)
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
@@ -583,6 +585,22 @@ def train_parser(
         next=(f"parse FILE.conllu -m {{}}{beam}",),
         system=trained.system,
     )
+
+
+def _check_read(
+    config: Any,
+    settings: Mapping[str, Any],
+    overrides: list[str] | None,
+    distil: list[str] | None,
+    unlabelled: list[str] | None,
+) -> None:
+    """Refuse options and --set of what the parser does not read, by the library's rule."""
+    from seqtool.core.config import apply_overrides
+    from seqtool.parsing.parser.families import refuse_unread
+
+    names = [*settings, *apply_overrides(type(config), {}, overrides or [])]
+    given = {"teachers": distil, "unlabelled": unlabelled}
+    refuse_unread(config, names, [name for name, value in given.items() if value])
 
 
 def _is_pipeline(output: Path) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from seqtool.treebank.conllu import Broken, Item
     from seqtool.treebank.derivation import Trace
     from seqtool.treebank.sentence import Sentence
+
+T = TypeVar("T")
 
 FORMATS = ("conllu", "tree", "svg", "html", "json")
 # which of them show how trees are built, several trees of a sentence, and probabilities of arcs
@@ -123,25 +126,31 @@ class DetailOptions:
         from seqtool.treebank.drawing.rendering import ranked_json, render
 
         if self.trace:
-            traces = parser.traces(items, **options)
+            traces = _begun(parser.traces(items, **options))
             _write_traces(
                 (item for item in traces if not isinstance(item, Broken)), format_, output
             )
             return
         parsed: Iterator[Item]
         if self.nbest:
-            ranked = parser.nbest(items, self.nbest, **options)
+            ranked = _begun(parser.nbest(items, self.nbest, **options))
             if format_ == "json":
                 groups = (trees for trees in ranked if not isinstance(trees, Broken))
                 return write_pieces(ranked_json(groups), output)
             parsed = _flat(ranked)
         else:
-            parsed = parser.parse_stream(items, **options)
+            parsed = _begun(parser.parse_stream(items, **options))
         trees = (item for item in sentences_of(parsed) if not isinstance(item, Broken))
         colour = format_ == "tree" and is_terminal(output)
         write_pieces(
             render(trees, cast(Any, format_), gold=gold, colour=colour), output, colour=colour
         )
+
+
+def _begun(found: Iterable[T]) -> Iterator[T]:
+    """Return what is found, the first of it found now: no page begins before an error of input."""
+    found = iter(found)
+    return chain(list(islice(found, 1)), found)
 
 
 def _flat(ranked: Iterable[list[Sentence] | Broken]) -> Iterator[Sentence | Broken]:

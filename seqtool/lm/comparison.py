@@ -170,7 +170,7 @@ def compare_lms(
             in all (None when not known).
 
     Raises:
-        ConfigError: fewer than two models, or one is named twice.
+        ConfigError: fewer than two models, one is named twice, or no text is to be drawn.
         DataError: a text that cannot be used, or a corpus of another vocabulary.
         ModelError: a model is missing, damaged, or no language model.
     """
@@ -179,6 +179,8 @@ def compare_lms(
     names = [model[0] if isinstance(model, tuple) else str(model) for model in models]
     if len(names) < 2:
         raise ConfigError("there is one model to compare", hint="name another; -m A -m B")
+    if samples < 1:
+        raise ConfigError(f"samples is {samples}", hint="give 1 or more, such as 10000")
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{name} is given twice", hint="name each model once")

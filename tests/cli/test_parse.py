@@ -368,6 +368,15 @@ def test_the_best_trees(seqtool: Run, model: Path, text: Path, tmp_path: Path) -
     assert drawn.count("(tree 1, score ") == 12
 
 
+@pytest.mark.parametrize("options", [(), ("--trace",), ("--nbest", 2)])
+def test_no_page_begins_where_nothing_can_be_read(
+    seqtool: Run, model: Path, tmp_path: Path, options: tuple[Any, ...]
+) -> None:
+    result = seqtool("parse", write(tmp_path / "e", ""), "-m", model, *options, "--format", "html")
+    assert (result.code, result.stdout) == (1, "")
+    assert "the file is empty" in result.stderr
+
+
 def test_probabilities_of_arcs(seqtool: Run, model: Path, tmp_path: Path) -> None:
     path = write(tmp_path / "in.conllu", WITH_EVERYTHING)
     result = seqtool("parse", path, "-m", model, "--scores")

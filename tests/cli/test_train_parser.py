@@ -141,6 +141,11 @@ def test_chen_manning_is_the_paper(seqtool: Run, folder: Path, tmp_path: Path) -
         (("--set", "model.slots=[s0,q1]"), "'q1' is no place", "s0"),
         (("--set", "hiden=3"), "unknown setting hiden", ""),
         (("--hidden", "0"), "hidden_size is 0", "hidden_size"),
+        # what this parser would not look at
+        (("--decoder", "graph", "--system", "swap"), "system is set", "--decoder transition"),
+        (("--preset", "mst", "--hidden", "9"), "classifier linear", "--classifier neural"),
+        (("--set", "encoder_size=9"), "encoder_size is set", "it is for an encoder"),
+        (("--set", "taught_words=9"), "taught_words is set", "it is for --unlabelled"),
     ],
 )
 def test_mistakes(

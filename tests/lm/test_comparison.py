@@ -115,6 +115,8 @@ def test_what_is_impossible_is_not_tested(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     path.write_text("ab\n", encoding="utf-8")
     models = [("one", chain(byte_tokenizer(), "ba")), ("two", random_bigrams(byte_tokenizer(), 1))]
+    with pytest.raises(ConfigError, match="samples is 0"):
+        compare_lms(models, path, samples=0)
     found = compare_lms(models, path, samples=5)
     assert found.models[1].lead is None
     assert any("no probability at all under one" in remark for remark in found.remarks)

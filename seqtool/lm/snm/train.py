@@ -16,7 +16,7 @@ import numpy.typing as npt
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import Interrupted, TrainingError
+from seqtool.core.errors import Interrupted, ModelError, TrainingError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.signals import Interruption
@@ -122,6 +122,9 @@ def train_snm(
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     if resume:
         storage.restore(output)
+        if (output / checkpoint.HEADER).exists() and not checkpoint.run_record(output).exists():
+            hint = "train another with --force, or to another directory with -o"
+            raise ModelError("the run has ended: the model is complete", hint=hint, path=output)
         record = SnmRecord.read(output)
         given = to_dict(config) if isinstance(config, SnmConfig) else dict(config or {})
         if "epochs" in given and "time_limit" not in given:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
-from seqtool.core.errors import counted
+from seqtool.core.config import to_dict
+from seqtool.core.errors import ConfigError, counted
 from seqtool.parsing.parser import temperature
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.decoder import Decoder
@@ -62,24 +63,68 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("unlabelled",): ("learning.taught_words",),
     ("teachers", "transition", "neural"): ("learning.teacher_weight",),
 }
+_SHOWN = {  # the words, as options
+    "transition": "--decoder transition",
+    "graph": "--decoder graph",
+    "neural": "--classifier neural",
+    "linear": "--classifier linear",
+    "encoder": "an encoder",
+    "global": "--loss global",
+    "teachers": "--distil",
+    "unlabelled": "--unlabelled",
+}
 
 
 def settings_read(header: Header) -> dict[str, Any]:
     """Return the settings of a parser without those that parsers of its family do not read."""
-    model, learning = (header.config.get(name) or {} for name in ("model", "learning"))
-    # older models do not name decoder, classifier and loss
-    words = {model.get("decoder", "transition"), model.get("classifier", "neural")}
-    words.update({"global"} if learning.get("loss") == "global" else ())
-    words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
-    words.update({"teachers", "unlabelled"} & header.data.keys())
-    others = {
-        name for holds, names in READ_BY.items() if not words.issuperset(holds) for name in names
-    }
+    others = _unread(header.config, header.data)
     return {
         section: {
             name: value for name, value in values.items() if f"{section}.{name}" not in others
         }
         for section, values in header.config.items()
+    }
+
+
+def refuse_unread(config: ParserConfig, names: Iterable[str], also: Collection[str]) -> None:
+    """Refuse settings that somebody named, and that such a parser does not read.
+
+    Args:
+        config: all settings.
+        names: dotted.
+        also: "teachers" and "unlabelled", if there are such.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    others = _unread(to_dict(config), also)
+    for name in names:
+        if name not in others:
+            continue
+        model = config.model
+        *_, last = name.split(".")
+        readers = " or ".join(
+            " and ".join(map(_SHOWN.__getitem__, holds))
+            for holds, of_these in READ_BY.items()
+            if name in of_these
+        )
+        raise ConfigError(
+            f"{last} is set, which decoder {model.decoder} with classifier {model.classifier} and "
+            f"encoder {model.encoder} does not read",
+            hint=f"leave it out: it is for {readers}",
+        )
+
+
+def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
+    """Return the settings, dotted, that parsers of such settings do not read."""
+    model, learning = (config.get(name) or {} for name in ("model", "learning"))
+    # older models do not name decoder, classifier and loss
+    words = {model.get("decoder", "transition"), model.get("classifier", "neural")}
+    words.update({"global"} if learning.get("loss") == "global" else ())
+    words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
+    words.update({"teachers", "unlabelled"} & {*also})
+    return {
+        name for holds, names in READ_BY.items() if not words.issuperset(holds) for name in names
     }
 
 

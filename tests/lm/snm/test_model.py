@@ -202,8 +202,10 @@ def test_a_run_that_is_stopped_and_resumed(
     weights = [trained.path / checkpoint.WEIGHTS for trained in (whole, resumed)]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert not (parts / "last").exists()
-    with pytest.raises(ModelError, match="no run to resume"):
+    with pytest.raises(ModelError, match="the run has ended"):
         train_snm(output=parts, resume=True)
+    with pytest.raises(ModelError, match="no run to resume"):
+        train_snm(output=tmp_path / "none", resume=True)
 
 
 def test_a_run_is_resumed_with_its_own_text_and_settings(text: Path, tmp_path: Path) -> None:
