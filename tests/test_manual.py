@@ -53,7 +53,10 @@ SHORTER = (
         "--set segmenter.learning.min_steps=2 --set folds=2 "
         "--set time_limit=null --threads 1",
     ),
-    ("train-parser", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
+    ("train-parser .*(linear|mst)", "--set training.epochs=1 --threads 1"),
+    ("train-parser .*--preset accurate", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
+    ("train-parser .*(graph|crf|matrix-tree)", f"{_ONE} --set model.encoder_size=8"),
+    ("train-parser", f"{_ONE} --hidden 16"),
     ("train-classifier", "--set training.epochs=1 --threads 1"),
     ("train-tagger", f"{_ONE} --set model.encoder_size=8"),
     ("train-segmenter", _ONE),
