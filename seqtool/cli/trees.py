@@ -45,6 +45,7 @@ class DetailOptions:
         int | None,
         typer.Option(
             min=1,
+            max=1000,
             metavar="N",
             help="Give the N best trees of each sentence, with their rank and score in comments.",
         ),
