@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from seqtool.core.errors import TrainingError as TrainingError
     from seqtool.core.vocabulary import Vocabulary as Vocabulary
     from seqtool.lm.comparison import compare_lms as compare_lms
+    from seqtool.lm.evaluation import evaluate_lm as evaluate_lm
     from seqtool.lm.model import LanguageModel as LanguageModel
     from seqtool.lm.neural.config import DataConfig as DataConfig
     from seqtool.lm.neural.config import ModelConfig as ModelConfig
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from seqtool.lm.pairs import MinimalPair as MinimalPair
     from seqtool.lm.pairs import evaluate_pairs as evaluate_pairs
     from seqtool.lm.pairs import read_pairs as read_pairs
-    from seqtool.lm.protocol import evaluate_lm as evaluate_lm
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
     from seqtool.lm.snm.config import SnmConfig as SnmConfig
@@ -85,7 +85,7 @@ _MODULES = {
     "lm.ngram.config": "NgramConfig",
     "lm.ngram.train": "train_ngram",
     "lm.pairs": "MinimalPair evaluate_pairs read_pairs",
-    "lm.protocol": "evaluate_lm",
+    "lm.evaluation": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
     "lm.snm.config": "SnmConfig",
     "lm.snm.train": "train_snm",

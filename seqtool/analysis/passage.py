@@ -15,7 +15,8 @@ from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import is_corpus, read_blocks
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS, EOS_ID
-from seqtool.lm.protocol import LanguageModel, read_ids
+from seqtool.lm.evaluation import read_ids
+from seqtool.lm.protocol import LanguageModel
 
 
 @dataclass(frozen=True)

@@ -34,12 +34,13 @@ from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.core.processes import Pool
+    from seqtool.lm.evaluation import ScoredBlock, TextBlock
     from seqtool.lm.held_out import HeldOutText
     from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
     from seqtool.lm.neural.dynamic import DynamicTuning
-    from seqtool.lm.perplexity import Adaptation
-    from seqtool.lm.protocol import LanguageModel, LMEvaluation, ScoredBlock, TextBlock
+    from seqtool.lm.perplexity import Adaptation, LMEvaluation
+    from seqtool.lm.protocol import LanguageModel
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
@@ -262,11 +263,12 @@ def eval_ppl(
     after it was scored, and --tune then chooses their settings too.
     """
     from seqtool.core.progress import progress_bar
+    from seqtool.lm.evaluation import evaluate_lm
     from seqtool.lm.mixture.model import MixedModel, mix, open_parts
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
     from seqtool.lm.ngram.model import lacks_unknown
     from seqtool.lm.perplexity import check_targets
-    from seqtool.lm.protocol import carries_state, evaluate_lm
+    from seqtool.lm.protocol import carries_state
     from seqtool.lm.stimuli import is_stimuli
     from seqtool.lm.unknown import warning_of
 
@@ -469,8 +471,8 @@ def _scorers(
         yield None
         return
     from seqtool.core.processes import Pool, can_fork, share_of_cores
+    from seqtool.lm.evaluation import check_shared, scorer
     from seqtool.lm.mixture.model import MixedModel, make_scorer
-    from seqtool.lm.protocol import check_shared, scorer
 
     if isinstance(model, MixedModel):
         raise ConfigError("--jobs is for one model, without a cache", hint="drop one of the two")

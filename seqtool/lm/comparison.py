@@ -21,9 +21,10 @@ from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
 from seqtool.core.errors import ConfigError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.held_out import parts_of
 from seqtool.lm.perplexity import LMEvaluation
-from seqtool.lm.protocol import LanguageModel, evaluate_lm
+from seqtool.lm.protocol import LanguageModel
 
 Unit = Literal["token", "byte"]  # what the bits of a difference are per
 

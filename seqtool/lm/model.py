@@ -24,7 +24,8 @@ from seqtool.core.arrays import Floats, Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm import protocol
-from seqtool.lm.protocol import adaptations_of, as_read, check_log_probs, encode_text, evaluate_lm
+from seqtool.lm.evaluation import check_log_probs, encode_text, evaluate_lm
+from seqtool.lm.protocol import adaptations_of, as_read
 
 if TYPE_CHECKING:
     from seqtool.lm.states import Pool

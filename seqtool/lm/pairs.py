@@ -32,8 +32,8 @@ from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
+from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import IN_MEMORY
 from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
 from seqtool.lm.words import score_words

@@ -23,7 +23,8 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.protocol import IN_MEMORY, LanguageModel, SentenceReader
+from seqtool.lm.evaluation import IN_MEMORY
+from seqtool.lm.protocol import LanguageModel, SentenceReader
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
 Pool = Literal["last", "mean"]

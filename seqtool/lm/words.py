@@ -49,14 +49,13 @@ from seqtool.core.reading import BLOCK_SIZE
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import SPARE, Pieces, Places, add_up, find_units
+from seqtool.lm.evaluation import check_log_probs, refuse_other_than_text
 from seqtool.lm.protocol import (
     LanguageModel,
     Summary,
     TokenScores,
     adaptations_of,
     as_read,
-    check_log_probs,
-    refuse_other_than_text,
     summarise,
 )
 from seqtool.lm.rows import Cells, Numbers

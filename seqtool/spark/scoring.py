@@ -20,15 +20,9 @@ import numpy as np
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Place
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.lm.evaluation import ScoredBlock, TextBlock, check_log_probs, check_shared, scorer
 from seqtool.lm.mixture.model import open_language_model
 from seqtool.lm.perplexity import LMEvaluation, surface_tokens, write_sentences, write_tokens
-from seqtool.lm.protocol import (
-    ScoredBlock,
-    TextBlock,
-    check_log_probs,
-    check_shared,
-    scorer,
-)
 from seqtool.spark.blocks import (
     LINES,
     LinesBefore,

@@ -10,7 +10,7 @@ from toy_models import char_tokenizer, random_bigrams, word_tokenizer
 from seqtool.analysis.surprisal import SENTENCE_END, analyse, numbered
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS, UNK, Vocabulary
-from seqtool.lm.protocol import evaluate_lm
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.text.tokenizers import WordTokenizer
 
 TEXT = "a b a\nc\n\nb a x\n"

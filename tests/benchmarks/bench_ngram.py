@@ -94,7 +94,7 @@ for _ in range(5):
 SCORE = """
 import seqtool
 from pathlib import Path
-from seqtool.lm.protocol import evaluate_lm
+from seqtool.lm.evaluation import evaluate_lm
 text, arpa = sys.argv[3], sys.argv[4]
 model = seqtool.load(source)
 lines = Path(text).read_text(encoding="utf-8").splitlines()

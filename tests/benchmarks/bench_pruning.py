@@ -23,6 +23,7 @@ from seqtool.analysis.drawing.output import save_charts
 from seqtool.analysis.report import Chart, Series
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.static import mix_ngrams
 from seqtool.lm.ngram.arpa import write_arpa
 from seqtool.lm.ngram.config import NgramConfig
@@ -32,7 +33,6 @@ from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.ngram.pruning import prune_by_entropy
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.train import train_ngram
-from seqtool.lm.protocol import evaluate_lm
 
 SAMPLE = Path(__file__).resolve().parents[2] / "data" / "en"
 THRESHOLDS = (1e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5)

@@ -17,8 +17,8 @@ from benchmarks.lm_table import ROWS, Row, Table, main
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import SeqtoolError
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import resolve
-from seqtool.lm.protocol import evaluate_lm
 
 TINY = ("--set", "hidden_size=8", "--set", "time_limit=null", "--set", "epochs=1")
 

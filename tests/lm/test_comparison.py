@@ -23,8 +23,8 @@ from seqtool.core import checkpoint
 from seqtool.core.bootstrap import bootstrap
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.lm.comparison import COLUMNS, Comparison, compare_lms
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix, save_model
-from seqtool.lm.protocol import evaluate_lm
 
 TEXT = "a b\n\nb a a\na\nb b a b\n"
 

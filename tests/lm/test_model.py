@@ -132,7 +132,7 @@ class TestPerplexity:
     ) -> None:
         sentences = ["a b", "b", "", "a a a", "c"] * 7
         expected = seqtool.evaluate_lm(lm, text=sentences)
-        monkeypatch.setattr("seqtool.lm.protocol.BYTES_PER_BLOCK", 5)
+        monkeypatch.setattr("seqtool.lm.evaluation.BYTES_PER_BLOCK", 5)
         found = seqtool.evaluate_lm(lm, text=iter(sentences))
         assert found.nats == pytest.approx(expected.nats, rel=1e-14)
         assert found.sentences == len(sentences)

@@ -25,7 +25,7 @@ from toy_models import (
 
 from seqtool.core.errors import ConfigError, ModelError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.lm.protocol import evaluate_lm
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.sampling import (
     GenerateConfig,
     beam_search,

@@ -35,20 +35,18 @@ from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.terminal import short_path
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
+from seqtool.lm.evaluation import ScoredBlock, TextBlock, scorer
 from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig, FreeConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import (
-    ScoredBlock,
     State,
     SummarisingModel,
     Summary,
-    TextBlock,
     TokenScores,
     adaptations_of,
     carries_state,
-    scorer,
     summarise_by_steps,
 )
 from seqtool.text.tokenizers import Tokenizer

@@ -10,13 +10,13 @@ from typing import Any
 
 from seqtool.core import checkpoint, runtime
 from seqtool.core.errors import ConfigError
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import MixedModel, check_reading, check_weights
 from seqtool.lm.mixture.weights import Tuning, tune_mixture
 from seqtool.lm.ngram.arpa import check_arpa, write_arpa
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.train import EXISTS, open_ngram
 from seqtool.lm.ngram.union import aligned, interpolated, union_of
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 

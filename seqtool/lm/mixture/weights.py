@@ -18,10 +18,11 @@ from seqtool.core.arrays import Doubles
 from seqtool.core.errors import DataError
 from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig, FreeConfig
 from seqtool.lm.mixture.model import MixedModel
-from seqtool.lm.protocol import LMEvaluation, evaluate_lm
+from seqtool.lm.perplexity import LMEvaluation
 
 TOLERANCE_NATS = 1e-9  # per token
 TRIAL_TOLERANCE_NATS = 1e-5  # while settings of a cache are compared

@@ -35,6 +35,7 @@ from seqtool.core.reading import is_corpus
 from seqtool.core.runtime import give_back_memory
 from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.evaluation import read_ids
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.neural.config import DynamicConfig
 from seqtool.lm.neural.data import TokenStreams
@@ -42,7 +43,7 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
 from seqtool.lm.neural.train import RunRecord
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import Summary, TokenScores, read_ids
+from seqtool.lm.protocol import Summary, TokenScores
 
 STATISTICS_STREAMS = 100  # as Krause et al.
 _STEPS = 50  # between two times that freed memory is given back: about a megabyte may stay a step

@@ -15,10 +15,10 @@ from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask, model_card
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
 from seqtool.training.hardware import Group, joined

@@ -19,6 +19,7 @@ from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.vocabulary import UNK_ID, Vocabulary
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.held_out import describe_held_out
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import (
@@ -32,7 +33,6 @@ from seqtool.lm.ngram.data import (
 )
 from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
 from seqtool.lm.ngram.table import BackoffTable
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.preparation import plan_splits
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 

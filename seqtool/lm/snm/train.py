@@ -21,9 +21,9 @@ from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.signals import Interruption
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.ngram.data import given_splits, read_ids
 from seqtool.lm.ngram.train import CountedTraining, OnProgress, Stages, check_output, held_out
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.lm.snm import state
 from seqtool.lm.snm.adjustment import Table
 from seqtool.lm.snm.config import SnmConfig

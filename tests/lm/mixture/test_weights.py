@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from toy_models import BigramModel, random_bigrams, two_words, word_tokenizer
 
 from seqtool.core.errors import DataError
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.mixture.weights import (
     MAX_ITERATIONS,
@@ -21,7 +22,6 @@ from seqtool.lm.mixture.weights import (
     fit_weights,
     tune_mixture,
 )
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, prepare
 
 TEXT = "a b\nb\n\na z b\n"  # 10 tokens with `</s>`

@@ -14,11 +14,11 @@ from torch import nn
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.classes import ClassSoftmax, classes_by_count
 from seqtool.lm.neural.config import NeuralLMConfig, OutputConfig
 from seqtool.lm.neural.output import Surroundings
 from seqtool.lm.neural.train import train_lm
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 CLASSES = np.array([0, 1, 2, 0, 2, 2, 3], np.int32)  # of seven words, not in ranges

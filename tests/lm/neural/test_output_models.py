@@ -13,11 +13,11 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import NeuralLMConfig, resolve
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training.hardware import Group
 

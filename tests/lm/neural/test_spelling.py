@@ -19,6 +19,7 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import (
     DynamicConfig,
     InputConfig,
@@ -31,7 +32,6 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.neural.train import train_lm
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.characters import BEGIN, END, PAD
 from seqtool.text.prepared import prepare
 

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from seqtool.core.config import from_dict, from_stored
 from seqtool.core.errors import Interrupted
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, InputConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 CELLS: list[dict[str, Any]] = [

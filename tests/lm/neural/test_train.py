@@ -26,11 +26,11 @@ from seqtool.core.errors import (
 )
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural import train as train_module
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.train import RunRecord, TrainedLM, train_lm
 from seqtool.lm.ngram.train import train_ngram
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
 

@@ -10,9 +10,9 @@ import pytest
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.storage import sum_of
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import CellName, NeuralLMConfig
 from seqtool.lm.neural.train import train_lm
-from seqtool.lm.protocol import evaluate_lm
 from seqtool.text.datasets import sample_text, true_perplexity
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 

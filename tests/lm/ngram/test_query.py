@@ -17,11 +17,11 @@ from lm.ngram.random_tables import build, random_rows, some_table
 from lm.ngram.references import Rows, entries, look_up
 from toy_models import char_tokenizer
 
+from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.ngram import query
 from seqtool.lm.ngram.model import NgramModel, load_arpa
 from seqtool.lm.ngram.query import Scorer
 from seqtool.lm.ngram.table import BackoffTable
-from seqtool.lm.protocol import evaluate_lm
 
 EOS = 1
 LN_10 = math.log(10)

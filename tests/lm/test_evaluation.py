@@ -32,7 +32,9 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.processes import Pool
 from seqtool.core.reading import read_blocks
-from seqtool.lm.protocol import LMEvaluation, TokenScores, evaluate_lm, scorer
+from seqtool.lm.evaluation import evaluate_lm, scorer
+from seqtool.lm.perplexity import LMEvaluation
+from seqtool.lm.protocol import TokenScores
 from seqtool.text.prepared import PreparedCorpus, prepare
 
 # Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
@@ -167,7 +169,7 @@ def test_tables_number_sentences_over_blocks(
     whole, cut = (io.StringIO(), io.StringIO()), (io.StringIO(), io.StringIO())
     evaluate_lm(two_words(), path, per_token=whole[0], per_sentence=whole[1])
     monkeypatch.setattr(
-        "seqtool.lm.protocol.read_blocks", functools.partial(read_blocks, block_size=100)
+        "seqtool.lm.evaluation.read_blocks", functools.partial(read_blocks, block_size=100)
     )
     evaluate_lm(two_words(), path, per_token=cut[0], per_sentence=cut[1])
     assert cut[0].getvalue() == whole[0].getvalue()
@@ -401,7 +403,7 @@ def test_ids_are_cut_at_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     whole = io.StringIO()
     evaluate_lm(model, corpus.path, per_token=whole)
     for size in range(1, 12):  # smaller than a sentence, too
-        monkeypatch.setattr("seqtool.lm.protocol.IDS_PER_BLOCK", size)
+        monkeypatch.setattr("seqtool.lm.evaluation.IDS_PER_BLOCK", size)
         cut = io.StringIO()
         done: list[int] = []
 
@@ -452,7 +454,7 @@ def test_the_name_of_a_model_is_no_model() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="copies of processes")
 def test_processes_measure_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqtool.lm.protocol.BYTES_PER_SHARE", 7)
+    monkeypatch.setattr("seqtool.lm.evaluation.BYTES_PER_SHARE", 7)
     path = tmp_path / "t.txt"
     path.write_text("a b\n\nb z\na a b\n" * 5)
     tables = [tmp_path / f"{name}.tsv" for name in ("one", "two")]
