@@ -58,6 +58,13 @@ def setting_option(help: str, metavar: str, *names: str) -> Any:
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PANEL)
 
 
+ListSettingsOption = Annotated[
+    bool,
+    typer.Option(
+        "--list-settings",
+        help="Print every setting as it would be used, with its meaning, and exit.",
+    ),
+]
 PresetFileOption = Annotated[
     Path | None, setting_option("A YAML file of settings, over the preset's.", "FILE")
 ]
@@ -86,13 +93,7 @@ class TrainingOptions:
             "Any setting, such as training.weight_decay=0.01; repeatable.", "KEY=VALUE", "--set"
         ),
     ] = None
-    list_settings: Annotated[
-        bool,
-        typer.Option(
-            "--list-settings",
-            help="Print every setting as it would be used, with its meaning, and exit.",
-        ),
-    ] = False
+    list_settings: ListSettingsOption = False
     resume: ResumeOption = False
     force: ForceOption = False
     max_minutes: MaxMinutesOption = None

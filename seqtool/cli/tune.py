@@ -19,10 +19,11 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    print_settings,
     show_table,
     typed,
 )
-from seqtool.cli.training import PANEL
+from seqtool.cli.training import PANEL, ListSettingsOption
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, did_you_mean
 
@@ -168,6 +169,7 @@ def tune(
             min=0, metavar="N", help="Seed of the draws; --set training.seed is that of trainings."
         ),
     ] = 1,
+    list_settings: ListSettingsOption = False,
     force: ForceOption = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
@@ -192,6 +194,8 @@ def tune(
         raise ConfigError(what, hint=hint)
     chosen = {} if time_limit is None else {"training.time_limit": time_limit}
     settings = tunable.resolve(config, chosen, set_ or [])
+    if list_settings:
+        return print_settings(settings)
     tried: dict[str, Any] = {} if space is None else dict(read_file(space, type(settings)))
     tried.update(read_texts(try_ or []))
     from seqtool.core.progress import Display

@@ -126,3 +126,13 @@ def test_mistakes(
     assert advice.startswith("hint: ")
     assert hint in advice
     assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_are_listed(seqtool: Run, tmp_path: Path) -> None:
+    output = tmp_path / "tune"
+    listed = seqtool("tune", "parser", "--list-settings", "--set", "hidden_size=7", "-o", output)
+    assert listed.code == 0
+    assert "  hidden_size: 7 " in listed.stdout
+    assert not output.exists()
+    wrong = seqtool("tune", "parser", "--try", "zzz=1,2", "-o", output)
+    assert (wrong.code, "see --list-settings" in wrong.stderr) == (1, True)
