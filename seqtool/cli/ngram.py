@@ -527,6 +527,8 @@ def _folder_of(output: str | None) -> Path | None:
 
 def _show_listing(listing: Listing, output: str | None) -> None:
     """Print the n-grams as a table to a terminal, or as TSV, or write them to a file."""
+    import numpy as np
+
     from seqtool.lm.tables import STDOUT, open_table
 
     names = ("count", "per million", "n-gram")
@@ -540,7 +542,9 @@ def _show_listing(listing: Listing, output: str | None) -> None:
         show_table("", names, rows)
         return
     with open_table(output or STDOUT) as table:
-        table.write(dict.fromkeys(names, ()))  # their names, also where there is no n-gram
+        # their names and types, also where there is no n-gram
+        nothing = (np.zeros(0, np.int64), np.zeros(0, np.float64), np.zeros(0, np.str_))
+        table.write(dict(zip(names, nothing, strict=True)))
         for ngrams, counts in listing.pieces():
             columns = (counts, counts * rate, [*map(" ".join, ngrams)])
             table.write(dict(zip(names, columns, strict=True)))

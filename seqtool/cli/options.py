@@ -427,7 +427,8 @@ def prompt_text(given: str | None) -> str:
     """Return the text of --prompt: stdin for -, or where none is given at the end of a pipe."""
     if given is None:
         given = "-" if stdin_instead("prompt") else ""
-    return sys.stdin.read().rstrip("\r\n") if given == "-" else given
+    # as of files, a byte order mark is none of the text
+    return sys.stdin.read().removeprefix("\ufeff").rstrip("\r\n") if given == "-" else given
 
 
 def stdin_or_sample(

@@ -138,7 +138,8 @@ def train_parser(
     The trees are those of columns HEAD and DEPREL; the parser reads the other columns, so train it
     with --fields that will be there when it parses.
     """
-    from seqtool.core.checkpoint import run_kind
+    from seqtool.core.checkpoint import run_kind, run_record
+    from seqtool.core.storage import read_object
     from seqtool.parsing.parser import config as parsers
     from seqtool.parsing.pipeline import config as pipelines
 
@@ -151,7 +152,12 @@ def train_parser(
     preset = "fast" if fast else preset
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
     if not raw:
-        _check_read(chosen, settings, options.set_, distil, unlabelled)
+        run = read_object(run_record(output)) if options.resume else {}
+        taught = {
+            "teachers": distil or run.get("distil"),
+            "unlabelled": unlabelled or run.get("unlabelled"),
+        }
+        _check_read(chosen, settings, options.set_, [name for name, of in taught.items() if of])
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
@@ -210,19 +216,13 @@ def train_parser(
 
 
 def _check_read(
-    config: Any,
-    settings: Mapping[str, Any],
-    overrides: list[str] | None,
-    distil: list[str] | None,
-    unlabelled: list[str] | None,
+    config: Any, settings: Mapping[str, Any], overrides: list[str] | None, also: list[str]
 ) -> None:
     """Refuse options and --set of what the parser does not read, by the library's rule."""
     from seqtool.core.config import apply_overrides
     from seqtool.parsing.parser.families import refuse_unread
 
-    names = [*settings, *apply_overrides(type(config), {}, overrides or [])]
-    given = {"teachers": distil, "unlabelled": unlabelled}
-    refuse_unread(config, names, [name for name, value in given.items() if value])
+    refuse_unread(config, [*settings, *apply_overrides(type(config), {}, overrides or [])], also)
 
 
 def _note_parser_data(data: Any) -> None:

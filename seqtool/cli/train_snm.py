@@ -111,7 +111,7 @@ def train_snm(
             should_stop=lambda num_tokens: time.monotonic() >= end,
         )
     if not as_json:
-        return _show(trained)
+        return _show(trained, is_limited=resume or settings.get("time_limit") is not None)
     emit(
         {
             "model": trained.path,
@@ -129,7 +129,7 @@ def train_snm(
     )
 
 
-def _show(trained: SnmTraining) -> None:
+def _show(trained: SnmTraining, *, is_limited: bool) -> None:
     words = trained.num_tokens - trained.num_sentences
     note(
         f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
@@ -141,7 +141,7 @@ def _show(trained: SnmTraining) -> None:
     show_table("", columns, rows, to_stderr=True)
     for epoch, loss in enumerate(trained.losses, start=1):
         note(f"epoch {epoch}: perplexity {loss:.2f} of the text itself, each token left out")
-    if not trained.passes:
+    if not trained.passes and is_limited:
         note("warning: nothing was learnt, as reading and counting took all of the time")
     elif trained.passes != len(trained.losses):
         note(f"{trained.passes:.2f} passes over the text in the time")

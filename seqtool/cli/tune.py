@@ -67,6 +67,8 @@ KINDS = {
     "tagger": Tunable("seqtool.parsing.tagger", "train_tagger", "dev_tags"),
     "segmenter": Tunable("seqtool.parsing.segmenter", "train_segmenter", "dev_words"),
 }
+# by which a parser reads some settings and not others
+FAMILY = {"model.decoder", "model.classifier", "model.encoder", "learning.loss"}
 
 
 @examples(
@@ -180,7 +182,7 @@ def tune(
     Each trial is a run of its own. The same command again goes on where it was stopped, and trains
     nothing twice. The best settings are in best.yaml of the output directory, for --config.
     """
-    from seqtool.training.tuning import BEST, describe, read_file, read_texts
+    from seqtool.training.tuning import BEST, describe, read_file, read_space, read_texts
     from seqtool.training.tuning import tune as search
 
     if kind not in KINDS:
@@ -194,10 +196,16 @@ def tune(
         raise ConfigError(what, hint=hint)
     chosen = {} if time_limit is None else {"training.time_limit": time_limit}
     settings = tunable.resolve(config, chosen, set_ or [])
-    if list_settings:
-        return print_settings(settings)
     tried: dict[str, Any] = {} if space is None else dict(read_file(space, type(settings)))
     tried.update(read_texts(try_ or []))
+    searched = [*read_space(tried, type(settings))]
+    if kind == "parser" and not {*searched} & FAMILY:
+        from seqtool.core.config import apply_overrides
+        from seqtool.parsing.parser.families import refuse_unread
+
+        refuse_unread(settings, [*searched, *apply_overrides(type(settings), {}, set_ or [])], ())
+    if list_settings:
+        return print_settings(settings)
     from seqtool.core.progress import Display
     from seqtool.text.datasets import sample_treebank
 

@@ -31,7 +31,7 @@ from seqtool.training.task import Task
 STATE_VERSION = 1
 TENSORS = "state.safetensors"
 STATE = "state.json"
-AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --clip"
+AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr or --set clip_norm=X"
 
 
 @dataclass

@@ -410,7 +410,9 @@ class _Search:
             except (ValueError, KeyError, TypeError) as error:
                 hint = "begin anew with --force"
                 raise OutputError("the search's record is damaged", hint=hint, path=path) from error
-            if about != json.loads(storage.to_json(self.about)):  # of tuples, JSON makes lists
+            # of tuples, JSON makes lists; where no training has begun, nothing is lost
+            is_other = about != json.loads(storage.to_json(self.about))
+            if is_other and any((self.output / RUNS).glob(f"*/{checkpoint.RUN}")):
                 hint = "give the same settings again, --force to begin anew, or another -o"
                 raise OutputError("holds another search", hint=hint, path=self.output)
             self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in found}

@@ -53,8 +53,9 @@ def test_text_comes_token_by_token(seqtool: Run, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("certain")
-def test_a_prompt_from_stdin(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("the old\n"))
+@pytest.mark.parametrize("given", ["the old\n", "\ufeffthe old\r\n"])
+def test_a_prompt_from_stdin(seqtool: Run, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
     result = seqtool("generate", "--prompt", "-", "-m", "toy", "--beam", "2")
     assert (result.code, result.stdout, result.stderr) == (0, "the old man sleeps\n", "")
 

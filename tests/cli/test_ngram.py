@@ -287,6 +287,20 @@ def test_counts_as_tsv(seqtool: Run) -> None:
     ]
 
 
+def test_counts_as_parquet(seqtool: Run) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    found = []
+    for words in ((), ("--filter", "dog")):
+        result = seqtool("ngram", "counts", "text.txt", *words, "-o", "counts.parquet")
+        assert result.code == 0, result.stderr
+        table = parquet.read_table("counts.parquet")
+        assert table.column_names == ["count", "per million", "n-gram"]
+        assert [str(kind) for kind in table.schema.types] == ["int64", "double", "string"]
+        found.append(table["n-gram"].to_pylist())
+    assert len(found[0]) > len(found[1]) > 0
+    assert all(isinstance(each, str) for each in found[0])
+
+
 def test_counts_to_a_file_and_as_json(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ngram, "LISTED", 1)
     assert len(seqtool("ngram", "counts", "text.txt").stdout.splitlines()) == 2

@@ -356,7 +356,10 @@ def test_a_nan_stops_and_says_how_to_go_on(seqtool: Run, text: Path, tmp_path: P
     error, hint = result.stderr.splitlines()[-2:]
     assert error.startswith("error: the loss ")
     assert " at step 2 (epoch 1)" in error
-    assert hint == "hint: the last good state is kept: add --resume with a lower --lr or --clip"
+    assert (
+        hint
+        == "hint: the last good state is kept: add --resume with a lower --lr or --set clip_norm=X"
+    )
     result = seqtool("train-lm", "--resume", "-o", tmp_path / "m", "--lr", "0.1", "--clip", "1")
     assert result.code == 0
 

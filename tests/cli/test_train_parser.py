@@ -249,3 +249,19 @@ def test_a_parser_learns_from_others(seqtool: Run, folder: Path, tmp_path: Path)
     raw = ("train-parser", folder / "train.conllu", *distil[:2], *with_text[-2:], "--raw")
     assert_error(seqtool(*raw, *output), "for a parser alone", "--raw first")
     assert not (tmp_path / "d").exists()
+
+
+def test_a_resumed_run_knows_what_it_learns_from(
+    seqtool: Run, folder: Path, tmp_path: Path
+) -> None:
+    train, dev = folder / "train.conllu", folder / "dev.conllu"
+    short = ("--dev", dev, "--hidden", "8", "--threads", "1")
+    teacher = seqtool("train-parser", train, *short, "--epochs", "1", "-o", tmp_path / "teacher")
+    assert teacher.code == 0, teacher.stderr
+    taught = ("--distil", tmp_path / "teacher", "--unlabelled", dev, "--set", "taught_words=0.5")
+    output = ("-o", tmp_path / "taught")
+    begun = seqtool("train-parser", train, *short, *taught, "--epochs", "1", *output)
+    assert begun.code == 0, begun.stderr
+    again = ("--resume", "--set", "taught_words=0.5", "--set", "teacher_weight=0.5")
+    resumed = seqtool("train-parser", *again, *output)
+    assert "does not read" not in resumed.stderr

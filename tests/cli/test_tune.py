@@ -136,3 +136,25 @@ def test_settings_are_listed(seqtool: Run, tmp_path: Path) -> None:
     assert not output.exists()
     wrong = seqtool("tune", "parser", "--try", "zzz=1,2", "-o", output)
     assert (wrong.code, "see --list-settings" in wrong.stderr) == (1, True)
+
+
+def test_what_a_parser_does_not_read_is_not_searched(seqtool: Run, tmp_path: Path) -> None:
+    command = ("tune", "parser", "--config", "linear", "--try", "hidden_size=8,16")
+    result = seqtool(*command, "-o", tmp_path / "tune")
+    assert (result.code, "hidden_size is set, which" in result.stderr) == (1, True)
+    # where the parser itself is searched for, some of them may read it
+    listed = seqtool(*command, "--try", "classifier=neural,linear", "--list-settings")
+    assert listed.code == 0
+    unknown = seqtool("tune", "parser", "--list-settings", "--try", "nosuch=3")
+    assert (unknown.code, unknown.stdout) == (1, "")
+
+
+def test_a_search_in_which_nothing_was_trained_is_no_other(
+    seqtool: Run, text: Path, tmp_path: Path
+) -> None:
+    command = ("--try", "hidden_size=4,8", "--trials", "1", *TINY, "--set", "epochs=1")
+    output = ("-o", tmp_path / "tune")
+    wrong = seqtool("tune", "lm", tmp_path / "none.txt", *command, *output)
+    assert wrong.code == 1
+    right = seqtool("tune", "lm", text, *command, *output)
+    assert right.code == 0, right.stderr

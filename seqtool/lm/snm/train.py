@@ -122,7 +122,12 @@ def train_snm(
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     if resume:
         storage.restore(output)
-        if (output / checkpoint.HEADER).exists() and not checkpoint.run_record(output).exists():
+        is_model = (output / checkpoint.HEADER).exists()
+        if (
+            is_model
+            and not checkpoint.run_record(output).exists()
+            and checkpoint.read_header(output).kind == SnmModel.kind
+        ):
             hint = "train another with --force, or to another directory with -o"
             raise ModelError("the run has ended: the model is complete", hint=hint, path=output)
         record = SnmRecord.read(output)

@@ -469,7 +469,7 @@ def test_a_huge_rate_stops_and_a_lower_one_goes_on(
     with pytest.raises(TrainingError, match=r"^the loss .* at step \d+ \(epoch 1\)") as caught:
         train_lm(corpus, tmp_path / "m", wild)
     assert caught.value.hint == (
-        "the last good state is kept: add --resume with a lower --lr or --clip"
+        "the last good state is kept: add --resume with a lower --lr or --set clip_norm=X"
     )
     state = load_file(tmp_path / "m" / "last" / "state.safetensors")
     assert all(bool(v.isfinite().all()) for v in state.values() if v.is_floating_point())
