@@ -19,7 +19,7 @@ from seqtool.cli.app import complete, main
 from seqtool.text.datasets import sample_text, sample_treebank
 
 Run = Callable[..., CommandResult]
-TINY = "--set training.epochs=1 --set learning.min_steps=2 --hidden 16 --set model.encoder_size=8"
+TINY = "--set training.epochs=1 --set learning.min_steps=2 --hidden 16"
 
 
 @pytest.fixture(scope="module")
