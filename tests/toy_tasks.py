@@ -59,6 +59,7 @@ class ToyTask:
         self._rate_factors = rate_factors
         self._epoch = 0
         self.validated: list[Tensor] = []  # the linear weights at each validation
+        self.progress: list[float] = []  # what the loop told before each step
 
     def start_epoch(self, epoch: int) -> int:
         self._epoch = epoch
@@ -71,6 +72,9 @@ class ToyTask:
         step = self._epoch * NUM_STEPS + index + 1
         loss = (outputs - self._targets[index]).square().mean() * self._factors.get(step, 1.0)
         return loss, NUM_ITEMS
+
+    def set_progress(self, done: float) -> None:
+        self.progress.append(done)
 
     def rate_factor(self, index: int) -> float:
         return self._rate_factors[index]

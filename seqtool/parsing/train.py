@@ -82,6 +82,9 @@ class TreebankTask(ABC, Generic[T, D]):
         """Numbers that tell its data from others."""
         return self._data.summary
 
+    def set_progress(self, done: float) -> None:
+        """Hear how far training is: all batches of a stage are learnt alike."""
+
     def rate_factor(self, index: int) -> float:
         """Return 1: every batch counts alike."""
         return 1.0

@@ -274,7 +274,9 @@ class _Loop:
     def step(self) -> None:
         """Make one step; on a CPU its loss is known to be sound before an optimiser's."""
         run = self.run
-        self.rate = self.learning_rate()
+        stage, at = self.position()
+        self.rate = stage.rate * learning_rate(self.config, at)
+        self.task.set_progress(min(1.0, at.done))
         rate = self.rate * self.task.rate_factor(run.index)
         if isinstance(self.task, OnlineTask):
             self.losses.add(run.step + 1, *self.task.learn(run.index, rate))
@@ -465,8 +467,8 @@ class _Loop:
             begin += stage.epochs
         return len(self.stages) - 1, begin
 
-    def learning_rate(self) -> float:
-        """Return the learning rate of the next batch, but for the task's factor."""
+    def position(self) -> tuple[Stage, Position]:
+        """Return the running stage, and where in it the next batch stands."""
         run, (number, begin) = self.run, self.stage()
         stage = self.stages[number]
         step = run.step - run.stage_step
@@ -489,7 +491,7 @@ class _Loop:
             time_passed=time_passed,
             time_of_step=time_of_step,
         )
-        return stage.rate * learning_rate(self.config, at)
+        return stage, at
 
     def tick(self) -> float:
         """Return the seconds since the last tick, and count them from now."""

@@ -27,6 +27,9 @@ class Task(Protocol):
     def start_epoch(self, epoch: int) -> int:
         """Begin epoch `epoch` (from 0): reset what is carried; return its number of steps."""
 
+    def set_progress(self, done: float) -> None:
+        """Hear what share of the stage is done when the next batch is learnt, from 0 to 1."""
+
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss (nats per item) of batch `index` and its number of items.
 

@@ -137,11 +137,11 @@ def test_every_schedule_ends_at_the_limit(
 
 
 def test_a_cosine_goes_over_the_time(tmp_path: Path, clock: Clock) -> None:
-    events = run(
-        tmp_path, TimedTask(clock), schedule="cosine", time_limit="100s", learning_rate=1.0
-    )
+    task = TimedTask(clock)
+    events = run(tmp_path, task, schedule="cosine", time_limit="100s", learning_rate=1.0)
     found = rates(events)
     assert len(found) == 100
+    assert task.progress == pytest.approx([step / 100 for step in range(100)])
     # 0.5 (1 + cos(pi 25 / 100)) and so on
     for step, expected in ((25, 0.853553), (50, 0.5), (75, 0.146447)):
         assert found[step] == pytest.approx(expected, abs=1e-6)

@@ -144,16 +144,20 @@ def test_a_stopped_run_continues_exactly(tmp_path: Path, name: str) -> None:
 def test_the_schedule_goes_over_each_stage_once(tmp_path: Path, stop_at: int) -> None:
     stages = (Stage(2), Stage(1, rate=0.5))
     settings: dict[str, Any] = {"schedule": "cosine", "learning_rate": 0.4, "stages": stages}
-    started = run(tmp_path / "whole", **settings)[0]
+    task = ToyTask()
+    started = run(tmp_path / "whole", task, **settings)[0]
     assert isinstance(started, RunStarted)
     assert (started.epochs, started.total_steps) == (3, 3 * NUM_STEPS)
     rates = [line["learning_rate"] for line in log(tmp_path / "whole", "step")]
-    expected = [
-        0.4 * stage.rate * 0.5 * (1 + math.cos(math.pi * step / (stage.epochs * NUM_STEPS)))
+    places = [
+        (stage, step / (stage.epochs * NUM_STEPS))
         for stage in stages
         for step in range(stage.epochs * NUM_STEPS)
     ]
-    assert rates == pytest.approx(expected)
+    assert rates == pytest.approx(
+        [0.4 * stage.rate * 0.5 * (1 + math.cos(math.pi * done)) for stage, done in places]
+    )
+    assert task.progress == pytest.approx([done for _, done in places])
     run(tmp_path / "parts", stop_at=stop_at, **settings)
     run(tmp_path / "parts", resume=True, **settings)
     assert_same_run(tmp_path / "whole", tmp_path / "parts")

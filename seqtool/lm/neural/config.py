@@ -285,6 +285,13 @@ class ModelConfig(Config):
         0.0, "share of recurrent weights dropped, one mask per window", minimum=0, below=1
     )
     dropout_output: float = setting(0.0, "dropout before the output layer", minimum=0, below=1)
+    dropout_rise: float = setting(
+        0.0,
+        "share of the training over which all dropout rises to what is set, from half of it; 0: it "
+        "is the same throughout",
+        minimum=0,
+        maximum=1,
+    )
     activation_penalty: float = setting(
         0.0, "alpha x mean square of what the output layer reads (AR)", minimum=0
     )

@@ -18,6 +18,7 @@ from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.joining import Highway
 from seqtool.lm.neural.maxent import AfterContexts, MaxentSoftmax
 from seqtool.lm.neural.output import OUTPUT_LAYERS, OutputLayer, Surroundings
+from seqtool.lm.neural.softmaxes import MixtureOfSoftmaxes
 from seqtool.lm.neural.spelling import SpelledWords
 
 
@@ -96,6 +97,7 @@ class NeuralNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.words = config, words
+        self._dropout_strength = 1.0
         width = embedding_size(config, vocabulary_size)
         # on this device there are shapes without numbers, and to draw these takes a second
         is_real = torch.get_default_device().type != "meta"
@@ -185,6 +187,18 @@ class NeuralNetwork(nn.Module):
     def _cells(self) -> Sequence[Cell]:
         return [cell for cell in self.cells if isinstance(cell, Cell)]
 
+    def set_dropout(self, strength: float) -> None:
+        """Let dropout in training be so many times what the configuration says, 1 at most."""
+        self._dropout_strength = strength
+        for cell in self._cells():
+            cell.dropout_weights = self._share(self.config.dropout_weights)
+        if isinstance(self.softmax, MixtureOfSoftmaxes):
+            self.softmax.dropout_latent = self._share(self.config.output.dropout_latent)
+
+    def _share(self, share: float) -> float:
+        """Return what share is dropped, of what is set."""
+        return share * self._dropout_strength
+
     def initial_state(self, batch: int) -> list[CellState]:
         """Return the zero state of every layer, and the last words if the softmax reads them."""
         state = [cell.initial_state(batch) for cell in self._cells()]
@@ -218,7 +232,7 @@ class NeuralNetwork(nn.Module):
             embedded_TBE = functional.embedding(
                 ids_TB, self.embedding.weight, sparse=self.config.tied or self.embedding.sparse
             )
-        share = self.config.dropout_words
+        share = self._share(self.config.dropout_words)
         if not self.training or share == 0.0:
             return embedded_TBE
         num_types = self.embedding.num_embeddings
@@ -237,7 +251,7 @@ class NeuralNetwork(nn.Module):
         """Return what the softmax reads: the last layer's output, in training with dropout."""
         if not self.training:
             return last_TBH
-        share = self.config.dropout_output
+        share = self._share(self.config.dropout_output)
         return drop_units(last_TBH, share, variational=self._variational)
 
     def run_layers(
@@ -288,12 +302,14 @@ class NeuralNetwork(nn.Module):
         config, (num_steps, batch, _) = self.config, inputs_TBE.shape
         mask_BP = update_SBH = None
         if self.training and config.dropout_state:
-            mask_BP = draw_mask(like, (batch, cell.output_size), config.dropout_state)
+            share = self._share(config.dropout_state)
+            mask_BP = draw_mask(like, (batch, cell.output_size), share)
         if self.training and config.dropout_update:
             # anew for each addition to the memory, or the same for all
             num = num_steps * cell.num_updates
             shape = 1 if self._variational else num, batch, cell.hidden_size
-            update_SBH = draw_mask(like, shape, config.dropout_update).expand(num, -1, -1)
+            update_SBH = draw_mask(like, shape, self._share(config.dropout_update))
+            update_SBH = update_SBH.expand(num, -1, -1)
         return mask_BP, update_SBH
 
     def _run_layers(
@@ -303,7 +319,7 @@ class NeuralNetwork(nn.Module):
         below = self.embed(ids_TB)
         states: list[CellState] = []
         for layer, cell in enumerate(self._cells()[:num_layers]):
-            share = config.dropout_input if layer == 0 else config.dropout_between
+            share = self._share(config.dropout_input if layer == 0 else config.dropout_between)
             inputs_TBE = below
             if self.training:
                 inputs_TBE = drop_units(below, share, variational=self._variational)

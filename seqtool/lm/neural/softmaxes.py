@@ -406,12 +406,12 @@ class MixtureOfSoftmaxes(FullSoftmax):
         hidden_size, self.num_mixtures = around.hidden_size, config.mixtures
         self.prior = nn.Linear(hidden_size, config.mixtures, bias=False)
         self.latent = nn.Linear(hidden_size, config.mixtures * self.weight.shape[1])
-        self._dropout = config.dropout_latent  # of what each softmax reads, for each token anew
+        self.dropout_latent = config.dropout_latent  # of what softmaxes read, for each token
 
     def mix(self, hidden_NH: Tensor) -> tuple[Tensor, Tensor]:
         """Return what each softmax reads, (M, E), and the log of its prior, (N, K)."""
         latent_NE = torch.tanh(self.latent(hidden_NH))
-        latent_NE = functional.dropout(latent_NE, self._dropout, self.training)
+        latent_NE = functional.dropout(latent_NE, self.dropout_latent, self.training)
         log_prior_NK = functional.log_softmax(self.prior(hidden_NH).to(self.weight.dtype), dim=1)
         latent_ME = latent_NE.reshape(-1, self.weight.shape[1])
         return latent_ME.to(self.weight.dtype), log_prior_NK

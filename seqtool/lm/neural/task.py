@@ -128,6 +128,11 @@ class LanguageModelTask:
             self._begins = draw_windows(self._train.length, self._train.window, seed)
         return len(self._begins) - 1
 
+    def set_progress(self, done: float) -> None:
+        """Let the dropout of the next window be what it is to be when so much is done."""
+        rise = self._config.model.dropout_rise
+        self.module.set_dropout(1.0 if done >= rise else 0.5 + 0.5 * done / rise)
+
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of window `index`, nats per token, and its number of tokens."""
         start, end = self._begins[index : index + 2].tolist()

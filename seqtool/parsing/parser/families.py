@@ -38,7 +38,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("linear",): ("model.hash_bits",),
     ("encoder",): (
         *("model.encoder_size", "model.encoder_layers", "model.lm_size"),
-        *("learning.dropout_encoder", "learning.dropout_lm"),
+        *("learning.dropout_encoder", "learning.dropout_recurrent", "learning.dropout_lm"),
         *("learning.head_weight", "learning.cloze_weight"),
     ),
     ("transition", "neural"): (

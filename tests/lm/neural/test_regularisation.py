@@ -191,6 +191,34 @@ def test_everything_in_half_precision(cell: str) -> None:
         assert parameter.grad.isfinite().all(), name
 
 
+def test_dropout_rises_from_half_over_a_share_of_training(corpus: PreparedCorpus) -> None:
+    # the mixture's own dropout, too
+    output = {"layer": "mixture", "mixtures": 2, "dropout_latent": 0.4}
+    settings = {**EVERYTHING, "dropout_rise": 0.5, "hidden_size": 64, "output": output}
+    task = make_task(corpus, model=settings)
+    task.module.train()
+    # 0.5 + 0.5 * done / 0.5, and whole from there on
+    for done, strength in ((0.0, 0.5), (0.125, 0.625), (0.25, 0.75), (0.5, 1.0), (0.9, 1.0)):
+        task.set_progress(done)
+        (cell,) = cells(task.module)
+        assert cell.dropout_weights == pytest.approx(0.3 * strength)
+        assert task.module.softmax.dropout_latent == pytest.approx(0.4 * strength)
+        torch.manual_seed(3)
+        dropped_TBH = task.module.drop_output(torch.ones(1, 50, 64))
+        share = 0.2 * strength
+        assert dropped_TBH.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+        assert float((dropped_TBH == 0).float().mean()) == pytest.approx(share, abs=0.025)
+        given = Observed(task.module, torch.zeros(6, 200, dtype=torch.long)).given
+        mask_BH = given[0][1]
+        assert mask_BH is not None
+        assert mask_BH.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
+    # without it, the same throughout
+    task = make_task(corpus, model=EVERYTHING)
+    task.set_progress(0.0)
+    (cell,) = cells(task.module)
+    assert cell.dropout_weights == 0.3
+
+
 # Penalties and windows, in training.
 
 
@@ -295,7 +323,14 @@ AWD = {
     "training": {"epochs": 5, "optimiser": "asgd", "asgd_trigger": 1, "learning_rate": 20.0},
 }
 RHN = {
-    "model": {**EVERYTHING, "cell": "rhn", "depth": 2, "hidden_size": 7, "tied": True},
+    "model": {
+        **EVERYTHING,
+        "dropout_rise": 0.7,
+        "cell": "rhn",
+        "depth": 2,
+        "hidden_size": 7,
+        "tied": True,
+    },
     "data": {"batch_size": 3, "bptt": 12, "random_bptt": True},
     "training": {"epochs": 2, "schedule": "cosine"},
 }
