@@ -80,7 +80,7 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
     short.write_text("\n\n".join(source.split("\n\n")[:60]) + "\n\n", encoding="utf-8")
     result = seqtool(
         *("tune", "parser", short, "--dev", short, "-o", tmp_path / "out", "--threads", "1"),
-        *("--config", "linear", "--set", "epochs=1", "--try", "learning_rate=0.5,1.0", "--json"),
+        *("--config", "linear", "--set", "epochs=1", "--try", "exploration=0.0,0.9", "--json"),
     )
     assert result.code == 0
     found = json.loads(result.stdout)

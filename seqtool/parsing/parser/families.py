@@ -22,18 +22,27 @@ from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 
-# settings that only some parsers read: the words that hold of these, see `settings_read`
+_RATES = (
+    *("training.learning_rate", "training.schedule", "training.schedule_factor"),
+    *("training.schedule_every", "training.schedule_after", "training.schedule_minimum"),
+    *("training.schedule_cycle", "training.schedule_warmup", "training.plateau_patience"),
+)
+
+# settings that only some parsers read: the words that hold of these, see `settings_read`; what
+# stands in several lines is read by the parsers of each
 READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("transition",): (
-        *("model.system", "learning.oracle", "learning.exploration", "learning.explore_after"),
-        "learning.batch_size",
-    ),
+    ("transition",): ("model.system", "learning.oracle", "learning.batch_size"),
+    ("transition", "dynamic"): ("learning.exploration", "learning.explore_after"),
     ("graph",): ("model.trees",),
     ("neural",): (
         *("model.lexical_size", "model.tag_size", "model.type_units"),
         *("learning.min_steps", "learning.dropout_types", "learning.dropout_words"),
         *("model.num_filters", "model.character_size", "model.filter_width"),
         *("learning.dropout_fields", "learning.averaging"),
+        *("training.optimiser", "training.momentum", "training.beta1", "training.beta2"),
+        *("training.weight_decay", "training.average_after", "training.asgd_trigger"),
+        *("training.embedding_optimiser", "training.clip_norm", "training.precision"),
+        *_RATES,
     ),
     ("linear",): ("model.hash_bits",),
     ("encoder",): (
@@ -50,7 +59,8 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("model.context_slots", "model.context_units", "learning.dropout_contexts"),
     ),
     ("transition", "linear"): ("model.templates", "learning.linear", "learning.feature_count"),
-    ("graph", "linear"): ("model.order",),
+    ("transition", "linear", "logistic"): _RATES,  # a perceptron has none
+    ("graph", "linear"): ("model.order", *_RATES),
     ("graph", "neural"): (
         *("model.arc_size", "model.relation_size", "model.distances"),
         *("model.second_order", "model.second_size", "model.second_steps"),
@@ -68,6 +78,8 @@ _SHOWN = {  # the words, as options
     "graph": "--decoder graph",
     "neural": "--classifier neural",
     "linear": "--classifier linear",
+    "logistic": "--set linear=logistic",
+    "dynamic": "--set oracle=dynamic",
     "encoder": "an encoder",
     "global": "--loss global",
     "teachers": "--distil",
@@ -120,12 +132,12 @@ def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
     model, learning = (config.get(name) or {} for name in ("model", "learning"))
     # older models do not name decoder, classifier and loss
     words = {model.get("decoder", "transition"), model.get("classifier", "neural")}
+    words.update({learning.get("linear", "perceptron"), learning.get("oracle", "dynamic")})
     words.update({"global"} if learning.get("loss") == "global" else ())
     words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
     words.update({"teachers", "unlabelled"} & {*also})
-    return {
-        name for holds, names in READ_BY.items() if not words.issuperset(holds) for name in names
-    }
+    read = {name for holds, names in READ_BY.items() if words.issuperset(holds) for name in names}
+    return {name for names in READ_BY.values() for name in names} - read
 
 
 def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:

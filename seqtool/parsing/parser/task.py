@@ -17,7 +17,6 @@ from torch.nn import functional
 from seqtool.core.arrays import Halves, Ints, Longs
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
-    as_it_is,
     num_words,
     unknown_chances,
     without_lm,
@@ -122,16 +121,12 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
             lengths_B,
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
-            self._drop_weights if self.config.learning.dropout_recurrent else as_it_is,
+            self._dropout(self.config.learning.dropout_recurrent),
         )
         if lm_states is not None and self._words is not None:  # `Cloze` is not to see the words
             alone_TD = without_lm(inputs_TD, vectors_UD.shape[1])
             first_TE = self.module.encoder.first(alone_TD, lengths_B)
         return first_TE, last_TE * self._kept(last_TE, dropout)
-
-    def _drop_weights(self, weights_GH: Tensor) -> Tensor:
-        """Return the encoder's recurrent weights, some of them zero, the same for a batch."""
-        return weights_GH * self._kept(weights_GH, self.config.learning.dropout_recurrent)
 
     def _lm_states(self, sentences: Ints | Longs) -> list[Halves] | None:
         """Return what the language model made of sentences; None without one."""

@@ -9,8 +9,9 @@ import pytest
 
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import ConfigError
 from seqtool.parsing.parser.config import PRESETS, ParserConfig
-from seqtool.parsing.parser.families import READ_BY, settings_read
+from seqtool.parsing.parser.families import READ_BY, refuse_unread, settings_read
 
 
 def header(preset: str, data: dict[str, Any] | None = None) -> Header:
@@ -37,8 +38,18 @@ def test_the_table_names_settings() -> None:
             ["model.arc_size", "model.second_size"],
         ),
         ("graph", ["model.arc_size", "model.second_order"], ["model.slots", "model.system"]),
-        ("linear", ["model.templates", "model.hash_bits"], ["model.slots", "model.trees"]),
-        ("mst", ["model.trees", "model.hash_bits"], ["model.templates", "model.arc_size"]),
+        (
+            "linear",
+            ["model.templates", "model.hash_bits", "learning.exploration"],
+            ["model.slots", "model.trees", "training.learning_rate", "training.optimiser"],
+        ),
+        (
+            "mst",
+            ["model.trees", "model.hash_bits", "training.learning_rate"],
+            ["model.templates", "model.arc_size", "training.weight_decay"],
+        ),
+        # a static oracle explores nothing
+        ("chen-manning", ["learning.oracle", "training.optimiser"], ["learning.exploration"]),
     ],
 )
 def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: list[str]) -> None:
@@ -46,6 +57,19 @@ def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: l
     shown = {f"{section}.{name}" for section, values in found.items() for name in values}
     assert {*own, "model.fields", "training.epochs"} <= shown
     assert not {*others, "learning.global_beam", "learning.taught_words"} & shown
+
+
+def test_a_rate_is_of_who_has_steps() -> None:
+    logistic = header("linear")
+    logistic.config["learning"]["linear"] = "logistic"
+    assert "learning_rate" in settings_read(logistic)["training"]
+    given = from_dict(ParserConfig, PRESETS.settings("linear"))
+    with pytest.raises(ConfigError, match="learning_rate is set, which decoder transition") as told:
+        refuse_unread(given, ["training.learning_rate"], ())
+    assert told.value.hint == (
+        "leave it out: it is for --classifier neural or --decoder transition and --classifier "
+        "linear and --set linear=logistic or --decoder graph and --classifier linear"
+    )
 
 
 def test_what_is_learnt_from_others_is_shown_where_it_was() -> None:
