@@ -18,12 +18,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from seqtool.core import types
+from seqtool.core.arrays import Reals
 from seqtool.core.compiled import compiled
 from seqtool.core.instructions import flat
 from seqtool.lm.neural.products import one_blas_thread
 from seqtool.lm.neural.recurrent_products import (
     FACTORS,
     NUMBERS,
+    PackedWeights,
     RecurrentProducts,
     factor_of,
     mask_of,
@@ -32,6 +34,7 @@ from seqtool.lm.neural.recurrent_products import (
     project,
     write_product,
 )
+from seqtool.lm.neural.threads import in_threads, joined, parts_of
 
 _int = types.int64
 
@@ -200,6 +203,8 @@ class FeatureMajorLoop(torch.autograd.Function):
 
     With `half`, the factors of all products are rounded to bfloat16, and so are those products
     themselves that are not compiled; what is added to them, and states, are not.
+
+    Threads divide the streams: each takes a part of them through the loop (`threads`).
     """
 
     @staticmethod
@@ -214,6 +219,48 @@ class FeatureMajorLoop(torch.autograd.Function):
         """Return the gradients of the inputs, the state and the weights."""
         with torch.autocast("cpu", enabled=False), one_blas_thread():
             return _backward(ctx, grad_TBH)
+
+
+class _Part:
+    """Some of the streams, and what the loop writes of them, which its gradient reads again.
+
+    Args:
+        streams: which.
+        num_kept: steps whose values are kept: T, or 1 where no gradient is asked for.
+        sizes: (D, G, H).
+        state_BH: of all streams, before the window.
+        masks: of the state (B, H) and of what is added to it (S, B, H), of all streams.
+        factor: the type of factors of products.
+
+    Attributes:
+        gates_DTGB: what the tanh gave of the candidate, and the gates.
+        states_DTHB: [d, t] is what enters micro-step d of step t.
+        entering_DHTB: the same as factors of products.
+        last_HB: the state, before a step and after it.
+        mask_HB, dropped: the masks.
+    """
+
+    def __init__(
+        self,
+        streams: slice,
+        num_kept: int,
+        sizes: tuple[int, int, int],
+        state_BH: Tensor,
+        masks: tuple[Tensor | None, Tensor | None],
+        num_updates: int,
+        factor: torch.dtype,
+    ) -> None:
+        (depth, width, size), dtype = sizes, state_BH.dtype
+        self.streams, batch = streams, streams.stop - streams.start
+        self.gates_DTGB = torch.empty(depth, num_kept, width, batch, dtype=dtype).numpy()
+        self.states_DTHB = torch.empty(depth, num_kept, size, batch, dtype=dtype).numpy()
+        self.entering_DHTB = torch.empty(depth, size, num_kept, batch, dtype=factor)
+        self.last_HB = state_BH[streams].detach().numpy().T.copy()
+        mask_BH, update_SBH = masks
+        mask_BH = None if mask_BH is None else mask_BH[streams]
+        update_SBH = None if update_SBH is None else update_SBH[:, streams]
+        self.mask_HB = mask_of(mask_BH, (size, batch), dtype)
+        self.dropped = masks_of(update_SBH, num_updates, self.last_HB.dtype)
 
 
 def _forward(
@@ -233,81 +280,99 @@ def _forward(
     dtype = state_BH.dtype
     factor = torch.bfloat16 if half else dtype
     # without gradients each step overwrites the one before
-    kept = num_steps if needs_grad else 1
-    gates_DTGB = torch.empty(depth, kept, width, batch, dtype=dtype).numpy()
-    # states[d, t] is what enters micro-step d of step t; and the same as factors of products
-    states_DTHB = torch.empty(depth, kept, size, batch, dtype=dtype).numpy()
-    entering_DHTB = torch.empty(depth, size, kept, batch, dtype=factor)
+    num_kept = num_steps if needs_grad else 1
     outputs_TBH = torch.empty(num_steps, batch, size, dtype=dtype)
     outputs_THB = outputs_TBH.numpy().transpose(0, 2, 1)
     bias_DG = torch.cat([bias_DG[:, :size], bias_DG[:, size:] * 0.5], dim=1)
     # a copy in any case, as it is changed in place; halving is exact in binary numbers
     halved_GI = weight_GI.to(factor, copy=True)
     halved_GI[size:] *= 0.5
-    projected_GTB = project(inputs_TBI, halved_GI, bias_DG[0]).numpy()
     # transposed once for all steps; halved for the gates, as the bias and the projection are
     weights_DGH = torch.empty(depth, width, size, dtype=factor)
     for weights_GH, weight_HG in zip(weights_DGH, weight_DHG.to(factor), strict=True):
         weights_GH.copy_(weight_HG.t())
     weights_DGH[:, size:] *= 0.5
-    recurrent = RecurrentProducts(weights_DGH, batch)
-    entering, biases_DG = numbers_of(entering_DHTB), bias_DG.numpy()
-    mask_HB = mask_of(mask_BH, (size, batch), dtype)
-    last_HB = state_BH.detach().numpy().T.copy()
-    dropped = masks_of(update_SBH, depth * num_steps, last_HB.dtype)
-    for step in range(num_steps):
-        at = step % kept  # where nothing is kept, always 0
-        states_DTHB[0, at] = last_HB
-        for level in range(depth):
-            write_entering(states_DTHB, mask_HB, level, at, recurrent.factors_KB, entering)
-            sums_GB = recurrent(level)
-            add_input_or_bias(sums_GB, projected_GTB, biases_DG, level, step)
-            np.tanh(sums_GB, out=sums_GB)
-            dropped_HB = dropped[step * depth + level]
-            write_update(sums_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level, at)
-        outputs_THB[step] = last_HB
+    packed, biases_DG = PackedWeights(weights_DGH), bias_DG.numpy()
+
+    def run(part: _Part, projected_GTB: Reals) -> None:
+        recurrent = RecurrentProducts(packed, part.last_HB.shape[1])
+        entering, last_HB = numbers_of(part.entering_DHTB), part.last_HB
+        for step in range(num_steps):
+            at = step % num_kept  # where nothing is kept, always 0
+            part.states_DTHB[0, at] = last_HB
+            for level in range(depth):
+                write_entering(
+                    *(part.states_DTHB, part.mask_HB, level, at, recurrent.factors_KB, entering)
+                )
+                sums_GB = recurrent(level)
+                add_input_or_bias(sums_GB, projected_GTB, biases_DG, level, step)
+                np.tanh(sums_GB, out=sums_GB)
+                dropped_HB = part.dropped[step * depth + level]
+                write_update(
+                    *(sums_GB, part.gates_DTGB, part.states_DTHB, last_HB, dropped_HB, level, at)
+                )
+            outputs_THB[step, :, part.streams] = last_HB
+
+    sizes, masks = (depth, width, size), (mask_BH, update_SBH)
+    parts = [
+        _Part(streams, num_kept, sizes, state_BH, masks, depth * num_steps, factor)
+        for streams in parts_of(batch, size * width, half=half)
+    ]
+    projected = [
+        project(inputs_TBI[:, part.streams], halved_GI, bias_DG[0]).numpy() for part in parts
+    ]
+    in_threads(run, parts, projected)
     if needs_grad:
         ctx.save_for_backward(inputs_TBI, weight_GI, weight_DHG)
-        ctx.loop = gates_DTGB, states_DTHB, entering_DHTB, mask_HB, dropped
+        ctx.parts = parts
     return outputs_TBH
 
 
 def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     inputs_TBI, weight_GI, weight_DHG = ctx.saved_tensors
-    gates_DTGB, states_DTHB, entering_DHTB, mask_HB, dropped = ctx.loop
-    depth, num_steps, width, batch = gates_DTGB.shape
-    dtype, factor = weight_DHG.dtype, entering_DHTB.dtype
-    outer_THB = grad_TBH.transpose(1, 2).contiguous().numpy()
+    parts: list[_Part] = ctx.parts
+    depth, num_steps, width, _ = parts[0].gates_DTGB.shape
+    dtype, factor = weight_DHG.dtype, parts[0].entering_DHTB.dtype
     # as they are stored, (H, G), which is the transpose that the gradient needs; without halves
-    recurrent = RecurrentProducts(weight_DHG.to(factor), batch)
-    # gradients of the pre-activations: summed over the steps, and of all steps, as factors
-    summed_DGB = np.zeros((depth, width, batch), gates_DTGB.dtype)
-    history_DGTB = torch.empty(depth, width, num_steps, batch, dtype=factor)
-    history = numbers_of(history_DGTB)
-    running_HB = np.zeros_like(states_DTHB[0, 0])
-    for t in range(num_steps - 1, -1, -1):
-        running_HB += outer_THB[t]  # what the layers above ask of this step's output
-        for level in range(depth - 1, -1, -1):
-            differentiate_update(
-                *(gates_DTGB, states_DTHB, running_HB, dropped[t * depth + level], level, t),
-                *(summed_DGB, recurrent.factors_KB, history),
-            )
-            add_through_product(recurrent(level), mask_HB, running_HB)
-    # the sums over all steps and streams, which are the columns of the factors
-    grad_weight_DHG = torch.empty(weight_DHG.shape, dtype=dtype)
-    for entering_HTB, grads_GTB, grad_HG in zip(
-        entering_DHTB, history_DGTB, grad_weight_DHG, strict=True
-    ):
-        write_product(entering_HTB.flatten(1), grads_GTB.flatten(1).t(), grad_HG)
-    first_GN, inputs_NI = history_DGTB[0].flatten(1), inputs_TBI.flatten(0, 1)
-    grad_input_GI, grad_inputs_NI = torch.empty_like(weight_GI), torch.empty_like(inputs_NI)
-    write_product(first_GN, inputs_NI.to(factor), grad_input_GI)
-    write_product(first_GN.t(), weight_GI.to(factor), grad_inputs_NI)
+    packed = PackedWeights(weight_DHG.to(factor))
+
+    def run(part: _Part) -> tuple[Reals, Reals, Tensor]:
+        """Return gradients: of the state, and of pre-activations, summed and of each step."""
+        running_HB, mask_HB, dropped = np.zeros_like(part.last_HB), part.mask_HB, part.dropped
+        outer_THB = grad_TBH[:, part.streams].transpose(1, 2).contiguous().numpy()
+        recurrent = RecurrentProducts(packed, running_HB.shape[1])
+        summed_DGB = np.zeros_like(part.gates_DTGB[:, 0])
+        history_DGTB = torch.empty(depth, width, *outer_THB.shape[::2], dtype=factor)
+        history = numbers_of(history_DGTB)
+        for t in range(num_steps - 1, -1, -1):
+            running_HB += outer_THB[t]  # what the layers above ask of this step's output
+            for level in range(depth - 1, -1, -1):
+                differentiate_update(
+                    *(part.gates_DTGB, part.states_DTHB, running_HB, dropped[t * depth + level]),
+                    *(level, t, summed_DGB, recurrent.factors_KB, history),
+                )
+                add_through_product(recurrent(level), mask_HB, running_HB)
+        return running_HB, summed_DGB, history_DGTB
+
+    found = in_threads(run, parts)
+    grads_inputs_TBI = []
+    grads = torch.empty_like(weight_GI), torch.empty_like(weight_DHG)
+    for number, (part, (_, _, history_DGTB)) in enumerate(zip(parts, found, strict=True)):
+        adds = number > 0  # to what the first part has written
+        inputs_NI = inputs_TBI[:, part.streams].flatten(0, 1)
+        # the sums over all steps and streams, which are the columns of the factors
+        for entering_HTB, grads_GTB, grad_HG in zip(
+            part.entering_DHTB, history_DGTB, grads[1], strict=True
+        ):
+            write_product(entering_HTB.flatten(1), grads_GTB.flatten(1).t(), grad_HG, adds=adds)
+        first_GN, grad_inputs_NI = history_DGTB[0].flatten(1), torch.empty_like(inputs_NI)
+        write_product(first_GN, inputs_NI.to(factor), grads[0], adds=adds)
+        write_product(first_GN.t(), weight_GI.to(factor), grad_inputs_NI)
+        grads_inputs_TBI.append(grad_inputs_NI.view(num_steps, -1, inputs_NI.shape[1]))
     return (
-        grad_inputs_NI.view(inputs_TBI.shape),
-        torch.from_numpy(running_HB.T.copy()),
-        grad_input_GI,
-        grad_weight_DHG,
-        torch.from_numpy(summed_DGB.sum(axis=2)),
+        joined(grads_inputs_TBI),
+        torch.cat([torch.from_numpy(running_HB.T) for running_HB, _, _ in found]),
+        *grads,
+        torch.from_numpy(sum(summed_DGB.sum(axis=2) for _, summed_DGB, _ in found)).to(dtype),
         *[None] * 4,
     )

@@ -24,7 +24,7 @@ for the gradient; the last ones of both are written into `entering`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from seqtool.lm.neural.products import one_blas_thread
 from seqtool.lm.neural.recurrent_products import (
     FACTORS,
     NUMBERS,
+    PackedWeights,
     RecurrentProducts,
     factor_of,
     masks_of,
@@ -46,6 +47,7 @@ from seqtool.lm.neural.recurrent_products import (
     project,
     write_product,
 )
+from seqtool.lm.neural.threads import in_threads, joined, parts_of
 
 _int = types.int64
 
@@ -160,6 +162,8 @@ class FeatureMajorLSTM(torch.autograd.Function):
 
     With `half`, the factors of all products are rounded to bfloat16, and so are those products
     themselves that are not compiled; what is added to them, and states, are not.
+
+    Threads divide the streams: each takes a part of them through the loop (`threads`).
     """
 
     @staticmethod
@@ -179,9 +183,9 @@ class FeatureMajorLSTM(torch.autograd.Function):
 class _Product:
     """One weight by a few columns: `RecurrentProducts` of one depth."""
 
-    def __init__(self, weight_MK: Tensor, batch: int, factor: torch.dtype) -> None:
-        self._products = RecurrentProducts(weight_MK.detach().to(factor)[None], batch)
-        self._history = np.empty((weight_MK.shape[1], 1, batch), self._products.factors_KB.dtype)
+    def __init__(self, weight: PackedWeights, batch: int) -> None:
+        self._products = RecurrentProducts(weight, batch)
+        self._history = np.empty((weight.shape[1], 1, batch), self._products.factors_KB.dtype)
 
     def __call__(self, columns_KB: Reals) -> Reals:
         """Return the product, valid until the next one is made."""
@@ -189,13 +193,18 @@ class _Product:
         return self._products(0)
 
 
-class _Buffers:
-    """What the loop writes, and its gradient reads again.
+def _packed(weight_MK: Tensor, factor: torch.dtype) -> PackedWeights:
+    return PackedWeights(weight_MK.detach().to(factor)[None])
+
+
+class _Part:
+    """Some of the streams, and what the loop writes of them, which its gradient reads again.
 
     Args:
-        kept: steps whose values are kept: T, or 1 where no gradient is asked for.
+        streams: which.
+        num_kept: steps whose values are kept: T, or 1 where no gradient is asked for.
         num_rounds: of the Mogrifier.
-        sizes: (I, H, P, B).
+        sizes: (I, H, P).
         dtype: of all but the factors.
         factor: of these.
 
@@ -208,26 +217,32 @@ class _Buffers:
         memories_THB: before each step.
         bounded_THB: tanh of the memory after each step.
         shown_THB: what leaves the gates, before the projection.
+        mask_PB, dropped: the masks of the state, and of what each step adds to the memory.
     """
+
+    mask_PB: Reals | None
+    dropped: Sequence[Reals]
 
     def __init__(
         self,
-        kept: int,
+        streams: slice,
+        num_kept: int,
         num_rounds: int,
-        sizes: tuple[int, int, int, int],
+        sizes: tuple[int, int, int],
         dtype: torch.dtype,
         factor: torch.dtype,
     ) -> None:
-        num_inputs, size, width, batch = sizes
+        num_inputs, size, width = sizes
+        self.streams, self.batch = streams, streams.stop - streams.start
 
         def room(*shape: int) -> Reals:
             # torch's memory is aligned, on which the bits of its products may depend
-            array: Reals = torch.empty(kept, *shape, batch, dtype=dtype).numpy()
+            array: Reals = torch.empty(num_kept, *shape, self.batch, dtype=dtype).numpy()
             return array
 
         num_joined = num_inputs if num_rounds else 0
         self.entering_TKB = room(num_joined + width)
-        self.entering_KTB = torch.empty(num_joined + width, kept, batch, dtype=factor)
+        self.entering_KTB = torch.empty(num_joined + width, num_kept, self.batch, dtype=factor)
         # versions of x: the first one, and one for each odd round; the last of them is a view
         self.inputs = [room(num_inputs) for _ in range((num_rounds + 1) // 2)]
         self.inputs.append(self.entering_TKB[:, :num_joined])
@@ -274,63 +289,73 @@ def _forward(
     size, width = memory_BH.shape[1], output_BP.shape[1]
     dtype = inputs_TBI.dtype
     factor = torch.bfloat16 if half else dtype
-    kept = num_steps if needs_grad else 1
-    sizes = num_inputs, size, width, batch
-    buffers = _Buffers(kept, len(rounds), sizes, dtype, factor)
+    num_kept = num_steps if needs_grad else 1
     scale_G1 = weight_GI.new_full((4 * size, 1), 0.5)
     scale_G1[2 * size : 3 * size] = 1.0  # the candidate's tanh is its own
     scaled_G = bias_G.detach() * scale_G1[:, 0]
-    inputs_TIB = None
-    if rounds:
-        inputs_TIB = inputs_TBI.detach().numpy().transpose(0, 2, 1)
-        read_GK = torch.cat([weight_GI, weight_GP], dim=1).detach()
-        added_GTB = scaled_G[:, None, None].numpy()
-    else:
-        scaled_GI = (weight_GI.detach() * scale_G1).to(factor)
-        read_GK = weight_GP.detach()
-        added_GTB = project(inputs_TBI.detach(), scaled_GI, scaled_G).numpy()
-    recurrent = RecurrentProducts((read_GK * scale_G1).to(factor)[None], batch)
-    modulate = [_Product(0.5 * weight, batch, factor) for weight in rounds]
-    shrink = None if projection_PH is None else _Product(projection_PH, batch, factor)
-    mask_PB = None if mask_BP is None else mask_BP.t().contiguous().numpy()
-    output_PB = output_BP.detach().numpy().T.copy()
-    # a copy: the loop changes it in place, and the caller keeps the state
-    memory_HB = memory_BH.detach().numpy().T.copy()
-    dropped = masks_of(update_SBH, num_steps, memory_HB.dtype)
+    scaled_GI = (weight_GI.detach() * scale_G1).to(factor)
+    read_GK = torch.cat([weight_GI, weight_GP], dim=1) if rounds else weight_GP
+    read = _packed(read_GK * scale_G1, factor)
+    modulations = [_packed(0.5 * weight, factor) for weight in rounds]
+    projection = None if projection_PH is None else _packed(projection_PH, factor)
     outputs_TBP = torch.empty(num_steps, batch, width, dtype=dtype)
     outputs_TPB = outputs_TBP.numpy().transpose(0, 2, 1)
-    entering_KTB = numbers_of(buffers.entering_KTB)
-    for step in range(num_steps):
-        at = step % kept  # where nothing is kept, always 0
-        h_PB = buffers.states[0][at]
-        h_PB[:] = output_PB if mask_PB is None else output_PB * mask_PB
-        if inputs_TIB is not None:
-            buffers.inputs[0][at] = inputs_TIB[step]
-            _modulate(buffers, modulate, at)
-        enter(buffers.entering_TKB[at], recurrent.factors_KB, entering_KTB, at)
-        sums_GB, gates_GB = recurrent(0), buffers.gates_TGB[at]
-        # with rounds that is the bias alone, the same for every step
-        sums_GB += added_GTB[:, step % added_GTB.shape[1]]
-        np.tanh(sums_GB, out=gates_GB)
-        write_gates(gates_GB, memory_HB, buffers.memories_THB[at], dropped[step])
-        np.tanh(memory_HB, out=buffers.bounded_THB[at])
-        np.multiply(gates_GB[3 * size :], buffers.bounded_THB[at], out=buffers.shown_THB[at])
-        output_PB = buffers.shown_THB[at]
-        if shrink is not None:
-            output_PB = shrink(output_PB)
-        outputs_TPB[step] = output_PB
+
+    def run(part: _Part, added_GTB: Reals) -> Reals:
+        """Run over the window; return the memory after it."""
+        recurrent = RecurrentProducts(read, part.batch)
+        modulate = [_Product(weight, part.batch) for weight in modulations]
+        shrink = None if projection is None else _Product(projection, part.batch)
+        inputs_TIB = inputs_TBI[:, part.streams].detach().numpy().transpose(0, 2, 1)
+        output_PB = output_BP[part.streams].detach().numpy().T.copy()
+        # a copy: the loop changes it in place, and the caller keeps the state
+        memory_HB: Reals = memory_BH[part.streams].detach().numpy().T.copy()
+        entering_KTB = numbers_of(part.entering_KTB)
+        for step in range(num_steps):
+            at = step % num_kept  # where nothing is kept, always 0
+            h_PB = part.states[0][at]
+            h_PB[:] = output_PB if part.mask_PB is None else output_PB * part.mask_PB
+            if rounds:
+                part.inputs[0][at] = inputs_TIB[step]
+                _modulate(part, modulate, at)
+            enter(part.entering_TKB[at], recurrent.factors_KB, entering_KTB, at)
+            sums_GB, gates_GB = recurrent(0), part.gates_TGB[at]
+            # with rounds that is the bias alone, the same for every step
+            sums_GB += added_GTB[:, step % added_GTB.shape[1]]
+            np.tanh(sums_GB, out=gates_GB)
+            write_gates(gates_GB, memory_HB, part.memories_THB[at], part.dropped[step])
+            np.tanh(memory_HB, out=part.bounded_THB[at])
+            np.multiply(gates_GB[3 * size :], part.bounded_THB[at], out=part.shown_THB[at])
+            output_PB = part.shown_THB[at]
+            if shrink is not None:
+                output_PB = shrink(output_PB)
+            outputs_TPB[step, :, part.streams] = output_PB
+        return memory_HB
+
+    parts, added = [], []
+    for streams in parts_of(batch, read_GK.numel(), half=half):
+        part = _Part(streams, num_kept, len(rounds), (num_inputs, size, width), dtype, factor)
+        part.mask_PB = None if mask_BP is None else mask_BP[streams].t().contiguous().numpy()
+        update_SBH_of = None if update_SBH is None else update_SBH[:, streams]
+        part.dropped = masks_of(update_SBH_of, num_steps, part.gates_TGB.dtype)
+        parts.append(part)
+        if rounds:
+            added.append(scaled_G[:, None, None].numpy())
+        else:
+            added.append(project(inputs_TBI[:, streams].detach(), scaled_GI, scaled_G).numpy())
+    memories = in_threads(run, parts, added)
     if needs_grad:
         ctx.save_for_backward(inputs_TBI, weight_GI, weight_GP, projection_PH, *rounds)
-        ctx.loop = buffers, mask_PB, dropped
-    return outputs_TBP, torch.from_numpy(memory_HB.T.copy())
+        ctx.parts = parts
+    return outputs_TBP, torch.from_numpy(np.concatenate([m.T for m in memories]))
 
 
-def _modulate(buffers: _Buffers, products: Sequence[_Product], at: int) -> None:
+def _modulate(part: _Part, products: Sequence[_Product], at: int) -> None:
     """Make all versions of the input and the state of a step, of the first ones."""
-    x_IB, h_PB = buffers.inputs[0][at], buffers.states[0][at]
-    for number, (product, tanhs) in enumerate(zip(products, buffers.tanhs, strict=True)):
+    x_IB, h_PB = part.inputs[0][at], part.states[0][at]
+    for number, (product, tanhs) in enumerate(zip(products, part.tanhs, strict=True)):
         is_odd = number % 2 == 0  # rounds are counted from 1
-        versions = buffers.inputs if is_odd else buffers.states
+        versions = part.inputs if is_odd else part.states
         before, after = (versions[number // 2 + more][at] for more in (0, 1))
         np.tanh(product(h_PB if is_odd else x_IB), out=tanhs[at])
         np.multiply(tanhs[at], before, out=after)
@@ -338,79 +363,124 @@ def _modulate(buffers: _Buffers, products: Sequence[_Product], at: int) -> None:
         x_IB, h_PB = (after, h_PB) if is_odd else (x_IB, after)
 
 
+class _Grads(NamedTuple):
+    """Gradients of a part of the streams.
+
+    Attributes:
+        state_PB, memory_HB: of the state before the window.
+        summed_GB: of the pre-activations of the gates, summed over the steps.
+        history_GTB: the same of all steps, as factors.
+        rounds: of the pre-activations of rounds.
+        outputs_TPB: of the outputs.
+        inputs_TBI: of the inputs; where there are no rounds, nothing is written in it.
+    """
+
+    state_PB: Reals
+    memory_HB: Reals
+    summed_GB: Reals
+    history_GTB: Tensor
+    rounds: list[Reals]
+    outputs_TPB: Reals
+    inputs_TBI: Tensor
+
+
 def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | None, ...]:
     inputs_TBI, weight_GI, weight_GP, projection_PH, *rounds = ctx.saved_tensors
-    buffers, mask_PB, dropped = ctx.loop
-    num_steps, width, batch = buffers.gates_TGB.shape
-    num_inputs = inputs_TBI.shape[2]
-    dtype, factor = grad_TBP.dtype, buffers.entering_KTB.dtype
+    parts: list[_Part] = ctx.parts
+    num_steps, _, num_inputs = inputs_TBI.shape
+    dtype, factor = grad_TBP.dtype, parts[0].entering_KTB.dtype
     read_GK = torch.cat([weight_GI, weight_GP], dim=1) if rounds else weight_GP
-    recurrent = RecurrentProducts(read_GK.t().contiguous().to(factor)[None], batch)
-    modulate = [_Product((0.5 * weight).t().contiguous(), batch, factor) for weight in rounds]
-    shrink = None
+    through = _packed(read_GK.t().contiguous(), factor)
+    modulations = [_packed((0.5 * weight).t().contiguous(), factor) for weight in rounds]
+    projection = None
     if projection_PH is not None:
-        shrink = _Product(projection_PH.t().contiguous(), batch, factor)
-    outer_TPB = grad_TBP.transpose(1, 2).contiguous().numpy()
-    grad_h_PB, grad_c_HB = np.zeros_like(outer_TPB[0]), grad_BH.t().contiguous().numpy().copy()
-    # gradients of the pre-activations: summed over the steps, and of all steps, as factors
-    summed_GB = np.zeros_like(buffers.gates_TGB[0])
-    history_GTB = torch.empty(width, num_steps, batch, dtype=factor)
-    history = numbers_of(history_GTB)
-    # and those of the pre-activations of rounds, of the outputs, and of the inputs after rounds
-    round_sums = [np.empty_like(tanhs) for tanhs in buffers.tanhs]
-    outputs_TPB = np.empty_like(outer_TPB)
-    grad_inputs_TBI = torch.empty(num_steps, batch, num_inputs, dtype=dtype)
-    grad_inputs_TIB = grad_inputs_TBI.numpy().transpose(0, 2, 1)
-    for t in range(num_steps - 1, -1, -1):
-        # kept for all steps: the gradient of the projection is one product over them
-        np.add(grad_h_PB, outer_TPB[t], out=outputs_TPB[t])
-        shown_HB = outputs_TPB[t] if shrink is None else shrink(outputs_TPB[t])
-        differentiate_gates(
-            *(buffers.gates_TGB[t], buffers.memories_THB[t], buffers.bounded_THB[t]),
-            *(shown_HB, grad_c_HB, dropped[t], summed_GB, recurrent.factors_KB, history, t),
+        projection = _packed(projection_PH.t().contiguous(), factor)
+    grads_inputs_TBI: list[Tensor] = []
+
+    def run(part: _Part) -> _Grads:
+        recurrent = RecurrentProducts(through, part.batch)
+        modulate = [_Product(weight, part.batch) for weight in modulations]
+        shrink = None if projection is None else _Product(projection, part.batch)
+        outer_TPB = grad_TBP[:, part.streams].transpose(1, 2).contiguous().numpy()
+        history_GTB = torch.empty(part.gates_TGB.shape[1], num_steps, part.batch, dtype=factor)
+        grads = _Grads(
+            np.zeros_like(outer_TPB[0]),
+            grad_BH[part.streams].t().contiguous().numpy().copy(),
+            np.zeros_like(part.gates_TGB[0]),
+            history_GTB,
+            [np.empty_like(tanhs) for tanhs in part.tanhs],
+            np.empty_like(outer_TPB),
+            torch.empty(num_steps, part.batch, num_inputs, dtype=dtype),
         )
-        grad_KB = recurrent(0)
-        grad_h_PB = grad_KB
-        if rounds:
-            grad_x_IB, grad_h_PB = grad_KB[:num_inputs], grad_KB[num_inputs:]
-            _differentiate_rounds(buffers, modulate, round_sums, (grad_x_IB, grad_h_PB), t)
-            grad_inputs_TIB[t] = grad_x_IB
-        if mask_PB is not None:
-            grad_h_PB *= mask_PB
-    grads_GN = history_GTB.flatten(1)
+        grad_h_PB, history = grads.state_PB, numbers_of(history_GTB)
+        grad_inputs_TIB = grads.inputs_TBI.numpy().transpose(0, 2, 1)
+        for t in range(num_steps - 1, -1, -1):
+            # kept for all steps: the gradient of the projection is one product over them
+            np.add(grad_h_PB, outer_TPB[t], out=grads.outputs_TPB[t])
+            shown_HB = grads.outputs_TPB[t]
+            if shrink is not None:
+                shown_HB = shrink(shown_HB)
+            differentiate_gates(
+                *(part.gates_TGB[t], part.memories_THB[t], part.bounded_THB[t], shown_HB),
+                *(grads.memory_HB, part.dropped[t], grads.summed_GB),
+                *(recurrent.factors_KB, history, t),
+            )
+            grad_KB = recurrent(0)
+            grad_h_PB = grad_KB
+            if rounds:
+                grad_x_IB, grad_h_PB = grad_KB[:num_inputs], grad_KB[num_inputs:]
+                _differentiate_rounds(part, modulate, grads.rounds, (grad_x_IB, grad_h_PB), t)
+                grad_inputs_TIB[t] = grad_x_IB
+            if part.mask_PB is not None:
+                grad_h_PB *= part.mask_PB
+        return grads._replace(state_PB=grad_h_PB)
+
+    found = in_threads(run, parts)
     grad_read_GK = read_GK.new_empty(read_GK.shape)
-    write_product(grads_GN, buffers.entering_KTB.flatten(1).t(), grad_read_GK)
+    grad_weight_GI, grad_weight_GP = torch.empty_like(weight_GI), grad_read_GK
+    for number, (part, grads) in enumerate(zip(parts, found, strict=True)):
+        adds = number > 0  # to what the first part has written
+        grads_GN = grads.history_GTB.flatten(1)
+        write_product(grads_GN, part.entering_KTB.flatten(1).t(), grad_read_GK, adds=adds)
+        if rounds:
+            grads_inputs_TBI.append(grads.inputs_TBI)
+        else:
+            # the inputs of all steps went into one product before the loop: so do their gradients
+            inputs_NI = inputs_TBI[:, part.streams].flatten(0, 1)
+            write_product(grads_GN, inputs_NI.to(factor), grad_weight_GI, adds=adds)
+            grad_inputs_NI = inputs_NI.new_empty(inputs_NI.shape)
+            write_product(grads_GN.t(), weight_GI.to(factor), grad_inputs_NI)
+            grads_inputs_TBI.append(grad_inputs_NI.view(num_steps, -1, num_inputs))
     if rounds:
         grad_weight_GI, grad_weight_GP = grad_read_GK.split([num_inputs, weight_GP.shape[1]], dim=1)
-    else:
-        # the inputs of all steps went into one product before the loop: so do their gradients
-        grad_weight_GI, grad_weight_GP = torch.empty_like(weight_GI), grad_read_GK
-        write_product(grads_GN, inputs_TBI.flatten(0, 1).to(factor), grad_weight_GI)
-        grad_inputs_NI = grad_inputs_TBI.flatten(0, 1)
-        write_product(grads_GN.t(), weight_GI.to(factor), grad_inputs_NI)
     round_grads = []
-    for number, sums in enumerate(round_sums):
+    for number in range(len(rounds)):
         # an odd round reads the h, an even one the x, that the round before left
-        read = buffers.states[number // 2] if number % 2 == 0 else buffers.inputs[number // 2 + 1]
+        read = [
+            part.states[number // 2] if number % 2 == 0 else part.inputs[number // 2 + 1]
+            for part in parts
+        ]
         # the tanh was of q / 2: by q the gradient is half of that
+        sums = [grads.rounds[number] for grads in found]
         round_grads.append(0.5 * _over_steps(sums, read, factor))
     grad_projection = None
     if projection_PH is not None:
-        grad_projection = _over_steps(outputs_TPB, buffers.shown_THB, factor)
+        shown = [part.shown_THB for part in parts]
+        grad_projection = _over_steps([grads.outputs_TPB for grads in found], shown, factor)
     return (
-        grad_inputs_TBI,
-        torch.from_numpy(grad_h_PB.T.copy()),
-        torch.from_numpy(grad_c_HB.T.copy()),
+        joined(grads_inputs_TBI),
+        torch.from_numpy(np.concatenate([grads.state_PB.T for grads in found])),
+        torch.from_numpy(np.concatenate([grads.memory_HB.T for grads in found])),
         grad_weight_GI,
         grad_weight_GP,
-        torch.from_numpy(summed_GB.sum(axis=1)),
+        sum((torch.from_numpy(grads.summed_GB.sum(axis=1)) for grads in found), torch.zeros(())),
         *(None, None, grad_projection, None, None),
         *round_grads,
     )
 
 
 def _differentiate_rounds(
-    buffers: _Buffers,
+    part: _Part,
     products: Sequence[_Product],
     sums: Sequence[Reals],
     grads: tuple[Reals, Reals],
@@ -419,7 +489,7 @@ def _differentiate_rounds(
     """Go back through the rounds of a step.
 
     Args:
-        buffers: of the forward pass.
+        part: of the forward pass.
         products: with the transposed weights, halved.
         sums: receive the gradients of what is bounded in each round.
         grads: of the last versions of x (I, B) and h (P, B); become those of the first ones.
@@ -427,8 +497,8 @@ def _differentiate_rounds(
     """
     grad_x_IB, grad_h_PB = grads
     for number in range(len(products) - 1, -1, -1):
-        is_odd, tanhs_B = number % 2 == 0, buffers.tanhs[number][at]
-        versions = buffers.inputs if is_odd else buffers.states
+        is_odd, tanhs_B = number % 2 == 0, part.tanhs[number][at]
+        versions = part.inputs if is_odd else part.states
         made, read = (grad_x_IB, grad_h_PB) if is_odd else (grad_h_PB, grad_x_IB)
         sums_B = sums[number][at]
         np.multiply(made, versions[number // 2][at], out=sums_B)
@@ -437,12 +507,18 @@ def _differentiate_rounds(
         made *= 1 + tanhs_B
 
 
-def _over_steps(grads_TMB: Reals, read_TNB: Reals, factor: torch.dtype) -> Tensor:
-    """Return the gradient (M, N) of a weight, summed over all steps and streams."""
+def _over_steps(grads: Sequence[Reals], read: Sequence[Reals], factor: torch.dtype) -> Tensor:
+    """Return the gradient (M, N) of a weight, summed over all steps and streams.
+
+    Args:
+        grads: of each part of the streams, (T, M, B).
+        read: what the weight was applied to, (T, N, B).
+        factor: the type of factors.
+    """
     # copied by torch, whose memory is aligned alike every time: a product's last bits go by that
-    grads, read = torch.from_numpy(grads_TMB), torch.from_numpy(read_TNB)
-    left_MS = grads.transpose(0, 1).flatten(1).to(factor, copy=True)
-    right_SN = read.transpose(1, 2).flatten(0, 1).to(factor, copy=True)
-    summed_MN = grads.new_empty(len(left_MS), right_SN.shape[1])
+    left = [torch.from_numpy(grads_TMB).transpose(0, 1).flatten(1) for grads_TMB in grads]
+    right = [torch.from_numpy(read_TNB).transpose(1, 2).flatten(0, 1) for read_TNB in read]
+    left_MS, right_SN = torch.cat(left, 1).to(factor, copy=True), torch.cat(right).to(factor)
+    summed_MN = left[0].new_empty(len(left_MS), right_SN.shape[1])
     write_product(left_MS, right_SN, summed_MN)
     return summed_MN

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numba
 import numpy as np
@@ -209,38 +209,63 @@ def numbers_of(tensor: Tensor) -> Reals:
     return array
 
 
+class PackedWeights:
+    """The left factors of a loop's products, as their library reads them; threads may share them.
+
+    Args:
+        weights_DMK: one per depth.
+
+    Attributes:
+        like: of no numbers, on the device and of the type of the weights.
+        shape: (M, K).
+        levels: what each product reads.
+        kind: whose products they are: NumPy's or torch's small ones, compiled ones, torch's.
+    """
+
+    def __init__(self, weights_DMK: Tensor) -> None:
+        _, rows, inner = weights_DMK.shape
+        self.like, self.shape = weights_DMK.new_empty(0), (rows, inner)
+        self.levels: list[Any]
+        self.kind: Literal["small", "pairs", "torch"]
+        if weights_DMK.dtype != torch.bfloat16:
+            self.kind, self.levels = "small", list(weights_DMK.numpy())
+        elif has_bf16_dot_products():
+            self.kind, self.levels = "pairs", list(pack_pairs(weights_DMK))
+        else:
+            padded = functional.pad(weights_DMK, (0, -inner % BLOCK))
+            self.kind, self.levels = "torch", list(padded.unbind(0))
+
+
 class RecurrentProducts:
     """The products of a loop, `weights[d] @ factors`, by the calling thread or torch's.
 
     Args:
-        weights_DMK: the left factors, one per depth.
+        weights: the left factors.
         batch: columns of the right ones.
 
     Attributes:
         factors_KB: the right factor, to be written before each product; of bfloat16, the bits.
     """
 
-    def __init__(self, weights_DMK: Tensor, batch: int) -> None:
-        _, rows, inner = weights_DMK.shape
-        is_half = weights_DMK.dtype == torch.bfloat16
+    def __init__(self, weights: PackedWeights, batch: int) -> None:
+        (rows, inner), levels = weights.shape, weights.levels
+        is_half = weights.like.dtype == torch.bfloat16
         # zeros: what is beyond the inner size might be NaN, which times a padding's zero is NaN
-        whole_KB = weights_DMK.new_zeros(inner + -inner % BLOCK, batch)
+        whole_KB = weights.like.new_zeros(inner + -inner % BLOCK, batch)
         factors_KB = whole_KB[:inner]
         product_MB = torch.empty(rows, batch, dtype=torch.float32 if is_half else factors_KB.dtype)
         factors, product = numbers_of(factors_KB), product_MB.numpy()
         self._make: Callable[[int], object]
-        if not is_half:
-            arrays = list(weights_DMK.numpy())
-            self._make = lambda level: small_product(arrays[level], factors, product)
-        elif has_bf16_dot_products():
-            parts, multiply_pairs = list(pack_pairs(weights_DMK)), compiled_multiply()
-            self._make = lambda level: multiply_pairs(parts[level], factors, product)
+        if weights.kind == "small":
+            self._make = lambda level: small_product(levels[level], factors, product)
+        elif weights.kind == "pairs":
+            multiply_pairs = compiled_multiply()
+            self._make = lambda level: multiply_pairs(levels[level], factors, product)
         else:
-            weights = functional.pad(weights_DMK, (0, -inner % BLOCK)).unbind(0)
             # torch rounds the product to its factors' type; what is added to it is not
-            rounded_MB = weights_DMK.new_empty(rows, batch)
+            rounded_MB = weights.like.new_empty(rows, batch)
             self._make = lambda level: product_MB.copy_(
-                torch.mm(weights[level], whole_KB, out=rounded_MB)
+                torch.mm(levels[level], whole_KB, out=rounded_MB)
             )
         self.factors_KB, self._product_MB = factors, product
 
@@ -250,12 +275,17 @@ class RecurrentProducts:
         return self._product_MB
 
 
-def write_product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> None:
-    """Write a product into `out`, whose type may be wider than that of the factors."""
-    if left_MK.dtype == out_MN.dtype:
+def write_product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor, *, adds: bool = False) -> None:
+    """Write a product into `out`, whose type may be wider than that of the factors, or add it."""
+    if left_MK.dtype == out_MN.dtype and not adds:
         product(left_MK, right_KN, out_MN)
+        return
+    rounded_MN = left_MK.new_empty(out_MN.shape)
+    product(left_MK, right_KN, rounded_MN)
+    if adds:
+        out_MN += rounded_MN
     else:
-        out_MN.copy_(torch.mm(left_MK, right_KN))
+        out_MN.copy_(rounded_MN)
 
 
 def project(inputs_TBI: Tensor, weight_GI: Tensor, bias_G: Tensor) -> Tensor:
