@@ -51,7 +51,9 @@ from seqtool.lm.neural.products import has_bf16_dot_products, product, small_pro
 Pairs: TypeAlias = npt.NDArray[np.uint32]
 
 LANES = 16
-ROWS, COLUMNS = 8, 2 * LANES  # of a tile: sums enough to keep the processor's two units busy
+# of a tile: sums enough to keep the processor's two units busy
+ROWS, COLUMNS = 8, 2 * LANES
+NARROW_ROWS = 16  # of a tile of one vector, for 16 columns or fewer
 BLOCK = 32  # inner sizes that torch's products of bfloat16 are fast with are multiples of it
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -60,11 +62,46 @@ _SUMS, _PAIRS = ir.VectorType(ir.FloatType(), LANES), ir.VectorType(_I32, LANES)
 binding.initialize_native_asmparser()  # reads the instruction below
 
 
-def _vectors(context: Any, builder: Any, kind: Any, array: Any, index: Any, of: Any) -> list[Any]:
-    """Return the addresses of the two vectors of a tile's row, in LLVM."""
-    places = index, builder.add(index, _I64(LANES))
-    addresses = [element(context, builder, kind, array, place) for place in places]
-    return [builder.bitcast(address, of.as_pointer()) for address in addresses]
+def _write_tile(context: Any, builder: Any, kinds: Any, arguments: Any, rows: int, num: int) -> Any:
+    """Write the LLVM of a tile of so many rows, and columns of `num` vectors; see `_tile`."""
+    weights, row, pairs, column, width, num_pairs, out, place, stride = arguments
+
+    def vectors(kind: Any, array: Any, index: Any, of: Any) -> list[Any]:
+        """Return the addresses of the vectors of a tile's row."""
+        places = [builder.add(index, _I64(LANES * number)) for number in range(num)]
+        addresses = [element(context, builder, kind, array, place) for place in places]
+        return [builder.bitcast(address, of.as_pointer()) for address in addresses]
+
+    # an intrinsic of LLVM has its types by LLVM's version, the assembler knows none
+    form = ir.FunctionType(_SUMS, [_SUMS, _PAIRS, _PAIRS])
+    multiply_add = ir.InlineAsm(form, "vdpbf16ps $3, $2, $0", "=v,0,v,v")
+    nothing, everywhere = ir.Constant(_PAIRS, ir.Undefined), ir.Constant(_PAIRS, [0] * LANES)
+    numbers = [_I64(number) for number in range(rows)]
+    starts = [builder.mul(builder.add(row, number), num_pairs) for number in numbers]
+    zeros = ir.Constant(_SUMS, [0.0] * LANES)
+    # variables, of which the compiler makes registers
+    sums = [[cgutils.alloca_once(builder, _SUMS) for _ in range(num)] for _ in range(rows)]  # type: ignore[no-untyped-call]
+    for held in sums:
+        for part in held:
+            builder.store(zeros, part)
+    with cgutils.for_range(builder, num_pairs) as loop:
+        begin = builder.add(builder.mul(loop.index, width), column)
+        addresses = vectors(kinds[2], pairs, begin, _PAIRS)
+        factors = [builder.load(address, align=4) for address in addresses]
+        for start, held in zip(starts, sums, strict=True):
+            position = builder.add(start, loop.index)
+            # one pair of a row in all lanes, times 16 columns at once
+            pair = builder.load(element(context, builder, kinds[0], weights, position))
+            first = builder.insert_element(nothing, pair, _I32(0))
+            spread = builder.shuffle_vector(first, nothing, everywhere)
+            for part, factor in zip(held, factors, strict=True):
+                total = builder.call(multiply_add, [builder.load(part), spread, factor])
+                builder.store(total, part)
+    for number, held in zip(numbers, sums, strict=True):
+        begin = builder.add(place, builder.mul(stride, number))
+        for address, part in zip(vectors(kinds[6], out, begin, _SUMS), held, strict=True):
+            builder.store(builder.load(part), address, align=4)
+    return context.get_dummy_value()
 
 
 @in_llvm
@@ -76,39 +113,19 @@ def _tile(typing_context, weights, row, pairs, column, width, num_pairs, out, pl
     """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        weights, row, pairs, column, width, num_pairs, out, place, stride = arguments
-        kinds = signature.args
-        # an intrinsic of LLVM has its types by LLVM's version, the assembler knows none
-        form = ir.FunctionType(_SUMS, [_SUMS, _PAIRS, _PAIRS])
-        multiply_add = ir.InlineAsm(form, "vdpbf16ps $3, $2, $0", "=v,0,v,v")
-        nothing, everywhere = ir.Constant(_PAIRS, ir.Undefined), ir.Constant(_PAIRS, [0] * LANES)
-        numbers = [_I64(number) for number in range(ROWS)]
-        starts = [builder.mul(builder.add(row, number), num_pairs) for number in numbers]
-        zeros = ir.Constant(_SUMS, [0.0] * LANES)
-        # variables, of which the compiler makes registers
-        sums = [[cgutils.alloca_once(builder, _SUMS) for _ in range(2)] for _ in range(ROWS)]  # type: ignore[no-untyped-call]
-        for held in sums:
-            for half in held:
-                builder.store(zeros, half)
-        with cgutils.for_range(builder, num_pairs) as loop:
-            begin = builder.add(builder.mul(loop.index, width), column)
-            addresses = _vectors(context, builder, kinds[2], pairs, begin, _PAIRS)
-            factors = [builder.load(address, align=4) for address in addresses]
-            for start, held in zip(starts, sums, strict=True):
-                position = builder.add(start, loop.index)
-                # one pair of a row in all lanes, times 16 columns at once
-                pair = builder.load(element(context, builder, kinds[0], weights, position))
-                first = builder.insert_element(nothing, pair, _I32(0))
-                spread = builder.shuffle_vector(first, nothing, everywhere)
-                for half, factor in zip(held, factors, strict=True):
-                    total = builder.call(multiply_add, [builder.load(half), spread, factor])
-                    builder.store(total, half)
-        for number, held in zip(numbers, sums, strict=True):
-            begin = builder.add(place, builder.mul(stride, number))
-            addresses = _vectors(context, builder, kinds[6], out, begin, _SUMS)
-            for address, half in zip(addresses, held, strict=True):
-                builder.store(builder.load(half), address, align=4)
-        return context.get_dummy_value()
+        return _write_tile(context, builder, signature.args, arguments, ROWS, COLUMNS // LANES)
+
+    integer = types.int64
+    given = weights, integer, pairs, integer, integer, integer, out, integer, integer
+    return types.void(*given), generate
+
+
+@in_llvm
+def _narrow_tile(typing_context, weights, row, pairs, column, width, num_pairs, out, place, stride):  # type: ignore[no-untyped-def]
+    """Write a tile of 16 rows and 16 columns; see `_tile`."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return _write_tile(context, builder, signature.args, arguments, NARROW_ROWS, 1)
 
     integer = types.int64
     given = weights, integer, pairs, integer, integer, integer, out, integer, integer
@@ -121,7 +138,7 @@ def pack_pairs(weights_DMK: Tensor) -> Pairs:
     Rows are padded to whole tiles and columns to whole pairs, with zeros.
     """
     _, rows, inner = weights_DMK.shape
-    padding = 0, inner % 2, 0, -rows % ROWS
+    padding = 0, inner % 2, 0, -rows % NARROW_ROWS  # a multiple of ROWS, too
     padded = functional.pad(weights_DMK, padding) if any(padding) else weights_DMK
     return padded.contiguous().view(torch.uint16).numpy().view(np.uint32)
 
@@ -135,7 +152,10 @@ def multiply(weights_MP, factors_KB, product_NB):  # type: ignore[no-untyped-def
         product_NB: receives the N rows of the product.
     """
     num_pairs, inner, (num_rows, batch) = weights_MP.shape[1], len(factors_KB), product_NB.shape
-    width = (batch + COLUMNS - 1) // COLUMNS * COLUMNS  # whole tiles; what is beyond is not read
+    # whole tiles, the last one narrow where that is enough; what is beyond is not read
+    width = (batch + LANES - 1) // LANES * LANES
+    if batch % COLUMNS > LANES:
+        width = (batch + COLUMNS - 1) // COLUMNS * COLUMNS
     pairs_PW = np.empty((num_pairs, width), np.uint32)
     for pair in range(inner // 2):
         low_B, high_B, pair_W = factors_KB[2 * pair], factors_KB[2 * pair + 1], pairs_PW[pair]
@@ -145,12 +165,28 @@ def multiply(weights_MP, factors_KB, product_NB):  # type: ignore[no-untyped-def
     for column in range(batch * (inner % 2)):  # an odd last row: its partner is zero
         pairs_PW[num_pairs - 1, column] = factors_KB[inner - 1, column]
     block = np.empty((ROWS, COLUMNS), np.float32)
+    narrow_block = np.empty((NARROW_ROWS, LANES), np.float32)
     weights, pairs = flat(weights_MP), flat(pairs_PW)
-    product, part = flat(product_NB), flat(block)
+    product, part, narrow_part = flat(product_NB), flat(block), flat(narrow_block)
     # columns outside: the pairs of one block of them stay in the cache for all of the rows
     for column in range(0, batch, COLUMNS):
+        columns = min(COLUMNS, batch - column)
+        if columns <= LANES:
+            for row in range(0, num_rows, NARROW_ROWS):
+                rows = min(NARROW_ROWS, num_rows - row)
+                if rows == NARROW_ROWS and columns == LANES:
+                    place = row * batch + column
+                    _narrow_tile(
+                        weights, row, pairs, column, width, num_pairs, product, place, batch
+                    )
+                    continue
+                _narrow_tile(weights, row, pairs, column, width, num_pairs, narrow_part, 0, LANES)
+                for k in range(rows):
+                    for lane in range(columns):
+                        product_NB[row + k, column + lane] = narrow_block[k, lane]
+            continue
         for row in range(0, num_rows, ROWS):
-            rows, columns = min(ROWS, num_rows - row), min(COLUMNS, batch - column)
+            rows = min(ROWS, num_rows - row)
             if rows == ROWS and columns == COLUMNS:
                 place = row * batch + column
                 _tile(weights, row, pairs, column, width, num_pairs, product, place, batch)
@@ -280,12 +316,14 @@ def write_product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor, *, adds: bo
     if left_MK.dtype == out_MN.dtype and not adds:
         product(left_MK, right_KN, out_MN)
         return
-    rounded_MN = left_MK.new_empty(out_MN.shape)
-    product(left_MK, right_KN, rounded_MN)
-    if adds:
-        out_MN += rounded_MN
+    if left_MK.dtype == out_MN.dtype:
+        made_MN = product(left_MK, right_KN, torch.empty_like(out_MN))
     else:
-        out_MN.copy_(rounded_MN)
+        made_MN = torch.mm(left_MK, right_KN)
+    if adds:
+        out_MN += made_MN
+    else:
+        out_MN.copy_(made_MN)
 
 
 def project(inputs_TBI: Tensor, weight_GI: Tensor, bias_G: Tensor) -> Tensor:

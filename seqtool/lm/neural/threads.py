@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from seqtool.lm.neural.products import has_bf16_dot_products, torch_is_faster
-from seqtool.lm.neural.recurrent_products import COLUMNS
+from seqtool.lm.neural.recurrent_products import LANES
 
 T = TypeVar("T")
 
 FEWEST = 16  # streams of a part: products of fewer columns take nearly as long
 # multiplications of each product of a part: threads take turns in Python, and shorter ones wait
-LEAST_WORK = 6_000_000
+LEAST_WORK = 3_000_000
 
 
 def parts_of(num_streams: int, num_weights: int, *, half: bool) -> list[slice]:
@@ -40,8 +40,8 @@ def parts_of(num_streams: int, num_weights: int, *, half: bool) -> list[slice]:
     """
     # torch's own products wake threads by themselves, MKL's in each of ours
     is_ours = not torch_is_faster() and (has_bf16_dot_products() or not half)
-    # a tile of bfloat16 has so many columns, whether they are used or not
-    num_parts = -(-num_streams // COLUMNS) if half else num_streams // FEWEST
+    # a tile of bfloat16 has 16 columns or more, whether they are used or not
+    num_parts = -(-num_streams // LANES) if half else num_streams // FEWEST
     num_parts = min(num_parts, num_streams * num_weights // LEAST_WORK)
     num = max(1, min(torch.get_num_threads(), num_parts)) if is_ours else 1
     borders = [num_streams * place // num for place in range(num + 1)]

@@ -88,7 +88,7 @@ def test_the_maker_of_the_processor(
 
 
 @pytest.mark.skipif(not has_bf16_dot_products(), reason="the processor has no such instruction")
-@pytest.mark.parametrize("columns", [1, 20, 32, 69])
+@pytest.mark.parametrize("columns", [1, 16, 20, 32, 43, 69])
 @pytest.mark.parametrize("inner", [1, 6, 257])
 @pytest.mark.parametrize("rows", [1, 16, 21])
 def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:

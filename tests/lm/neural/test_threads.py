@@ -40,15 +40,15 @@ def test_parts_are_the_whole_and_not_too_small(monkeypatch: pytest.MonkeyPatch) 
         [16, 17, 17],
         [33, 33, 34],
     ]
-    # of bfloat16, as many as there are tiles of 32
-    assert [sizes(num, half=True) for num in (32, 33, 64, 65)] == [
-        [32],
-        [16, 17],
-        [32, 32],
-        [21, 22, 22],
+    # of bfloat16, as many as there are tiles of 16 columns
+    assert [sizes(num, 10**7, half=True) for num in (16, 17, 33, 64)] == [
+        [16],
+        [8, 9],
+        [11, 11, 11],
+        [21, 21, 22],
     ]
-    # 6,000,000 multiplications or more a part
-    assert [sizes(64, num) for num in (187_499, 187_500, 281_250)] == [[64], [32, 32], [21, 21, 22]]
+    # 3,000,000 multiplications or more a part
+    assert [sizes(64, num) for num in (93_749, 93_750, 140_625)] == [[64], [32, 32], [21, 21, 22]]
     assert parts_of(50, 1_000_000, half=False) == [slice(0, 16), slice(16, 33), slice(33, 50)]
     torch.set_num_threads(1)
     assert sizes(500) == [500]
