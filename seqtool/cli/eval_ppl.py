@@ -385,7 +385,7 @@ def eval_ppl(
             "note: the model was read from an ARPA file without <unk>: each unknown word has a "
             "log10 probability of -100, as in KenLM; SRILM leaves such words out of its perplexity"
         )
-    for remark in _remarks(result, paths, tuning, dynamic_tunings):
+    for remark in _remarks(result, paths, tuning, dynamic_tunings, is_dynamic=adapting.dynamic):
         note(f"note: {remark}")
     num_words = result.tokens - result.sentences
     unknown = result.unknown_words
@@ -679,12 +679,20 @@ def _remarks(
     texts: Sequence[str],
     tuning: Tuning | None,
     dynamic: Sequence[DynamicTuning],
+    *,
+    is_dynamic: bool,
 ) -> Iterator[str]:
     """Give what to say of figures that do not compare, or that something was fitted to get."""
     if result.impossible:
         yield (
             f"{result.impossible:,} tokens have no probability at all under this model, so the "
             "perplexity is infinite (null in JSON)"
+        )
+    elif result.perplexity > result.vocabulary_size > 0:
+        # what knows nothing of a text has the size of the vocabulary
+        yield (
+            "the perplexity is worse than that of guessing among all symbols of the vocabulary"
+            + ("; a lower --dynamic-rate may keep the network in balance" if is_dynamic else "")
         )
     if result.true_perplexity is not None and result.oov:
         yield (

@@ -130,6 +130,15 @@ def test_dynamic_evaluation(seqtool: Run) -> None:
     assert sums() == before
 
 
+def test_a_rate_that_is_too_high_is_told(seqtool: Run) -> None:
+    options = ("--dynamic", "--dynamic-rate", 0.1, "--dynamic-decay", 0, "--dynamic-segment", 3)
+    result = seqtool("eval-ppl", "tune.txt", "-m", "net", *options, "--json")
+    content = json.loads(result.stdout)
+    assert content["perplexity"] > content["vocabulary_size"]
+    assert "worse than that of guessing among all symbols" in result.stderr
+    assert "a lower --dynamic-rate may keep the network in balance" in result.stderr
+
+
 def test_dynamic_evaluation_is_tuned(seqtool: Run) -> None:
     options = ("--dynamic", "--dynamic-rate", RATE, "--tune", "tune.txt")
     result = seqtool("eval-ppl", "text.txt", "-m", "net", *options)
