@@ -67,8 +67,6 @@ KINDS = {
     "tagger": Tunable("seqtool.parsing.tagger", "train_tagger", "dev_tags"),
     "segmenter": Tunable("seqtool.parsing.segmenter", "train_segmenter", "dev_words"),
 }
-# by which a parser reads some settings and not others
-FAMILY = {"model.decoder", "model.classifier", "model.encoder", "learning.loss"}
 
 
 @examples(
@@ -199,11 +197,14 @@ def tune(
     tried: dict[str, Any] = {} if space is None else dict(read_file(space, type(settings)))
     tried.update(read_texts(try_ or []))
     searched = [*read_space(tried, type(settings))]
-    if kind == "parser" and not {*searched} & FAMILY:
+    if kind == "parser":
         from seqtool.core.config import apply_overrides
-        from seqtool.parsing.parser.families import refuse_unread
+        from seqtool.parsing.parser.families import DECIDING, refuse_unread
 
-        refuse_unread(settings, [*searched, *apply_overrides(type(settings), {}, set_ or [])], ())
+        # what some trials read and others do not is searched for all
+        if not {*searched} & DECIDING:
+            given = [*searched, *apply_overrides(type(settings), {}, set_ or [])]
+            refuse_unread(settings, given, ())
     if list_settings:
         return print_settings(settings)
     from seqtool.core.progress import Display

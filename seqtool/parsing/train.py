@@ -26,7 +26,7 @@ from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.config import Presets
-from seqtool.parsing.encoding.encoder import Dropout, as_it_is, dropout_mask
+from seqtool.parsing.encoding.encoder import dropout_mask
 from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
 from seqtool.parsing.model import TreebankModel
 from seqtool.training import hardware
@@ -114,10 +114,6 @@ class TreebankTask(ABC, Generic[T, D]):
 
     def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
         return dropout_mask(values, dropout, self._random)
-
-    def _dropout(self, share: float) -> Dropout:
-        """Return what leaves out a share of values, each by itself; of 0, `as_it_is`."""
-        return (lambda values: values * self._kept(values, share)) if share else as_it_is
 
     def _drawn(self, chances: Tensor) -> Tensor:
         return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances

@@ -230,6 +230,7 @@ class _Part:
         sizes: (D, G, H).
         state_BH: of all streams, before the window.
         masks: of the state (B, H) and of what is added to it (S, B, H), of all streams.
+        num_updates: S.
         factor: the type of factors of products.
 
     Attributes:
@@ -334,12 +335,13 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
     depth, num_steps, width, _ = parts[0].gates_DTGB.shape
     dtype, factor = weight_DHG.dtype, parts[0].entering_DHTB.dtype
     # as they are stored, (H, G), which is the transpose that the gradient needs; without halves
-    packed = PackedWeights(weight_DHG.to(factor))
+    packed, grads_TBH = PackedWeights(weight_DHG.to(factor)), grad_TBH.numpy()
 
     def run(part: _Part) -> tuple[Reals, Reals, Tensor]:
         """Return gradients: of the state, and of pre-activations, summed and of each step."""
         running_HB, mask_HB, dropped = np.zeros_like(part.last_HB), part.mask_HB, part.dropped
-        outer_THB = grad_TBH[:, part.streams].transpose(1, 2).contiguous().numpy()
+        # by NumPy: torch would start threads of its own in this one
+        outer_THB = np.ascontiguousarray(grads_TBH[:, part.streams].transpose(0, 2, 1))
         recurrent = RecurrentProducts(packed, running_HB.shape[1])
         summed_DGB = np.zeros_like(part.gates_DTGB[:, 0])
         history_DGTB = torch.empty(depth, width, *outer_THB.shape[::2], dtype=factor)

@@ -347,7 +347,7 @@ def _forward(
     if needs_grad:
         ctx.save_for_backward(inputs_TBI, weight_GI, weight_GP, projection_PH, *rounds)
         ctx.parts = parts
-    return outputs_TBP, torch.from_numpy(np.concatenate([m.T for m in memories]))
+    return outputs_TBP, _streams(memories)
 
 
 def _modulate(part: _Part, products: Sequence[_Product], at: int) -> None:
@@ -395,17 +395,18 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
     projection = None
     if projection_PH is not None:
         projection = _packed(projection_PH.t().contiguous(), factor)
-    grads_inputs_TBI: list[Tensor] = []
+    grads_TBP, grads_BH = grad_TBP.numpy(), grad_BH.numpy()
 
     def run(part: _Part) -> _Grads:
         recurrent = RecurrentProducts(through, part.batch)
         modulate = [_Product(weight, part.batch) for weight in modulations]
         shrink = None if projection is None else _Product(projection, part.batch)
-        outer_TPB = grad_TBP[:, part.streams].transpose(1, 2).contiguous().numpy()
+        # by NumPy: torch would start threads of its own in this one
+        outer_TPB = np.ascontiguousarray(grads_TBP[:, part.streams].transpose(0, 2, 1))
         history_GTB = torch.empty(part.gates_TGB.shape[1], num_steps, part.batch, dtype=factor)
         grads = _Grads(
             np.zeros_like(outer_TPB[0]),
-            grad_BH[part.streams].t().contiguous().numpy().copy(),
+            grads_BH[part.streams].T.copy(),
             np.zeros_like(part.gates_TGB[0]),
             history_GTB,
             [np.empty_like(tanhs) for tanhs in part.tanhs],
@@ -438,6 +439,7 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
     found = in_threads(run, parts)
     grad_read_GK = read_GK.new_empty(read_GK.shape)
     grad_weight_GI, grad_weight_GP = torch.empty_like(weight_GI), grad_read_GK
+    grads_inputs_TBI: list[Tensor] = []
     for number, (part, grads) in enumerate(zip(parts, found, strict=True)):
         adds = number > 0  # to what the first part has written
         grads_GN = grads.history_GTB.flatten(1)
@@ -469,8 +471,8 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
         grad_projection = _over_steps([grads.outputs_TPB for grads in found], shown, factor)
     return (
         joined(grads_inputs_TBI),
-        torch.from_numpy(np.concatenate([grads.state_PB.T for grads in found])),
-        torch.from_numpy(np.concatenate([grads.memory_HB.T for grads in found])),
+        _streams([grads.state_PB for grads in found]),
+        _streams([grads.memory_HB for grads in found]),
         grad_weight_GI,
         grad_weight_GP,
         sum((torch.from_numpy(grads.summed_GB.sum(axis=1)) for grads in found), torch.zeros(())),
@@ -507,6 +509,11 @@ def _differentiate_rounds(
         made *= 1 + tanhs_B
 
 
+def _streams(parts_HB: Sequence[Reals]) -> Tensor:
+    """Return the streams of all parts, (B, H)."""
+    return torch.cat([torch.from_numpy(part_HB.T) for part_HB in parts_HB])
+
+
 def _over_steps(grads: Sequence[Reals], read: Sequence[Reals], factor: torch.dtype) -> Tensor:
     """Return the gradient (M, N) of a weight, summed over all steps and streams.
 
@@ -518,7 +525,7 @@ def _over_steps(grads: Sequence[Reals], read: Sequence[Reals], factor: torch.dty
     # copied by torch, whose memory is aligned alike every time: a product's last bits go by that
     left = [torch.from_numpy(grads_TMB).transpose(0, 1).flatten(1) for grads_TMB in grads]
     right = [torch.from_numpy(read_TNB).transpose(1, 2).flatten(0, 1) for read_TNB in read]
-    left_MS, right_SN = torch.cat(left, 1).to(factor, copy=True), torch.cat(right).to(factor)
+    left_MS, right_SN = torch.cat(left, 1).to(factor), torch.cat(right).to(factor)
     summed_MN = left[0].new_empty(len(left_MS), right_SN.shape[1])
     write_product(left_MS, right_SN, summed_MN)
     return summed_MN

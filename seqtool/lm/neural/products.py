@@ -84,7 +84,8 @@ def _controller() -> ThreadpoolController:
 
 
 @cache
-def _workers(num: int) -> ThreadPoolExecutor:
+def workers(num: int) -> ThreadPoolExecutor:
+    """Return so many threads, which wait for work."""
     return ThreadPoolExecutor(num, thread_name_prefix="product")
 
 
@@ -131,7 +132,7 @@ def product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> Tensor:
             np.matmul(left, right[:, part], out=out[:, part])
 
     # the calling thread makes a part, too: it would only wait
-    others = [_workers(num_threads - 1).submit(make, part) for part in parts[1:]]
+    others = [workers(num_threads - 1).submit(make, part) for part in parts[1:]]
     make(parts[0])
     for other in others:
         other.result()  # raises what a part has raised

@@ -5,22 +5,22 @@ threads. But streams know nothing of each other within a window: so each thread 
 through all its steps, and back. Products over all steps, before and after the loop, are large, and
 have several threads each.
 
-Parts depend on the numbers of streams and threads alone, so that a run that is resumed with the
-same threads ends with the same bits.
+Parts depend on the sizes and the type of the products, on the number of threads and on the
+processor, and on nothing that is timed: a run that is resumed on the same machine, with the same
+threads, ends with the same bits.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from seqtool.lm.neural.products import has_bf16_dot_products, torch_is_faster
+from seqtool.lm.neural.products import has_bf16_dot_products, torch_is_faster, workers
 from seqtool.lm.neural.recurrent_products import LANES
 
 T = TypeVar("T")
@@ -56,18 +56,18 @@ def joined(parts_TBI: Sequence[Tensor]) -> Tensor:
 def in_threads(function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
     """Return what a function makes of each part, a thread for each; as `map`.
 
-    No gradient is recorded. Large products do not belong in it: they have threads of their own.
+    No gradient is recorded. What torch does by several threads does not belong in it: each of these
+    threads would get others of its own.
     """
 
     def call(*of_part: Any) -> T:
         with torch.no_grad():  # which each thread has for itself
             return function(*of_part)
 
-    if len(arguments[0]) == 1:
-        return list(map(call, *arguments))
-    return list(_workers(len(arguments[0])).map(call, *arguments))
-
-
-@cache
-def _workers(num: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(num, "streams")
+    first, *others = zip(*arguments, strict=True)
+    pending = [workers(len(others)).submit(call, *of_part) for of_part in others]
+    try:
+        # the calling thread takes a part, too: it would only wait
+        return [call(*first), *(other.result() for other in pending)]
+    finally:
+        wait(pending)  # also after an error: they write into what is the caller's

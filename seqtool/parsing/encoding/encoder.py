@@ -54,44 +54,17 @@ class BidirectionalLayer(nn.Module):
                     nn.init.zeros_(parameter)
             nn.init.ones_(lstm.get_parameter("bias_ih_l0").detach().chunk(4)[1])  # to forget little
 
-    def forward(
-        self, inputs_LBD: Tensor, reversal_LB: Tensor, drop_weights: Dropout = as_it_is
-    ) -> Tensor:
+    def forward(self, inputs_LBD: Tensor, reversal_LB: Tensor) -> Tensor:
         """Return the states, (L, B, 2H); those of padding mean nothing.
 
         Args:
             inputs_LBD: sentences, padded at their ends.
             reversal_LB: the place in its sentence from which each token comes when it is read
                 backwards.
-            drop_weights: is applied to the recurrent weights, (4H, H) of each direction.
         """
-        states_LBH = _states(self.forwards, inputs_LBD, drop_weights)
-        turned_LBH = _states(self.backwards, _turned(inputs_LBD, reversal_LB), drop_weights)
+        states_LBH, _ = self.forwards(inputs_LBD)
+        turned_LBH, _ = self.backwards(_turned(inputs_LBD, reversal_LB))
         return torch.cat((states_LBH, _turned(turned_LBH, reversal_LB)), dim=2)
-
-
-def _states(lstm: nn.LSTM, inputs_LBD: Tensor, drop_weights: Dropout) -> Tensor:
-    """Return the states of an LSTM, (L, B, H), begun with zeros, some of its weights dropped."""
-    if drop_weights is as_it_is:
-        states_LBH: Tensor = lstm(inputs_LBD)[0]
-        return states_LBH
-    begin_1BH = inputs_LBD.new_zeros(1, inputs_LBD.shape[1], lstm.hidden_size)
-    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-    weights: list[Tensor] = [lstm.get_parameter(name) for name in names]
-    weights[1] = drop_weights(weights[1])
-    # the function behind the module, which reads its own weights only
-    states_LBH, _, _ = torch.lstm(
-        inputs_LBD,
-        (begin_1BH, begin_1BH),
-        weights,
-        has_biases=True,
-        num_layers=1,
-        dropout=0.0,
-        train=True,
-        bidirectional=False,
-        batch_first=False,
-    )
-    return states_LBH
 
 
 class ContextEncoder(nn.Module):
@@ -108,11 +81,7 @@ class ContextEncoder(nn.Module):
         return _in_a_row(last_LBD, inside_LB)
 
     def first_and_last(
-        self,
-        inputs_TD: Tensor,
-        lengths_B: Tensor,
-        dropout: Dropout = as_it_is,
-        drop_weights: Dropout = as_it_is,
+        self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Dropout = as_it_is
     ) -> tuple[Tensor, Tensor]:
         """Return the states of the first and of the last layer of all tokens, each (T, 2H).
 
@@ -120,9 +89,8 @@ class ContextEncoder(nn.Module):
             inputs_TD: the tokens of the sentences, one after another.
             lengths_B: tokens of each.
             dropout: is applied to what the layers after the first one read.
-            drop_weights: is applied to the recurrent weights.
         """
-        first_LBD, last_LBD, inside_LB = self._run(inputs_TD, lengths_B, dropout, drop_weights)
+        first_LBD, last_LBD, inside_LB = self._run(inputs_TD, lengths_B, dropout)
         return _in_a_row(first_LBD, inside_LB), _in_a_row(last_LBD, inside_LB)
 
     def first(self, inputs_TD: Tensor, lengths_B: Tensor) -> Tensor:
@@ -131,17 +99,13 @@ class ContextEncoder(nn.Module):
         return _in_a_row(self.layers[0](values_LBD, reversal_LB), inside_LB)
 
     def _run(
-        self,
-        inputs_TD: Tensor,
-        lengths_B: Tensor,
-        dropout: Dropout,
-        drop_weights: Dropout = as_it_is,
+        self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the states of the first and last layer, (L, B, 2H), and which are tokens'."""
         values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
-        first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB, drop_weights)
+        first_LBD = values_LBD = self.layers[0](values_LBD, reversal_LB)
         for layer in self.layers[1:]:
-            values_LBD = layer(dropout(values_LBD), reversal_LB, drop_weights)
+            values_LBD = layer(dropout(values_LBD), reversal_LB)
         return first_LBD, values_LBD, inside_LB
 
     def _laid_out(self, inputs_TD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:

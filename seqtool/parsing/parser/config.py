@@ -236,12 +236,6 @@ class LearningConfig(Config):
     dropout_encoder: float = setting(
         0.4, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
     )
-    dropout_recurrent: float = setting(
-        0.0,
-        "bilstm: dropout on its recurrent weights, one draw for a batch (Merity et al. 2018)",
-        minimum=0,
-        below=1,
-    )
     dropout_lm: float = setting(
         0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
     )

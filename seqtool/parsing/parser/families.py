@@ -47,7 +47,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("linear",): ("model.hash_bits",),
     ("encoder",): (
         *("model.encoder_size", "model.encoder_layers", "model.lm_size"),
-        *("learning.dropout_encoder", "learning.dropout_recurrent", "learning.dropout_lm"),
+        *("learning.dropout_encoder", "learning.dropout_lm"),
         *("learning.head_weight", "learning.cloze_weight"),
     ),
     ("transition", "neural"): (
@@ -73,13 +73,18 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("unlabelled",): ("learning.taught_words",),
     ("teachers", "transition", "neural"): ("learning.teacher_weight",),
 }
+# settings that decide which of these words hold
+DECIDING = {
+    *("model.decoder", "model.classifier", "model.encoder", "model.system"),
+    *("learning.loss", "learning.linear", "learning.oracle"),
+}
 _SHOWN = {  # the words, as options
     "transition": "--decoder transition",
     "graph": "--decoder graph",
     "neural": "--classifier neural",
     "linear": "--classifier linear",
     "logistic": "--set linear=logistic",
-    "dynamic": "--set oracle=dynamic",
+    "dynamic": "--set oracle=dynamic of another system than swap",
     "encoder": "an encoder",
     "global": "--loss global",
     "teachers": "--distil",
@@ -115,14 +120,15 @@ def refuse_unread(config: ParserConfig, names: Iterable[str], also: Collection[s
             continue
         model = config.model
         *_, last = name.split(".")
-        readers = " or ".join(
+        readers = "; or for ".join(
             " and ".join(map(_SHOWN.__getitem__, holds))
             for holds, of_these in READ_BY.items()
             if name in of_these
         )
+        oracle = f", oracle {config.learning.oracle}" if model.decoder == "transition" else ""
         raise ConfigError(
             f"{last} is set, which decoder {model.decoder} with classifier {model.classifier} and "
-            f"encoder {model.encoder} does not read",
+            f"encoder {model.encoder}{oracle} does not read",
             hint=f"leave it out: it is for {readers}",
         )
 
@@ -132,7 +138,9 @@ def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
     model, learning = (config.get(name) or {} for name in ("model", "learning"))
     # older models do not name decoder, classifier and loss
     words = {model.get("decoder", "transition"), model.get("classifier", "neural")}
-    words.update({learning.get("linear", "perceptron"), learning.get("oracle", "dynamic")})
+    words.add(learning.get("linear", "perceptron"))
+    if model.get("system") != "swap":  # which has none but the static oracle
+        words.add(learning.get("oracle", "dynamic"))
     words.update({"global"} if learning.get("loss") == "global" else ())
     words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
     words.update({"teachers", "unlabelled"} & {*also})

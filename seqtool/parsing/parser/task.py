@@ -121,7 +121,6 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
             lengths_B,
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
-            self._dropout(self.config.learning.dropout_recurrent),
         )
         if lm_states is not None and self._words is not None:  # `Cloze` is not to see the words
             alone_TD = without_lm(inputs_TD, vectors_UD.shape[1])

@@ -101,12 +101,6 @@ class EncoderLearningConfig(Config):
     dropout_encoder: float = setting(
         0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1
     )
-    dropout_recurrent: float = setting(
-        0.0,
-        "dropout on the bilstm's recurrent weights, one draw for a batch (Merity et al. 2018)",
-        minimum=0,
-        below=1,
-    )
     cloze_weight: float = setting(
         0.2, "weight of the loss of telling words by their context alone", minimum=0
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, as_it_is, without_lm
+from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, without_lm
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
 from seqtool.parsing.tagger.config import ModelConfig
 from seqtool.text.characters import PAD
@@ -95,7 +95,6 @@ class TaggerNetwork(nn.Module):
         between: Dropout,
         after: Dropout,
         lm_TP: Tensor | None = None,
-        drop_weights: Dropout = as_it_is,
     ) -> tuple[Tensor, Tensor]:
         """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
 
@@ -107,12 +106,11 @@ class TaggerNetwork(nn.Module):
             between: is applied to what the layers after the first one read.
             after: is applied to the states.
             lm_TP: the language model's states after the words, which the encoder reads too.
-            drop_weights: is applied to the encoder's recurrent weights.
         """
         read_TI = inputs_TD
         if lm_TP is not None:
             read_TI = torch.cat((inputs_TD, self.lm(lm_TP)), 1)
-        first_TH, last_TH = self.encoder.first_and_last(read_TI, lengths, between, drop_weights)
+        first_TH, last_TH = self.encoder.first_and_last(read_TI, lengths, between)
         if lm_TP is not None and self.num_words:
             first_TH = self.encoder.first(without_lm(read_TI, inputs_TD.shape[1]), lengths)
         return torch.cat((inputs_TD, after(last_TH)), 1), first_TH

@@ -122,7 +122,6 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
             lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
             self._read_by_lm(sentences),
-            self._dropout(learning.dropout_recurrent),
         )
         bundles_T, scripts_T = (
             torch.from_numpy(ids[words][places]).long().to(self._device)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
+from seqtool.core.errors import Interrupted
 from seqtool.lm.neural import products, threads
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.lm.neural.products import has_bf16_dot_products
 from seqtool.lm.neural.threads import in_threads, parts_of
+from seqtool.lm.neural.train import train_lm
 
 
 @pytest.fixture(autouse=True)
@@ -69,31 +76,67 @@ def test_each_part_has_a_thread_and_no_gradient() -> None:
         is_main = threading.current_thread() is threading.main_thread()
         return number, letter, is_main, (weight * 2).requires_grad
 
+    # the caller takes the first one
     found = in_threads(look, [1, 2], ["a", "b"])
-    assert found == [(1, "a", False, False), (2, "b", False, False)]
-    # one part is the caller's own business
+    assert found == [(1, "a", True, False), (2, "b", False, False)]
     assert in_threads(look, [1], ["a"]) == [(1, "a", True, False)]
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda number: 1 / number, [1, 0])
 
 
-def window(cell: str, num_streams: int, settings: dict[str, Any]) -> list[Tensor]:
-    """What a window of a network gives: outputs, the states after it, and all gradients."""
+def batch_of(
+    cell: str, num_streams: int, settings: dict[str, Any], dtype: torch.dtype
+) -> tuple[NeuralNetwork, Tensor, list[tuple[Tensor, ...]]]:
+    """A network, and the ids and states of a window."""
     torch.manual_seed(1)
-    network = NeuralNetwork(ModelConfig(cell=cell, hidden_size=6, **settings), 40).double()
+    network = NeuralNetwork(ModelConfig(**{"cell": cell, "hidden_size": 6, **settings}), 40).to(
+        dtype
+    )
     generator = torch.Generator().manual_seed(2)
     ids_TB = torch.randint(40, (9, num_streams), generator=generator)
     state = [
-        tuple(torch.randn(part.shape, generator=generator, dtype=torch.float64) for part in layer)
+        tuple(torch.randn(part.shape, generator=generator, dtype=dtype) for part in layer)
         for layer in network.initial_state(num_streams)
     ]
+    return network, ids_TB, state
+
+
+def window(
+    cell: str, num_streams: int, settings: dict[str, Any], *, half: bool = False
+) -> tuple[list[Tensor], list[Tensor]]:
+    """What a window of a network gives: outputs with the states after it, and all gradients."""
+    dtype = torch.float32 if half else torch.float64
+    network, ids_TB, state = batch_of(cell, num_streams, settings, dtype)
+    parts = [part.requires_grad_() for layer in state for part in layer]
     torch.manual_seed(3)  # of dropout
-    outputs_TBH, after = network.train()(ids_TB, state)
-    loss = (outputs_TBH * torch.randn(outputs_TBH.shape, generator=generator)).sum()
-    (loss + sum(part.square().sum() for layer in after for part in layer)).backward()
-    gradients = [p.grad.to_dense() for p in network.parameters() if p.grad is not None]
-    assert len(gradients) > 3
-    return [outputs_TBH.detach(), *(part.detach() for layer in after for part in layer), *gradients]
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
+        outputs_TBH, after = network.train()(ids_TB, state)
+    weights = torch.linspace(-1, 1, outputs_TBH.numel(), dtype=dtype).view(outputs_TBH.shape)
+    states = [part for layer in after for part in layer]
+    assert all(part.is_contiguous() for part in states)
+    ((outputs_TBH * weights).sum() + sum(part.square().sum() for part in states)).backward()
+    learnt = [*parts, *network.parameters()]
+    gradients = [p.grad.to_dense() for p in learnt if p.grad is not None]
+    assert len(gradients) > 4
+    return [outputs_TBH.detach(), *(part.detach() for part in states)], gradients
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of parts of all loops; even the smallest are divided."""
+    monkeypatch.setattr(threads, "torch_is_faster", lambda: False)
+    monkeypatch.setattr(products, "torch_is_faster", lambda: False)
+    monkeypatch.setattr(threads, "LEAST_WORK", 1)
+    numbers: list[int] = []
+    divide = threads.in_threads
+
+    def counted(function: Any, *arguments: Any) -> Any:
+        numbers.append(len(arguments[0]))
+        return divide(function, *arguments)
+
+    for module in ("highway_cpu", "lstm_cpu"):
+        monkeypatch.setattr(f"seqtool.lm.neural.{module}.in_threads", counted)
+    return numbers
 
 
 NOISE = {"dropout": "variational", "dropout_state": 0.3, "dropout_update": 0.2}
@@ -111,24 +154,75 @@ NOISE = {"dropout": "variational", "dropout_state": 0.3, "dropout_update": 0.2}
     ],
 )
 def test_windows_are_those_of_one_thread(
-    cell: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    cell: str, settings: dict[str, Any], used: list[int]
 ) -> None:
-    monkeypatch.setattr(threads, "torch_is_faster", lambda: False)
-    monkeypatch.setattr(products, "torch_is_faster", lambda: False)
-    monkeypatch.setattr(threads, "LEAST_WORK", 1)
-    used: list[int] = []
-    divide = threads.in_threads
-
-    def counted(function: Any, *arguments: Any) -> Any:
-        used.append(len(arguments[0]))
-        return divide(function, *arguments)
-
-    for module in ("highway_cpu", "lstm_cpu"):
-        monkeypatch.setattr(f"seqtool.lm.neural.{module}.in_threads", counted)
     divided = window(cell, 50, settings)
     assert used == [3] * 2 * settings.get("layers", 1)  # forward and backward
+    network, ids_TB, state = batch_of(cell, 50, settings, torch.float64)
+    with torch.no_grad():  # where every step overwrites the one before
+        without, _ = network.eval()(ids_TB, state)
+    assert used[-1] == 3
     torch.set_num_threads(1)
     whole = window(cell, 50, settings)
     assert used[-1] == 1
-    for one, other in zip(divided, whole, strict=True):
+    for one, other in zip(itertools.chain(*divided), itertools.chain(*whole), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    with torch.no_grad():
+        torch.testing.assert_close(without, network(ids_TB, state)[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.skipif(not has_bf16_dot_products(), reason="the processor has no such instruction")
+@pytest.mark.parametrize(("cell", "settings"), [("rhn", {"depth": 2, **NOISE}), ("lstm", NOISE)])
+def test_half_windows_are_those_of_one_thread(
+    cell: str, settings: dict[str, Any], used: list[int]
+) -> None:
+    divided = window(cell, 50, settings, half=True)
+    assert used == [3, 3]
+    torch.set_num_threads(1)
+    whole = window(cell, 50, settings, half=True)
+    # of each stream, the same sums in the same order
+    for one, other in zip(divided[0], whole[0], strict=True):
+        assert torch.equal(one, other)
+    # gradients of weights are sums of parts, each of them rounded to 8 bits
+    for one, other in zip(divided[1], whole[1], strict=True):
+        assert float((one - other).norm()) < 2.0**-7 * float(other.norm())
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux tells a process's threads")
+def test_threads_start_no_others(used: list[int]) -> None:
+    # so large that torch copies the gradient of a part by several threads, where it may
+    settings = {"depth": 2, "hidden_size": 64}
+    network, ids_TB, state = batch_of("rhn", 240, settings, torch.float32)
+
+    def num_threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    before = num_threads()
+    for _ in range(3):
+        network(ids_TB, state)[0].sum().backward()
+        # two of ours, and two of torch's for the caller
+        assert num_threads() - before <= 4
+
+
+def test_a_resumed_run_ends_with_the_same_weights(
+    used: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text("a b c d e f g\nb d f a\n" * 200)
+    config = {
+        "model": {"cell": "rhn", "hidden_size": 8, "depth": 2, "dropout_state": 0.2},
+        "data": {"batch_size": 48, "bptt": 6},
+        "training": {"epochs": 2, "precision": "float32"},
+    }
+    found = []
+    for stop in (None, 5):
+        path = tmp_path / str(stop)
+        given = {"threads": 3, "device": "cpu", "progress": False}
+        if stop:
+            with pytest.raises(Interrupted):
+                train_lm(tmp_path / "text.txt", path, config, should_stop=lambda n: n == 5, **given)
+            train_lm(None, path, resume=True, **given)
+        else:
+            train_lm(tmp_path / "text.txt", path, config, **given)
+        found.append(load_file(path / "weights.safetensors"))
+    assert 3 in used
+    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())

@@ -103,33 +103,6 @@ def test_dropout_is_for_what_later_layers_read() -> None:
     torch.testing.assert_close(first, second, rtol=0, atol=0)
 
 
-def test_dropped_recurrent_weights_are_zeros_in_each_layer_and_direction() -> None:
-    """By the equations: an encoder whose recurrent weights are what is left of them."""
-    encoder, lengths = encoder_of(2).double(), [4, 2, 5]
-    inputs_TD = torch.randn(sum(lengths), WIDTH, dtype=torch.float64)
-    generator = torch.Generator().manual_seed(1)
-    # forwards and backwards of the first layer, then those of the second
-    masks = [torch.rand(4 * SIZE, SIZE, generator=generator).double().round() for _ in range(4)]
-    drawn = iter(masks)
-    first_TE, last_TE = encoder.first_and_last(
-        inputs_TD, torch.tensor(lengths), drop_weights=lambda weights: weights * next(drawn)
-    )
-    (first_TE.sum() + last_TE.square().sum()).backward()
-    whole = {name: weight.clone() for name, weight in encoder.state_dict().items()}
-    grads = {name: weight.grad for name, weight in encoder.named_parameters()}
-    assert next(drawn, None) is None
-    names = [name for name in whole if "weight_hh" in name]
-    for name, mask in zip(names, masks, strict=True):
-        whole[name] *= mask
-        grad = grads[name]
-        assert grad is not None
-        assert (grad[mask == 0] == 0).all()
-        assert (grad[mask == 1] != 0).any()
-    encoder.load_state_dict(whole)
-    expected = encoder.first_and_last(inputs_TD, torch.tensor(lengths))
-    torch.testing.assert_close((first_TE, last_TE), expected, rtol=0, atol=1e-12)
-
-
 def test_dropout_keeps_the_mean_and_something() -> None:
     values = torch.ones(200, 500)
     for dropout in (0.3, 0.9, 0.998, 0.999):

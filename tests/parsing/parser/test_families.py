@@ -48,7 +48,7 @@ def test_the_table_names_settings() -> None:
             ["model.trees", "model.hash_bits", "training.learning_rate"],
             ["model.templates", "model.arc_size", "training.weight_decay"],
         ),
-        # a static oracle explores nothing
+        # a static oracle explores nothing, and the swap system has no other
         ("chen-manning", ["learning.oracle", "training.optimiser"], ["learning.exploration"]),
     ],
 )
@@ -59,6 +59,15 @@ def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: l
     assert not {*others, "learning.global_beam", "learning.taught_words"} & shown
 
 
+def test_what_explores() -> None:
+    swapping = header("fast")
+    swapping.config["model"]["system"] = "swap"
+    assert "exploration" not in settings_read(swapping)["learning"]
+    given = from_dict(ParserConfig, PRESETS.settings("chen-manning"))
+    with pytest.raises(ConfigError, match=r"exploration is set, which .* oracle static does not"):
+        refuse_unread(given, ["learning.exploration"], ())
+
+
 def test_a_rate_is_of_who_has_steps() -> None:
     logistic = header("linear")
     logistic.config["learning"]["linear"] = "logistic"
@@ -67,8 +76,8 @@ def test_a_rate_is_of_who_has_steps() -> None:
     with pytest.raises(ConfigError, match="learning_rate is set, which decoder transition") as told:
         refuse_unread(given, ["training.learning_rate"], ())
     assert told.value.hint == (
-        "leave it out: it is for --classifier neural or --decoder transition and --classifier "
-        "linear and --set linear=logistic or --decoder graph and --classifier linear"
+        "leave it out: it is for --classifier neural; or for --decoder transition and --classifier "
+        "linear and --set linear=logistic; or for --decoder graph and --classifier linear"
     )
 
 
