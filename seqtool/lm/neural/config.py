@@ -320,6 +320,13 @@ class ModelConfig(Config):
         default = 0.25 if self.activation == "parametric-relu" else 0.01
         return default if self.activation_slope is None else self.activation_slope
 
+    @property
+    def _drops(self) -> bool:
+        """Whether there is any dropout."""
+        names = ("words", "input", "hidden", "state", "update", "weights", "output")
+        shares = [getattr(self, f"dropout_{name}") for name in names]
+        return any([*shares, self.output.dropout_latent])
+
     def check(self) -> None:
         """Refuse combinations that no model can have."""
         self._check_sizes()
@@ -339,6 +346,11 @@ class ModelConfig(Config):
                 f"tied is true, but div_value is {self.output.div_value:g}: tied clusters are all "
                 "as wide as the embedding",
                 hint="leave div_value out, or set tied to false",
+            )
+        if self.dropout_rise and not self._drops:
+            raise ConfigError(
+                "dropout_rise is set, but nothing is dropped",
+                hint="leave it out, or set dropout_input, dropout_output or other dropout",
             )
         for name, (cells, lack, remedy) in _LACKING.items():
             is_set = getattr(self, name) != type(self).__dataclass_fields__[name].default

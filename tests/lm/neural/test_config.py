@@ -96,6 +96,10 @@ def test_impossible_value_is_named(section: str, name: str, value: Any, message:
             {"model": {"recurrent_init_noise": 0.1}},
             "recurrent_init_noise is set, but recurrent_init is same",
         ),
+        (
+            {"model": {"dropout_rise": 0.5}},
+            "dropout_rise is set, but nothing is dropped",
+        ),
         ({"data": {"random_bptt": True, "bptt": 9}}, "random_bptt is true, but bptt is 9"),
         (
             {"model": {"tied": True}, "training": {"embedding_optimiser": "sparse-adam"}},
