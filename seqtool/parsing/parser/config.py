@@ -471,7 +471,12 @@ _TABLE["linear"] = {
 
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
-    "model": {"encoder": "bilstm"},
+    "model": {
+        "encoder": "bilstm",
+        "encoder_size": 224,
+        "lexical_size": 128,
+        "num_filters": 96,
+    },
     "learning": {"small_epochs": 26},
     "training": {**_TABLE["fast"]["training"], "epochs": 13},
 }
