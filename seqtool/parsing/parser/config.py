@@ -471,12 +471,7 @@ _TABLE["linear"] = {
 
 # the same classifier, which an encoder reads for
 _TABLE["accurate"] = {
-    "model": {
-        "encoder": "bilstm",
-        "encoder_size": 224,
-        "lexical_size": 128,
-        "num_filters": 96,
-    },
+    "model": {"encoder": "bilstm"},
     "learning": {"small_epochs": 26},
     "training": {**_TABLE["fast"]["training"], "epochs": 13},
 }
