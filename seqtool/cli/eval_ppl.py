@@ -688,11 +688,11 @@ def _remarks(
             f"{result.impossible:,} tokens have no probability at all under this model, so the "
             "perplexity is infinite (null in JSON)"
         )
-    elif result.perplexity > result.vocabulary_size > 0:
+    elif is_dynamic and result.perplexity > result.vocabulary_size:
         # what knows nothing of a text has the size of the vocabulary
         yield (
-            "the perplexity is worse than that of guessing among all symbols of the vocabulary"
-            + ("; a lower --dynamic-rate may keep the network in balance" if is_dynamic else "")
+            "the perplexity is worse than that of guessing among all symbols of the vocabulary; a "
+            "lower --dynamic-rate may keep the network in balance"
         )
     if result.true_perplexity is not None and result.oov:
         yield (
