@@ -32,6 +32,36 @@ def as_it_is(values: Tensor) -> Tensor:
     return values
 
 
+# rows of products in bfloat16 on a CPU are filled up to a multiple of this, see `linear`
+ROW_MULTIPLE = 64
+
+
+def linear(inputs_ND: Tensor, weight_KD: Tensor, bias_K: Tensor | None = None) -> Tensor:
+    """Return `torch.nn.functional.linear` of inputs whose number changes from batch to batch.
+
+    In bfloat16, oneDNN compiles a product for each shape that it meets, and keeps the last 1,024:
+    with batches of words, a third of the time of a training went there. So rows of zeros fill the
+    inputs up to a multiple, for few shapes.
+
+    Args:
+        inputs_ND: [N, D].
+        weight_KD: [K, D].
+        bias_K: [K], if there is one.
+    """
+    num = len(inputs_ND)
+    if inputs_ND.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+        inputs_ND = functional.pad(inputs_ND, (0, 0, 0, -num % ROW_MULTIPLE))
+    return functional.linear(inputs_ND, weight_KD, bias_K)[:num]
+
+
+class Linear(nn.Linear):
+    """A linear layer of inputs whose number changes from batch to batch, [N, D]: see `linear`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return its outputs, [N, K]."""
+        return linear(input, self.weight, self.bias)
+
+
 class BidirectionalLayer(nn.Module):
     """Two LSTMs, one of which reads backwards.
 
@@ -163,9 +193,9 @@ class Cloze(nn.Module):
 
     def __init__(self, size: int, num_words: int) -> None:
         super().__init__()
-        self.before = nn.Linear(size, CLOZE_SIZE, bias=False)
-        self.behind = nn.Linear(size, CLOZE_SIZE, bias=False)
-        self.words = nn.Linear(CLOZE_SIZE, num_words)
+        self.before = Linear(size, CLOZE_SIZE, bias=False)
+        self.behind = Linear(size, CLOZE_SIZE, bias=False)
+        self.words = Linear(CLOZE_SIZE, num_words)
 
     def forward(self, states_TH: Tensor, words_T: Tensor, lengths_B: Tensor) -> Tensor:
         """Return the mean loss of words, in nats.
@@ -240,11 +270,11 @@ class HeadChoice(nn.Module):
 
     def __init__(self, state_size: int, num_labels: int, num_tags: int = 0) -> None:
         super().__init__()
-        self.dependents = nn.Linear(state_size, HEAD_CHOICE_SIZE)
-        self.heads = nn.Linear(state_size, HEAD_CHOICE_SIZE)
-        self.labels = nn.Linear(state_size, num_labels)
+        self.dependents = Linear(state_size, HEAD_CHOICE_SIZE)
+        self.heads = Linear(state_size, HEAD_CHOICE_SIZE)
+        self.labels = Linear(state_size, num_labels)
         if num_tags:
-            self.tags = nn.Linear(state_size, num_tags)
+            self.tags = Linear(state_size, num_tags)
 
     def scores(self, states_TE: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores of heads, [B, L, L], and which token each row is, [B, L].
@@ -300,7 +330,7 @@ class HeadChoice(nn.Module):
         return loss
 
 
-def tag_loss(layer: nn.Linear, states_TE: Tensor, tags_T: Tensor) -> Tensor:
+def tag_loss(layer: Linear, states_TE: Tensor, tags_T: Tensor) -> Tensor:
     """Return the mean loss of gold tags, in nats per word that has some, times `TAG_SHARE`.
 
     Args:

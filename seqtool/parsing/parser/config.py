@@ -30,6 +30,7 @@ CONTEXT = ("s0", "s1", "s2", "b0")
 _NEIGHBOURS = ("s0.prev", "s0.next", "s1.prev", "s1.next", "b0.prev")
 SMALL_SENTENCES = 4000  # a treebank of fewer has epochs of its own in some presets
 LOWEST_TEMPERATURE = 0.1
+LONGEST_LEARNT = 500  # words of a sentence that arcs are learnt of: scores grow with the square
 SMALLEST_BATCH = 64  # smaller ones take as long
 RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
 MEASURES = (

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Floats, Ints
+from seqtool.core.arrays import Floats, Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
@@ -115,6 +115,29 @@ class Teacher(NamedTuple):
     symbols: tuple[Ints, ...]
 
 
+class HeadShares(NamedTuple):
+    """How probable teachers take the heads of words to be, those that are likely at all.
+
+    Attributes:
+        begins: int64 [rows + 1], of each row of a token array, where its heads begin; the rows of
+            NONE, of ROOT, and of sentences too long to learn from have none.
+        heads: int16, places in the sentence, 0 for ROOT.
+        shares: float16, their probabilities, which sum to 1 for each word.
+    """
+
+    begins: npt.NDArray[np.int64]
+    heads: npt.NDArray[np.int16]
+    shares: npt.NDArray[np.float16]
+
+    def of(self, rows: Longs) -> tuple[Longs, Longs, Floats]:
+        """Return the heads of some rows: which of the rows it is, their places, their shares."""
+        begins = self.begins[rows]
+        counts = self.begins[rows + 1] - begins
+        which = np.repeat(np.arange(len(rows)), counts)
+        places = np.arange(len(which)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+        return which, self.heads[places].astype(np.int64), self.shares[places].astype(np.float32)
+
+
 @dataclass(frozen=True)
 class TrainingData:
     """What a parser is trained on.
@@ -135,6 +158,7 @@ class TrainingData:
         skipped: what is wrong with each sentence that was left out.
         num_taught: how many sentences of `train`, the last ones, teachers have parsed.
         teachers: those that tell the probabilities of transitions, if there are such.
+        head_shares: what teachers take the heads to be, of a student that scores arcs, if given.
         initial: the directory of the parser that training begins from, if given.
     """
 
@@ -153,6 +177,7 @@ class TrainingData:
     skipped: list[DataError] = field(default_factory=list)
     num_taught: int = 0
     teachers: tuple[Teacher, ...] = ()
+    head_shares: HeadShares | None = None
     initial: str | None = None
 
     def of_epoch(self, epoch: int, usable: Places) -> Places:

@@ -10,24 +10,35 @@ the treebank and on the text: see `transition.teachers`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file, save_file
+
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Ints
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_treebank
+from seqtool.parsing.encoding.features import TokenArrays, token_rows
 from seqtool.parsing.parser import columns
-from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.config import LONGEST_LEARNT, ModelConfig, ParserConfig
+from seqtool.parsing.parser.data import HeadShares, TrainingData
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.teachers import teachers_of
 from seqtool.parsing.parser.vote import Vote
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import DEPREL, NUM_COLUMNS, Sentence
 
-TAUGHT = "treebank/taught.conllu.gz"  # in the run's directory
+# in the run's directory
+TAUGHT = "treebank/taught.conllu.gz"
+SHARES = "treebank/heads.safetensors"
+LEAST_SHARE = 0.005  # of a word's heads that are less probable nothing is learnt
+CHUNK_WORDS = 2000  # of sentences that the teachers are asked about together
 BEAM = 4  # of teachers that have one: they parse once, and their trees are read in every epoch
 
 
@@ -58,15 +69,25 @@ def describe(teachers: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     return told | ({"unlabelled": ", ".join(Path(file).name for file in files)} if files else {})
 
 
-def with_teachers(data: TrainingData, teachers: Sequence[str]) -> TrainingData:
-    """Return training data with the teachers that tell the probabilities of transitions.
+def asks_for_heads(config: ParserConfig) -> bool:
+    """Return whether a student of such settings learns from its teachers how probable heads are."""
+    is_neural_graph = (config.model.decoder, config.model.classifier) == ("graph", "neural")
+    return is_neural_graph and config.learning.teacher_weight > 0
 
-    They are asked in every epoch, so that a run that is resumed opens them again.
+
+def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> TrainingData:
+    """Return training data with what the teachers tell beside trees.
+
+    That is how probable heads are, as `write_heads` wrote it into the run's directory `output`; or
+    the teachers themselves, which tell the probabilities of transitions. They are asked in every
+    epoch, so that a run that is resumed opens them again.
 
     Raises:
         ModelError: a teacher cannot be opened, or is no parser.
         ConfigError: there is no text that they have parsed, and none tells probabilities either.
     """
+    if asks_for_heads(data.config):
+        return dataclasses.replace(data, head_shares=read_heads(output, data.train.arrays))
     parsers: list[Parser] = []
     for path in teachers if data.config.learning.teacher_weight else ():
         model = checkpoint.load(path)
@@ -145,6 +166,77 @@ def _parsed(model: Any, paths: Sequence[str]) -> Iterator[Sentence]:
             num_done += 1
             on_progress(num_done, None)
             yield sentence
+
+
+def write_heads(
+    teachers: Sequence[str], treebank: Iterable[Sentence], taught: str | None, output: Path
+) -> None:
+    """Write how probable the teachers take heads to be into the directory of a run.
+
+    They are asked about the treebank and, behind it, about what they have parsed.
+
+    Args:
+        teachers: directories of parsers, or of pipelines.
+        treebank: the sentences of the training part, in order.
+        taught: the file that `write_taught` wrote; None without.
+        output: the directory of the run.
+
+    Raises:
+        ModelError: a teacher cannot be opened, or their labels differ.
+    """
+    model = checkpoint.load(list(teachers))
+    parser = getattr(model, "parser", model)  # of a pipeline
+    if not hasattr(parser, "head_probabilities"):
+        raise _no_parser(teachers[0])
+    counts: list[Ints] = []  # of each word: how many heads it has
+    heads: list[npt.NDArray[np.int16]] = []
+    shares: list[npt.NDArray[np.float16]] = []
+    num_done = 0
+    with progress_bar("the teachers tell heads") as on_progress:
+        for chunk in _chunks(chain(treebank, read_conllu(taught) if taught else ())):
+            for table in parser.head_probabilities(chunk, beam=BEAM):
+                table = np.where(table < LEAST_SHARE, np.float32(0), table)
+                is_told = table > 0
+                total = table.sum(1, keepdims=True)
+                table /= np.where(total > 0, total, np.float32(1))
+                counts.append(is_told.sum(1, dtype=np.int32))
+                heads.append(is_told.nonzero()[1].astype(np.int16))
+                shares.append(table[is_told].astype(np.float16))
+            num_done += len(chunk)
+            on_progress(num_done, None)
+    (output / SHARES).parent.mkdir(exist_ok=True)
+    told: dict[str, npt.NDArray[Any]] = {
+        "counts": np.concatenate(counts),
+        "heads": np.concatenate(heads),
+        "shares": np.concatenate(shares),
+    }
+    save_file(told, output / SHARES)
+
+
+def _chunks(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    """Give sentences that are not too long to learn from, some at a time."""
+    chunk: list[Sentence] = []
+    num_words = 0
+    for sentence in sentences:
+        if len(sentence) > LONGEST_LEARNT:
+            continue
+        chunk.append(sentence)
+        num_words += len(sentence)
+        if num_words >= CHUNK_WORDS:
+            yield chunk
+            chunk, num_words = [], 0
+    if chunk:
+        yield chunk
+
+
+def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
+    """Return what `write_heads` wrote about the sentences of token arrays."""
+    told = load_file(output / SHARES)
+    is_learnt = arrays.lengths <= LONGEST_LEARNT
+    rows = token_rows(arrays.tokens[is_learnt] + 1, arrays.lengths[is_learnt] - 1)
+    counts = np.zeros(len(arrays.types) + 1, np.int64)
+    counts[rows + 1] = told["counts"]
+    return HeadShares(np.cumsum(counts), told["heads"], told["shares"])
 
 
 def _bare(sentence: Sentence) -> Sentence:

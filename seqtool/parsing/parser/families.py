@@ -71,7 +71,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("learning.global_words", "learning.global_scores", "learning.log_sum_weight"),
     ),
     ("unlabelled",): ("learning.taught_words",),
-    ("teachers", "transition", "neural"): ("learning.teacher_weight",),
+    ("teachers", "neural"): ("learning.teacher_weight",),
 }
 # settings that decide which of these words hold
 DECIDING = {

@@ -394,6 +394,16 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
                 heads = new_heads
             yield ArcTable(probabilities, label_ids, heads)
 
+    def head_probabilities(
+        self, sentences: Sequence[Sentence], *, beam: int = 1
+    ) -> Iterator[Floats]:
+        """Give of each sentence how probable each head is, [n, 1 + n]: see `ArcTable`.
+
+        Sentences without columns that the parser reads are read, too.
+        """
+        for table in self.arc_tables(self.encode(sentences), beam=beam):
+            yield table.probabilities
+
     def calibrated(self, probabilities: Floats, *, beam: int = 1) -> Doubles | Floats:
         """Return probabilities of arcs so that they say how often these are right, if known."""
         fitted = calibration.nearest(self.calibrations, beam)

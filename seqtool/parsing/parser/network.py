@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, as_it_is
+from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, Linear, as_it_is
 from seqtool.parsing.encoding.features import PAD
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.text.characters import PAD as NO_CHARACTER
@@ -32,8 +32,8 @@ class FieldJoin(nn.Module):
 
     def __init__(self, width: int, num_units: int) -> None:
         super().__init__()
-        self.inside = nn.Linear(width, 2 * num_units)
-        self.outside = nn.Linear(num_units, width, bias=False)
+        self.inside = Linear(width, 2 * num_units)
+        self.outside = Linear(num_units, width, bias=False)
 
     def forward(self, vectors_UD: Tensor, drop: Dropout = as_it_is) -> Tensor:
         """Return the vectors of types with their fields joined, [U, D]; `drop` as in training."""
@@ -84,7 +84,7 @@ class ReadingNetwork(nn.Module):
         config = self.config
         num_inputs = config.token_size
         if state_size:
-            self.lm = nn.Linear(state_size, config.lm_size, bias=False)
+            self.lm = Linear(state_size, config.lm_size, bias=False)
             num_inputs += config.lm_size
         self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
 

@@ -22,9 +22,11 @@ from seqtool.parsing.parser.config import (
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import (
     TAUGHT,
+    asks_for_heads,
     check_teachers,
     describe,
     with_teachers,
+    write_heads,
     write_taught,
 )
 from seqtool.parsing.parser.graph.task import GraphTask
@@ -38,7 +40,7 @@ from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.config import Stage
 from seqtool.training.run import TrainedModel
 from seqtool.training.task import Task
-from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.conllu import held_out, read_conllu
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ def _read(
         model = dataclasses.replace(model, templates=chosen(model.templates, model.fields, groups))
         data = dataclasses.replace(data, config=dataclasses.replace(data.config, model=model))
     if record.distil:
-        data = with_teachers(data, record.distil)
+        data = with_teachers(data, record.distil, output)
         data.summary.update(describe(record.distil, record.unlabelled))
     if record.init is not None:
         data = dataclasses.replace(data, initial=record.init)
@@ -212,6 +214,15 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
                 pass
     if record.unlabelled:
         write_taught(record.distil, record.unlabelled, output)
+    if record.distil and asks_for_heads(record.config):
+        sentences = read_conllu(record.train, skip_invalid=record.skip_invalid)
+        treebank = (
+            sentence
+            for sentence, is_dev in held_out(sentences)
+            if record.dev is not None or not is_dev
+        )
+        taught = str(output / TAUGHT) if record.unlabelled else None
+        write_heads(record.distil, treebank, taught, output)
 
 
 def _ready(task: Task, record: TreebankRecord[ParserConfig]) -> None:

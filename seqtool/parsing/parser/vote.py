@@ -230,6 +230,24 @@ class Vote(ParsesInputs):
 
         return in_stream(sentences_of(items), parse)
 
+    def head_probabilities(
+        self, sentences: Sequence[Sentence], *, beam: int = 1
+    ) -> Iterator[Floats]:
+        """Give of each sentence how probable each head is, [n, 1 + n]: the parsers' mean.
+
+        It is by their weights; no sentence has more than `LONGEST` words. See
+        `Parser.head_probabilities`.
+        """
+        shares = np.asarray(self.weights, np.float32) / np.float32(sum(self.weights))
+        for tables in zip(
+            *(parser.head_probabilities(sentences, beam=beam) for parser in self.parsers),
+            strict=True,
+        ):
+            mean = np.zeros_like(tables[0])
+            for share, table in zip(shares, tables, strict=True):
+                mean += share * table
+            yield mean
+
     def nbest(
         self, items: Iterable[Item], num: int, *, beam: int = 1, allow_missing: bool = False
     ) -> Iterator[list[Sentence] | Broken]:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, as_it_is
+from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, Linear, as_it_is
 from seqtool.parsing.segmenter.config import ModelConfig
 
 
@@ -47,13 +47,13 @@ class SegmenterNetwork(nn.Module):
         self.characters = ContextEncoder(
             config.character_size, config.character_units, config.character_layers
         )
-        self.token_ends = nn.Linear(2 * config.character_units, 1)
+        self.token_ends = Linear(2 * config.character_units, 1)
         self.forms = nn.Embedding(1 + num_forms, config.form_size)
         self.tokens = ContextEncoder(
             4 * config.character_units + config.form_size, config.token_units, config.token_layers
         )
-        self.decisions = nn.Linear(2 * config.token_units, 2)
-        self.tags = nn.Linear(2 * config.token_units, num_tags)
+        self.decisions = Linear(2 * config.token_units, 2)
+        self.tags = Linear(2 * config.token_units, num_tags)
         nn.init.normal_(self.symbols.weight, std=0.3)
         nn.init.normal_(self.forms.weight, std=0.3)
         with torch.no_grad():

@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from seqtool.parsing.encoding.encoder import Cloze, ContextEncoder, Dropout, without_lm
+from seqtool.parsing.encoding.encoder import (
+    Cloze,
+    ContextEncoder,
+    Dropout,
+    Linear,
+    linear,
+    without_lm,
+)
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
 from seqtool.parsing.tagger.config import ModelConfig
 from seqtool.text.characters import PAD
@@ -62,18 +68,18 @@ class TaggerNetwork(nn.Module):
         width = config.lexical_size + config.num_filters
         num_inputs = width
         if state_size:
-            self.lm = nn.Linear(state_size, config.lm_size, bias=False)
+            self.lm = Linear(state_size, config.lm_size, bias=False)
             num_inputs += config.lm_size
         self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
         num_values, num_parts = parts_OQ.shape
-        self.values = nn.Linear(width + 2 * config.encoder_size, num_values)
-        self.parts: nn.Linear | None = None
+        self.values = Linear(width + 2 * config.encoder_size, num_values)
+        self.parts: Linear | None = None
         if num_parts:
-            self.parts = nn.Linear(width + 2 * config.encoder_size, num_parts, bias=False)
+            self.parts = Linear(width + 2 * config.encoder_size, num_parts, bias=False)
             self.register_buffer("parts_OQ", parts_OQ, persistent=False)
-        self.lemma_words = nn.Linear(width + 2 * config.encoder_size, config.lemma_size)
+        self.lemma_words = Linear(width + 2 * config.encoder_size, config.lemma_size)
         self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
-        self.scripts = nn.Linear(config.lemma_size, num_scripts)
+        self.scripts = Linear(config.lemma_size, num_scripts)
         self.num_words = num_words
         if num_words:
             self.cloze = Cloze(config.encoder_size, num_words)
@@ -120,7 +126,7 @@ class TaggerNetwork(nn.Module):
         weights_OX = self.values.weight
         if self.parts is not None:
             weights_OX = weights_OX + self.parts_OQ @ self.parts.weight
-        return functional.linear(states_TX, weights_OX, self.values.bias)
+        return linear(states_TX, weights_OX, self.values.bias)
 
     def lemma_scores(self, states_TX: Tensor, bundles_T: Tensor, noise: Dropout) -> Tensor:
         """Return the scores of edit scripts, [T, E], of words with these bundles."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from parsing.parser.graph.test_task import graph_settings
 from parsing.parser.test_train import SMALL, config, weights
 from parsing.parser.tiny import make_sentence, random_parser, tiny_config, write_treebank
 from parsing.segmenter.tiny_segmenter import random_segmenter
@@ -19,8 +20,9 @@ import seqtool
 from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.parsing.encoding.features import TokenArrays
+from seqtool.parsing.parser.config import LONGEST_LEARNT
 from seqtool.parsing.parser.data import GoldTrees, TrainingData, prepare_data
-from seqtool.parsing.parser.distillation import BEAM, TAUGHT
+from seqtool.parsing.parser.distillation import BEAM, LEAST_SHARE, TAUGHT
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.model import Pipeline
@@ -251,6 +253,76 @@ def test_teachers_tell_probabilities_where_there_is_no_text(folder: Path, tmp_pa
     with pytest.raises(ConfigError, match="tells the probabilities"):
         train(folder, tmp_path / "p", config(1, learning__teacher_weight=0), **options)
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize("has_text", [False, True])
+@pytest.mark.parametrize("is_held_out", [False, True])
+def test_teachers_tell_a_graph_how_probable_heads_are(
+    is_held_out: bool, has_text: bool, folder: Path, tmp_path: Path
+) -> None:
+    """Of the sentences that are learnt, one after another; a long one is left out."""
+    long = make_sentence([("the", "X")] * (LONGEST_LEARNT + 1), [0] + [1] * LONGEST_LEARNT)
+    treebank = [*read_conllu(folder / "train.conllu"), long]
+    write_conllu([*treebank[:5], long, *treebank[5:]], tmp_path / "train.conllu")
+    events: list[Any] = []
+    options = taught_by(folder, **({} if has_text else {"unlabelled": ()}))
+    train_parser(
+        tmp_path / "train.conllu",
+        tmp_path / "p",
+        graph_settings(1, learning__taught_words=2.0),
+        dev=None if is_held_out else folder / "dev.conllu",
+        device="cpu",
+        on_data=events.append,
+        **options,
+    )
+    (data,) = events
+    assert data.num_taught == (30 if has_text else 0)
+    together = seqtool.load([folder / "a", folder / "b"])
+    sentences = list(read_conllu(tmp_path / "train.conllu"))
+    if is_held_out:
+        sentences = [item for number, item in enumerate(sentences, 1) if number % 10]
+    if has_text:
+        sentences += read_conllu(tmp_path / "p" / TAUGHT)
+    arrays = data.train.arrays
+    assert arrays.lengths.tolist() == list(map(len, sentences))
+    for place, sentence in enumerate(sentences):
+        rows = arrays.tokens[place] + np.arange(1 + len(sentence))
+        which, heads, shares = data.head_shares.of(rows)
+        table = np.zeros((1 + len(sentence), 1 + len(sentence)), np.float32)
+        table[which, heads] = shares
+        assert not table[0].any()
+        if len(sentence) > LONGEST_LEARNT:
+            assert not table.any()
+            continue
+        (expected,) = together.head_probabilities([sentence], beam=BEAM)
+        # of both teachers, half and half by their weights
+        one, other = (
+            next(iter(parser.head_probabilities([sentence], beam=BEAM)))
+            for parser in together.parsers
+        )
+        weight = together.weights[0] / sum(together.weights)
+        np.testing.assert_allclose(expected, weight * one + (1 - weight) * other, atol=1e-6)
+        expected = np.where(expected < LEAST_SHARE, 0.0, expected)
+        expected /= expected.sum(1, keepdims=True)
+        np.testing.assert_allclose(table[1:], expected, atol=1e-3)
+
+
+def test_a_graph_that_was_taught_heads_is_resumed_without_teachers(
+    folder: Path, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(folder / name, tmp_path / name)
+    options = {"distil": [tmp_path / "a", tmp_path / "b"]}
+    settings = graph_settings(2)
+    with pytest.raises(Interrupted):
+        train(folder, tmp_path / "p", settings, **options, should_stop=lambda step: step == 2)
+    train(folder, tmp_path / "whole", settings, **options)
+    shutil.rmtree(tmp_path / "a")
+    train_parser(None, tmp_path / "p", resume=True, device="cpu")
+    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "p")
+    assert all(np.array_equal(array, parts[name]) for name, array in whole.items())
+    alone = train(folder, tmp_path / "alone", settings)
+    assert not np.array_equal(weights(alone.path)["arcs.weight"], whole["arcs.weight"])
 
 
 def test_no_parser_replaces_its_teacher(folder: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.parsing.encoding.encoder import Dropout, as_it_is, padded_rows
+from seqtool.parsing.encoding.encoder import Dropout, Linear, as_it_is, padded_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.graph.scores import (
@@ -71,25 +71,23 @@ class GraphNetwork(ReadingNetwork):
         self._add_join()
         self._add_encoder(state_size)
         self._borders = unit_borders(config)
-        self.units = nn.Linear(
-            2 * config.encoder_size, 2 * config.arc_size + 2 * config.relation_size
-        )
-        self.arcs = nn.Linear(config.arc_size, config.arc_size)
-        self.relations = nn.Linear(config.relation_size, num_labels * config.relation_size)
-        self.labels = nn.Linear(config.relation_size, num_labels)
+        self.units = Linear(2 * config.encoder_size, 2 * config.arc_size + 2 * config.relation_size)
+        self.arcs = Linear(config.arc_size, config.arc_size)
+        self.relations = Linear(config.relation_size, num_labels * config.relation_size)
+        self.labels = Linear(config.relation_size, num_labels)
         zeros = [self.arcs, self.relations, self.labels]
         if config.distances:
-            self.distances = nn.Linear(config.arc_size, NUM_DISTANCES)
-            self.head_distances = nn.Linear(config.arc_size, NUM_DISTANCES, bias=False)
+            self.distances = Linear(config.arc_size, NUM_DISTANCES)
+            self.head_distances = Linear(config.arc_size, NUM_DISTANCES, bias=False)
             zeros += [self.distances, self.head_distances]
         if config.second_order != "none":
-            self.pairs = nn.Linear(2 * config.encoder_size, sum(pair_borders(config)))
+            self.pairs = Linear(2 * config.encoder_size, sum(pair_borders(config)))
             nn.init.zeros_(self.pairs.bias)
             # pairs, too, begin with the same score
             nn.init.zeros_(self.pairs.weight[: pair_borders(config)[0]].detach())
         self._add_cloze(num_words)
         if num_gold_tags:
-            self.gold_tags = nn.Linear(2 * config.encoder_size, num_gold_tags)
+            self.gold_tags = Linear(2 * config.encoder_size, num_gold_tags)
         self._draw_embeddings()
         for weight in torch.tensor_split(self.units.weight.detach(), self._borders):
             nn.init.orthogonal_(weight)

@@ -14,18 +14,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from seqtool.core.arrays import Longs
+from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.encoder import NONE, tag_loss
 from seqtool.parsing.encoding.features import token_rows
-from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
+from seqtool.parsing.parser.config import LONGEST_LEARNT, SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.graph.network import GraphNetwork
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.task import TreeTask
 from seqtool.parsing.train import batches_of_like_lengths
-
-LONGEST_LEARNT = 500  # words of a sentence learnt from: the scores grow with the square
 
 
 class GraphTask(TreeTask):
@@ -102,7 +100,8 @@ class GraphTask(TreeTask):
         scores_BLL, tokens_BL = self.module.arc_scores(
             dependents_TA, heads_TA, lengths_B, self.module.pair_units(states_TE, drop)
         )
-        loss = self._head_loss(scores_BLL, tokens_BL, lengths_B, heads_T, num_words)
+        told_BLL = self._told(inside_T, scores_BLL.shape, lengths)
+        loss = self._head_loss(scores_BLL, tokens_BL, lengths_B, heads_T, told_BLL) / num_words
         loss = loss + self._label_loss(
             dependents_TR, heads_TR, lengths_B, heads_T, labels_T, sentences_T
         )
@@ -123,28 +122,54 @@ class GraphTask(TreeTask):
         assert isinstance(kept, Tensor)
         return kept[sentences_T]
 
+    def _told(self, inside_T: Longs, shape: torch.Size, lengths_B: Ints) -> Tensor | None:
+        """Return how probable teachers take heads to be, [B, L, L]; None without teachers."""
+        told = self._data.head_shares
+        if told is None:
+            return None
+        num, longest, _ = shape
+        which, heads, shares = told.of(inside_T)
+        begins_B = np.cumsum(lengths_B + 1) - (lengths_B + 1)
+        sentences_T = np.repeat(np.arange(num), lengths_B + 1)
+        rows_T = sentences_T * longest + np.arange(len(inside_T)) - begins_B[sentences_T]
+        table = np.zeros((num * longest, longest), np.float32)
+        table[rows_T[which], heads] = shares
+        return torch.from_numpy(table).view(shape).to(self._device)
+
     def _head_loss(
         self,
         scores_BLL: Tensor,
         tokens_BL: Tensor,
         lengths_B: Tensor,
         heads_T: Tensor,
-        num_words: int,
+        told_BLL: Tensor | None,
     ) -> Tensor:
-        """Return the loss of heads, in nats per word."""
+        """Return the loss of heads, in nats, summed over words."""
         # ROOT stands first in every sentence, so token 0 has no head, and neither has padding
         heads_BL = heads_T[tokens_BL]
-        if self.config.learning.loss == "local":
-            return functional.cross_entropy(
-                scores_BLL.flatten(0, 1), heads_BL.flatten(), ignore_index=NONE
+        loss = self.config.learning.loss
+        weight = self.config.learning.teacher_weight if told_BLL is not None else 0.0
+        if loss == "local":
+            scores_RL = scores_BLL.flatten(0, 1)
+            of_gold = functional.cross_entropy(
+                scores_RL, heads_BL.flatten(), ignore_index=NONE, reduction="sum"
             )
+            if told_BLL is None:
+                return of_gold
+            # what has no share may have a score of minus infinity
+            logs_RL = scores_RL.log_softmax(1)
+            told_RL = told_BLL.flatten(0, 1)
+            of_told = -(told_RL * logs_RL.masked_fill(told_RL == 0, 0.0)).sum()
+            return (1.0 - weight) * of_gold + weight * of_told
         loss_B = tree_loss(
             scores_BLL[:, 1:],
             lengths_B - 1,
             heads_BL[:, 1:],
-            self.config.learning.loss == "crf",
+            loss == "crf",
+            told_BDH=None if told_BLL is None else told_BLL[:, 1:],
+            weight=weight,
         )
-        return loss_B.sum() / num_words
+        return loss_B.sum()
 
     def _label_loss(
         self,
@@ -171,22 +196,23 @@ class GraphTask(TreeTask):
 
 
 class _TreeLoss(torch.autograd.Function):
-    """The log-partition function less the score of the gold tree, in float64 inside."""
+    """The log-partition function less the score of what is wanted, in float64 inside."""
 
     @staticmethod
     def forward(
-        ctx: Any, scores_S: Tensor, is_gold_S: Tensor, lengths_B: Tensor, projective: bool
+        ctx: Any, scores_S: Tensor, wanted_S: Tensor, lengths_B: Tensor, projective: bool
     ) -> Tensor:
         scores = scores_S.detach().double().cpu()
-        is_gold_S, lengths = is_gold_S.cpu(), lengths_B.int().cpu()
+        wanted_S, lengths = wanted_S.double().cpu(), lengths_B.int().cpu()
         arcs_B = lengths.long() * (lengths.long() + 1)
         log_partitions, probabilities = marginals(scores.numpy(), lengths.numpy(), projective)
-        gold_S = torch.where(is_gold_S, scores, 0.0)
-        gold_B = torch.segment_reduce(gold_S, "sum", lengths=arcs_B)
+        # what is not wanted may have a score of minus infinity
+        reached_S = wanted_S * scores.masked_fill(wanted_S == 0, 0.0)
+        reached_B = torch.segment_reduce(reached_S, "sum", lengths=arcs_B)
         # the probability of an arc, less 1 if it is gold
-        slopes_S = torch.from_numpy(probabilities) - is_gold_S.double()
+        slopes_S = torch.from_numpy(probabilities) - wanted_S
         ctx.save_for_backward(slopes_S.to(scores_S), arcs_B.to(scores_S.device))
-        return (torch.from_numpy(log_partitions) - gold_B).to(scores_S)
+        return (torch.from_numpy(log_partitions) - reached_B).to(scores_S)
 
     @staticmethod
     @once_differentiable
@@ -195,8 +221,18 @@ class _TreeLoss(torch.autograd.Function):
         return slopes_S * slope_B.repeat_interleave(arcs_B), None, None, None
 
 
-def tree_loss(scores_BDH: Tensor, lengths_B: Tensor, heads_BD: Tensor, projective: bool) -> Tensor:
+def tree_loss(
+    scores_BDH: Tensor,
+    lengths_B: Tensor,
+    heads_BD: Tensor,
+    projective: bool,
+    told_BDH: Tensor | None = None,
+    weight: float = 0.0,
+) -> Tensor:
     """Return the negative log-likelihood of the gold tree of each sentence, in nats, [B].
+
+    With what teachers tell, the score of a tree that is drawn from their probabilities has this
+    weight in its expectation, and that of the gold tree has the rest.
 
     The gradient is that of `partition.marginals`: the probability of each arc, less 1 if it is gold
     (Koo et al. 2007; Zhang, Li & Zhang 2020 for projective trees). It cannot be differentiated
@@ -208,12 +244,16 @@ def tree_loss(scores_BDH: Tensor, lengths_B: Tensor, heads_BD: Tensor, projectiv
         heads_BD: gold trees with one arc from ROOT, in padding anything; projective ones, if
             `projective` is given, else the likelihood of what is no such tree has no meaning.
         projective: among projective trees, or among all with one arc from ROOT.
+        told_BDH: how probable teachers take arcs to be, if there are such.
+        weight: of these.
     """
     heads_H = torch.arange(scores_BDH.shape[2], device=scores_BDH.device)
     is_word_BD = heads_H[:-1] < lengths_B[:, None]
     inside_BDH = is_word_BD[:, :, None] & (heads_H <= lengths_B[:, None])[:, None]
-    is_gold_BDH = heads_BD[:, :, None] == heads_H
+    wanted_BDH = (heads_BD[:, :, None] == heads_H).double()
+    if told_BDH is not None:
+        wanted_BDH = (1.0 - weight) * wanted_BDH + weight * told_BDH
     loss_B: Tensor = _TreeLoss.apply(  # type: ignore[no-untyped-call]
-        scores_BDH[inside_BDH], is_gold_BDH[inside_BDH], lengths_B, projective
+        scores_BDH[inside_BDH], wanted_BDH[inside_BDH], lengths_B, projective
     )
     return loss_B

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.parsing.encoding.encoder import Dropout, HeadChoice, as_it_is
+from seqtool.parsing.encoding.encoder import Dropout, HeadChoice, Linear, as_it_is
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.network import ReadingNetwork, gated
 from seqtool.parsing.parser.transition.hidden_layer import NUM_BUCKETS
@@ -73,19 +73,19 @@ class ParserNetwork(ReadingNetwork):
         num_inputs = (
             len(config.slots) * config.token_size + len(config.label_slots) * config.label_size
         )
-        self.first = nn.Linear(num_inputs, config.num_sums)
+        self.first = Linear(num_inputs, config.num_sums)
         self.measures = nn.EmbeddingBag(
             max(1, len(config.measures) * NUM_BUCKETS), config.num_sums, mode="sum"
         )
         if config.encoder == "bilstm":
             self._add_encoder(state_size)
-            self.bottleneck = nn.Linear(2 * config.encoder_size, 2 * config.context_units)
+            self.bottleneck = Linear(2 * config.encoder_size, 2 * config.context_units)
             width = len(config.contexts) * config.context_units
-            self.contexts = nn.Linear(width, config.num_sums, bias=False)
+            self.contexts = Linear(width, config.num_sums, bias=False)
             if choose_heads:
                 self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_gold_tags)
             self._add_cloze(num_words)
-        self.output = nn.Linear(config.hidden_size, num_transitions)
+        self.output = Linear(config.hidden_size, num_transitions)
         self._draw_embeddings()
         nn.init.normal_(self.labels.weight, std=0.2)
         nn.init.zeros_(self.measures.weight)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted
 from seqtool.parsing.parser.config import ParserConfig, implied, preset
-from seqtool.parsing.parser.data import prepare_data
+from seqtool.parsing.parser.data import HeadShares, prepare_data
 from seqtool.parsing.parser.graph import task as task_module
 from seqtool.parsing.parser.graph.network import GraphNetwork
 from seqtool.parsing.parser.graph.task import GraphTask
@@ -103,17 +104,45 @@ def test_auto_looks_at_the_treebank_and_the_loss(treebank: Path) -> None:
         assert data.config.model.trees == expected
 
 
+def told_heads(lengths: Any, generator: np.random.Generator) -> tuple[HeadShares, list[Any]]:
+    """What teachers may tell: two heads or one of each word; and the same as tables."""
+    counts, heads, shares, tables = [0], [], [], []  # the row of NONE
+    for length in lengths.tolist():
+        counts.append(0)  # that of ROOT
+        table = np.zeros((length, 1 + length))
+        for word in range(length):
+            likely = generator.choice(np.delete(np.arange(1 + length), word + 1), min(2, length))
+            table[word, likely] += 1 / 4
+            table[word, likely[0]] += 3 / 4 - table[word].sum() + 1 / 4
+            found = np.flatnonzero(table[word])
+            counts.append(len(found))
+            heads += found.tolist()
+            shares += table[word, found].tolist()
+        tables.append(table)
+    told = HeadShares(np.concatenate(([0], np.cumsum(counts))), np.int16(heads), np.float16(shares))
+    return told, tables
+
+
+@pytest.mark.parametrize("teacher_weight", [0.0, 0.25])
 @pytest.mark.parametrize("loss", ["local", "crf", "matrix-tree"])
-def test_the_loss_is_that_of_all_choices_or_all_trees(loss: str, tmp_path: Path) -> None:
+def test_the_loss_is_that_of_all_choices_or_all_trees(
+    loss: str, teacher_weight: float, tmp_path: Path
+) -> None:
+    """With teachers, a share of it is that of heads drawn from what they tell."""
     tag = iter("XYZXYZXYZXYZXY")
     trees = [[2, 0, 2, 3], [0], [0, 1, 1], [3, 1, 0]]
     sentences = [make_sentence([("a", next(tag)) for _ in heads], heads) for heads in trees]
     path = tmp_path / "train.conllu"
     path.write_text("".join(sentence.to_conllu() for sentence in sentences), encoding="utf-8")
     settings = graph_settings(
-        learning__loss=loss, **{f"learning__{name}": value for name, value in NO_NOISE.items()}
+        learning__loss=loss,
+        learning__teacher_weight=teacher_weight,
+        **{f"learning__{name}": value for name, value in NO_NOISE.items()},
     )
     data = prepare_data([str(path)], str(path), settings)
+    told, tables = told_heads(data.train.arrays.lengths, np.random.default_rng(0))
+    if teacher_weight:
+        data = dataclasses.replace(data, head_shares=told)
     task = GraphTask(data.config, data)
     with torch.no_grad():  # all scores begin as zeros
         for parameter in task.module.parameters():
@@ -132,14 +161,18 @@ def test_the_loss_is_that_of_all_choices_or_all_trees(loss: str, tmp_path: Path)
             states = network.encoder(network.type_vectors(*rows), lengths)
             dependents, of_heads, *relations = network(states)
             arcs = network.arc_scores(dependents, of_heads, lengths)[0][0, 1:].double()
+        wanted = teacher_weight * tables[place]
+        wanted[np.arange(len(heads)), heads] += 1.0 - teacher_weight
         if loss == "local":
-            nats -= float(sum(arcs.log_softmax(1)[word, head] for word, head in enumerate(heads)))
+            logs = arcs.log_softmax(1).numpy()
+            nats -= float((wanted * np.where(wanted > 0, logs, 0.0)).sum())
         else:
             totals = {
                 tree: float(sum(arcs[word, head] for word, head in enumerate(tree)))
                 for tree in all_trees(len(heads), projective=loss == "crf")
             }
-            nats += float(np.logaddexp.reduce(list(totals.values()))) - totals[tuple(heads)]
+            reached = wanted * np.where(wanted > 0, arcs.numpy(), 0.0)
+            nats += float(np.logaddexp.reduce(list(totals.values()))) - float(reached.sum())
         for word, head in enumerate(heads):
             with torch.no_grad():
                 scores = network.label_scores(
