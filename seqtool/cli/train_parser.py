@@ -107,9 +107,9 @@ def train_parser(
     distil: Annotated[
         list[str] | None,
         setting_option(
-            "Learn from parsers over the same treebank as well, A,B: the probabilities of "
-            "transitions, from those with the same system, and what all parse together of the text "
-            "of --unlabelled.",
+            "Learn from parsers over the same treebank as well, A,B: how probable they take heads "
+            "(--decoder graph) or transitions (from those with the same system), and what all "
+            "parse together of the text of --unlabelled.",
             "MODEL,MODEL",
         ),
     ] = None,
@@ -247,6 +247,8 @@ def _note_parser_data(data: Any) -> None:
             f"beside them {counted(summary['taught_sentences'], 'sentence')} of "
             f"{summary['taught_words']:,} words that {summary['teachers']} parsed"
         )
+    if data.head_shares is not None:
+        note(f"{summary['teachers']} told how probable heads are")
     if data.teachers:
         note(
             f"{counted(len(data.teachers), 'parser')} among the teachers with probabilities of "

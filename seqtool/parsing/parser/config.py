@@ -281,8 +281,9 @@ class LearningConfig(Config):
     )
     teacher_weight: float = setting(
         0.5,
-        "with --distil: weight of the probabilities of transitions, as teachers of the same system "
-        "give them, beside trees, which have the rest; 0: trees alone",
+        "with --distil: weight of the teachers' probabilities, beside trees, which have the rest: "
+        "of heads, where arcs are scored, or of transitions, by teachers of the same system; "
+        "0: trees alone",
         minimum=0,
         maximum=1,
         before=0.0,

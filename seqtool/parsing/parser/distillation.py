@@ -3,8 +3,13 @@
 The teachers parse text together. Their trees are learnt beside those of the treebank, as if they
 were gold ones (sequence-level distillation, Kim & Rush 2016; of several teachers, Kuncoro et al.
 2016). They are written once, when a run begins, so that a run that is resumed reads the same ones.
-Teachers of the same transition system also tell how probable they take each transition to be, on
-the treebank and on the text: see `transition.teachers`.
+They also tell, of the treebank and of the text, how probable they take what the student scores:
+
+- Heads, of a student that scores arcs: the mean of all teachers' probabilities, as a vote has them,
+  written once as well. Half of a word's loss is that of its gold head, and half is that of a head
+  drawn from these (Hinton, Vinyals & Dean 2015). Teachers of any kind tell them.
+- Transitions, of a student that chooses these, by teachers of its transition system: see
+  `transition.teachers`.
 """
 
 from __future__ import annotations

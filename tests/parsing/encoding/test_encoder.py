@@ -15,12 +15,13 @@ from parsing.parser.test_train import config, trained
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 from safetensors.numpy import load_file
 from torch import Tensor, nn
+from torch.nn import functional
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted
-from seqtool.parsing.encoding.encoder import ContextEncoder, dropout_mask
+from seqtool.parsing.encoding.encoder import ROW_MULTIPLE, ContextEncoder, Linear, dropout_mask
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.encoding.lstm import Recurrence
 from seqtool.parsing.parser import reading
@@ -50,6 +51,42 @@ def encoder_of(num_layers: int) -> ContextEncoder:
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
     return encoder
+
+
+@pytest.mark.parametrize("num", [0, 1, 63, 64, 65, 130])
+def test_products_in_bfloat16_have_few_shapes(num: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of zeros fill them up; outputs and gradients are as without these."""
+    torch.manual_seed(num)
+    layer, plain = Linear(WIDTH, SIZE), nn.Linear(WIDTH, SIZE)
+    plain.load_state_dict(layer.state_dict())
+    inputs, slopes = torch.randn(num, WIDTH), torch.randn(num, SIZE)
+    multiplied: list[int] = []
+    product = functional.linear
+
+    def recorded(read: Tensor, *rest: Any) -> Tensor:
+        multiplied.append(len(read))
+        return product(read, *rest)
+
+    for half in (False, True):
+        found = []
+        for module in (plain, layer):
+            module.zero_grad()
+            leaf = inputs.clone().requires_grad_()
+            with monkeypatch.context() as patch, torch.autocast("cpu", enabled=half):
+                patch.setattr(functional, "linear", recorded)
+                outputs = module(leaf)
+            outputs.backward(slopes.to(outputs))
+            found.append((outputs, leaf.grad, module.weight.grad, module.bias.grad))
+        for ours, theirs in zip(found[1], found[0], strict=True):
+            assert ours is not None
+            assert theirs is not None
+            assert ours.shape == theirs.shape
+            assert ours.dtype == theirs.dtype
+            # the order of sums may differ: an ulp of bfloat16 is 2^-7
+            close = {"rtol": 2**-7, "atol": 2**-7} if half else {"rtol": 0.0, "atol": 0.0}
+            torch.testing.assert_close(ours, theirs, **close)
+    full = -(-num // ROW_MULTIPLE) * ROW_MULTIPLE
+    assert multiplied == [num, num, num, full]
 
 
 def reference_of(encoder: ContextEncoder) -> nn.LSTM:
