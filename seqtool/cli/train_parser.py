@@ -109,7 +109,7 @@ def train_parser(
         setting_option(
             "Learn from parsers over the same treebank as well, A,B: how probable they take heads "
             "(--decoder graph) or transitions (from those with the same system), and what all "
-            "parse together of the text of --unlabelled.",
+            "parse together: variants of the treebank's sentences, and the text of --unlabelled.",
             "MODEL,MODEL",
         ),
     ] = None,
@@ -153,11 +153,8 @@ def train_parser(
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
     if not raw:
         run = read_object(run_record(output)) if options.resume else {}
-        taught = {
-            "teachers": distil or run.get("distil"),
-            "unlabelled": unlabelled or run.get("unlabelled"),
-        }
-        _check_read(chosen, settings, options.set_, [name for name, of in taught.items() if of])
+        is_taught = bool(distil or run.get("distil"))
+        _check_read(chosen, settings, options.set_, ["teachers"] * is_taught)
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
@@ -242,7 +239,7 @@ def _note_parser_data(data: Any) -> None:
         f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
         f"{counted(summary['labels'], 'label')}; {builds}",
     )
-    if "unlabelled" in summary:
+    if "taught_sentences" in summary:
         note(
             f"beside them {counted(summary['taught_sentences'], 'sentence')} of "
             f"{summary['taught_words']:,} words that {summary['teachers']} parsed"

@@ -145,7 +145,7 @@ def test_chen_manning_is_the_paper(seqtool: Run, folder: Path, tmp_path: Path) -
         (("--decoder", "graph", "--system", "swap"), "system is set", "--decoder transition"),
         (("--preset", "mst", "--hidden", "9"), "classifier linear", "--classifier neural"),
         (("--set", "encoder_size=9"), "encoder_size is set", "it is for an encoder"),
-        (("--set", "taught_words=9"), "taught_words is set", "it is for --unlabelled"),
+        (("--set", "taught_words=9"), "taught_words is set", "it is for --distil"),
     ],
 )
 def test_mistakes(

@@ -273,10 +273,18 @@ class LearningConfig(Config):
         minimum=0,
         below=1,
     )
+    variants: int = setting(
+        2,
+        "with --distil: variants of each sentence, with other words and subtrees of the treebank, "
+        "that the teachers parse beside text",
+        minimum=0,
+        maximum=100,
+        before=0,
+    )
     taught_words: float = setting(
         2.0,
-        "with --distil: words of text that the teachers have parsed, for each of the treebank's, "
-        "in an epoch",
+        "with --distil: words of text and variants that the teachers have parsed, for each of the "
+        "treebank's, in an epoch",
         minimum=0,
     )
     teacher_weight: float = setting(

@@ -66,12 +66,14 @@ def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) 
             )
 
 
-def describe(teachers: Sequence[str], files: Sequence[str]) -> dict[str, str]:
-    """Return what a model's header tells of its teachers; nothing if it had none."""
-    if not teachers:
-        return {}
-    told = {"teachers": ", ".join(Path(teacher).name for teacher in teachers)}
-    return told | ({"unlabelled": ", ".join(Path(file).name for file in files)} if files else {})
+def describe(teachers: Sequence[str], files: Sequence[str], num_variants: int) -> dict[str, Any]:
+    """Return what a model's header tells of its teachers, and of what they parsed."""
+    told: dict[str, Any] = {"teachers": ", ".join(Path(teacher).name for teacher in teachers)}
+    if files:
+        told["unlabelled"] = ", ".join(Path(file).name for file in files)
+    if num_variants:
+        told["variants"] = num_variants
+    return told
 
 
 def asks_for_heads(config: ParserConfig) -> bool:
@@ -106,7 +108,7 @@ def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> 
         raise ConfigError(
             f"no teacher tells the probabilities of {_what(data.config.model)}, and there is no "
             "text that they could parse",
-            hint="give text with --unlabelled, plain or CoNLL-U: the more, the better",
+            hint="give text with --unlabelled, or let them parse variants: --set variants=2",
         )
     return dataclasses.replace(data, teachers=told)
 
@@ -121,12 +123,15 @@ def _no_parser(path: str) -> ModelError:
     return ModelError("is no parser, so it teaches none", hint=hint, path=path)
 
 
-def write_taught(teachers: Sequence[str], files: Sequence[str], output: Path) -> None:
+def write_taught(
+    teachers: Sequence[str], files: Sequence[str], variants: Iterable[Sentence], output: Path
+) -> None:
     """Parse text by all teachers together, and write it into the directory of a run.
 
     Args:
         teachers: directories of parsers, or of pipelines, which can also read plain text.
         files: CoNLL-U, whose trees are not looked at, or plain text.
+        variants: sentences of the treebank's kind, whose trees are not looked at, either.
         output: the directory of the run.
 
     Raises:
@@ -137,7 +142,7 @@ def write_taught(teachers: Sequence[str], files: Sequence[str], output: Path) ->
     model = checkpoint.load(list(teachers))
     if not hasattr(model, "parse_stream"):
         raise _no_parser(teachers[0])
-    paths = find_files(files, treebanks=True)
+    paths = find_files(files, treebanks=True) if files else []
     texts = [path for path in paths if not is_treebank(path)]
     if texts and not hasattr(model, "read_text"):
         raise ConfigError(
@@ -147,7 +152,7 @@ def write_taught(teachers: Sequence[str], files: Sequence[str], output: Path) ->
     target = output / TAUGHT
     target.parent.mkdir(exist_ok=True)
     try:
-        write_conllu(map(_bare, _parsed(model, paths)), target)
+        write_conllu(map(_bare, _parsed(model, paths, variants)), target)
     except DataError as error:
         if error.hint != columns.HINT:
             raise
@@ -155,8 +160,8 @@ def write_taught(teachers: Sequence[str], files: Sequence[str], output: Path) ->
         raise DataError(error.message, hint=hint, path=error.path, line=error.line) from error
 
 
-def _parsed(model: Any, paths: Sequence[str]) -> Iterator[Sentence]:
-    """Give the sentences of files with trees."""
+def _parsed(model: Any, paths: Sequence[str], variants: Iterable[Sentence]) -> Iterator[Sentence]:
+    """Give the sentences of files, and variants, with trees."""
     num_done = 0
 
     def sentences() -> Iterator[Sentence]:
@@ -165,6 +170,7 @@ def _parsed(model: Any, paths: Sequence[str]) -> Iterator[Sentence]:
                 yield from read_conllu(path, check="columns", skip_option="")
             else:
                 yield from model.read_text(Path(path))
+        yield from variants
 
     with progress_bar("the teachers parse") as on_progress:
         for sentence in model.parse_stream(sentences(), beam=BEAM):

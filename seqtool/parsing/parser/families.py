@@ -70,7 +70,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("learning.global_epochs", "learning.global_beam", "learning.global_rate"),
         *("learning.global_words", "learning.global_scores", "learning.log_sum_weight"),
     ),
-    ("unlabelled",): ("learning.taught_words",),
+    ("teachers",): ("learning.taught_words", "learning.variants"),
     ("teachers", "neural"): ("learning.teacher_weight",),
 }
 # settings that decide which of these words hold
@@ -88,7 +88,6 @@ _SHOWN = {  # the words, as options
     "encoder": "an encoder",
     "global": "--loss global",
     "teachers": "--distil",
-    "unlabelled": "--unlabelled",
 }
 
 
@@ -109,7 +108,7 @@ def refuse_unread(config: ParserConfig, names: Iterable[str], also: Collection[s
     Args:
         config: all settings.
         names: dotted.
-        also: "teachers" and "unlabelled", if there are such.
+        also: "teachers", if there are such.
 
     Raises:
         ConfigError: there is one.
@@ -143,7 +142,7 @@ def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
         words.add(learning.get("oracle", "dynamic"))
     words.update({"global"} if learning.get("loss") == "global" else ())
     words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
-    words.update({"teachers", "unlabelled"} & {*also})
+    words.update({"teachers"} & {*also})
     read = {name for holds, names in READ_BY.items() if words.issuperset(holds) for name in names}
     return {name for names in READ_BY.values() for name in names} - read
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +37,13 @@ from seqtool.parsing.parser.linear.transitions.templates import chosen
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
+from seqtool.parsing.parser.variants import variants
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.config import Stage
 from seqtool.training.run import TrainedModel
 from seqtool.training.task import Task
 from seqtool.treebank.conllu import held_out, read_conllu
+from seqtool.treebank.sentence import Sentence
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ def _read(
         embeddings=record.embeddings,
         word_states=word_states,
         gold_tags=record.gold_tags,
-        taught=str(output / TAUGHT) if record.unlabelled else None,
+        taught=_taught(output),
     )
     if has_templates:
         # as a list, which stays that of the model when the standard ones change
@@ -172,7 +175,7 @@ def _read(
         data = dataclasses.replace(data, config=dataclasses.replace(data.config, model=model))
     if record.distil:
         data = with_teachers(data, record.distil, output)
-        data.summary.update(describe(record.distil, record.unlabelled))
+        data.summary.update(describe(record.distil, record.unlabelled, config.learning.variants))
     if record.init is not None:
         data = dataclasses.replace(data, initial=record.init)
         data.summary["initial"] = Path(record.init).name
@@ -212,17 +215,29 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
         for files in filter(None, (record.train, record.dev)):
             for _ in read_conllu(files, skip_invalid=record.skip_invalid):
                 pass
-    if record.unlabelled:
-        write_taught(record.distil, record.unlabelled, output)
-    if record.distil and asks_for_heads(record.config):
-        sentences = read_conllu(record.train, skip_invalid=record.skip_invalid)
-        treebank = (
-            sentence
-            for sentence, is_dev in held_out(sentences)
-            if record.dev is not None or not is_dev
-        )
-        taught = str(output / TAUGHT) if record.unlabelled else None
-        write_heads(record.distil, treebank, taught, output)
+    if not record.distil:
+        return
+    learning, seed = record.config.learning, record.config.training.seed
+    made = variants(_treebank(record), learning.variants, seed)
+    first = list(islice(made, 1))  # without UPOS tags there is none
+    if record.unlabelled or first:
+        write_taught(record.distil, record.unlabelled, chain(first, made), output)
+    if asks_for_heads(record.config):
+        write_heads(record.distil, _treebank(record), _taught(output), output)
+
+
+def _taught(output: Path) -> str | None:
+    """Return what the teachers of a run have parsed, if there is such."""
+    path = output / TAUGHT
+    return str(path) if path.is_file() else None
+
+
+def _treebank(record: TreebankRecord[ParserConfig]) -> Iterator[Sentence]:
+    """Give the sentences of the training part: without those that are held out."""
+    sentences = read_conllu(record.train, skip_invalid=record.skip_invalid)
+    for sentence, is_dev in held_out(sentences):
+        if record.dev is not None or not is_dev:
+            yield sentence
 
 
 def _ready(task: Task, record: TreebankRecord[ParserConfig]) -> None:

@@ -261,7 +261,7 @@ def test_teachers_tell_a_graph_how_probable_heads_are(
     is_held_out: bool, has_text: bool, folder: Path, tmp_path: Path
 ) -> None:
     """Of the sentences that are learnt, one after another; a long one is left out."""
-    long = make_sentence([("the", "X")] * (LONGEST_LEARNT + 1), [0] + [1] * LONGEST_LEARNT)
+    long = make_sentence([("the", "D")] * (LONGEST_LEARNT + 1), [0] + [1] * LONGEST_LEARNT)
     treebank = [*read_conllu(folder / "train.conllu"), long]
     write_conllu([*treebank[:5], long, *treebank[5:]], tmp_path / "train.conllu")
     events: list[Any] = []

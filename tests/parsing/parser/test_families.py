@@ -82,11 +82,14 @@ def test_a_rate_is_of_who_has_steps() -> None:
 
 
 def test_what_is_learnt_from_others_is_shown_where_it_was() -> None:
-    taught = settings_read(header("fast", {"teachers": "a", "unlabelled": "b"}))["learning"]
-    assert {"taught_words", "teacher_weight"} <= taught.keys()
-    told = settings_read(header("fast", {"teachers": "a"}))["learning"]
-    assert "teacher_weight" in told
-    assert "taught_words" not in told
+    shared = {"taught_words", "variants"}
+    taught = settings_read(header("fast", {"teachers": "a"}))["learning"]
+    assert {*shared, "teacher_weight"} <= taught.keys()
+    sparse = settings_read(header("linear", {"teachers": "a"}))["learning"]
+    assert shared <= sparse.keys()
+    assert "teacher_weight" not in sparse
+    alone = settings_read(header("fast", {}))["learning"]
+    assert not {*shared, "teacher_weight"} & alone.keys()
 
 
 def test_older_models_name_less() -> None:
