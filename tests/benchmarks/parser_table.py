@@ -116,7 +116,7 @@ class Table:
         out: the folder, made if it is not there.
         train: CoNLL-U with trees.
         dev: that by which epochs are chosen and parsers are scored.
-        unlabelled: text for the teachers of a distilled row, which else tell probabilities alone.
+        unlabelled: text for the teachers of a distilled row, beside variants of the treebank.
         threads: of training; None leaves the choice to torch.
         overrides: settings of all parsers, `name=value`, for a quick try.
 

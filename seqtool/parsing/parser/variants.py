@@ -22,7 +22,7 @@ from seqtool.treebank.sentence import DEPREL, FEATS, FORM, HEAD, ID, LEMMA, UPOS
 
 OPEN_CLASSES = frozenset(["ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "SYM", "VERB", "X"])
 TOPS = OPEN_CLASSES | {"PRON"}  # of subtrees
-WORD_SHARE = 0.2  # of the words of open classes that give way
+WORD_SHARE = 0.5  # of the words of open classes that give way
 SUBTREE_SHARE = 0.25  # of the subtrees, from the root downwards
 LONGEST_SUBTREE = 15  # words
 COUNT_POWER = 0.75  # a word that occurs n times is drawn in proportion to n to this power
