@@ -281,6 +281,18 @@ class LearningConfig(Config):
         maximum=100,
         before=0,
     )
+    variant_words: float = setting(
+        0.5,
+        "with --distil: share of the words of open classes that others stand for in a variant",
+        minimum=0,
+        maximum=1,
+    )
+    variant_subtrees: float = setting(
+        0.25,
+        "with --distil: share of the subtrees that others stand for in a variant",
+        minimum=0,
+        maximum=1,
+    )
     taught_words: float = setting(
         2.0,
         "with --distil: words of text and variants that the teachers have parsed, for each of the "

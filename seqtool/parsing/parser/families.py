@@ -70,7 +70,10 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("learning.global_epochs", "learning.global_beam", "learning.global_rate"),
         *("learning.global_words", "learning.global_scores", "learning.log_sum_weight"),
     ),
-    ("teachers",): ("learning.taught_words", "learning.variants"),
+    ("teachers",): (
+        *("learning.taught_words", "learning.variants"),
+        *("learning.variant_words", "learning.variant_subtrees"),
+    ),
     ("teachers", "neural"): ("learning.teacher_weight",),
 }
 # settings that decide which of these words hold

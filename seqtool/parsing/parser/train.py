@@ -217,8 +217,14 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
                 pass
     if not record.distil:
         return
-    learning, seed = record.config.learning, record.config.training.seed
-    made = variants(_treebank(record), learning.variants, seed)
+    learning = record.config.learning
+    made = variants(
+        _treebank(record),
+        learning.variants,
+        record.config.training.seed,
+        words=learning.variant_words,
+        subtrees=learning.variant_subtrees,
+    )
     first = list(islice(made, 1))  # without UPOS tags there is none
     if record.unlabelled or first:
         write_taught(record.distil, record.unlabelled, chain(first, made), output)

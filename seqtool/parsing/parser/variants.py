@@ -22,8 +22,6 @@ from seqtool.treebank.sentence import DEPREL, FEATS, FORM, HEAD, ID, LEMMA, UPOS
 
 OPEN_CLASSES = frozenset(["ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "SYM", "VERB", "X"])
 TOPS = OPEN_CLASSES | {"PRON"}  # of subtrees
-WORD_SHARE = 0.5  # of the words of open classes that give way
-SUBTREE_SHARE = 0.25  # of the subtrees, from the root downwards
 LONGEST_SUBTREE = 15  # words
 COUNT_POWER = 0.75  # a word that occurs n times is drawn in proportion to n to this power
 DRAWN = 256  # words that are drawn at a time
@@ -81,7 +79,9 @@ class _Words:
         return [row[ID], form, lemma, *row[UPOS:]]
 
 
-def variants(treebank: Iterable[Sentence], num: int, seed: int) -> Iterator[Sentence]:
+def variants(
+    treebank: Iterable[Sentence], num: int, seed: int, *, words: float, subtrees: float
+) -> Iterator[Sentence]:
     """Give variants of all sentences of a treebank, one of each and then the next one of each.
 
     Of each they have the words in order, the tree, and no comments, multiword tokens or empty
@@ -91,26 +91,28 @@ def variants(treebank: Iterable[Sentence], num: int, seed: int) -> Iterator[Sent
         treebank: sentences with trees.
         num: variants of each sentence.
         seed: of what is drawn.
+        words: the share of the words of open classes that give way.
+        subtrees: the share of the subtrees that do, from the root downwards.
     """
     treebank = list(treebank) if num else []
     if not any(row[UPOS] in OPEN_CLASSES for sentence in treebank for row in sentence.rows):
         return
     generator = np.random.default_rng((seed, 2))
-    words = _Words(treebank, generator)
+    others_of_words = _Words(treebank, generator)
     of_sentences = [_subtrees(sentence.rows, sentence.heads()) for sentence in treebank]
     others: defaultdict[tuple[str, ...], list[_Subtree]] = defaultdict(list)
-    for subtrees in of_sentences:
-        for subtree in subtrees.values():
+    for found in of_sentences:
+        for subtree in found.values():
             others[_kind(subtree)].append(subtree)
     for _ in range(num):
-        for sentence, subtrees in zip(treebank, of_sentences, strict=True):
-            chosen = _chosen(sentence.heads(), subtrees, others, generator)
+        for sentence, found in zip(treebank, of_sentences, strict=True):
+            chosen = _chosen(sentence.heads(), found, others, subtrees, generator)
             rows = _put_together(sentence.rows, chosen)
-            gives_way = generator.random(len(rows)) < WORD_SHARE
+            gives_way = generator.random(len(rows)) < words
             yield Sentence(
                 [],
                 [
-                    words.another(row, is_first=not place) if gives_way[place] else row
+                    others_of_words.another(row, is_first=not place) if gives_way[place] else row
                     for place, row in enumerate(rows)
                 ],
                 [],
@@ -160,6 +162,7 @@ def _chosen(
     heads: Sequence[int],
     subtrees: dict[int, _Subtree],
     others: dict[tuple[str, ...], list[_Subtree]],
+    share: float,
     generator: np.random.Generator,
 ) -> dict[int, tuple[_Subtree, _Subtree]]:
     """Return subtrees that give way to others, by their first words; none lies within another."""
@@ -172,7 +175,7 @@ def _chosen(
     while left:
         word = left.pop()
         subtree = subtrees.get(word)
-        if subtree is None or drawn[word][0] >= SUBTREE_SHARE:
+        if subtree is None or drawn[word][0] >= share:
             left += children[word + 1]
             continue
         alike = others[_kind(subtree)]  # itself is among them

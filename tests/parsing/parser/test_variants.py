@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_trees import trees
 
-from seqtool.parsing.parser import variants as variants_module
 from seqtool.parsing.parser.variants import OPEN_CLASSES, variants
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import read_conllu
@@ -27,6 +26,7 @@ from seqtool.treebank.sentence import (
     parse_sentence,
 )  # fmt: skip
 
+SHARES = {"words": 0.5, "subtrees": 0.25}
 DOG = """\
 1 His his PRON _ _ 2 det
 2 dog dog NOUN _ _ 3 nsubj
@@ -55,11 +55,10 @@ def shown(sentence: Sentence) -> str:
     return "".join(" ".join(row[:8]) + "\n" for row in sentence.rows)
 
 
-def test_a_subtree_gives_way_to_one_of_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subtree_gives_way_to_one_of_its_kind() -> None:
     """An obl on the right with the same tags: there are two; all others are one of a kind."""
-    monkeypatch.setattr(variants_module, "WORD_SHARE", 0.0)
-    monkeypatch.setattr(variants_module, "SUBTREE_SHARE", 1.0)
-    made = [shown(sentence) for sentence in variants([sentence_of(DOG), sentence_of(KING)], 30, 1)]
+    treebank = [sentence_of(DOG), sentence_of(KING)]
+    made = [shown(sentence) for sentence in variants(treebank, 30, 1, words=0.0, subtrees=1.0)]
     dog = "".join(DOG.splitlines(keepends=True)[:3])
     king = "".join(KING.splitlines(keepends=True)[:2])
     at_table = (
@@ -73,13 +72,11 @@ def test_a_subtree_gives_way_to_one_of_its_kind(monkeypatch: pytest.MonkeyPatch)
     assert {*made[1::2]} == {KING, king + on_sofa}
 
 
-def test_a_word_gives_way_to_one_with_its_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_word_gives_way_to_one_with_its_tags() -> None:
     """The commoner a word is, the more often it comes; sentences begin with a capital."""
-    monkeypatch.setattr(variants_module, "WORD_SHARE", 1.0)
-    monkeypatch.setattr(variants_module, "SUBTREE_SHARE", 0.0)
     verbs = "1 Go go VERB _ _ 0 root\n2 and and CCONJ _ _ 3 cc\n3 {0} {0} VERB _ _ 1 conj\n"
     treebank = [sentence_of(verbs.format(word)) for word in [*["eat"] * 16, "dig"]]
-    made = list(variants(treebank, 300, 1))
+    made = list(variants(treebank, 300, 1, words=1.0, subtrees=0.0))
     assert {row[FORM] for item in made for row in item.rows[:1]} == {"Eat", "Dig"}
     assert {item.rows[1][FORM] for item in made} == {"and"}
     counts = Counter((item.rows[2][FORM], item.rows[2][LEMMA]) for item in made)
@@ -119,15 +116,15 @@ def check_kept(treebank: list[Sentence], made: list[Sentence], num: int) -> None
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_arcs_and_words_are_those_of_the_treebank(language: str) -> None:
     treebank = list(read_conllu(sample_treebank(language)))[:300]
-    made = list(variants(treebank, 2, 1))
+    made = list(variants(treebank, 2, 1, **SHARES))
     check_kept(treebank, made, 2)
     # closed classes stay, others change; the root never does
     changed = sum(one.rows != other.rows for one, other in zip(treebank, made[:300], strict=True))
     assert changed > 150
     for one, other in zip([*treebank, *treebank], made, strict=True):
         assert tags_of(one.root.columns) == tags_of(other.root.columns)  # type: ignore[union-attr]
-    assert [s.rows for s in variants(treebank, 2, 1)] == [s.rows for s in made]
-    assert [s.rows for s in variants(treebank, 2, 2)] != [s.rows for s in made]
+    assert [s.rows for s in variants(treebank, 2, 1, **SHARES)] == [s.rows for s in made]
+    assert [s.rows for s in variants(treebank, 2, 2, **SHARES)] != [s.rows for s in made]
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,7 +146,7 @@ def test_any_trees_stay_trees(data: st.DataObject) -> None:
         ]
         treebank.append(Sentence([], rows, []))
     before = [[list(row) for row in sentence.rows] for sentence in treebank]
-    made = list(variants(treebank, 3, 1))
+    made = list(variants(treebank, 3, 1, **SHARES))
     assert [sentence.rows for sentence in treebank] == before
     has_open = any(row[UPOS] in OPEN_CLASSES for sentence in treebank for row in sentence.rows)
     check_kept(treebank, made, 3 if has_open else 0)
@@ -159,5 +156,5 @@ def test_without_tags_there_are_none() -> None:
     untagged = sentence_of(DOG)
     for row in untagged.rows:
         row[UPOS] = "_"
-    assert not list(variants([untagged], 3, 1))
-    assert not list(variants([sentence_of(DOG)], 0, 1))
+    assert not list(variants([untagged], 3, 1, **SHARES))
+    assert not list(variants([sentence_of(DOG)], 0, 1, **SHARES))
