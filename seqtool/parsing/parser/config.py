@@ -288,7 +288,7 @@ class LearningConfig(Config):
         maximum=1,
     )
     variant_subtrees: float = setting(
-        0.25,
+        0.0,
         "with --distil: share of the subtrees that others stand for in a variant",
         minimum=0,
         maximum=1,
