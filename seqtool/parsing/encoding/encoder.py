@@ -44,14 +44,16 @@ def linear(inputs_ND: Tensor, weight_KD: Tensor, bias_K: Tensor | None = None) -
     inputs up to a multiple, for few shapes.
 
     Args:
-        inputs_ND: [N, D].
+        inputs_ND: [N, D]; others are not filled up.
         weight_KD: [K, D].
         bias_K: [K], if there is one.
     """
+    is_half = inputs_ND.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    if not is_half or inputs_ND.dim() != 2:
+        return functional.linear(inputs_ND, weight_KD, bias_K)
     num = len(inputs_ND)
-    if inputs_ND.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-        inputs_ND = functional.pad(inputs_ND, (0, 0, 0, -num % ROW_MULTIPLE))
-    return functional.linear(inputs_ND, weight_KD, bias_K)[:num]
+    filled_MD = functional.pad(inputs_ND, (0, 0, 0, -num % ROW_MULTIPLE))
+    return functional.linear(filled_MD, weight_KD, bias_K)[:num]
 
 
 class Linear(nn.Linear):

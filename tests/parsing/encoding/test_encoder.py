@@ -87,6 +87,11 @@ def test_products_in_bfloat16_have_few_shapes(num: int, monkeypatch: pytest.Monk
             torch.testing.assert_close(ours, theirs, **close)
     full = -(-num // ROW_MULTIPLE) * ROW_MULTIPLE
     assert multiplied == [num, num, num, full]
+    # one row by itself, or tables of rows, are as of torch's own layer
+    for shape in ((WIDTH,), (2, 3, WIDTH)):
+        read = torch.randn(shape)
+        with torch.autocast("cpu"):
+            assert torch.equal(layer(read), plain(read))
 
 
 def reference_of(encoder: ContextEncoder) -> nn.LSTM:
