@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Ints
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_treebank
@@ -199,9 +199,12 @@ def write_heads(
     parser = getattr(model, "parser", model)  # of a pipeline
     if not hasattr(parser, "head_probabilities"):
         raise _no_parser(teachers[0])
-    counts: list[Ints] = []  # of each word: how many heads it has
-    heads: list[npt.NDArray[np.int16]] = []
-    shares: list[npt.NDArray[np.float16]] = []
+    # of each word how many heads it has, and these; of no sentences, none
+    counts, heads, shares = (
+        [np.empty(0, np.int32)],
+        [np.empty(0, np.int16)],
+        [np.empty(0, np.float16)],
+    )
     num_done = 0
     with progress_bar("the teachers tell heads") as on_progress:
         for chunk in _chunks(chain(treebank, read_conllu(taught) if taught else ())):
@@ -241,8 +244,19 @@ def _chunks(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
 
 
 def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
-    """Return what `write_heads` wrote about the sentences of token arrays."""
-    told = load_file(output / SHARES)
+    """Return what `write_heads` wrote about the sentences of token arrays.
+
+    Raises:
+        ModelError: it is not there, or is damaged.
+    """
+    try:
+        told = load_file(output / SHARES)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(
+            "has no readable file of what its teachers told of heads",
+            hint="begin the run anew, with --force",
+            path=output / SHARES,
+        ) from error
     is_learnt = arrays.lengths <= LONGEST_LEARNT
     rows = token_rows(arrays.tokens[is_learnt] + 1, arrays.lengths[is_learnt] - 1)
     counts = np.zeros(len(arrays.types) + 1, np.int64)

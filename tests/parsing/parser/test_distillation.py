@@ -22,7 +22,7 @@ from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.parsing.encoding.features import TokenArrays
 from seqtool.parsing.parser.config import LONGEST_LEARNT
 from seqtool.parsing.parser.data import GoldTrees, TrainingData, prepare_data
-from seqtool.parsing.parser.distillation import BEAM, LEAST_SHARE, TAUGHT
+from seqtool.parsing.parser.distillation import BEAM, LEAST_SHARE, SHARES, TAUGHT
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.model import Pipeline
@@ -318,6 +318,11 @@ def test_a_graph_that_was_taught_heads_is_resumed_without_teachers(
         train(folder, tmp_path / "p", settings, **options, should_stop=lambda step: step == 2)
     train(folder, tmp_path / "whole", settings, **options)
     shutil.rmtree(tmp_path / "a")
+    shutil.copytree(tmp_path / "p", tmp_path / "damaged")
+    for damage in (lambda path: path.write_bytes(b"{"), Path.unlink):
+        damage(tmp_path / "damaged" / SHARES)
+        with pytest.raises(ModelError, match="told of heads"):
+            train_parser(None, tmp_path / "damaged", resume=True, device="cpu")
     train_parser(None, tmp_path / "p", resume=True, device="cpu")
     whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "p")
     assert all(np.array_equal(array, parts[name]) for name, array in whole.items())
