@@ -175,7 +175,8 @@ def _read(
         data = dataclasses.replace(data, config=dataclasses.replace(data.config, model=model))
     if record.distil:
         data = with_teachers(data, record.distil, output)
-        data.summary.update(describe(record.distil, record.unlabelled, config.learning.variants))
+        num_variants = config.learning.variants if data.num_taught else 0
+        data.summary.update(describe(record.distil, record.unlabelled, num_variants))
     if record.init is not None:
         data = dataclasses.replace(data, initial=record.init)
         data.summary["initial"] = Path(record.init).name

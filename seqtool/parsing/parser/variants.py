@@ -188,7 +188,7 @@ def _put_together(rows: list[Row], chosen: dict[int, tuple[_Subtree, _Subtree]])
     # the words that stay or come, each with the number that its head has in its own sentence
     parts: list[tuple[Row, int]] = []
     places = [0] * (len(rows) + 1)  # of the sentence's words, their new numbers; 0 is ROOT
-    inside: list[tuple[int, int, int]] = []  # of the others: begin and end among `parts`, shift
+    came: set[int] = set()  # places among `parts` of those that come
     place = 0
     while place < len(rows):
         if place not in chosen:
@@ -204,13 +204,10 @@ def _put_together(rows: list[Row], chosen: dict[int, tuple[_Subtree, _Subtree]])
         places[own.top + 1] = other.top + 1 + shift
         # the top has the head of the one before, whose number is not known yet
         parts[other.top + shift] = (other.rows[other.top], -int(rows[own.top][HEAD]))
-        inside.append((begin, len(parts), shift))
+        came.update(range(begin, len(parts)))
         place = own.last + 1
-    is_own = [True] * len(parts)
-    for begin, end, _ in inside:
-        is_own[begin:end] = [False] * (end - begin)
     found: list[Row] = []
-    for number, ((row, head), own_head) in enumerate(zip(parts, is_own, strict=True), start=1):
-        new = places[abs(head)] if own_head or head < 0 else head
-        found.append([str(number), *row[FORM:HEAD], str(new), row[DEPREL], "_", "_"])
+    for place, (row, head) in enumerate(parts):
+        new = head if place in came and head > 0 else places[abs(head)]
+        found.append([str(place + 1), *row[FORM:HEAD], str(new), row[DEPREL], "_", "_"])
     return found
