@@ -275,8 +275,8 @@ class LearningConfig(Config):
     )
     variants: int = setting(
         2,
-        "with --distil: variants of each sentence, with other words and subtrees of the treebank, "
-        "that the teachers parse beside text",
+        "with --distil: variants of each sentence, with other words of the treebank in them, that "
+        "the teachers parse beside text",
         minimum=0,
         maximum=100,
         before=0,

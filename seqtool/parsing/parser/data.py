@@ -33,6 +33,7 @@ from seqtool.parsing.parser.config import (
 )
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
+from seqtool.parsing.parser.variants import VARIANT
 from seqtool.text.characters import Characters
 from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
@@ -122,7 +123,7 @@ class HeadShares(NamedTuple):
         begins: int64 [rows + 1], of each row of a token array, where its heads begin; the rows of
             NONE, of ROOT, and of sentences too long to learn from have none.
         heads: int16, places in the sentence, 0 for ROOT.
-        shares: float16, their probabilities, which sum to 1 for each word.
+        shares: float16, their probabilities, which sum to 1 for each word that has some.
     """
 
     begins: npt.NDArray[np.int64]
@@ -320,9 +321,11 @@ def prepare_data(
     validation = dev.gold(word_states)
     num_gold, empty_shares = len(train.trees), reader.empty_shares()
     weighed: Mapping[tuple[str, ...], float] = reader.counts
+    num_variants = 0  # the last ones of what was taught
     if taught is not None:
         own = reader.counts.copy()
         for sentence in read_conllu(taught):
+            num_variants += VARIANT in sentence.comments
             reader.read(sentence, train, count=True)
         weighed = {
             key: own[key] + (count - own[key]) / TAUGHT_WORDS
@@ -357,7 +360,7 @@ def prepare_data(
     types = Types(lexical, tags, empty_shares, characters)
     for key in reader.ids:
         types.add(key)
-    _refuse_lacking(types, gold.arrays, num_gold)
+    _refuse_lacking(types, gold.arrays, num_gold, num_variants)
     _refuse_other_labels(gold.trees[:num_gold], gold.trees[num_gold:])
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
     num_non_projective = sum(non_projective[:num_gold])
@@ -379,6 +382,7 @@ def prepare_data(
     }
     if taught is not None:
         summary["taught_sentences"] = len(gold.trees) - num_gold
+        summary |= {"variants": num_variants} if num_variants else {}
         summary["taught_words"] = int(gold.arrays.lengths[num_gold:].sum())
     if word_states is not None:
         summary |= word_states.about
@@ -405,17 +409,19 @@ def _with_gold(
         yield sentence, gold
 
 
-def _refuse_lacking(types: Types, arrays: TokenArrays, num_gold: int) -> None:
+def _refuse_lacking(types: Types, arrays: TokenArrays, num_gold: int, num_variants: int) -> None:
     """Refuse text of teachers, behind the treebank, without a column that most of the treebank has.
 
-    A word may be without: a tagger among the teachers has given it what it should have.
+    Behind the text stand variants, which have the columns of the treebank. A word may be without: a
+    tagger among the teachers has given it what it should have.
 
     Raises:
         DataError: no word of the text has one.
     """
-    if num_gold == len(arrays.lengths):
+    end = len(arrays.lengths) - num_variants
+    if num_gold == end:
         return
-    words = arrays.types[arrays.tokens[num_gold] :]
+    words = arrays.types[arrays.tokens[num_gold] : arrays.tokens[end] if num_variants else None]
     lacks = int(np.bitwise_and.reduce(np.frombuffer(bytes(types.empty), np.uint8)[words]))
     shares = types.empty_shares or []
     columns = [

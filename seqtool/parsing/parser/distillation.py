@@ -35,6 +35,7 @@ from seqtool.parsing.parser.config import LONGEST_LEARNT, ModelConfig, ParserCon
 from seqtool.parsing.parser.data import HeadShares, TrainingData
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.teachers import teachers_of
+from seqtool.parsing.parser.variants import VARIANT
 from seqtool.parsing.parser.vote import Vote
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import DEPREL, NUM_COLUMNS, Sentence
@@ -66,14 +67,10 @@ def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) 
             )
 
 
-def describe(teachers: Sequence[str], files: Sequence[str], num_variants: int) -> dict[str, Any]:
-    """Return what a model's header tells of its teachers, and of what they parsed."""
-    told: dict[str, Any] = {"teachers": ", ".join(Path(teacher).name for teacher in teachers)}
-    if files:
-        told["unlabelled"] = ", ".join(Path(file).name for file in files)
-    if num_variants:
-        told["variants"] = num_variants
-    return told
+def describe(teachers: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    """Return what a model's header tells of its teachers, and of the text that they parsed."""
+    told = {"teachers": ", ".join(Path(teacher).name for teacher in teachers)}
+    return told | ({"unlabelled": ", ".join(Path(file).name for file in files)} if files else {})
 
 
 def asks_for_heads(config: ParserConfig) -> bool:
@@ -108,7 +105,7 @@ def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> 
         raise ConfigError(
             f"no teacher tells the probabilities of {_what(data.config.model)}, and there is no "
             "text that they could parse",
-            hint="give text with --unlabelled, or let them parse variants: --set variants=2",
+            hint="give text with --unlabelled, or --set variants=2 and a treebank with UPOS tags",
         )
     return dataclasses.replace(data, teachers=told)
 
@@ -247,11 +244,12 @@ def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
     """Return what `write_heads` wrote about the sentences of token arrays.
 
     Raises:
-        ModelError: it is not there, or is damaged.
+        ModelError: it is not there, is damaged, or tells of other sentences.
     """
     try:
         told = load_file(output / SHARES)
-    except (OSError, SafetensorError) as error:
+        told_counts, heads, shares = (told[name] for name in ("counts", "heads", "shares"))
+    except (OSError, SafetensorError, KeyError) as error:
         raise ModelError(
             "has no readable file of what its teachers told of heads",
             hint="begin the run anew, with --force",
@@ -259,12 +257,19 @@ def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
         ) from error
     is_learnt = arrays.lengths <= LONGEST_LEARNT
     rows = token_rows(arrays.tokens[is_learnt] + 1, arrays.lengths[is_learnt] - 1)
+    if len(told_counts) != len(rows):
+        raise ModelError(
+            "tells of the heads of another treebank",
+            hint="give the treebank that the run began with, or begin anew with --force",
+            path=output / SHARES,
+        )
     counts = np.zeros(len(arrays.types) + 1, np.int64)
-    counts[rows + 1] = told["counts"]
-    return HeadShares(np.cumsum(counts), told["heads"], told["shares"])
+    counts[rows + 1] = told_counts
+    return HeadShares(np.cumsum(counts), heads, shares)
 
 
 def _bare(sentence: Sentence) -> Sentence:
     """Return a sentence without what no parser reads: most of a file, where there is much text."""
     rest = ["_"] * (NUM_COLUMNS - DEPREL - 1)
-    return Sentence([], [[*row[: DEPREL + 1], *rest] for row in sentence.rows], [])
+    comments = [comment for comment in sentence.comments if comment == VARIANT]
+    return Sentence(comments, [[*row[: DEPREL + 1], *rest] for row in sentence.rows], [])

@@ -98,7 +98,8 @@ def train_parser(
         gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
             predicted; an encoder learns from them what it cannot read.
         distil: the directories of parsers, or of pipelines, over the same treebank, from which the
-            parser learns: they parse what is `unlabelled` together.
+            parser learns: they parse variants of the treebank's sentences and what is `unlabelled`
+            together, and tell how probable they take heads or transitions to be.
         unlabelled: files of CoNLL-U, whose trees are not looked at, or, where there is a pipeline
             among the teachers, of plain text.
         init: the directory of a parser of the same treebank and settings, which global training
@@ -175,8 +176,7 @@ def _read(
         data = dataclasses.replace(data, config=dataclasses.replace(data.config, model=model))
     if record.distil:
         data = with_teachers(data, record.distil, output)
-        num_variants = config.learning.variants if data.num_taught else 0
-        data.summary.update(describe(record.distil, record.unlabelled, num_variants))
+        data.summary.update(describe(record.distil, record.unlabelled))
     if record.init is not None:
         data = dataclasses.replace(data, initial=record.init)
         data.summary["initial"] = Path(record.init).name

@@ -20,6 +20,7 @@ import numpy as np
 from seqtool.core.arrays import Doubles
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, HEAD, ID, LEMMA, UPOS, XPOS, Sentence
 
+VARIANT = "# variant = yes"  # the comment of each
 OPEN_CLASSES = frozenset(["ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "SYM", "VERB", "X"])
 TOPS = OPEN_CLASSES | {"PRON"}  # of subtrees
 LONGEST_SUBTREE = 15  # words
@@ -84,7 +85,7 @@ def variants(
 ) -> Iterator[Sentence]:
     """Give variants of all sentences of a treebank, one of each and then the next one of each.
 
-    Of each they have the words in order, the tree, and no comments, multiword tokens or empty
+    Of each they have the words in order, the tree, one comment, and no multiword tokens or empty
     nodes. Where no word has a UPOS tag of an open class, there are none.
 
     Args:
@@ -110,7 +111,7 @@ def variants(
             rows = _put_together(sentence.rows, chosen)
             gives_way = generator.random(len(rows)) < words
             yield Sentence(
-                [],
+                [VARIANT],
                 [
                     others_of_words.another(row, is_first=not place) if gives_way[place] else row
                     for place, row in enumerate(rows)

@@ -26,8 +26,9 @@ from seqtool.parsing.parser.distillation import BEAM, LEAST_SHARE, SHARES, TAUGH
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.model import Pipeline
+from seqtool.training.state import STATE
 from seqtool.treebank.conllu import read_conllu, write_conllu
-from seqtool.treebank.sentence import FORM, find_fault
+from seqtool.treebank.sentence import FORM, UPOS, find_fault
 
 
 @pytest.fixture(scope="module")
@@ -328,6 +329,60 @@ def test_a_graph_that_was_taught_heads_is_resumed_without_teachers(
     assert all(np.array_equal(array, parts[name]) for name, array in whole.items())
     alone = train(folder, tmp_path / "alone", settings)
     assert not np.array_equal(weights(alone.path)["arcs.weight"], whole["arcs.weight"])
+
+
+@pytest.mark.parametrize("is_held_out", [False, True])
+@pytest.mark.parametrize("is_graph", [False, True])
+def test_teachers_parse_variants_of_what_is_learnt(
+    is_graph: bool, is_held_out: bool, folder: Path, tmp_path: Path
+) -> None:
+    """Not of sentences that are held out. Text must have its columns in spite of them."""
+    treebank = list(read_conllu(folder / "train.conllu"))
+    for number, sentence in enumerate(treebank, 1):
+        for row in sentence.rows:
+            row[UPOS] = {"N": "NOUN", "V": "VERB"}.get(row[UPOS], row[UPOS])
+        if number % 10 == 0:
+            sentence.rows[1][FORM] = "zebra"
+    write_conllu(treebank, tmp_path / "train.conllu")
+    settings = graph_settings(1) if is_graph else config(1)
+    events: list[Any] = []
+    options: dict[str, Any] = {"device": "cpu", "on_data": events.append}
+    options |= {"dev": None if is_held_out else folder / "dev.conllu"}
+    source = tmp_path / "train.conllu"
+    train_parser(source, tmp_path / "a", config(1), **options)
+    result = train_parser(source, tmp_path / "p", settings, distil=tmp_path / "a", **options)
+    found = list(read_conllu(tmp_path / "p" / TAUGHT))
+    num = 36 if is_held_out else 40
+    assert (len(found), events[-1].num_taught) == (2 * num, 2 * num)
+    assert checkpoint.read_header(result.path).data["variants"] == 2 * num
+    forms = {row[FORM] for sentence in found for row in sentence.rows}
+    assert ("zebra" in forms) is not is_held_out
+    text = treebank[:5]
+    for sentence in text:
+        for row in sentence.rows:
+            row[2] = "_"
+    write_conllu(text, tmp_path / "text.conllu")
+    fields = {"fields": ["form", "upos"], **SMALL}
+    train_parser(source, tmp_path / "b", {"model": fields, "training": {"epochs": 1}}, **options)
+    options |= {"distil": tmp_path / "b", "unlabelled": tmp_path / "text.conllu"}
+    with pytest.raises(DataError, match="lacks LEMMA"):
+        train_parser(source, tmp_path / "c", settings, **options)
+
+
+def test_a_run_of_before_there_were_variants_goes_on(folder: Path, tmp_path: Path) -> None:
+    """Its settings and its state do not name them."""
+    with pytest.raises(Interrupted):
+        train(folder, tmp_path / "p", config(2), should_stop=lambda step: step == 2)
+    record = storage.read_object(tmp_path / "p" / checkpoint.RUN)
+    state = storage.read_object(tmp_path / "p" / "last" / STATE)
+    for learning in (record["config"]["learning"], state["fingerprint"]["learning"]):
+        for name in ("variants", "variant_words", "variant_subtrees"):
+            del learning[name]
+    storage.write_json(tmp_path / "p" / checkpoint.RUN, record)
+    state.pop(storage.SEAL, None)
+    storage.write_json(tmp_path / "p" / "last" / STATE, storage.sealed(state))
+    result = train_parser(None, tmp_path / "p", resume=True, device="cpu")
+    assert checkpoint.read_header(result.path).config["learning"]["variants"] == 0
 
 
 def test_no_parser_replaces_its_teacher(folder: Path, tmp_path: Path) -> None:

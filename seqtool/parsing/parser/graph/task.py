@@ -151,16 +151,17 @@ class GraphTask(TreeTask):
         weight = self.config.learning.teacher_weight if told_BLL is not None else 0.0
         if loss == "local":
             scores_RL = scores_BLL.flatten(0, 1)
-            of_gold = functional.cross_entropy(
-                scores_RL, heads_BL.flatten(), ignore_index=NONE, reduction="sum"
+            of_gold_R = functional.cross_entropy(
+                scores_RL, heads_BL.flatten(), ignore_index=NONE, reduction="none"
             )
             if told_BLL is None:
-                return of_gold
+                return of_gold_R.sum()
             # what has no share may have a score of minus infinity
             logs_RL = scores_RL.log_softmax(1)
             told_RL = told_BLL.flatten(0, 1)
-            of_told = -(told_RL * logs_RL.masked_fill(told_RL == 0, 0.0)).sum()
-            return (1.0 - weight) * of_gold + weight * of_told
+            of_told_R = -(told_RL * logs_RL.masked_fill(told_RL == 0, 0.0)).sum(1)
+            # of a word of which nothing is told, all is gold
+            return ((1.0 - weight * told_RL.sum(1)) * of_gold_R + weight * of_told_R).sum()
         loss_B = tree_loss(
             scores_BLL[:, 1:],
             lengths_B - 1,
@@ -252,7 +253,9 @@ def tree_loss(
     inside_BDH = is_word_BD[:, :, None] & (heads_H <= lengths_B[:, None])[:, None]
     wanted_BDH = (heads_BD[:, :, None] == heads_H).double()
     if told_BDH is not None:
-        wanted_BDH = (1.0 - weight) * wanted_BDH + weight * told_BDH
+        # of a word of which nothing is told, all is gold
+        told_BD1 = told_BDH.sum(2, keepdim=True)
+        wanted_BDH = (1.0 - weight * told_BD1) * wanted_BDH + weight * told_BDH
     loss_B: Tensor = _TreeLoss.apply(  # type: ignore[no-untyped-call]
         scores_BDH[inside_BDH], wanted_BDH[inside_BDH], lengths_B, projective
     )
