@@ -100,7 +100,9 @@ def variants(
         return
     generator = np.random.default_rng((seed, 2))
     others_of_words = _Words(treebank, generator)
-    of_sentences = [_subtrees(sentence.rows, sentence.heads()) for sentence in treebank]
+    of_sentences = [
+        _subtrees(sentence.rows, sentence.heads()) if subtrees else {} for sentence in treebank
+    ]
     others: defaultdict[tuple[str, ...], list[_Subtree]] = defaultdict(list)
     for found in of_sentences:
         for subtree in found.values():
