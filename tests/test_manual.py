@@ -190,6 +190,16 @@ def test_every_command_stands_on_a_page_of_a_task() -> None:
     assert [name for name in COMMANDS if f"seqtool {name}" not in text] == []
 
 
+def test_every_file_of_the_project_that_is_named_exists() -> None:
+    named = {
+        (page, path)
+        for page, text in PAGES.items()
+        for path in re.findall(r"\b(?:data|seqtool|tests)/[\w/-]+\.(?:md|py|txt)\b", text)
+    }
+    assert len(named) > 20
+    assert sorted((page, path) for page, path in named if not (ROOT / path).exists()) == []
+
+
 def test_every_make_target_exists() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
     promised = {

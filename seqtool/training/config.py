@@ -60,7 +60,7 @@ class TrainingConfig(Config):
     schedule_cycle: float = setting(2.0, "cyclic: epochs per cycle", above=0)
     schedule_warmup: float = setting(
         0.0,
-        "cosine and one-cycle: share of all steps spent rising; one-cycle takes 0.3 for 0",
+        "share of all steps, or of the time, in which the rate rises; one-cycle takes 0.3 for 0",
         minimum=0,
         below=1,
     )
@@ -203,13 +203,18 @@ def cyclic(config: TrainingConfig, at: Position) -> float:
     return config.schedule_minimum + (1.0 - config.schedule_minimum) * height
 
 
+def rise(at: Position, share: float) -> float:
+    """Return a linear rise to 1 over a share of the steps; 1 after it, and without."""
+    if at.done >= share:
+        return 1.0
+    return min(1.0, at.done_after / share)  # by the step's end, so that the first step moves too
+
+
 def _warm_cosine(config: TrainingConfig, at: Position, warmup: float, start: float) -> float:
-    done = at.done
     lowest = config.schedule_minimum
-    # without a warm-up this is never so, and nothing is divided by zero
-    if done < warmup:  # counted from the step's end, so that the first step moves too
-        return start + (1.0 - start) * min(1.0, at.done_after / warmup)
-    rest = min(1.0, (done - warmup) / (1.0 - warmup))
+    if at.done < warmup:
+        return start + (1.0 - start) * rise(at, warmup)
+    rest = min(1.0, (at.done - warmup) / (1.0 - warmup))
     return lowest + (1.0 - lowest) * 0.5 * (1.0 + math.cos(math.pi * rest))
 
 
@@ -252,5 +257,5 @@ def learning_rate(config: TrainingConfig, at: Position) -> float:
     """Return the learning rate at a position of the run."""
     rate = config.learning_rate * SCHEDULES[config.schedule](config, at)
     if config.schedule not in ENDING:
-        rate *= cooldown(at)
+        rate *= rise(at, config.schedule_warmup) * cooldown(at)
     return max(rate, config.learning_rate * config.schedule_minimum)

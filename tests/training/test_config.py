@@ -85,6 +85,14 @@ def test_cosine_after_warm_up() -> None:
     assert values == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 0.5, 0.0], abs=1e-15)
 
 
+def test_rates_that_end_nowhere_rise_too() -> None:
+    # 4 of 10 steps rise to what the schedule says: 1/4, 2/4, 3/4, 1
+    values = rates(*by_step(0, 1, 2, 3, 4, 9), schedule="constant", schedule_warmup=0.4)
+    assert values == pytest.approx([0.25, 0.5, 0.75, 1.0, 1.0, 1.0], rel=1e-15)
+    halved = Position(1, 10, 1.0)  # the second step of a stage of ten epochs
+    assert rates(halved, schedule="divide", schedule_warmup=0.4) == [0.5 / 4]
+
+
 def test_one_cycle() -> None:
     # 3 of 10 steps rise from 1/25: 1/25 + 24/25 k/3; then the cosine over the other 7
     values = rates(*by_step(0, 1, 2, 3, 10), schedule="one-cycle")

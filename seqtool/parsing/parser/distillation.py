@@ -92,14 +92,8 @@ def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> 
     """
     if asks_for_heads(data.config):
         return dataclasses.replace(data, head_shares=read_heads(output, data.train.arrays))
-    parsers: list[Parser] = []
-    for path in teachers if data.config.learning.teacher_weight else ():
-        model = checkpoint.load(path)
-        parser = getattr(model, "parser", model)  # of a pipeline
-        found = parser.parsers if isinstance(parser, Vote) else [parser]
-        if not all(isinstance(each, Parser) for each in found):
-            raise _no_parser(path)
-        parsers += found
+    asked = teachers if data.config.learning.teacher_weight else ()
+    parsers = [parser for path in asked for parser in _parsers(path)]
     told = teachers_of(parsers, data.config, data.types, data.labels)
     if not (told or data.num_taught):
         raise ConfigError(
@@ -108,6 +102,43 @@ def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> 
             hint="give text with --unlabelled, or --set variants=2 and a treebank with UPOS tags",
         )
     return dataclasses.replace(data, teachers=told)
+
+
+def _parsers(path: str) -> Sequence[Parser]:
+    """Return the parser in a directory, that of a pipeline, or those that vote.
+
+    Raises:
+        ModelError: there is none.
+    """
+    model = checkpoint.load(path)
+    parser = getattr(model, "parser", model)  # of a pipeline
+    found = parser.parsers if isinstance(parser, Vote) else [parser]
+    if not all(isinstance(each, Parser) for each in found):
+        raise _no_parser(path)
+    return found
+
+
+def check_columns(teachers: Sequence[str], treebank: Iterable[Sentence]) -> None:
+    """Refuse a treebank without columns that a teacher reads, as it would tell rubbish.
+
+    Raises:
+        ModelError: a teacher cannot be opened, or is no parser.
+        DataError: the treebank lacks a column.
+    """
+    parsers = [parser for path in teachers for parser in _parsers(path)]
+    checks = [columns.ColumnCheck(parser.types) for parser in parsers]
+    hint = "name teachers that read the columns of the treebank"
+    for chunk in _chunks(treebank):
+        for parser, check in zip(parsers, checks, strict=True):
+            try:
+                columns.refuse_lacking(chunk, parser.encode(chunk), check, is_all=False)
+            except DataError as error:
+                raise _hinted(error, hint) from error
+
+
+def _hinted(error: DataError, hint: str) -> DataError:
+    """Return an error of columns with what is to be done about them here."""
+    return DataError(error.message, hint=hint, path=error.path, line=error.line)
 
 
 def _what(model: ModelConfig) -> str:
@@ -154,7 +185,7 @@ def write_taught(
         if error.hint != columns.HINT:
             raise
         hint = "tag it with `seqtool tag`, or name a model of `train-parser --raw` in --distil"
-        raise DataError(error.message, hint=hint, path=error.path, line=error.line) from error
+        raise _hinted(error, hint) from error
 
 
 def _parsed(model: Any, paths: Sequence[str], variants: Iterable[Sentence]) -> Iterator[Sentence]:
