@@ -132,7 +132,10 @@ def tune(
     trials: Annotated[
         int,
         typer.Option(
-            min=1, metavar="N", help="Trials that are drawn; more than before add to a search."
+            min=1,
+            metavar="N",
+            help="Trials; more than before add to a search. The first has the settings as they "
+            "are, if they are among what is tried.",
         ),
     ] = 16,
     rounds: Annotated[

@@ -7,10 +7,11 @@ A search is a directory:
     best.yaml     the settings of the best trial, as --config reads them
     trials/       a run directory for each training: 003-1 is trial 3 in round 1
 
-Each setting of a trial is drawn by itself (Bergstra & Bengio 2012). With several rounds, trials get
-a share of the time or of the epochs first, and the best of a round get `factor` times as much in
-the next one (successive halving, Jamieson & Talwalkar 2016). They are trained anew there, since a
-schedule that has come to its end leaves nothing to go on from.
+The first trial has the settings as they are, if they belong to what is searched, so that the table
+tells what the search brought. Each setting of the others is drawn by itself (Bergstra & Bengio
+2012). With several rounds, trials get a share of the time or of the epochs first, and the best of a
+round get `factor` times as much in the next one (successive halving, Jamieson & Talwalkar 2016).
+They are trained anew there, since a schedule that has come to its end leaves nothing to go on from.
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ class Choices:
         """Return how many values there are."""
         return len(self.values)
 
+    def __contains__(self, value: object) -> bool:
+        return value in self.values
+
     def draw(self, chance: float) -> Any:
         """Return a value, by a number from 0 to 1 (not 1 itself)."""
         return self.values[int(chance * len(self.values))]
@@ -86,6 +90,11 @@ class Range:
     def size(self) -> float:
         """Return how many numbers there are."""
         return self.high - self.low + 1 if self.is_whole else math.inf
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, int | float) or (self.is_whole and not isinstance(value, int)):
+            return False
+        return self.low <= value <= self.high
 
     def draw(self, chance: float) -> float:
         """Return a number, by a number from 0 to 1 (not 1 itself)."""
@@ -187,14 +196,35 @@ def read_space(given: Mapping[str, Any], kind: type[Config]) -> dict[str, Domain
     return space
 
 
-def draw_trials(space: Space, num_trials: int, seed: int) -> list[dict[str, Any]]:
+def member(space: Space, config: Config) -> dict[str, Any] | None:
+    """Return what the settings say of those that are searched; None if one is not in its domain."""
+    found = {}
+    for name, domain in space.items():
+        value: Any = to_dict(config)
+        for part in name.split("."):
+            value = value[part]
+        if value not in domain:
+            return None
+        found[name] = value
+    return found
+
+
+def draw_trials(
+    space: Space, num_trials: int, seed: int, first: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Return trials, no two alike; fewer than asked for if there are not so many.
 
     The first trials do not depend on how many are asked for.
+
+    Args:
+        space: what they are drawn from.
+        num_trials: how many.
+        seed: of the draws.
+        first: a member of the space that is the first trial.
     """
     generator = random.Random(seed)
     size = math.prod(domain.size for domain in space.values())
-    trials: list[dict[str, Any]] = []
+    trials: list[dict[str, Any]] = [] if first is None else [dict(first)]
     for _ in range(TRIES * num_trials):
         if len(trials) >= min(num_trials, size):
             break
@@ -298,7 +328,8 @@ def tune(
         space: what is searched: setting -> a list of values, or a text such as `1e-4..1e-2:log` or
             `100..400`.
         output: the directory of the search.
-        trials: how many are drawn; fewer if the space has not so many.
+        trials: how many there are; fewer if the space has not so many. The first one is `config` as
+            it is, if the space has it.
         rounds: of successive halving; with one, every trial has the whole time, or all epochs.
         factor: how much more of these a trial gets in the next round, and of how many one gets so
             far.
@@ -348,7 +379,8 @@ class _Search:
             what = f"{budget.pop()} is tried, but rounds say how long trials are trained"
             raise ConfigError(what, hint="leave it out, or search in 1 round")
         self.rounds, self.factor, self.score = rounds, factor, score
-        self.trials = draw_trials(self.space, trials, seed)
+        first = member(self.space, self.config)
+        self.trials = draw_trials(self.space, trials, seed, first)
         self.outcomes: dict[tuple[int, int], Outcome] = {}
         for number in range(1, 1 + len(self.trials)):
             for round_ in range(1, 1 + rounds):
@@ -369,6 +401,7 @@ class _Search:
             "config": to_dict(self.config),
             "space": {name: dataclasses.asdict(domain) for name, domain in self.space.items()},
             **{"rounds": rounds, "factor": factor, "seed": seed, "score": score},
+            "first": first,
         }
 
     def settings_of(self, number: int, round_: int) -> Any:

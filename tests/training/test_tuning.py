@@ -173,6 +173,31 @@ def test_trials_are_distinct_and_begin_alike() -> None:
     assert len(draw_trials({"a": Range(0.1, 0.101)}, 50, seed=1)) < 50  # 0.1 and 0.101 alone
 
 
+def test_the_settings_as_they_are_come_first(tmp_path: Path) -> None:
+    space = {"size": [30, 10, 20], "rate": "0.25..0.75"}
+    train = ToyTraining(size)
+    tuned = search(train, tmp_path / "in", space, trials=5)
+    models = [config.model for config in train.configs]
+    assert models[0] == ToyModel(size=10, rate=0.5)  # the defaults of ToyModel
+    assert len({(model.size, model.rate) for model in models}) == 5
+    assert (tuned.best.trial, tuned.best.score) == (1, 10)
+    # none of it where one of them is not among what is tried
+    for other in ({"rate": [0.25, 0.75]}, {"rate": "0.6..0.9"}, {"cutoffs": [[4]]}):
+        train = ToyTraining(size)
+        name = str(other)
+        search(train, tmp_path / name, {"size": [30, 20, 10], **other}, trials=3)
+        (chosen, values), *_ = other.items()
+        assert all(
+            getattr(config.model, chosen) != getattr(ToyModel(), chosen) for config in train.configs
+        ), values
+
+
+@given(st.one_of(st.integers(0, 9), st.floats(0, 9)), st.booleans())
+def test_what_a_range_holds(value: float, is_whole: bool) -> None:
+    domain = Range(3, 7) if is_whole else Range(3.0, 7.0)
+    assert (value in domain) == (3 <= value <= 7 and (isinstance(value, int) or not is_whole))
+
+
 def test_halving_keeps_the_best(tmp_path: Path) -> None:
     train = ToyTraining(size)
     tuned = search(train, tmp_path / "out", {"size": "100..999"}, trials=9, rounds=3, factor=3)
