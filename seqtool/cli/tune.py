@@ -250,7 +250,8 @@ def tune(
         ],
     )
     note(f"best: trial {tuned.best.trial}, {describe(tuned.best.settings)}")
-    again = shlex.join([f"train-{kind}", *map(str, data or ()), "--config", str(output / BEST)])
+    given = [*map(str, data or ()), *(("--dev", str(dev)) if dev else ())]
+    again = shlex.join([f"train-{kind}", *given, "--config", str(output / BEST)])
     note(f"next: seqtool {again}")
 
 

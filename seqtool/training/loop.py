@@ -191,7 +191,8 @@ class _Loop:
             if self.is_interrupted:
                 reason = "interrupted"
                 break
-            yield self.validate()
+            if run.index:  # else the last save took what time was left for the epoch
+                yield self.validate()
             self.end_stage()
             self.save()
         if reason != "interrupted" and self.group.is_first and self.best.is_dir():

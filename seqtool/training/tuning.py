@@ -26,6 +26,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from seqtool.core.errors import (
     TrainingError,
     counted,
 )
-from seqtool.core.progress import Event
+from seqtool.core.progress import EpochDone, Event
 from seqtool.training.config import seconds_of
 from seqtool.training.run import TrainedModel
 
@@ -380,7 +381,8 @@ class _Search:
             raise ConfigError(what, hint="leave it out, or search in 1 round")
         self.rounds, self.factor, self.score = rounds, factor, score
         first = member(self.space, self.config)
-        self.trials = draw_trials(self.space, trials, seed, first)
+        self.draw = partial(draw_trials, self.space, seed=seed, first=first)
+        self.trials = self.draw(num_trials=trials)
         self.outcomes: dict[tuple[int, int], Outcome] = {}
         for number in range(1, 1 + len(self.trials)):
             for round_ in range(1, 1 + rounds):
@@ -449,6 +451,9 @@ class _Search:
                 hint = "give the same settings again, --force to begin anew, or another -o"
                 raise OutputError("holds another search", hint=hint, path=self.output)
             self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in found}
+            # fewer trials than before change nothing
+            most = max([len(self.trials), *(outcome.trial for outcome in found)])
+            self.trials = self.draw(num_trials=most)
         elif path.is_file():
             shutil.rmtree(self.output / RUNS, ignore_errors=True)
             for name in (BEST, TABLE, RECORD):
@@ -482,6 +487,13 @@ class _Search:
         if self.rounds > 1:
             name += f", round {round_}"
         settings = self.trials[number - 1]
+
+        def tell(event: Event) -> None:
+            if isinstance(event, EpochDone):  # a mistake is told before a whole training is over
+                seconds = ("train_seconds", f"{event.items}_per_second")
+                self.check_score((*event.scores, *seconds))
+            on_event(event, name)
+
         is_begun = checkpoint.run_record(folder).is_file()
         try:
             trained = self.train(
@@ -490,7 +502,7 @@ class _Search:
                 self.settings_of(number, round_),
                 resume=is_begun,
                 force=not is_begun,
-                on_event=lambda event: on_event(event, name),
+                on_event=tell,
                 **(self.machine if is_begun else self.options),
             )
         except Interrupted as error:
@@ -498,13 +510,17 @@ class _Search:
             raise Interrupted(what, hint="give the same command again: it goes on") from error
         except TrainingError as error:
             return Outcome(number, round_, settings, None, problem=error.message)
-        if self.score not in trained.scores:
-            hint = f"choose one of: {', '.join(trained.scores)}"
-            raise ConfigError(f"models have no score {self.score!r}", hint=hint)
+        self.check_score(trained.scores)
         return Outcome(
             *(number, round_, settings, trained.scores[self.score]),
             *(trained.seconds, trained.epochs, trained.num_parameters),
         )
+
+    def check_score(self, known: Iterable[str]) -> None:
+        """Refuse a score that models do not have."""
+        if self.score not in (names := tuple(known)):
+            hint = f"choose one of: {', '.join(names)}"
+            raise ConfigError(f"models have no score {self.score!r}", hint=hint)
 
     def check_round(self, outcomes: Sequence[Outcome]) -> None:
         """Stop if nothing of a round can go on."""

@@ -74,16 +74,28 @@ def test_a_training_that_was_stopped_goes_on(text: Path, tmp_path: Path) -> None
     ]
 
 
+def test_an_unknown_score_is_told_after_an_epoch(seqtool: Run, text: Path, tmp_path: Path) -> None:
+    command = ("tune", "lm", text, "-o", tmp_path / "out", *TINY, "--set", "epochs=9")
+    result = seqtool(*command, "--try", "hidden_size=4", "--score", "test_perplexity")
+    assert result.code == 1
+    assert "models have no score 'test_perplexity'" in result.stderr
+    known = "valid_perplexity, train_seconds, tokens_per_second"
+    assert f"hint: choose one of: {known}" in result.stderr
+    assert "epoch 2" not in result.stderr
+
+
 def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
     source = sample_treebank("en", "valid").read_text(encoding="utf-8")
     short = tmp_path / "train.conllu"
     short.write_text("\n\n".join(source.split("\n\n")[:60]) + "\n\n", encoding="utf-8")
-    result = seqtool(
+    command = (
         *("tune", "parser", short, "--dev", short, "-o", tmp_path / "out", "--threads", "1"),
         *("--config", "linear", "--set", "epochs=1", "--set", "explore_after=0"),
-        *("--try", "exploration=0.0,0.9", "--json"),
+        *("--try", "exploration=0.0,0.9"),
     )
+    result = seqtool(*command, "--json")
     assert result.code == 0
+    assert f"next: seqtool train-parser {short} --dev {short} --config" in seqtool(*command).stderr
     found = json.loads(result.stdout)
     scores = [each["score"] for each in found["trials"]]
     assert len({*scores}) == 2

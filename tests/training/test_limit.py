@@ -217,6 +217,24 @@ def test_reading_and_saving_count(
     assert clock.now - 1000.0 == pytest.approx(150.0, abs=3.0)
 
 
+def test_there_is_no_epoch_without_steps(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After two epochs three seconds are left, which the save takes."""
+    save = loop.state.save
+
+    def slow_save(*arguments: Any) -> None:
+        clock.now += 5.0
+        save(*arguments)
+
+    monkeypatch.setattr(loop.state, "save", slow_save)
+    task = TimedTask(clock)
+    events = run(tmp_path, task, time_limit="33s")
+    assert [event.step for event in events if isinstance(event, EpochDone)] == [10, 20]
+    assert (finished(events).reason, finished(events).epoch) == ("finished", 2)
+    assert run(tmp_path, task, time_limit="33s", resume=True)[-1] == finished(events)
+
+
 @pytest.mark.parametrize("is_in_steps", [True, False], ids=["steps", "validation"])
 def test_compiling_does_not_count(tmp_path: Path, clock: Clock, is_in_steps: bool) -> None:
     """The code of a step, or of a validation, is compiled when it is first needed, in 30 s."""

@@ -271,6 +271,17 @@ def test_more_trials_do_not_lose_the_best(tmp_path: Path) -> None:
     assert more.config.model.size == train.configs[0].model.size
 
 
+def test_fewer_trials_than_before_change_nothing(tmp_path: Path) -> None:
+    train, space = ToyTraining(lambda config: -float(config.model.size)), {"size": [1, 2, 3]}
+    more = search(train, tmp_path, space, trials=3, rounds=2, factor=2)
+    best = (tmp_path / "best.yaml").read_text()
+    assert more.best.trial > 1
+    fewer = search(train, tmp_path, space, trials=1, rounds=2, factor=2)
+    assert (fewer.best, fewer.outcomes) == (more.best, more.outcomes)
+    assert (tmp_path / "best.yaml").read_text() == best
+    assert len(train.calls) == len(more.outcomes)
+
+
 def test_what_is_written(tmp_path: Path) -> None:
     tuned = search(ToyTraining(size), tmp_path, {"size": [20, 11, 12], "cutoffs": [[4, 5]]})
     assert tuned.config.model == ToyModel(size=11, cutoffs=(4, 5))
