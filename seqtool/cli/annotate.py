@@ -137,7 +137,13 @@ class RawTextOptions(LayoutOptions):
 
         others = [name for name, value in vars(self).items() if value and name != "named"]
         if self.named is None:
-            return bool(others) or are_texts(files)
+            texts = [name for name in files if are_texts([name])]
+            if texts and len(texts) < len(files) and not others:
+                raise ConfigError(
+                    f"{texts[0]} is plain text by its name, and others are not",
+                    hint="give texts and treebanks in two commands, or say what all are: --input",
+                )
+            return bool(others) or bool(texts)
         if self.named not in INPUTS:
             hint = did_you_mean(self.named, INPUTS)
             raise ConfigError(f"no input is called {self.named!r}", hint=hint)

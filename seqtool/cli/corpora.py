@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqtool.cli.options import MAX_SHOWN, note
+from seqtool.cli.options import MAX_SHOWN, is_folder, note
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, counted
 
@@ -173,14 +173,14 @@ class Run:
         """Return whether a file, or stdout, is one that sentences are written to."""
         if "-" in (output, path):
             return output == path
-        targets = self._targets(Path(output)).values() if _is_folder(output) else [output]
+        targets = self._targets(Path(output)).values() if is_folder(output) else [output]
         return os.path.realpath(path) in map(os.path.realpath, targets)
 
     def _write_parts(self, parts: Iterator[Part], output: str) -> None:
         """Write what has become of files; see `write`."""
         from seqtool.treebank.conllu import write_pieces
 
-        if not _is_folder(output):
+        if not is_folder(output):
             write_pieces((content for _, content in parts), output)
             return
         targets = self._targets(Path(output))
@@ -217,11 +217,6 @@ class Run:
                     )
                 targets[name] = folder / own
         return targets
-
-
-def _is_folder(output: str) -> bool:
-    """Return whether files are written to a folder: one that is there, or that a / ends."""
-    return output != "-" and (output.endswith(("/", os.sep)) or Path(output).is_dir())
 
 
 def _as_conllu(path: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from seqtool.cli.options import UNNAMED, note, stdin_or_sample
+from seqtool.cli.options import UNNAMED, is_folder, note, stdin_or_sample
 from seqtool.cli.reports import check_folders
 from seqtool.cli.trees import is_terminal, write_pieces
 from seqtool.cli.usage import examples
@@ -125,7 +124,7 @@ def draw(
         None if gold is None else read_conllu(gold, skip_option=""),
     )
     groups = _chosen(groups, where or [], differing=differing)
-    if _is_directory(output):
+    if is_folder(output):
         _write_files(groups, format_, Path(output), beside=beside, down=down)
     elif format_ == "pdf":
         with atomic_file(output) as stream:
@@ -136,10 +135,6 @@ def draw(
             groups, cast("Format", format_), beside=beside, down=down, colour=colour
         )
         write_pieces(text, output, colour=colour)
-
-
-def _is_directory(output: str) -> bool:
-    return output != "-" and (output.endswith(("/", os.sep)) or Path(output).is_dir())
 
 
 def _format_of(name: str | None, output: str) -> str:
@@ -155,7 +150,7 @@ def _format_of(name: str | None, output: str) -> str:
         return name
     if output == "-":
         return "tree"
-    if _is_directory(output):
+    if is_folder(output):
         return "svg"
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
@@ -202,7 +197,7 @@ def _check(
     if output == "-":
         if format_ == "pdf":
             raise ConfigError("a PDF is not for stdout", hint="name a file: -o trees.pdf")
-    elif not _is_directory(output):
+    elif not is_folder(output):
         check_folders(Path(output))
     else:
         if format_ not in SINGLE:

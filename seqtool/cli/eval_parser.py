@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.annotate import AllowMissingOption
-from seqtool.cli.models import default_model, open_model
+from seqtool.cli.models import default_model, names_of, open_model
 from seqtool.cli.options import (
     UNNAMED,
     JsonOption,
@@ -115,11 +115,16 @@ def eval_parser(
     if [gold, *files].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
     models = list(model or [])
+    names_of(models)
     if not files and not models:
         if gold != "-" and stdin_instead("PREDICTED"):
             files = ["-"]
         else:
             models = [default_model("parser")]
+    for option, is_given in (("--beam", beam > 1), ("--allow-missing", allow_missing)):
+        if is_given and not models:
+            what = f"{option} is for models that parse, and none is given"
+            raise ConfigError(what, hint=f"name one with -m, or leave {option} out")
     if together and len(models) < 2:
         raise ConfigError("--together is for several models", hint="name another one with -m")
     groups = [[path] for path in models] + [models] * together

@@ -74,7 +74,13 @@ def default_model(*kinds: str) -> Path:
 
 
 def chosen_models(models: Sequence[Path] | None) -> list[Path]:
-    """Return the models of `-m`, or the default one."""
+    """Return the models of `-m`, or the default one.
+
+    Raises:
+        ConfigError: one is given twice.
+        ModelError: none is given, and there is no default one.
+    """
+    names_of(models or ())
     return list(models) if models else [default_model("lm", "ngram")]
 
 

@@ -457,6 +457,11 @@ def stdin_or_sample(
     return str(path)
 
 
+def is_folder(output: str) -> bool:
+    """Return whether files are written to a folder: one that is there, or that a / ends."""
+    return output != "-" and (output.endswith(("/", os.sep)) or Path(output).is_dir())
+
+
 def emit(result: Any) -> None:
     """Print one JSON object to stdout; numbers that JSON cannot hold (inf, nan) become null."""
     echo(json_text(_plain(result)))

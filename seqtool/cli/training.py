@@ -127,6 +127,8 @@ class TrainingOptions:
             settings["training.seed"] = self.seed
         if self.time_limit is not None:
             settings["training.time_limit"] = self.time_limit
+            if "training.epochs" in settings:
+                note("note: --time-limit takes the place of --epochs")
         return combine(*base, settings, self.set_ or [], run=output if self.resume else None)
 
 
@@ -146,6 +148,11 @@ class TreebankOptions(TrainingOptions):
         A run that is resumed knows its own.
         """
         if treebank or self.resume:
+            files = [path.resolve() for path in treebank or ()]
+            if dev is not None and dev.resolve() in files:
+                note(f"note: {dev} is trained on, too: its scores say nothing of other text")
+            if len({*files}) < len(files):
+                note("note: a file of TRAIN is named twice, so its sentences count twice")
             return treebank or None, dev
         train = stdin_or_sample("TRAIN", "trees", training="training on")
         if train != "-":

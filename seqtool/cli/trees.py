@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 import typer
 
+from seqtool.cli.options import is_folder
 from seqtool.cli.usage import WIDEST
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, did_you_mean
@@ -27,6 +28,9 @@ FORMATS = ("conllu", "tree", "svg", "html", "json")
 OF_TRACES = ("tree", "html", "json")
 OF_RANKED = ("conllu", "tree", "html", "json")
 OF_SCORES = ("conllu", "json")
+# by the ends of names beside their own; what they promise, `seqtool draw` makes
+ENDINGS = {"htm": "html", "jsonl": "json"}
+OF_DRAW = ("pdf", "tex", "png")
 
 
 @dataclass(frozen=True)
@@ -68,8 +72,11 @@ class DetailOptions:
             raise ConfigError(f"no format is called {name!r}", hint=hint)
         if name is None:
             suffix = Path(output).suffix.lstrip(".").lower()
+            if suffix in OF_DRAW:
+                hint = "parse into a .conllu file, then draw it: `seqtool draw`"
+                raise ConfigError(f"parse makes no .{suffix} files", hint=hint)
             default = "tree" if self.trace else "conllu"
-            name = suffix if suffix in FORMATS else default
+            name = ENDINGS.get(suffix, suffix if suffix in FORMATS else default)
         option, known = (
             ("--trace", OF_TRACES)
             if self.trace
@@ -82,6 +89,10 @@ class DetailOptions:
         if name not in known:
             hint = f"choose --format {', '.join(known[:-1])} or {known[-1]}"
             raise ConfigError(f"{option} cannot be shown as {name}", hint=hint)
+        if name != "conllu" and is_folder(output):
+            what = f"{output} is a directory, which only CoNLL-U is written into"
+            hint = "name a file; `seqtool draw` writes a picture of each sentence into a directory"
+            raise ConfigError(what, hint=hint)
         return name
 
     def check(self, gold: object) -> None:

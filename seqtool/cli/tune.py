@@ -183,6 +183,7 @@ def tune(
     Each trial is a run of its own. The same command again goes on where it was stopped, and trains
     nothing twice. The best settings are in best.yaml of the output directory, for --config.
     """
+    from seqtool.core.config import apply_overrides
     from seqtool.training.tuning import BEST, describe, read_file, read_space, read_texts
     from seqtool.training.tuning import tune as search
 
@@ -200,14 +201,16 @@ def tune(
     tried: dict[str, Any] = {} if space is None else dict(read_file(space, type(settings)))
     tried.update(read_texts(try_ or []))
     searched = [*read_space(tried, type(settings))]
+    fixed = apply_overrides(type(settings), {}, set_ or [])
+    if both := [name for name in searched if name in fixed]:
+        what = f"{both[0]} is tried, and --set gives it one value"
+        raise ConfigError(what, hint="leave out one of the two")
     if kind == "parser":
-        from seqtool.core.config import apply_overrides
         from seqtool.parsing.parser.families import DECIDING, refuse_unread
 
         # what some trials read and others do not is searched for all
         if not {*searched} & DECIDING:
-            given = [*searched, *apply_overrides(type(settings), {}, set_ or [])]
-            refuse_unread(settings, given, ())
+            refuse_unread(settings, [*searched, *fixed], ())
     if list_settings:
         return print_settings(settings)
     from seqtool.core.progress import Display

@@ -26,7 +26,7 @@ import numpy as np
 import zstandard
 
 from seqtool.core.arrays import Ints, Longs
-from seqtool.core.errors import DataError
+from seqtool.core.errors import DataError, OutputError
 from seqtool.core.reading import (
     BLOCK_SIZE,
     STDIN,
@@ -52,6 +52,7 @@ SKIP_OPTION = "--skip-invalid"
 BATCH_WORDS = 1 << 12  # of a batch, and those that are left of its last sentence
 TEXT_TABLE_BYTES = 1 << 26  # of the texts met; a new table is begun when there are more
 
+_OTHER_PACKINGS = (".bz2", ".xz", ".zip")
 _WRITTEN_BYTES = 1 << 16  # joined before they are written, as a stream that packs likes it
 
 
@@ -407,8 +408,11 @@ def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]
         yield shown.buffer
         shown.flush()
         return
+    suffix = Path(target).suffix.lower()
+    if suffix in _OTHER_PACKINGS:
+        what = f"files are packed as .gz or .zst, not as {suffix}"
+        raise OutputError(what, hint="name the file so, or pack it afterwards", path=target)
     with atomic_file(target) as raw:
-        suffix = Path(target).suffix.lower()
         if suffix == ".gz":
             with gzip.GzipFile("", "wb", 6, fileobj=raw, mtime=0) as packer:
                 yield cast(IO[bytes], packer)

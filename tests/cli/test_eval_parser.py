@@ -284,6 +284,9 @@ def test_the_sample_is_what_is_scored_without_gold(
     ("arguments", "error"),
     [
         (("-", "-"), "error: stdin can be read once only"),
+        (("gold.conllu", "half.conllu", "--beam", "4"), "error: --beam is for models that parse"),
+        (("gold.conllu", "half.conllu", "--allow-missing"), "error: --allow-missing is for models"),
+        (("gold.conllu", "-m", "a", "-m", "a"), "error: a is given twice"),
         (("gold.conllu", "other.conllu"), "error: other.conllu:3: the text differs: 'softly', "),
         (("gold.conllu", "broken.conllu"), "error: broken.conllu:2: the heads form a cycle"),
         (("gold.conllu", "none.conllu"), "error: none.conllu: "),

@@ -269,14 +269,28 @@ def test_broken_gold_trees_are_left_out(
         (("--gold", "gold.conllu"), "--gold is for drawings"),
         (("-", "--gold", "-", "-f", "tree"), "stdin can be read once only"),
         (("-m", "nowhere"), "no such model"),
+        (("-o", "drawn/", "-f", "html"), "drawn/ is a directory, which only CoNLL-U"),
+        (("-o", "steps/", "--trace"), "steps/ is a directory, which only CoNLL-U"),
+        (("-o", "x.pdf"), "parse makes no .pdf files"),
+        (("-o", "x.conllu.xz"), "packed as .gz or .zst, not as .xz"),
+        (("letter.txt",), "letter.txt is plain text by its name, and others are not"),
     ],
 )
 def test_mistakes(
-    options: tuple[str, ...], message: str, seqtool: Run, model: Path, text: Path
+    options: tuple[str, ...],
+    message: str,
+    seqtool: Run,
+    model: Path,
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = {*tmp_path.iterdir()}
     result = seqtool("parse", text, "-m", model, *options)
     assert (result.code, result.stdout) == (1, "")
     assert message in result.stderr.splitlines()[0]
+    assert {*tmp_path.iterdir()} == before
 
 
 def test_without_a_model(
@@ -313,6 +327,8 @@ def test_the_name_of_the_output_tells_the_format(
         ("x.html", "<!DOCTYPE html>"),
         ("x.SVG", "<svg"),
         ("x.json", "{"),
+        ("x.jsonl", "{"),
+        ("x.htm", "<!DOCTYPE html>"),
         ("x.conllu", "1\t"),
         ("x.txt", "1\t"),
     ):

@@ -161,6 +161,21 @@ def test_mistakes(
     assert not (tmp_path / "p").exists()
 
 
+def test_what_cannot_be_meant_is_noted(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    train = folder / "train.conllu"
+    command = ("train-parser", train, train, "--dev", folder / "x" / ".." / "train.conllu")
+    options = (*TINY, "-o", tmp_path / "p", "--time-limit", "1s")
+    (folder / "x").mkdir()
+    result = seqtool(*command, *options)
+    assert result.code == 0
+    assert "train.conllu is trained on, too: its scores say nothing of other text" in result.stderr
+    assert "a file of TRAIN is named twice" in result.stderr
+    assert "--time-limit takes the place of --epochs" in result.stderr
+    quiet = seqtool("train-parser", train, "--dev", folder / "dev.conllu", *options[:-2], "--force")
+    assert quiet.code == 0
+    assert "note:" not in quiet.stderr
+
+
 def test_a_broken_treebank(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "broken.conllu"
     text = (folder / "train.conllu").read_text()

@@ -118,6 +118,11 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
         (("lm", "--try", "hiden_size=1"), "unknown setting hiden_size", "hidden_size"),
         (("lm", "--try", "depth=9..3"), "has no numbers", "depth=3..9"),
         (("lm", "--config", "ptb", "--try", "depth=3"), "no recipe is called 'ptb'", "ptb-"),
+        (
+            ("lm", "--try", "hidden_size=4,8", "--set", "model.hidden_size=9"),
+            "model.hidden_size is tried, and --set gives it one value",
+            "leave out one",
+        ),
         (("lm", "--space", "none.yaml"), "none.yaml: no such file", "check --space"),
     ],
 )

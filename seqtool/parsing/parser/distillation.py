@@ -49,7 +49,7 @@ BEAM = 4  # of teachers that have one: they parse once, and their trees are read
 
 
 def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) -> None:
-    """Refuse text without teachers, and a run that would be its own teacher.
+    """Refuse text without teachers, one teacher twice, and a run that would be its own teacher.
 
     Raises:
         ConfigError: it is so.
@@ -60,6 +60,8 @@ def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) 
             hint="name parsers over the same treebank with --distil",
         )
     for teacher in teachers:
+        if [*teachers].count(teacher) > 1:
+            raise ConfigError(f"{teacher} is named twice", hint="name each teacher once")
         if Path(teacher).resolve().is_relative_to(output.resolve()):
             raise ConfigError(
                 f"the parser would replace {teacher}, which is to teach it",

@@ -216,6 +216,7 @@ def test_plain_text_is_split_by_a_pipeline(
         ({"unlabelled": "{}/none.conllu"}, DataError, "none.conllu"),
         ({"unlabelled": "{}/bare.conllu"}, DataError, "UPOS"),
         ({"distil": "{}/other"}, DataError, "labels that the treebank has not"),
+        ({"distil": ["{}/a", "{}/b", "{}/a"]}, ConfigError, "a is named twice"),
         ({"distil": ["{}/a", "{}/other"]}, ModelError, "labels of the parsers differ"),
         ({"distil": "{}/tagger"}, ModelError, "is no parser"),
     ],
