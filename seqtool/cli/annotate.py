@@ -394,6 +394,8 @@ def parse(
                 path=path,
             )
     options["beam"] = beam
+    if beam > 1 and not parser.has_beam:
+        note("note: the parser finds its best tree without a beam, so --beam changes nothing")
     if details.scores:
         options["scores"] = True
         if not parser.is_calibrated:

@@ -236,7 +236,8 @@ def _chosen(groups: Iterator[Group], where: Sequence[str], *, differing: bool) -
             yield group
         if is_empty and (where or differing):
             options = [*(["--where"] if where else []), *(["--differing"] if differing else [])]
-            raise DataError("no sentence is asked for", hint=f"leave out {' or '.join(options)}")
+            what = "no sentence has a word that --where asks for" if where else "no trees differ"
+            raise DataError(what, hint=f"leave out {' or '.join(options)}")
 
     return chosen()
 

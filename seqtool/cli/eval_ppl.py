@@ -530,6 +530,9 @@ def _check_mixing(
         ("--save-mixture", output is not None),
     ):
         if is_given and len(models) == 1 and not adapting.cache:
+            if name == "--tune" and adapting.dynamic:
+                what = "--dynamic-rate and --dynamic-decay leave --tune nothing to choose"
+                raise ConfigError(what, hint="drop one of the three")
             raise ConfigError(
                 f"{name} is for a mixture", hint="name another model with -m, or drop it"
             )

@@ -295,10 +295,14 @@ def check_shared(model: LanguageModel, *, reset_state: bool) -> None:
     Raises:
         ConfigError: what a sentence gets depends on those before it.
     """
-    if adaptations_of(model) or (carries_state(model) and not reset_state):
+    is_adapting = bool(adaptations_of(model))
+    if is_adapting or (carries_state(model) and not reset_state):
+        other = (
+            "" if is_adapting else "add --reset-state, with which each sentence begins anew, or "
+        )
         raise ConfigError(
             "the model reads the text as one, which processes cannot share",
-            hint="add --reset-state, with which each sentence begins anew, or leave out --jobs",
+            hint=f"{other}leave out --jobs",
         )
 
 

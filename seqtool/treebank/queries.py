@@ -127,7 +127,7 @@ def matches(sentence: Sentence, wanted: Wanted) -> list[Match]:
 def _test(name: str, value: Any) -> Wanted:
     field, _, item = name.partition("__")
     if field not in FIELDS or bool(item) != (field in MAPPINGS):
-        known = [*(field for field in FIELDS if field not in MAPPINGS), "feats__NAME", "misc__NAME"]
+        known = [*(field for field in FIELDS if field not in MAPPINGS), "feats.NAME", "misc.NAME"]
         message = f"{name} is no column that can be asked for"
         raise ConfigError(message, hint=did_you_mean(name, known))
 

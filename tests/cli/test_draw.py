@@ -91,7 +91,7 @@ def test_only_some_sentences(seqtool: Run) -> None:
         ("--beside", "several analyses", "several files"),
         ("--differing", "nothing to compare", "--gold"),
         ("--down", "tree has no --down", "svg"),
-        ("--where deprel=nonsense", "no sentence is asked for", "--where"),
+        ("--where deprel=nonsense", "no sentence has a word that --where asks for", "--where"),
         ("--where nonsense=a", "no column", "choose"),
         ("- --gold -", "stdin can be read once", "name a file"),
     ],

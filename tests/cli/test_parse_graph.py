@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from parsing.parser.graph.test_decoder import graph_parser
-from parsing.parser.tiny import make_sentence, random_sentences
+from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import find_fault
@@ -45,6 +45,21 @@ def test_a_note_tells_of_sentences_that_are_too_long(
     assert [len(sentence) for sentence in sentences[-2:]] == [1002, 1002]
     assert all(find_fault(sentence.heads()) is None for sentence in sentences)
     assert "1,000" not in seqtool("parse", text, "-m", model, "-o", output).stderr
+
+
+def test_it_says_that_a_beam_changes_nothing(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    greedy, wide = (seqtool("parse", text, "-m", model, "--beam", str(beam)) for beam in (1, 4))
+    assert greedy.stdout == wide.stdout
+    assert greedy.stderr == ""
+    assert "--beam changes nothing" in wide.stderr
+    # a vote has a beam where one of its parsers has one
+    other = tmp_path / "other"
+    random_parser(tiny_config()).save(other, scores={}, data={})
+    assert "--beam" not in seqtool("parse", text, "-m", other, "--beam", "4").stderr
+    both = seqtool("parse", text, "-m", model, "-m", other, "--beam", "4")
+    assert (both.code, both.stderr) == (0, "")
 
 
 def test_the_card_says_what_it_is(model: Path) -> None:

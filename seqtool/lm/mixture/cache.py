@@ -115,7 +115,7 @@ class CacheModel(LanguageModel):
         if reset_state:
             raise ConfigError(
                 "a cache remembers the text, but it is to be forgotten before each sentence",
-                hint="drop --reset-state, or --cache",
+                hint="drop --reset-state, or name models without a cache",
             )
         candidates, observer = self._tried or ((self.config,), None)
         # two readers of the same pieces, model and memory: tee keeps one block at most, since the

@@ -76,6 +76,11 @@ class Decoder(ABC):
         return 0
 
     @property
+    def has_beam(self) -> bool:
+        """Whether a beam makes a difference; not where the best tree is found without one."""
+        return True
+
+    @property
     def longest(self) -> int | None:
         """Words of the longest sentence that gets its best tree; None if there is no such limit.
 

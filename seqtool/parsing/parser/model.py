@@ -212,6 +212,11 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         return other
 
     @property
+    def has_beam(self) -> bool:
+        """Whether a beam makes a difference; not where the best tree is found without one."""
+        return self.decoder.has_beam
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether probabilities of arcs say how often these are right."""
         return bool(self.calibrations)

@@ -171,6 +171,11 @@ class Vote(ParsesInputs):
         return min([LONGEST, *(parser.longest or LONGEST for parser in self.parsers)])
 
     @property
+    def has_beam(self) -> bool:
+        """Whether a beam makes a difference to one of the parsers."""
+        return any(parser.has_beam for parser in self.parsers)
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether the probabilities of arcs of all parsers say how often these are right."""
         return all(parser.is_calibrated for parser in self.parsers)

@@ -156,6 +156,11 @@ class Pipeline:
         return self.parser.longest
 
     @property
+    def has_beam(self) -> bool:
+        """Whether a beam makes a difference to the parser."""
+        return self.parser.has_beam
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether the parser's probabilities of arcs say how often these are right."""
         return self.parser.is_calibrated

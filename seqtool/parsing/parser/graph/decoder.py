@@ -161,6 +161,11 @@ class GraphDecoder(Decoder):
         return self._members[0].tokens.num_layers
 
     @property
+    def has_beam(self) -> bool:
+        """Whether a beam makes a difference."""
+        return False
+
+    @property
     def longest(self) -> int:
         """Words of the longest sentence that gets its best tree; see `scores` and `eisner`."""
         return LONGEST_PROJECTIVE if self._is_projective else LONGEST

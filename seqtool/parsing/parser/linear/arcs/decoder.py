@@ -75,6 +75,11 @@ class LinearGraphDecoder(Decoder):
         return heads, label_ids
 
     @property
+    def has_beam(self) -> bool:
+        """Whether a beam makes a difference."""
+        return False
+
+    @property
     def longest(self) -> int:
         """Words of the longest sentence that gets its best tree; see `eisner` and `search`."""
         if self._order == 2:
