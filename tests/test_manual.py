@@ -67,8 +67,7 @@ SHORTER = (
     ),
     (
         "seqtool tune ",
-        "--trials 2 --rounds 1 --set training.epochs=1 --set training.time_limit=null --threads 1 "
-        "--set model.hidden_size=8",
+        "--trials 2 --rounds 1 --set training.epochs=1 --set training.time_limit=null --threads 1",
     ),
     ("prepare .*--unit bpe", "--vocab-size 60"),
 )

@@ -127,9 +127,10 @@ class TrainingOptions:
             settings["training.seed"] = self.seed
         if self.time_limit is not None:
             settings["training.time_limit"] = self.time_limit
-            if "training.epochs" in settings:
-                note("note: --time-limit takes the place of --epochs")
-        return combine(*base, settings, self.set_ or [], run=output if self.resume else None)
+        found = combine(*base, settings, self.set_ or [], run=output if self.resume else None)
+        if {"training.epochs", "training.time_limit"} <= settings.keys():
+            note("note: --time-limit takes the place of --epochs")
+        return found
 
 
 @dataclass(frozen=True)

@@ -132,8 +132,9 @@ def test_chains_of_mixtures(length: int, commands: Commands, tmp_path: Path) -> 
     """Each mixes the next one with itself, so that the first has 2 ** length parts."""
     folder = tmp_path / "x"
     lay_out(folder, "ngram")
+    shutil.copytree(folder / "x", folder / "y")
     text = "valid.txt"
-    honest = commands("eval-ppl", text, "-m", "x", "-m", "x", "--save-mixture", "m", cwd=folder)
+    honest = commands("eval-ppl", text, "-m", "x", "-m", "y", "--save-mixture", "m", cwd=folder)
     assert honest.code == 0, honest
     header = json.loads((folder / "m" / "model.json").read_bytes())
     below = "m"
