@@ -28,9 +28,9 @@ FORMATS = ("conllu", "tree", "svg", "html", "json")
 OF_TRACES = ("tree", "html", "json")
 OF_RANKED = ("conllu", "tree", "html", "json")
 OF_SCORES = ("conllu", "json")
-# by the ends of names beside their own; what they promise, `seqtool draw` makes
+# ends of names that tell a format, beside its own; and those that promise another kind of picture
 ENDINGS = {"htm": "html", "jsonl": "json"}
-OF_DRAW = ("pdf", "tex", "png")
+OTHER_PICTURES = ("pdf", "tex", "png")
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class DetailOptions:
             raise ConfigError(f"no format is called {name!r}", hint=hint)
         if name is None:
             suffix = Path(output).suffix.lstrip(".").lower()
-            if suffix in OF_DRAW:
-                hint = "parse into a .conllu file, then draw it: `seqtool draw`"
+            if suffix in OTHER_PICTURES:
+                hint = "name a .svg file, or a .conllu file, which `seqtool draw` makes others of"
                 raise ConfigError(f"parse makes no .{suffix} files", hint=hint)
             default = "tree" if self.trace else "conllu"
             name = ENDINGS.get(suffix, suffix if suffix in FORMATS else default)

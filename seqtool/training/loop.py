@@ -191,7 +191,8 @@ class _Loop:
             if self.is_interrupted:
                 reason = "interrupted"
                 break
-            if run.index:  # else the last save took what time was left for the epoch
+            # else the last save took what time was left for the epoch
+            if run.index or not self.steps_per_epoch:
                 yield self.validate()
             self.end_stage()
             self.save()

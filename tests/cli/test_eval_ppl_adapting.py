@@ -211,6 +211,12 @@ def test_bad_options(
     assert not Path("mix").exists()
 
 
+def test_processes_do_not_share_what_adapts(seqtool: Run) -> None:
+    """No hint names --reset-state, which adapting refuses."""
+    result = seqtool(*("eval-ppl", "text.txt", "-m", "net", "--dynamic", "--jobs", "2"))
+    assert result.stderr.splitlines()[-1] == "hint: leave out --jobs"
+
+
 def test_models_that_cannot(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     counts = seqtool("eval-ppl", "text.txt", "-m", "x.arpa", "--cache", "--cache-theta", 1)
     assert counts.stderr.startswith("error: --cache-theta compares the states of a network")

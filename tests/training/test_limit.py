@@ -235,6 +235,17 @@ def test_there_is_no_epoch_without_steps(
     assert run(tmp_path, task, time_limit="33s", resume=True)[-1] == finished(events)
 
 
+@pytest.mark.parametrize("limit", [None, "20s"])
+def test_a_run_that_has_nothing_to_learn_from_ends(
+    tmp_path: Path, clock: Clock, limit: str | None
+) -> None:
+    task = TimedTask(clock, steps_per_epoch=0, validation=8.0)
+    events = run(tmp_path, task, time_limit=limit)
+    assert finished(events).reason == "finished"
+    # two epochs, or the two validations of 8 seconds that fit into the limit
+    assert sum(isinstance(event, EpochDone) for event in events) == 2
+
+
 @pytest.mark.parametrize("is_in_steps", [True, False], ids=["steps", "validation"])
 def test_compiling_does_not_count(tmp_path: Path, clock: Clock, is_in_steps: bool) -> None:
     """The code of a step, or of a validation, is compiled when it is first needed, in 30 s."""
