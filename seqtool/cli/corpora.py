@@ -67,15 +67,13 @@ class Run:
             ProcessError: a process was lost.
         """
         annotation, model = self._annotation, self._model
-        if invalid is not None and self._is_written_to(output, invalid):
-            what = f"broken sentences and all others would both be written to {invalid}"
-            raise ConfigError(what, hint="name another file with --invalid")
+        self._check_apart(output, invalid)
         fate = "passed through" if annotation.keeps_invalid else f"written to {invalid}"
         with self._telling(invalid, fate), self._usable() as files:
             if jobs == 1:
                 with self._bar(output) as on_progress:
                     items = annotation.read(files, model, self._path, on_progress)
-                    self._write_parts(annotation.parts(self.watched(items), model), output)
+                    self.write_parts(annotation.parts(self.watched(items), model), output)
                 return self.seen
             from seqtool.core.processes import Pool, can_fork
             from seqtool.parsing.annotation import make_annotator, put_together
@@ -89,12 +87,17 @@ class Run:
                 chunks = annotation.read_chunks(files, on_progress=on_progress)
                 done = pool.map(chunks, annotation.doing)
                 parts = put_together(annotation, done, self.seen, self._on_broken)
-                self._write_parts(parts, output)
+                self.write_parts(parts, output)
         return self.seen
 
     @contextmanager
     def reading(self, output: str, invalid: str | None, *, fate: str) -> Iterator[Iterator[Item]]:
-        """Give the sentences, for what is written otherwise; `fate` is that of broken ones."""
+        """Give the sentences, for what is written otherwise; `fate` is that of broken ones.
+
+        Raises:
+            ConfigError: two outputs would be one.
+        """
+        self._check_apart(output, invalid)
         fate = fate if invalid is None else f"written to {invalid}"
         with (
             self._telling(invalid, fate),
@@ -169,6 +172,12 @@ class Run:
         with progress_bar(DOING[self._annotation.work], is_bytes=True) as on_progress:
             yield on_progress
 
+    def _check_apart(self, output: str, invalid: str | None) -> None:
+        """Refuse one file for broken sentences and for all others."""
+        if invalid is not None and self._is_written_to(output, invalid):
+            what = f"broken sentences and all others would both be written to {invalid}"
+            raise ConfigError(what, hint="name another file with --invalid")
+
     def _is_written_to(self, output: str, path: str) -> bool:
         """Return whether a file, or stdout, is one that sentences are written to."""
         if "-" in (output, path):
@@ -176,20 +185,24 @@ class Run:
         targets = self._targets(Path(output)).values() if is_folder(output) else [output]
         return os.path.realpath(path) in map(os.path.realpath, targets)
 
-    def _write_parts(self, parts: Iterator[Part], output: str) -> None:
-        """Write what has become of files; see `write`."""
+    def write_items(self, items: Iterable[Item], output: str) -> None:
+        """Write sentences that were annotated; see `write`."""
+        self.write_parts(self._annotation.written(items), output)
+
+    def write_parts(self, parts: Iterator[Part], output: str, *, is_conllu: bool = True) -> None:
+        """Write what has become of files; see `write`. What is no CoNLL-U keeps its name."""
         from seqtool.treebank.conllu import write_pieces
 
         if not is_folder(output):
             write_pieces((content for _, content in parts), output)
             return
-        targets = self._targets(Path(output))
+        targets = self._targets(Path(output), is_conllu=is_conllu)
         for path, own in groupby(parts, key=lambda part: part[0]):
             target = targets[path]
             target.parent.mkdir(parents=True, exist_ok=True)
             write_pieces((content for _, content in own), target)
 
-    def _targets(self, folder: Path) -> dict[str, Path]:
+    def _targets(self, folder: Path, *, is_conllu: bool = True) -> dict[str, Path]:
         """Return where what becomes of each file goes; those of a directory keep their folders.
 
         Raises:
@@ -208,7 +221,7 @@ class Run:
                     )
                 path = Path(name)
                 own = path.relative_to(given) if Path(given).is_dir() else Path(path.name)
-                if is_text and self._annotation.form == "conllu":
+                if is_text and is_conllu and self._annotation.form == "conllu":
                     own = _as_conllu(own)
                 if other := next((n for n, t in targets.items() if t == folder / own), None):
                     raise ConfigError(

@@ -167,7 +167,8 @@ def _annotations(
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.alignment import read_annotation
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.sentence import UPOS, Sentence
+    from seqtool.treebank.scores import without_score
+    from seqtool.treebank.sentence import MISC, UPOS, Sentence
 
     parsers = [open_model(paths, "parser") for paths in groups]
     sentences: list[Sentence] = []
@@ -175,6 +176,9 @@ def _annotations(
         if parsers:  # they are parsed as well, and stdin cannot be read again
             sentences = list(read_conllu(gold, skip_option="", on_progress=on_progress))
             gold_annotation = read_annotation(sentences)
+            for sentence in sentences:  # what GOLD's trees had is not what the models say
+                for columns in sentence.rows:
+                    columns[MISC] = without_score(columns[MISC])
         else:
             gold_annotation = read_annotation(gold, on_progress=on_progress)
     annotations = [read_annotation(path) for path in files]

@@ -123,7 +123,7 @@ def label(
         run: of CoNLL-U or plain text, as `tag` goes through it.
         labeller: the model.
         files: as they were named; with a word a line, they are read here.
-        output: a file, or `-`.
+        output: a file, `-`, or a directory, which gets a file for each.
         retag: give labels to sentences that have some, and compare.
         jobs: processes.
         invalid: a file for broken sentences.
@@ -132,7 +132,6 @@ def label(
         ConfigError: files of both kinds, or what one process alone does.
     """
     from seqtool.parsing.labeller.columns import is_column_file
-    from seqtool.treebank.conllu import write_conllu, write_pieces
 
     kinds = [is_column_file(path) for path in files]
     if any(kinds) and not all(kinds):
@@ -148,8 +147,9 @@ def label(
         return
     judge = Judge(labeller, retag=retag)
     if any(kinds):
-        write_pieces((piece for path in files for piece in judge.label_columns(path)), output)
+        parts = ((path, piece) for path in files for piece in judge.label_columns(path))
+        run.write_parts(parts, output, is_conllu=False)
     else:
         with run.reading(output, invalid, fate="passed through") as items:
-            write_conllu(judge.tag_stream(items), output)
+            run.write_items(judge.tag_stream(items), output)
     judge.report()

@@ -15,6 +15,7 @@ from seqtool.cli.options import is_folder
 from seqtool.cli.usage import WIDEST
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, did_you_mean
+from seqtool.core.reading import unpacked_name
 
 if TYPE_CHECKING:
     from seqtool.treebank.conllu import Broken, Item
@@ -71,7 +72,7 @@ class DetailOptions:
             hint = did_you_mean(name, FORMATS)
             raise ConfigError(f"no format is called {name!r}", hint=hint)
         if name is None:
-            suffix = Path(output).suffix.lstrip(".").lower()
+            suffix = Path(unpacked_name(output)).suffix.lstrip(".")
             if suffix in OTHER_PICTURES:
                 hint = "name a .svg file, or a .conllu file, which `seqtool draw` makes others of"
                 raise ConfigError(f"parse makes no .{suffix} files", hint=hint)
@@ -194,12 +195,13 @@ def is_terminal(output: str) -> bool:
 
 def write_pieces(pieces: Iterable[str], output: str, *, colour: bool = False) -> None:
     """Write pieces of text to a file, which appears when it is complete, or to stdout."""
-    from seqtool.core.storage import atomic_file
+    from seqtool.treebank.conllu import open_target
 
     if output == "-":
         shown = terminal.drawn() if colour else terminal.stream()
         shown.writelines(pieces)
         shown.flush()
         return
-    with atomic_file(output) as stream:
-        stream.writelines(map(str.encode, pieces))
+    with open_target(output) as stream:
+        for piece in pieces:
+            stream.write(piece.encode())

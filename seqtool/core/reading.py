@@ -77,6 +77,11 @@ def is_treebank(path: str | Path) -> bool:
     return unpacked_name(path).endswith((".conllu", ".conll", ".conllup"))
 
 
+def is_text(path: str | Path) -> bool:
+    """Whether a file's name says that it is plain text."""
+    return unpacked_name(path).endswith(".txt")
+
+
 def is_corpus(path: str | Path) -> bool:
     """Whether there is a prepared corpus."""
     from seqtool.core.storage import present  # with NumPy, which --help does without
@@ -84,11 +89,14 @@ def is_corpus(path: str | Path) -> bool:
     return (present(Path(path)) / CORPUS).is_file()
 
 
-def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list[str]:
+def find_files(
+    inputs: Sequence[str | Path], *, treebanks: bool = False, texts: bool = False
+) -> list[str]:
     """Return the files that inputs stand for; a DataError tells what cannot be read.
 
     A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
-    `treebanks`, they are all that a directory gives; else a treebank is refused, as it is no text.
+    `treebanks`, they are all that a directory gives, and with `texts` its .txt files, too; else a
+    treebank is refused, as it is no text.
     """
     from seqtool.core.storage import present
 
@@ -115,10 +123,12 @@ def find_files(inputs: Sequence[str | Path], *, treebanks: bool = False) -> list
                 if entry.is_file()
                 and not is_corpus(entry.parent)
                 and not any(part.startswith(".") for part in entry.relative_to(path).parts)
-                and (is_treebank(entry) or not treebanks)
+                and (is_treebank(entry) or not treebanks or (texts and is_text(entry)))
             )
             if not inside:
-                kind = ".conllu files" if treebanks else "files"
+                kind = (
+                    ".conllu or .txt files" if texts else ".conllu files" if treebanks else "files"
+                )
                 raise DataError(f"the directory holds no {kind}", hint="check the path", path=path)
             files.extend(inside)
         elif path.exists():

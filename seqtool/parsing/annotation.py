@@ -276,7 +276,11 @@ class Annotation:
             model: opened.
             path: the file of the first ones, where these do not say it.
         """
-        for item in self.annotated(items, model):
+        return self.written(self.annotated(items, model), path)
+
+    def written(self, items: Iterable[Item], path: str = "") -> Iterator[Part]:
+        """Give what is written of items that were annotated, as `parts` does."""
+        for item in items:
             if self.layout is not None:
                 assert isinstance(item, Sentence)
                 if item.comments and item.comments[0].startswith(_NEWDOC):

@@ -118,7 +118,7 @@ class SeqtoolComponent:
             self._work = partial(loaded.parse_stream, beam=beam, retag=retag)
         elif hasattr(loaded, "parse_stream"):
             self._work = partial(loaded.parse_stream, beam=beam)
-        elif hasattr(loaded, "tag_stream"):
+        elif loaded.kind == "tagger":
             self._work = partial(loaded.tag_stream, retag=retag)
         else:
             hint = "name what train-parser or train-tagger made"

@@ -374,13 +374,26 @@ def open_record(
 
     Raises:
         ModelError: there is no run to resume.
-        ConfigError: no treebank is given, or one that cannot be read twice.
+        ConfigError: no treebank is given, or one that cannot be read twice; a run that is resumed
+            has begun with other word vectors, models or texts.
         OutputError: the directory exists, and nothing says what is to become of it.
     """
     chosen = presets.chosen(config)
     if resume:
         storage.restore(output)
         record = TreebankRecord.read_as(output, presets.config, presets.kind)
+        begun_with = {
+            "embeddings": _absolute_path(embeddings),
+            "lm": _absolute_path(lm),
+            "distil": _absolute_paths(distil),
+            "unlabelled": _absolute_paths(unlabelled),
+            "init": _absolute_path(init),
+        }
+        for name, given in begun_with.items():
+            if given and given != getattr(record, name):
+                raise ConfigError(
+                    f"--{name} is not what the run began with", hint="leave it out with --resume"
+                )
         return dataclasses.replace(
             record,
             config=chosen or record.config,

@@ -37,6 +37,11 @@ class _Words(NamedTuple):
     is_first: bool
 
 
+def begins_text(comment: str) -> bool:
+    """Return whether a comment says that a paragraph or a document begins."""
+    return comment.removeprefix("#").split(maxsplit=1)[:1] in (["newpar"], ["newdoc"])
+
+
 def newdoc(document: str | None) -> list[str]:
     """Return the comment that begins a document, of this id if it has one."""
     return ["# newdoc" if document is None else f"# newdoc id = {document}"]

@@ -22,5 +22,13 @@ def score_in(misc: str) -> float | None:
 
 def with_score(misc: str, probability: float) -> str:
     """Return a column with a probability, beside what else it holds."""
-    kept = [item for item in misc.split("|") if item.partition("=")[0] not in (_NAME, "_")]
-    return "|".join([*kept, f"{_NAME}={probability:.3f}"])
+    return "|".join([*_others(misc), f"{_NAME}={probability:.3f}"])
+
+
+def without_score(misc: str) -> str:
+    """Return a column without its probability, which is that of another tree."""
+    return ("|".join(_others(misc)) or "_") if score_in(misc) is not None else misc
+
+
+def _others(misc: str) -> list[str]:
+    return [item for item in misc.split("|") if item.partition("=")[0] not in (_NAME, "_")]

@@ -349,3 +349,12 @@ def test_models_are_asked_for_probabilities_in_json(seqtool: Run) -> None:
     right = found["UAS"]["precision"] / 100
     assert found["calibration"]["expected_calibration_error"] == pytest.approx(abs(right - 0.25))
     assert "calibration" not in seqtool("eval-parser", "gold.conllu", *options).stdout
+
+
+@pytest.mark.usefixtures("guesser")
+def test_probabilities_of_the_gold_file_are_not_the_models(seqtool: Run) -> None:
+    text = conllu(GOLD).replace("\t_\t_\n", "\t_\tScore=0.9\n")
+    Path("scored.conllu").write_text(text)
+    options = ("-m", "runs/guesser", "--beam", 2)
+    assert "calibration" in seqtool("eval-parser", "gold.conllu", "scored.conllu").stdout
+    assert "calibration" not in seqtool("eval-parser", "scored.conllu", *options).stdout

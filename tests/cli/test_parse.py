@@ -334,10 +334,23 @@ def test_the_name_of_the_output_tells_the_format(
     ):
         assert seqtool("parse", text, "-m", model, "-o", tmp_path / name).code == 0
         assert (tmp_path / name).read_text().startswith(begin), name
+    for name, begin in (("x.html.gz", b"<!DOCTYPE html>"), ("x.json.gz", b"{"), ("x.gz", b"1\t")):
+        assert seqtool("parse", text, "-m", model, "-o", tmp_path / name).code == 0
+        assert gzip.decompress((tmp_path / name).read_bytes()).startswith(begin), name
     # what is said counts
     options = ("--format", "conllu", "-o", tmp_path / "x.html", "--clear-deps")
     assert seqtool("parse", text, "-m", model, *options).code == 0
     assert (tmp_path / "x.html").read_text().startswith("1\t")
+
+
+def test_broken_sentences_do_not_go_where_drawings_go(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "x.html"
+    result = seqtool("parse", text, "-m", model, "-o", page, "--invalid", page)
+    assert result.code == 1
+    assert result.stderr.startswith("error: broken sentences and all others would both be written")
+    assert not page.exists()
 
 
 # how trees are built, the best trees, probabilities of arcs

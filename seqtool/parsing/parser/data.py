@@ -276,7 +276,7 @@ class Part:
             np.asarray([len(heads) for heads, _ in self.trees], np.int32),
             None if word_states is None else word_states.of(self.forms),
         )
-        return GoldTrees(arrays, self.trees)
+        return GoldTrees(arrays, [*self.trees])  # what is read later is no part of it
 
     def gold_tag_ids(self) -> Ints | None:
         """Return the numbers of gold tags, a token array, -1 where there are none; None without."""

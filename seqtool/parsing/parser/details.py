@@ -10,6 +10,7 @@ from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.treebank.conllu import Broken, Item, no_item, sentences_of
 from seqtool.treebank.derivation import Derivation, Trace
+from seqtool.treebank.layouts import begins_text
 from seqtool.treebank.projectivity import deprojectivise
 from seqtool.treebank.scores import RANK, SCORE
 from seqtool.treebank.sentence import Sentence
@@ -168,6 +169,8 @@ def with_trees(sentence: Sentence, trees: Sequence[ScoredTree]) -> list[Sentence
     ]
     copies = []
     for rank, tree in enumerate(trees, start=1):
+        if rank > 1:  # what begins with the sentence begins once
+            others = [line for line in others if not begins_text(line)]
         copy = sentence.copy()
         copy.comments = [*others, f"# {RANK} = {rank}", f"# {SCORE} = {tree.score:.4f}"]
         copy.set_tree(tree.heads, tree.deprels)

@@ -172,7 +172,7 @@ def write_taught(
     model = checkpoint.load(list(teachers))
     if not hasattr(model, "parse_stream"):
         raise _no_parser(teachers[0])
-    paths = find_files(files, treebanks=True) if files else []
+    paths = find_files(files, treebanks=True, texts=True) if files else []
     texts = [path for path in paths if not is_treebank(path)]
     if texts and not hasattr(model, "read_text"):
         raise ConfigError(

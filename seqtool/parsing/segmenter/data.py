@@ -32,6 +32,7 @@ from seqtool.core.arrays import Bools, CodePoints, Ints
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
 from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
 from seqtool.treebank.conllu import held_out, read_conllu
+from seqtool.treebank.layouts import begins_text
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 MAX_RULE_SHARE = 8  # characters of an ending that a rule may be about
@@ -164,10 +165,7 @@ def surface_tokens(sentence: Sentence) -> Iterator[Token]:
 
 def begins_paragraph(sentence: Sentence) -> bool:
     """Return whether a paragraph or a document begins with the sentence."""
-    return any(
-        comment.removeprefix("#").split(maxsplit=1)[:1] in (["newpar"], ["newdoc"])
-        for comment in sentence.comments
-    )
+    return any(map(begins_text, sentence.comments))
 
 
 @dataclass(frozen=True)
@@ -317,7 +315,7 @@ def prepare_data(
         alphabet=Alphabet.learn(text.codes, min_count=config.model.min_count),
         lexicon=lexicon,
         splitter=MultiwordSplitter.learn(multiword),
-        has_spaces=any(" " in token.form for token in tokens),
+        has_spaces=any(len(token.form.split()) > 1 for token in tokens),
         dev=dev,
         dev_text=raw_text(dev),
         summary={

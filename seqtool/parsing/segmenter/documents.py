@@ -28,7 +28,14 @@ import numpy as np
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import STDIN, BlockReader, find_files, longest_line, unpacked_name
+from seqtool.core.reading import (
+    STDIN,
+    BlockReader,
+    find_files,
+    is_text,
+    longest_line,
+    unpacked_name,
+)
 from seqtool.parsing.segmenter.characters import (
     MAX_WORD,
     Stretch,
@@ -549,7 +556,7 @@ def read_parts(
 
 def are_texts(files: Sequence[str]) -> bool:
     """Whether files are plain text by their names, all of them."""
-    return all(unpacked_name(name).endswith(".txt") for name in files)
+    return all(map(is_text, files))
 
 
 @dataclass(frozen=True)

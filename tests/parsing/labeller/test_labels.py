@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from itertools import islice, product
@@ -272,6 +273,14 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
         assert kept.stdout == (folder / name).read_text()
         assert "--retag predicts them anew" in kept.stderr
         assert len(result.stdout.splitlines()) == len(kept.stdout.splitlines())
+    for name in ("valid.conllu", "valid.conll"):  # each file gets one of its own
+        shutil.copy(folder / name, again := tmp_path / f"again-{name}")
+        out = tmp_path / f"out-{name}/"
+        result = seqtool("tag", folder / name, again, "-m", folder / "m", "-o", f"{out}/")
+        assert result.code == 0, result.stderr
+        assert {path.name: path.read_text() for path in out.iterdir()} == {
+            path.name: path.read_text() for path in (folder / name, again)
+        }
     mixed = seqtool("tag", folder / "valid.conllu", folder / "valid.conll", "-m", folder / "m")
     assert mixed.code == 1
     assert mixed.stderr.startswith("error: files with a word a line cannot be labelled together")

@@ -19,7 +19,13 @@ from seqtool.treebank.sentence import DEPREL, UPOS, Sentence
 def test_the_best_trees_of_a_sentence() -> None:
     parser = random_parser(tiny_config("arc-hybrid"))
     sentences = random_sentences(20, 8)
-    sentences[0].comments += ["# sent_id = a", "# parse_score = 7", "# parse_rank=9"]
+    sentences[0].comments += [
+        "# newdoc id = d",
+        "#newpar",
+        "# sent_id = a",
+        "# parse_score = 7",
+        "# parse_rank=9",
+    ]
     before = [sentence.to_conllu() for sentence in sentences]
     groups = list(parser.nbest(sentences, 5, beam=2))
     assert [sentence.to_conllu() for sentence in sentences] == before
@@ -40,8 +46,10 @@ def test_the_best_trees_of_a_sentence() -> None:
         assert all(tree.column(1) == sentence.column(1) for tree in group)
     first = groups[0]
     assert isinstance(first, list)
-    assert first[0].comments[0] == "# sent_id = a"
-    assert len(first[0].comments) == 3
+    assert first[0].comments[:3] == ["# newdoc id = d", "#newpar", "# sent_id = a"]
+    assert len(first[0].comments) == 5
+    # a document begins once
+    assert [tree.comments[0] for tree in first[1:]] == ["# sent_id = a"] * (len(first) - 1)
     assert max(map(len, groups)) == 5  # type: ignore[arg-type]
 
 

@@ -182,6 +182,33 @@ def test_a_resumed_run_goes_on_as_it_would_have(
     assert not np.array_equal(weights(alone.path)["first.weight"], whole["first.weight"])
 
 
+def test_a_resumed_run_refuses_other_sources(folder: Path, tmp_path: Path) -> None:
+    stopped = {**taught_by(folder), "should_stop": lambda step: step == 3}
+    with pytest.raises(Interrupted):
+        train(folder, tmp_path / "p", config(3), **stopped)
+    for other in ({"distil": [folder / "a"]}, {"unlabelled": folder / "dev.conllu"}):
+        with pytest.raises(ConfigError, match=f"--{next(iter(other))} is not what the run began"):
+            train_parser(None, tmp_path / "p", resume=True, device="cpu", **other)
+    train_parser(None, tmp_path / "p", resume=True, device="cpu", **taught_by(folder))
+
+
+def test_what_is_taught_is_no_part_of_a_small_treebanks_validation(
+    folder: Path, tmp_path: Path
+) -> None:
+    few = write_treebank(tmp_path / "few.conllu", 3)  # nothing is held out
+    data = prepare_data([str(few)], None, config(1), taught=str(folder / "dev.conllu"))
+    assert (len(data.train.trees), len(data.dev.trees)) == (13, 3)
+    assert len(data.dev.arrays.lengths) == 3
+
+
+def test_a_directory_gives_texts_beside_treebanks(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    shutil.copy(folder / "text.conllu", tmp_path / "texts")
+    (tmp_path / "texts" / "a.txt").write_text("One two.\n")
+    with pytest.raises(ConfigError, match="is plain text, and no teacher can split it"):
+        train(folder, tmp_path / "p", config(1), **taught_by(folder, unlabelled=tmp_path / "texts"))
+
+
 def test_plain_text_is_split_by_a_pipeline(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

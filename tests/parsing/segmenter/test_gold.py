@@ -172,6 +172,10 @@ def test_every_tenth_sentence_is_held_out(tmp_path: Path) -> None:
     assert data.dev[0].column(FORM)[-1] == "."
     sentences = list(read_conllu([path], check="columns"))
     assert [item.rows for item in data.dev] == [item.rows for item in sentences[9::10]]
+    # whitespace of any kind ends a word where no token holds any
+    odd = tmp_path / "odd.conllu"
+    odd.write_text(path.read_text("utf-8").replace("du", "d\u00a0u"), "utf-8")
+    assert prepare_data([odd], None, SegmenterConfig()).has_spaces
     # none of so few: dev is train
     data = prepare_data([write_treebank(tmp_path / "u.conllu", 9)], None, SegmenterConfig())
     assert len(data.dev) == data.summary["sentences"] == data.summary["dev_sentences"] == 9
