@@ -127,6 +127,11 @@ class RawTextOptions(LayoutOptions):
 
         return replace(super().layout, words=LAYOUTS.get(self.named or ""))
 
+    @property
+    def is_given(self) -> bool:
+        """Whether any says what files are."""
+        return any(vars(self).values())
+
     def are_for(self, files: Sequence[str]) -> bool:
         """Whether files hold no CoNLL-U: an option says so, or all their names do.
 
@@ -286,7 +291,8 @@ def tag(
     if tagger.kind == "labeller":
         from seqtool.cli.labels import label
 
-        return label(run, tagger, given, output, retag=retag, jobs=jobs, invalid=invalid)
+        columns = [] if text.is_given else given
+        return label(run, tagger, columns, output, retag=retag, jobs=jobs, invalid=invalid)
     seen = run.write(output, jobs=jobs, invalid=invalid)
     if seen.is_tagged and seen.num_words and not retag and annotation.layout is None:
         # the file that is written is the one that was read: rarely what was wanted of a tagger

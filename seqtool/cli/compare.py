@@ -94,7 +94,7 @@ def compare(
         raise ConfigError(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
-    check_target(output)
+    check_target(output, text or ())
     models = list(model or [])
     if len(models) < 2:
         what = "no model was given" if not models else f"{models[0]} is the only model"

@@ -310,7 +310,7 @@ def eval_ppl(
         else:
             _show(found, [("model", str(models[0]))], " ".join(paths), to_stderr=False)
         return
-    check_targets(per_token, per_sentence)
+    check_targets(per_token, per_sentence, paths)
     parts = open_parts(models, device=device, threads=threads)
     own = None
     if not paths:
@@ -547,8 +547,11 @@ def _check_mixing(
             hint="drop --dynamic, or --save-mixture",
         )
     if tune is not None:
-        from seqtool.core.reading import find_files, is_corpus
+        from seqtool.core.reading import STDIN, find_files, is_corpus
 
+        if tune == STDIN and dynamic_is_free and (len(models) > 1 or adapting.cache):
+            what = "stdin can be read once, and --tune reads its text again for the weights"
+            raise ConfigError(what, hint="name a file")
         find_files([name for name in (*texts, tune) if not is_corpus(name)])
     if output is None:
         if force:

@@ -122,7 +122,8 @@ def label(
     Args:
         run: of CoNLL-U or plain text, as `tag` goes through it.
         labeller: the model.
-        files: as they were named; with a word a line, they are read here.
+        files: as they were named, or none where it is said what they are; with a word a line,
+            they are read here.
         output: a file, `-`, or a directory, which gets a file for each.
         retag: give labels to sentences that have some, and compare.
         jobs: processes.

@@ -487,7 +487,11 @@ def counts(
     from seqtool.lm.ngram.listing import list_ngrams
     from seqtool.lm.tables import check_target
 
-    check_target(output)
+    if as_json and output == "-":
+        raise ConfigError(
+            "--json and a table both write to stdout", hint="give the table a file name"
+        )
+    check_target(output, inputs or ())
     # bigrams, where nothing is said, and not the order of a model
     config = from_dict(NgramConfig, {"order": 2, **settings})
     if top is None:

@@ -84,7 +84,7 @@ def classes(
         raise ConfigError(
             "the classes and --json would both go to stdout", hint="name a file with -o"
         )
-    check_target(output)
+    check_target(output, inputs or ())
     with stage_bars() as on_progress:
         made = make_classes(
             inputs or [stdin_or_sample("CORPUS", training="making classes of")],

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import io
 import json
 import math
 import os
@@ -40,6 +41,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from seqtool.cli.usage import Helpful
 from seqtool.core import runtime, terminal
+from seqtool.core.errors import PromptError
 from seqtool.core.terminal import echo, json_text
 
 if TYPE_CHECKING:
@@ -427,8 +429,17 @@ def prompt_text(given: str | None) -> str:
     """Return the text of --prompt: stdin for -, or where none is given at the end of a pipe."""
     if given is None:
         given = "-" if stdin_instead("prompt") else ""
+    if given != "-":
+        return given
     # as of files, a byte order mark is none of the text
-    return sys.stdin.read().removeprefix("\ufeff").rstrip("\r\n") if given == "-" else given
+    text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig")
+    try:
+        return text.read().rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        hint = "convert it: iconv -f ENCODING -t UTF-8"
+        raise PromptError("the prompt is not valid UTF-8", hint=hint) from error
+    finally:
+        text.detach()  # else stdin would be closed with it
 
 
 def stdin_or_sample(

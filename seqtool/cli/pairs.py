@@ -90,7 +90,7 @@ def pairs(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
     if output is not None:
-        check_target(output)
+        check_target(output, files or ())
     chosen = chosen_models(model)
     names = files or [stdin_or_sample("FILE", "pairs")]
     given = read_pairs(names)

@@ -17,7 +17,7 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
-from seqtool.cli.training import PANEL, SETTINGS, TrainingOptions, report, run_training
+from seqtool.cli.training import PANEL, SETTINGS, TrainingOptions, report, run_training, typed_names
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
@@ -90,6 +90,7 @@ def train_lm(
     options: TrainingOptions,
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
+    from seqtool.core.reading import is_corpus
     from seqtool.lm.neural.config import resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
@@ -97,6 +98,12 @@ def train_lm(
         return print_settings(chosen)
     if corpus is None and not options.resume:
         corpus = stdin_or_sample("CORPUS", training="training on")
+    if corpus is not None and is_corpus(corpus):
+        from seqtool.lm.neural.train import check_preparation
+        from seqtool.text.prepared import PreparedCorpus
+
+        given = {name.rpartition(".")[2] for name in typed_names(settings, options.set_)}
+        check_preparation(PreparedCorpus.open(corpus), chosen.data, given)
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
     from seqtool.training.run import TensorBoard

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -127,10 +127,41 @@ class TrainingOptions:
             settings["training.seed"] = self.seed
         if self.time_limit is not None:
             settings["training.time_limit"] = self.time_limit
-        found = combine(*base, settings, self.set_ or [], run=output if self.resume else None)
-        if {"training.epochs", "training.time_limit"} <= settings.keys():
+        run = output if self.resume else None
+        return resolve_length(
+            lambda: combine(*base, settings, self.set_ or [], run=run), settings, self.set_
+        )
+
+
+def typed_names(settings: Mapping[str, Any], set_: Sequence[str] | None) -> set[str]:
+    """Return the names of settings as they were typed: those of options, and those of --set."""
+    return {*settings, *(text.partition("=")[0].strip() for text in set_ or ())}
+
+
+def resolve_length(
+    combine: Callable[[], Any], settings: dict[str, Any], set_: list[str] | None
+) -> Any:
+    """Return a configuration in which what was typed says how long is trained: epochs or a time.
+
+    Args:
+        combine: makes it from `settings`, and from what they do not say.
+        settings: of options, by their dotted names; a limit that is not typed is taken out here.
+        set_: those of --set.
+    """
+    typed = typed_names(settings, set_)
+    is_counted, is_timed = (
+        bool(typed & {name, f"training.{name}"}) for name in ("epochs", "time_limit")
+    )
+    found = combine()
+    # of a pipeline, the time of all its parts
+    if is_counted and (limit := getattr(found, "training", found).time_limit) is not None:
+        if is_timed:
             note("note: --time-limit takes the place of --epochs")
-        return found
+        else:
+            note(f"note: --epochs takes the place of the time limit of {limit}")
+            settings["training.time_limit"] = None
+            found = combine()
+    return found
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from seqtool.cli.options import (
     show_table,
     typed,
 )
-from seqtool.cli.training import PANEL, ListSettingsOption
+from seqtool.cli.training import PANEL, ListSettingsOption, resolve_length
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, did_you_mean
 
@@ -197,7 +197,7 @@ def tune(
         hint = "name one prepared corpus, text or folder: its validation part comes with it"
         raise ConfigError(what, hint=hint)
     chosen = {} if time_limit is None else {"training.time_limit": time_limit}
-    settings = tunable.resolve(config, chosen, set_ or [])
+    settings = resolve_length(lambda: tunable.resolve(config, chosen, set_ or []), chosen, set_)
     tried: dict[str, Any] = {} if space is None else dict(read_file(space, type(settings)))
     tried.update(read_texts(try_ or []))
     searched = [*read_space(tried, type(settings))]
@@ -205,10 +205,14 @@ def tune(
     if both := [name for name in searched if name in fixed]:
         what = f"{both[0]} is tried, and --set gives it one value"
         raise ConfigError(what, hint="leave out one of the two")
+    # what some trials read and others do not is searched for all
+    if kind == "lm" and "model.cell" not in searched:
+        from seqtool.lm.neural.config import refuse_unread as refuse_other_cells
+
+        refuse_other_cells(settings, searched)
     if kind == "parser":
         from seqtool.parsing.parser.families import DECIDING, refuse_unread
 
-        # what some trials read and others do not is searched for all
         if not {*searched} & DECIDING:
             refuse_unread(settings, [*searched, *fixed], ())
     if list_settings:

@@ -31,7 +31,7 @@ import shutil
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -166,6 +166,18 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
                     flush(path.parent)
         finally:
             recover(path)
+
+
+def refuse_input(target: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Refuse to write over what is read.
+
+    Raises:
+        OutputError: `target` is one of the files `inputs`.
+    """
+    path = Path(target)
+    if path.is_file() and path.resolve() in [Path(name).resolve() for name in inputs]:
+        what, hint = "is read, and would be replaced", "write to another file"
+        raise OutputError(what, hint=hint, path=target)
 
 
 def present(path: Path) -> Path:

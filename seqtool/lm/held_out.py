@@ -61,6 +61,19 @@ def describe_held_out(
     return {FILES: found} if found else {}
 
 
+def moved(data: Mapping[str, Any], source: str | Path, output: str | Path) -> dict[str, Any]:
+    """Return what the header of a model in `source` records, for one in `output`."""
+    base = Path(source).resolve()
+
+    def path_of(reference: str) -> str:
+        return os.path.normpath(base / reference)
+
+    corpus = data.get(CORPUS)
+    files = {split: [*map(path_of, names)] for split, names in data.get(FILES, {}).items()}
+    told = describe_held_out(output, corpus=corpus and path_of(corpus), files=files)
+    return {**data, **told}
+
+
 def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOutText:
     """Return the held-out text of models, the same for all of them.
 

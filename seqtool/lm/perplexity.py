@@ -15,8 +15,9 @@ A token table ends with the model's own columns, such as the order of the n-gram
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,19 +173,21 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def check_targets(per_token: Target | None, per_sentence: Target | None) -> None:
-    """Refuse targets that cannot be written to, before the work begins.
+def check_targets(
+    per_token: Target | None, per_sentence: Target | None, inputs: Iterable[str | Path] = ()
+) -> None:
+    """Refuse targets that cannot be written to, or over `inputs`, before the work begins.
 
     Raises:
         ConfigError: both are the same, or a suffix is none of a table.
-        OutputError: the directory is not there.
+        OutputError: the directory is not there, or the file is read.
     """
     if per_token is not None and per_token == per_sentence:
         raise ConfigError(
             f"--per-token and --per-sentence both write to {per_token}", hint="give them two files"
         )
     for target in (per_token, per_sentence):
-        check_target(target)
+        check_target(target, inputs)
 
 
 def surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[str]:

@@ -32,7 +32,7 @@ from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.parquet import load_pyarrow
 from seqtool.core.reading import JSON_LINES, unpacked_name
-from seqtool.core.storage import atomic_file
+from seqtool.core.storage import atomic_file, refuse_input
 
 if TYPE_CHECKING:
     from seqtool.lm.rows import Plain
@@ -76,12 +76,12 @@ def check_names(names: Iterable[str], others: Iterable[str], path: str) -> None:
         )
 
 
-def check_target(target: Target | None) -> None:
-    """Refuse a table that could not be written, before the work begins.
+def check_target(target: Target | None, inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse a table that could not be written, or over `inputs`, before the work begins.
 
     Raises:
         ConfigError: the suffix names no format, or that of Parquet and pyarrow is not installed.
-        OutputError: the directory is not there.
+        OutputError: the directory is not there, or the file is read.
     """
     if not isinstance(target, str | Path) or str(target) == STDOUT:
         return
@@ -97,6 +97,7 @@ def check_target(target: Target | None) -> None:
         raise OutputError(
             "the directory to write to is not there", hint="make it first", path=target
         )
+    refuse_input(target, inputs)
 
 
 @contextmanager

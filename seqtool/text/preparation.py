@@ -10,6 +10,7 @@ from a sample, and the text, kept unpacked, is encoded after that.
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -114,6 +115,7 @@ class PrepareConfig(Config):
             ("vocab-size", self.vocab_size is not None, self.unit != "byte"),
             ("min-count", self.min_count > 1, self.unit in ("word", "char")),
             ("vocab", self.vocab is not None, self.unit in ("word", "char")),
+            ("special-tokens", self.special_tokens != "refuse", self.unit == "word"),
             ("byte-fallback", self.byte_fallback, is_subword),
             ("character-coverage", self.character_coverage < 1, is_subword),
         ):
@@ -179,25 +181,26 @@ def plan_splits(
             what = f"--split would make splits, but --{next(iter(given))} gives one"
             raise ConfigError(what, hint="leave one of the two out")
         return SplitPlan({"train": find(inputs)}, shares)
-    named = {} if treebanks else _named_splits(inputs)
+    named = _named_splits(inputs, treebanks)
     files = {**named, **given} if named else {"train": [str(item) for item in inputs], **given}
     files = {split: find(files[split]) for split in SPLITS if split in files}
     return SplitPlan(files, DEFAULT_SHARES if len(files) == 1 else None)
 
 
-def _named_splits(inputs: Sequence[str | Path]) -> dict[str, list[str]]:
+def _named_splits(inputs: Sequence[str | Path], treebanks: bool) -> dict[str, list[str]]:
     """Return the splits that the file names of a single directory tell, if there are several.
 
-    Treebanks beside the texts are left alone.
+    Treebanks beside texts are left alone, and texts beside treebanks.
     """
     if len(inputs) != 1 or not (folder := present(Path(inputs[0]))).is_dir():
         return {}
     found: dict[str, list[str]] = {}
     for path in sorted(folder.iterdir()):
-        parts = path.name.lower().split(".")
+        # wiki.train.tokens, train.txt.gz, en_ewt-ud-train.conllu
+        parts = re.split("[.-]" if treebanks else "[.]", path.name.lower())
         names = {_SPLIT_OF[part] for part in parts if part in _SPLIT_OF}
-        is_text = path.is_file() and parts[0] and not is_treebank(path)
-        if is_text and len(names) == 1:  # wiki.train.tokens, train.txt.gz
+        is_read = path.is_file() and parts[0] and is_treebank(path) == treebanks
+        if is_read and len(names) == 1:
             found.setdefault(names.pop(), []).append(str(path))
     return found if "train" in found and len(found) > 1 else {}
 

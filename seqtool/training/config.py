@@ -99,6 +99,9 @@ class TrainingConfig(Config):
         if self.asgd_trigger and self.optimiser != "asgd":
             what = f"asgd_trigger is set, but the optimiser is {self.optimiser}"
             raise ConfigError(what, hint="use asgd")
+        if self.average_after and self.optimiser != "asgd":
+            what = f"average_after is set, but the optimiser is {self.optimiser}"
+            raise ConfigError(what, hint="use asgd")
         if self.asgd_trigger and self.average_after:
             what = "asgd_trigger and average_after are set: either can say when averaging begins"
             raise ConfigError(what, hint="leave one of them out")

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import math
@@ -34,12 +35,14 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.config import Config, from_dict, load_yaml, set_value, to_dict
 from seqtool.core.errors import (
     ConfigError,
+    DataError,
     Interrupted,
     OutputError,
     TrainingError,
     counted,
 )
 from seqtool.core.progress import EpochDone, Event
+from seqtool.core.reading import CORPUS, is_corpus
 from seqtool.training.config import seconds_of
 from seqtool.training.run import TrainedModel
 
@@ -355,6 +358,18 @@ def tune(
     return search.result()
 
 
+def _sum_of(path: Path) -> str:
+    """Return the SHA-256 of what is searched on: a file, a corpus's record, a directory's files."""
+    path = storage.present(path)
+    if path.is_file():
+        return storage.sum_of(path)
+    if is_corpus(path):
+        return storage.sum_of(path / CORPUS)
+    files = [file for file in sorted(path.glob("[!.]*")) if file.is_file()]
+    inside = {file.name: storage.sum_of(file) for file in files}
+    return hashlib.sha256(storage.to_json(inside).encode()).hexdigest()
+
+
 @dataclass(eq=False)
 class _Search:
     """A search, with the arguments of `tune`."""
@@ -396,9 +411,12 @@ class _Search:
             if name not in own and value is not None
         }
         files = self.data if isinstance(self.data, list | tuple) else [self.data]
+        self.files = [Path(file).resolve() for file in files]
+        others = [Path(file).resolve() for file in named.values() if Path(file).is_file()]
         self.about = {
             "train": self.train.__name__,
-            "data": [str(Path(file).resolve()) for file in files],
+            "data": [str(file) for file in self.files],
+            "sums": {str(file): _sum_of(file) for file in (*self.files, *others)},
             "options": named,
             "config": to_dict(self.config),
             "space": {name: dataclasses.asdict(domain) for name, domain in self.space.items()},
@@ -420,6 +438,9 @@ class _Search:
             hint = "search over a neural language model, a parser, a tagger or a segmenter"
             raise ConfigError(what, hint=hint)
         training = values["training"]
+        if "training.epochs" in self.space and training["time_limit"] is not None:
+            what = "training.epochs is tried, but a limit of time ends the trainings"
+            raise ConfigError(what, hint="leave out one of the two")
         if share < 1.0 and training["time_limit"] is not None:
             training["time_limit"] = round(share * seconds_of(training["time_limit"]), 1)
         elif share < 1.0:
@@ -446,10 +467,14 @@ class _Search:
                 hint = "begin anew with --force"
                 raise OutputError("the search's record is damaged", hint=hint, path=path) from error
             # of tuples, JSON makes lists; where no training has begun, nothing is lost
-            is_other = about != json.loads(storage.to_json(self.about))
-            if is_other and any((self.output / RUNS).glob(f"*/{checkpoint.RUN}")):
+            own = json.loads(storage.to_json(self.about))
+            if about != own and any((self.output / RUNS).glob(f"*/{checkpoint.RUN}")):
+                what = "holds another search"
                 hint = "give the same settings again, --force to begin anew, or another -o"
-                raise OutputError("holds another search", hint=hint, path=self.output)
+                if about == {**own, "sums": about.get("sums")}:
+                    what = "holds a search over other data: files have changed since it began"
+                    hint = "begin anew with --force, or give another -o"
+                raise OutputError(what, hint=hint, path=self.output)
             self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in found}
             # fewer trials than before change nothing
             most = max([len(self.trials), *(outcome.trial for outcome in found)])
@@ -508,7 +533,12 @@ class _Search:
         except Interrupted as error:
             what = f"the search was interrupted in {name}; all that was trained is saved"
             raise Interrupted(what, hint="give the same command again: it goes on") from error
-        except TrainingError as error:
+        except (TrainingError, ConfigError, DataError) as error:
+            # what no trial could be trained with is told at once
+            is_own = any(one.score is not None for one in self.outcomes.values())
+            is_own = is_own and all(file.exists() for file in self.files)
+            if not is_own and not isinstance(error, TrainingError):
+                raise
             return Outcome(number, round_, settings, None, problem=error.message)
         self.check_score(trained.scores)
         return Outcome(

@@ -11,6 +11,7 @@ import re
 
 RANK, SCORE = "parse_rank", "parse_score"  # comments
 _NAME = "Score"  # in MISC
+ITEM_BEGIN = f"{_NAME}="
 _ITEM = re.compile(rf"(?:^|\|){_NAME}=(0(?:\.[0-9]+)?|1(?:\.0+)?)(?:\||$)")
 
 

@@ -24,7 +24,7 @@ from typing import Literal, Self, overload
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
 from seqtool.treebank.features import Features
-from seqtool.treebank.scores import score_in, with_score
+from seqtool.treebank.scores import ITEM_BEGIN, score_in, with_score, without_score
 from seqtool.treebank.spacing import NO_SPACE, written
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
@@ -239,9 +239,19 @@ class Sentence:
         return tokens
 
     def set_tree(self, heads: Sequence[int], deprels: Sequence[str]) -> None:
-        """Give each word a head, 1-based or 0, and a relation; all else stays as it is."""
+        """Give each word a head, 1-based or 0, and a relation; probabilities of others go.
+
+        All else stays as it is.
+        """
         for row, head, deprel in zip(self.rows, heads, deprels, strict=True):
             row[HEAD], row[DEPREL] = str(head), deprel
+        self.drop_scores()
+
+    def drop_scores(self) -> None:
+        """Leave out of column MISC how probable arcs are that the sentence no longer has."""
+        for row in self.rows:
+            if ITEM_BEGIN in row[MISC]:
+                row[MISC] = without_score(row[MISC])
 
     def set_scores(self, probabilities: Sequence[float]) -> None:
         """Write how probable each word's arc is into column MISC; see `Token.score`."""

@@ -147,6 +147,7 @@ def test_the_words_may_have_another_order(seqtool: Run) -> None:
         (["--weights", "1,0", "--tune", "tune.txt"], "--tune fits the weights", "drop one"),
         (["--tune", "none.txt"], "none.txt: no such file", "path"),
         (["--tune", "-", "-"], "stdin", "once"),
+        (["--tune", "-", "--dynamic"], "stdin can be read once, and --tune", "name a"),
         (["--force"], "--force is for --save-mixture", "drop it"),
         (["-m", "far"], "the vocabularies differ: two has 0 words that far lacks", "prepare"),
         (["-m", "absent"], "absent: no such model", ""),

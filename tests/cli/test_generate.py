@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,9 +56,13 @@ def test_text_comes_token_by_token(seqtool: Run, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("certain")
 @pytest.mark.parametrize("given", ["the old\n", "\ufeffthe old\r\n"])
 def test_a_prompt_from_stdin(seqtool: Run, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given.encode())))
     result = seqtool("generate", "--prompt", "-", "-m", "toy", "--beam", "2")
     assert (result.code, result.stdout, result.stderr) == (0, "the old man sleeps\n", "")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"caf\xe9")))
+    wrong = seqtool("generate", "--prompt", "-", "-m", "toy")
+    assert (wrong.code, wrong.stdout) == (1, "")
+    assert wrong.stderr.splitlines()[0] == "error: the prompt is not valid UTF-8"
 
 
 @pytest.mark.usefixtures("varied")

@@ -326,6 +326,8 @@ def test_counts_refuses(seqtool: Run) -> None:
     error, _ = two_lines(seqtool("ngram", "counts", "text.txt", "--filter", "dgo"))
     assert error == "error: the word 'dgo' does not occur in the text"
     assert seqtool("ngram", "counts", "text.txt", "--sort", "size").code == 2
+    error, _ = two_lines(seqtool("ngram", "counts", "text.txt", "-o", "-", "--json"))
+    assert error == "error: --json and a table both write to stdout"
 
 
 def test_counts_of_special_tokens(seqtool: Run) -> None:

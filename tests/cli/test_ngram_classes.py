@@ -84,6 +84,7 @@ def test_what_models_of_classes_do_not_do(seqtool: Run) -> None:
     [
         ("--num 7", "7 classes are wanted, but the text has 6 words"),
         ("-o no/c.tsv", "no/c.tsv: the directory to write to is not there"),
+        ("-o ./text.txt", "./text.txt: is read, and would be replaced"),
         ("--json", "the classes and --json would both go to stdout"),
         ("--memory 1K", "need about"),
     ],

@@ -58,7 +58,28 @@ def test_what_is_not_pruned(seqtool: Run) -> None:
     assert "no such model" in two_lines(seqtool("ngram", "prune", "no", "-o", "p"))[0]
     error, _ = two_lines(seqtool(*words, "p", "--arpa", "no/x.arpa"))
     assert error == "error: no/x.arpa: the directory to write to is not there"
+    seqtool("ngram", "export", "m", "m.arpa")
+    before = Path("m.arpa").read_bytes()
+    for command in (
+        ("ngram", "prune", "m.arpa", "-o", "p", "--arpa", "m.arpa"),
+        ("ngram", "mix", "m", "m.arpa", "-o", "p", "--arpa", "m.arpa"),
+        ("ngram", "train", "m.arpa", "-o", "p", "--arpa", "m.arpa"),
+    ):
+        assert two_lines(seqtool(*command))[0] == "error: m.arpa: is read, and would be replaced"
+    assert Path("m.arpa").read_bytes() == before
     assert not Path("p").exists()
+
+
+def test_a_pruned_model_knows_its_held_out_text(seqtool: Run) -> None:
+    Path("texts").mkdir()
+    for name in ("train", "valid"):
+        Path(f"texts/{name}.txt").write_text(TEXT, encoding="utf-8")
+    seqtool("prepare", "texts", "-o", "corpus")
+    for source in ("texts", "corpus"):
+        assert seqtool("ngram", "train", source, "-o", "runs/deep/big", "--force").code == 0
+        assert seqtool("ngram", "prune", "runs/deep/big", "-o", "small", "--force").code == 0
+        answers = [seqtool("eval-ppl", "-m", name) for name in ("runs/deep/big", "small")]
+        assert [answer.code for answer in answers] == [0, 0], answers[1].stderr
 
 
 def test_binary_files_of_kenlm_are_neither_written_nor_read(seqtool: Run) -> None:
@@ -128,6 +149,8 @@ def test_what_is_not_mixed(seqtool: Run) -> None:
     assert two_lines(seqtool(*words, "m", "-o", "x"))[0] == "error: m is given twice"
     seqtool("ngram", "train", "text.txt", "--order", 2, "--lowercase", "-o", "low")
     assert "lower-cases the text" in two_lines(seqtool(*words, "low", "-o", "x"))[0]
+    error, _ = two_lines(seqtool(*words, "n", "--tune", "-", "-o", "x"))
+    assert "stdin can be read once" in error
     both = ("--tune", "text.txt", "--weights", ".5,.5")
     assert "--tune fits the weights" in two_lines(seqtool(*words, "low", *both, "-o", "x"))[0]
     assert not Path("x").exists()

@@ -419,6 +419,11 @@ def test_probabilities_of_arcs(seqtool: Run, model: Path, tmp_path: Path) -> Non
     assert sentence[2].columns[9].startswith("A=b|Score=")
     # multiword tokens and empty nodes have no arcs
     assert [extra for extra in sentence.extras if "Score" in extra[1]] == []
+    # another tree does not keep them, in a batch of bytes or by way of sentences
+    again = write(tmp_path / "again.conllu", result.stdout)
+    for options in ((), ("--clear-deps",), ("--jobs", 2)):
+        expected = seqtool("parse", path, "-m", model, *options).stdout
+        assert seqtool("parse", again, "-m", model, *options).stdout == expected
 
 
 @pytest.mark.parametrize(

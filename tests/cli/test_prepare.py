@@ -277,6 +277,13 @@ def test_a_column_is_a_text(seqtool: Run) -> None:
     ):
         result = seqtool("prepare", "a.conllu", *options, "-o", "-")
         assert (result.code, result.stdout, result.stderr) == (0, expected * 31, "")
+    # files that are called so give the splits, as those of text do
+    Path("ud").mkdir()
+    for number, name in enumerate(("train", "dev", "test"), start=1):
+        Path(f"ud/en_x-ud-{name}.conllu").write_text(GOOD_TREE * number)
+    result = seqtool("prepare", "ud", "--column", "form", "-o", "splits", "--json")
+    splits = json.loads(result.stdout)["splits"]
+    assert [splits[name]["sentences"] for name in ("train", "valid", "test")] == [1, 2, 3]
     error, hint = two_lines(seqtool("prepare", "a.conllu", "--column", "xpos", "-o", "-"))
     assert error == "error: a.conllu:1: no word of the sentence has XPOS"
     assert "seqtool tag" in hint

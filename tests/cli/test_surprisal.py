@@ -202,6 +202,13 @@ def test_bad_input(seqtool: Run, arguments: list[str], message: str) -> None:
     assert sorted(Path().iterdir()) == before
 
 
+def test_the_text_is_not_replaced(seqtool: Run) -> None:
+    before = Path("stimuli.csv").read_bytes()
+    result = seqtool("surprisal", "stimuli.csv", "--text-column", "the text", "-o", "stimuli.csv")
+    assert (result.code, Path("stimuli.csv").read_bytes()) == (1, before)
+    assert result.stderr.startswith("error: stimuli.csv: is read, and would be replaced\n")
+
+
 def test_entropy_of_pieces_is_refused(seqtool: Run) -> None:
     result = seqtool("surprisal", "text.txt", "-m", "letters", "--entropy")
     assert result.stderr.startswith("error: --entropy is of models of words")

@@ -249,6 +249,37 @@ def test_training_for_a_time(
     assert json.loads(seqtool(*longer).stdout)["epochs"] > trained["epochs"] + 1
 
 
+def test_epochs_that_are_typed_end_a_training_for_a_time(
+    seqtool: Run, text: Path, tmp_path: Path
+) -> None:
+    config, output = tmp_path / "timed.yaml", tmp_path / "m"
+    config.write_text("training: {time_limit: 1h}\n")
+    timed = ("train-lm", text, "-o", output, *TINY[:-4], "--device", "cpu", "--config", config)
+    result = seqtool(*timed, "--set", "epochs=2", "--json")
+    assert (result.code, json.loads(result.stdout)["epochs"]) == (0, 2)
+    assert "note: --epochs takes the place of the time limit of 1h" in result.stderr
+    result = seqtool(*timed, "--epochs", "1", "--time-limit", "1s", "--list-settings")
+    assert "note: --time-limit takes the place of --epochs" in result.stderr
+    assert yaml.safe_load(result.stdout)["training"]["time_limit"] == "1s"
+    # so does a run that goes on
+    limited = ("--time-limit", "0.1s", "--force", "--json")
+    trained = json.loads(seqtool(*timed[:-2], *limited).stdout)
+    more = trained["epochs"] + 2
+    again = seqtool("train-lm", "--resume", "-o", output, "--epochs", str(more), "--json")
+    assert (again.code, json.loads(again.stdout)["epochs"]) == (0, more)
+
+
+def test_what_is_typed_of_a_prepared_corpus_is_compared_with_it(
+    seqtool: Run, text: Path, tmp_path: Path
+) -> None:
+    corpus, output = tmp_path / "chars", tmp_path / "m"
+    assert seqtool("prepare", text, "--unit", "char", "-o", corpus).code == 0
+    for options in (("--unit", "word"), ("--set", "unit=word")):
+        result = seqtool("train-lm", corpus, "-o", output, *TINY, *options)
+        assert_error(result, "data.unit is word, but the corpus was prepared with char", "leave")
+    assert seqtool("train-lm", corpus, "-o", output, *TINY, "--unit", "char").code == 0
+
+
 BAD_OPTIONS: list[tuple[tuple[str, ...], str, str]] = [
     (("--cell", "lstmm"), "cell is 'lstmm'", "did you mean lstm"),
     (("--optimiser", "adamm"), "optimiser is 'adamm'", "did you mean adam"),

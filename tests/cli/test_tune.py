@@ -117,6 +117,12 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
         (("lm", "--dev", "a", "--try", "hidden_size=1"), "--dev is of treebanks", "name one"),
         (("lm", "--try", "hiden_size=1"), "unknown setting hiden_size", "hidden_size"),
         (("lm", "--try", "depth=9..3"), "has no numbers", "depth=3..9"),
+        (("lm", "--try", "depth=2,4"), "is a setting of rhn, but the cell is lstm", "--cell rhn"),
+        (
+            ("lm", "--try", "epochs=2,4", "--time-limit", "1m"),
+            "training.epochs is tried, but a limit of time ends the trainings",
+            "leave out one",
+        ),
         (("lm", "--config", "ptb", "--try", "depth=3"), "no recipe is called 'ptb'", "ptb-"),
         (
             ("lm", "--try", "hidden_size=4,8", "--set", "model.hidden_size=9"),

@@ -363,6 +363,7 @@ def test_bad_word_lists(tmp_path: Path, content: str, unit: str, message: str) -
         ({"unit": "byte", "vocab_size": 300}, "vocab-size means nothing"),
         ({"unit": "bpe", "min_count": 2}, "min-count means nothing"),
         ({"unit": "bpe", "vocab": "x"}, "vocab means nothing"),
+        ({"unit": "char", "special_tokens": "skip"}, "special-tokens means nothing"),
         ({"byte_fallback": True}, "byte-fallback means nothing"),
         ({"character_coverage": 0.99}, "character-coverage means nothing"),
         ({"vocab": "x", "min_count": 2}, "vocab gives all words"),

@@ -149,6 +149,11 @@ def test_every_rate_lies_between_the_lowest_and_the_highest(
             "use asgd",
         ),
         (
+            {"optimiser": "adam", "average_after": 1},
+            "average_after is set, but the optimiser is adam",
+            "use asgd",
+        ),
+        (
             {"optimiser": "asgd", "asgd_trigger": 5, "average_after": 1},
             "asgd_trigger and average_after are set",
             "leave one of them out",

@@ -15,7 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.config import Config, from_dict, load_yaml, setting
-from seqtool.core.errors import ConfigError, Interrupted, OutputError, SeqtoolError, TrainingError
+from seqtool.core.errors import (
+    ConfigError,
+    DataError,
+    Interrupted,
+    OutputError,
+    SeqtoolError,
+    TrainingError,
+)
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
 from seqtool.training.config import TrainingConfig
@@ -91,7 +98,7 @@ def size(config: ToyConfig) -> float:
 def search(train: ToyTraining, output: Path, space: Any, **more: Any) -> Any:
     config = from_dict(ToyConfig, {"training": more.pop("training", {"epochs": 9})})
     more.setdefault("score", "toy_perplexity")
-    return tune(train, "text", config, space, output=output, **more)  # type: ignore[arg-type]
+    return tune(train, more.pop("data", "text"), config, space, output=output, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -313,6 +320,49 @@ def test_trials_that_fail_come_last(tmp_path: Path) -> None:
     assert tuned.ranking()[-1].problem == "the loss is NaN"
     with pytest.raises(TrainingError, match="2 trials failed, the first: the loss is NaN"):
         search(ToyTraining(formula), tmp_path / "all", {"size": [20, 21]})
+
+
+def test_what_one_trial_cannot_do_is_no_end(tmp_path: Path) -> None:
+    def formula(config: ToyConfig) -> float:
+        if config.model.size > 15:
+            raise DataError("the text is too short", hint="any")
+        return config.model.size
+
+    text = tmp_path / "text"
+    text.write_text("a b\n")
+    tuned = search(ToyTraining(formula), tmp_path / "some", {"size": [12, 20, 11]}, data=text)
+    assert [outcome.score for outcome in tuned.ranking()] == [11, 12, None]
+    assert tuned.ranking()[-1].problem == "the text is too short"
+    # where nothing was trained, and where the text is gone, it is told
+    with pytest.raises(DataError, match="too short"):
+        search(ToyTraining(formula), tmp_path / "none", {"size": [20, 11]}, data=text)
+
+    def removing(config: ToyConfig) -> float:
+        if not text.exists():
+            raise DataError("no such file", hint="any")
+        text.unlink()
+        return 1.0
+
+    with pytest.raises(DataError, match="no such file"):
+        search(ToyTraining(removing), tmp_path / "gone", {"size": [1, 2]}, data=text)
+
+
+@pytest.mark.parametrize("name", ["text", "folder/train.txt", "corpus/corpus.json", "dev"])
+def test_other_data_are_another_search(tmp_path: Path, name: str) -> None:
+    path, output, train = tmp_path / name, tmp_path / "out", ToyTraining(size)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    data: dict[str, Any] = {"data": path if path.parent == tmp_path else path.parent}
+    if name == "dev":
+        data = {"dev": path}
+    search(train, output, {"size": [2, 3]}, trials=1, **data)
+    search(train, output, {"size": [2, 3]}, trials=2, **data)
+    path.write_text("{ }")
+    with pytest.raises(OutputError, match="holds a search over other data") as caught:
+        search(train, output, {"size": [2, 3]}, **data)
+    assert "--force" in caught.value.hint
+    search(train, output, {"size": [2, 3]}, force=True, **data)
+    assert len(train.calls) == 4
 
 
 def test_another_search_is_not_replaced(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from seqtool.core import checkpoint, runtime
 from seqtool.core.errors import ConfigError
+from seqtool.core.reading import STDIN
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import MixedModel, check_reading, check_weights
 from seqtool.lm.mixture.weights import Tuning, tune_mixture
@@ -75,7 +76,7 @@ def mix_ngrams(
         on_progress: called with bytes done and in all (None when not known) of the tuning.
 
     Raises:
-        ConfigError: weights that are no distribution, or one model only.
+        ConfigError: weights that are no distribution, one model only, or a text on stdin.
         DataError: a text that cannot be used.
         ModelError: models of other kinds, or that read a text differently.
         OutputError: the output exists, or cannot be written.
@@ -84,12 +85,15 @@ def mix_ngrams(
         raise ConfigError(
             "--tune fits the weights that --weights gives", hint="drop one of the two"
         )
+    if str(tune) == STDIN:
+        what = "stdin can be read once, and --tune reads its text again to measure the mixture"
+        raise ConfigError(what, hint="name a file")
     if len(models) < 2:
         raise ConfigError("a mixture needs two models or more", hint="name another model")
     if weights is not None:
         weights = check_weights(weights, len(models))
     checkpoint.check_output(output, force=force, hint=EXISTS)
-    check_arpa(arpa)
+    check_arpa(arpa, models)
     names = [str(model) for model in models]
     parts = [open_ngram(model, "can be mixed into one") for model in models]
     tokenizer = _tokenizer(parts, names)

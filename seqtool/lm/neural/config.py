@@ -564,7 +564,7 @@ def resolve(
     given += apply_overrides(NeuralLMConfig, base, overrides)
     try:
         config = from_dict(NeuralLMConfig, base)
-        _check_given(config, given)
+        refuse_unread(config, given)
         return config
     except ConfigError:
         if recipe is not None:
@@ -572,8 +572,12 @@ def resolve(
         raise
 
 
-def _check_given(config: NeuralLMConfig, given: Iterable[str]) -> None:
-    """Refuse a setting that the user typed and the model would never read."""
+def refuse_unread(config: NeuralLMConfig, given: Iterable[str]) -> None:
+    """Refuse a setting that the user typed and the model would never read.
+
+    Raises:
+        ConfigError: it is one of another cell.
+    """
     for name in given:
         cell = ONE_CELL_SETTINGS.get(name, config.model.cell)
         if cell != config.model.cell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -270,7 +270,7 @@ def _open(
             lowercase=data.lowercase,
         )
         opened = open_corpus(corpus, workspace=workspace, config=settings)
-    _check_preparation(opened, config)
+    check_preparation(opened, config.data)
     for split in ("train", "valid"):
         if not opened.info["splits"].get(split, {}).get("tokens"):
             raise DataError(
@@ -281,12 +281,24 @@ def _open(
     return opened
 
 
-def _check_preparation(corpus: PreparedCorpus, config: NeuralLMConfig) -> None:
-    """Refuse settings of raw text that a prepared corpus does not have."""
+def check_preparation(
+    corpus: PreparedCorpus, data: DataConfig, given: Collection[str] = ()
+) -> None:
+    """Refuse settings of raw text that a prepared corpus does not have.
+
+    Args:
+        corpus: what is trained on.
+        data: the settings; those that are the defaults are not asked for.
+        given: names of settings that are, as they were typed.
+
+    Raises:
+        ConfigError: there is one.
+    """
     defaults, prepared = DataConfig(), corpus.info.get("config", {})
     for name in ("unit", "vocab_size", "min_count", "lowercase"):
-        value = getattr(config.data, name)
-        if value != getattr(defaults, name) and value != prepared.get(name, value):
+        value = getattr(data, name)
+        is_asked = name in given or value != getattr(defaults, name)
+        if is_asked and value != prepared.get(name, value):
             raise ConfigError(
                 f"data.{name} is {value}, but the corpus was prepared with {prepared[name]}",
                 hint=f"leave {name} out, or prepare the text again",

@@ -35,7 +35,7 @@ import numpy.typing as npt
 from seqtool.core.arrays import Bools
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, counted
 from seqtool.core.reading import read_blocks, unpacked_name
-from seqtool.core.storage import atomic_file
+from seqtool.core.storage import atomic_file, refuse_input
 from seqtool.core.string_table import StringTable
 from seqtool.core.terminal import stream
 from seqtool.core.units import LN_10
@@ -168,24 +168,26 @@ def write_arpa(
     return num
 
 
-def check_target(path: str | Path | None) -> None:
-    """Refuse, before the work begins, to write where there is no directory.
+def check_target(path: str | Path | None, inputs: Iterable[str | Path] = ()) -> None:
+    """Refuse, before the work begins, to write where there is no directory, or over `inputs`.
 
     Raises:
         OutputError: it names the file.
     """
     if path is not None and str(path) != STDOUT and not Path(path).parent.is_dir():
         raise OutputError("the directory to write to is not there", hint="make it first", path=path)
+    if path is not None:
+        refuse_input(path, inputs)
 
 
-def check_arpa(path: str | Path | None) -> None:
+def check_arpa(path: str | Path | None, inputs: Iterable[str | Path] = ()) -> None:
     """Refuse, before the work begins, what cannot become an ARPA file.
 
     Raises:
         OutputError: as of `check_target`, or its name says that it is packed otherwise than by
             gzip, or in KenLM's binary format.
     """
-    check_target(path)
+    check_target(path, inputs)
     if path is not None:
         _check_name(path)
 

@@ -20,7 +20,7 @@ from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.vocabulary import UNK_ID, Vocabulary
 from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.held_out import describe_held_out
+from seqtool.lm.held_out import describe_held_out, moved
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import (
     Disk,
@@ -533,7 +533,7 @@ def prune_model(
             hint="try 1e-8; more leaves out more",
         )
     checkpoint.check_output(output, force=force, hint=EXISTS)
-    check_arpa(arpa)
+    check_arpa(arpa, [source])
     model = open_ngram(source, "are pruned")
     if arpa is not None:
         check_symbols(model.tokenizer.vocabulary)
@@ -542,7 +542,7 @@ def prune_model(
     statistics: list[dict[str, Any]] = []
     if Path(source).is_dir():
         header = checkpoint.read_header(source)
-        config, data = header.config, {**header.data, **data}
+        config, data = header.config, {**moved(header.data, source, output), **data}
         statistics = header.statistics.get("orders", [])
     table = prune_by_entropy(model.table, threshold)
     save_model(
@@ -598,7 +598,7 @@ def check_output(
     if arpa is not None:
         from seqtool.lm.ngram.arpa import check_arpa
 
-        check_arpa(arpa)
+        check_arpa(arpa, paths)
     if parquet is not None:
         from seqtool.lm.ngram.parquet import check_directory
 

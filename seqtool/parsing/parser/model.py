@@ -489,6 +489,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             for row, head, deprel in zip(sentence.rows, heads, deprels, strict=True):
                 row[HEAD] = numbers[head]
                 row[DEPREL] = deprel
+            sentence.drop_scores()
 
     def parse_stream(
         self,

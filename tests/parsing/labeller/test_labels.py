@@ -281,6 +281,11 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
         assert {path.name: path.read_text() for path in out.iterdir()} == {
             path.name: path.read_text() for path in (folder / name, again)
         }
+    # what is said to be text is text, whatever its first line looks like
+    text = columns(tmp_path / "indented.txt", "\tAnna sees Rome.\n")
+    for option in ("--rules", "--pretokenized"):
+        words = seqtool("tag", text, option, "-m", folder / "m").stdout.splitlines()
+        assert [line.split("\t")[1] for line in words if "\t" in line][:2] == ["Anna", "sees"]
     mixed = seqtool("tag", folder / "valid.conllu", folder / "valid.conll", "-m", folder / "m")
     assert mixed.code == 1
     assert mixed.stderr.startswith("error: files with a word a line cannot be labelled together")
