@@ -171,7 +171,11 @@ class _TorchCell(Cell):
         if self.has_loop and mask_BP is None and update_SBH is None:
             # torch's loops have a dimension of layers before the others
             start = tuple(part[None].contiguous() for part in state)
-            outputs_TBP, *last = self._loop(inputs_TBI, start, weights)
+            with warnings.catch_warnings():
+                if weights[1] is not self._weights()[1]:
+                    # those that dropout made lie by themselves; cuDNN copies them, and says so
+                    warnings.filterwarnings("ignore", "RNN module weights are not part of single")
+                outputs_TBP, *last = self._loop(inputs_TBI, start, weights)
             return outputs_TBP, tuple(part[0] for part in last)
         weight_GI, weight_GP, bias_input_G, bias_state_G = weights[:4]
         # one product for all steps: only that with the state has to wait for the step before

@@ -259,14 +259,16 @@ class NeuralNetwork(nn.Module):
     ) -> tuple[Tensor, list[CellState]]:
         """Return the last layer's output, (T, B, H), and the state of every layer after it.
 
-        On a CPU, layers stay in float32 whatever the precision, but those of which `half_pays`.
+        Layers stay in float32 whatever the precision, but those of which `half_pays` on a CPU. On a
+        GPU cuDNN's loops would be in float16 under autocast, whose gradients have no room there.
         With `num_layers`, only so many are read, and the last of these counts as the last one.
         """
         num_layers = self.config.layers if num_layers is None else num_layers
-        if ids_TB.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-            with torch.autocast("cpu", enabled=False):
-                return self._run_layers(ids_TB, state, num_layers, half=True)
-        return self._run_layers(ids_TB, state, num_layers, half=False)
+        device = ids_TB.device.type
+        if not torch.is_autocast_enabled(device):
+            return self._run_layers(ids_TB, state, num_layers, half=False)
+        with torch.autocast(device, enabled=False):
+            return self._run_layers(ids_TB, state, num_layers, half=device == "cpu")
 
     def _join(self, layer: int, below: Tensor, outputs: Tensor, *, is_last: bool) -> Tensor:
         """Return what the next layer reads, from what a layer read and gave, (..., E)."""

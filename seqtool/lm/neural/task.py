@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_model as save_weights
-from torch import Tensor
+from safetensors.torch import save_file
+from torch import Tensor, nn
 
 from seqtool.core import checkpoint
 from seqtool.core.config import to_dict
@@ -263,9 +263,29 @@ class LanguageModelTask:
 
         def fill(target: Path) -> None:
             tokenizer.save(target)
-            save_weights(self.module, str(target / checkpoint.WEIGHTS))
+            save_weights(self.module, target / checkpoint.WEIGHTS)
 
         checkpoint.save(directory, header, model_card(header), fill)
+
+
+def save_weights(module: nn.Module, path: Path) -> None:
+    """Write the arrays of a network, those that layers share once.
+
+    They may lie in one piece of memory, as cuDNN has those of a recurrent layer, which
+    safetensors' own function refuses.
+    """
+    written: dict[str, Tensor] = {}
+    names: dict[tuple[int, torch.Size], str] = {}
+    shared: dict[str, str] = {}
+    for name, array in sorted(module.state_dict().items()):
+        first = names.setdefault((array.data_ptr(), array.shape), name)
+        if first != name and array.numel():
+            shared[name] = first
+            continue
+        if array.untyped_storage().nbytes() > array.nbytes:
+            array = array.clone()
+        written[name] = array.cpu().contiguous()
+    save_file(written, path, metadata=shared or None)
 
 
 def with_num_classes(config: NeuralLMConfig, num: int) -> NeuralLMConfig:

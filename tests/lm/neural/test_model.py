@@ -26,6 +26,7 @@ from seqtool.lm.neural.cells import CELLS
 from seqtool.lm.neural.config import InputConfig, ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.lm.neural.task import save_weights
 
 WORDS = "abcdefg"
 SIZE = len(WORDS) + 2
@@ -214,6 +215,23 @@ def write(
 
     checkpoint.save(path, header, "", fill)
     return model
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=name_of)
+def test_arrays_that_lie_in_one_piece_of_memory_are_saved(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    network = make(double=False, **settings).network
+    save_model(network, str(tmp_path / "expected"))
+    save_weights(network, tmp_path / "found")
+    # as cuDNN has those of a layer
+    arrays = [*network.cells.parameters()] if hasattr(network, "cells") else []
+    piece = torch.cat([array.detach().flatten() for array in (*arrays, torch.zeros(3))])
+    for array, part in zip(arrays, piece.split([*map(torch.numel, arrays), 3]), strict=False):
+        array.data = part.view_as(array)
+    save_weights(network, tmp_path / "packed")
+    expected = (tmp_path / "expected").read_bytes()
+    assert (tmp_path / "found").read_bytes() == expected == (tmp_path / "packed").read_bytes()
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=name_of)
