@@ -123,7 +123,7 @@ def test_what_the_engine_does_not_do(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def error_of(kind: type[Exception], **options: Any) -> str:
-        config = PrepareConfig(special_tokens="skip", **options.pop("config", {}))
+        config = PrepareConfig(**options.pop("config", {"special_tokens": "skip"}))
         with pytest.raises(kind) as caught:
             prepare([texts], tmp_path / "corpus", config, **options)
         assert [path.name for path in tmp_path.iterdir()] == ["texts"]
