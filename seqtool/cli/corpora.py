@@ -64,6 +64,7 @@ class Run:
 
         Raises:
             ConfigError: two outputs would be one.
+            OutputError: broken sentences would be written over what is read.
             ProcessError: a process was lost.
         """
         annotation, model = self._annotation, self._model
@@ -173,8 +174,13 @@ class Run:
             yield on_progress
 
     def _check_apart(self, output: str, invalid: str | None) -> None:
-        """Refuse one file for broken sentences and for all others."""
-        if invalid is not None and self._is_written_to(output, invalid):
+        """Refuse one file for broken sentences and for all others, or for what is read."""
+        if invalid is None:
+            return
+        from seqtool.core.storage import refuse_input
+
+        refuse_input(invalid, self._files)
+        if self._is_written_to(output, invalid):
             what = f"broken sentences and all others would both be written to {invalid}"
             raise ConfigError(what, hint="name another file with --invalid")
 

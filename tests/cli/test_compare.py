@@ -49,6 +49,14 @@ def test_the_table(seqtool: Run) -> None:
     assert len(lines) == 8
 
 
+def test_the_text_is_not_replaced(seqtool: Run) -> None:
+    Path("x.txt").rename("x.tsv")
+    before = Path("x.tsv").read_bytes()
+    result = seqtool("compare", *BOTH, "x.tsv", "-o", "x.tsv")
+    assert (result.code, Path("x.tsv").read_bytes()) == (1, before)
+    assert result.stderr.startswith("error: x.tsv: is read, and would be replaced\n")
+
+
 def test_json_and_a_file(seqtool: Run) -> None:
     result = seqtool("compare", *BOTH, "x.txt", "--json", "-o", "t.csv", "--seed", "3")
     content = json.loads(result.stdout)

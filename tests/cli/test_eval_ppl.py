@@ -91,6 +91,11 @@ def test_tables_in_files(seqtool: Run) -> None:
     assert result.code == 0
     assert len(Path("tokens.tsv").read_text().splitlines()) == 11
     assert len(Path("sentences.tsv").read_text().splitlines()) == 5
+    before = Path("tokens.tsv").read_bytes()
+    for option in ("--per-token", "--per-sentence"):
+        result = seqtool("eval-ppl", "tokens.tsv", "-m", "toy", option, "tokens.tsv")
+        assert (result.code, Path("tokens.tsv").read_bytes()) == (1, before)
+        assert "error: tokens.tsv: is read, and would be replaced" in result.stderr
 
 
 @pytest.mark.usefixtures("toy")

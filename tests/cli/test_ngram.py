@@ -328,6 +328,11 @@ def test_counts_refuses(seqtool: Run) -> None:
     assert seqtool("ngram", "counts", "text.txt", "--sort", "size").code == 2
     error, _ = two_lines(seqtool("ngram", "counts", "text.txt", "-o", "-", "--json"))
     assert error == "error: --json and a table both write to stdout"
+    before = Path("text.txt").read_bytes()
+    Path("text.tsv").write_bytes(before)
+    error, _ = two_lines(seqtool("ngram", "counts", "text.tsv", "-o", "text.tsv"))
+    assert error == "error: text.tsv: is read, and would be replaced"
+    assert Path("text.tsv").read_bytes() == before
 
 
 def test_counts_of_special_tokens(seqtool: Run) -> None:

@@ -65,6 +65,10 @@ def test_json(seqtool: Run) -> None:
 
 
 def test_a_table_of_all_pairs(seqtool: Run, tmp_path: Path) -> None:
+    before = (tmp_path / "x.tsv").read_bytes()
+    result = seqtool("pairs", "x.tsv", "-m", "A", "-o", "x.tsv")
+    assert result.stderr.startswith("error: x.tsv: is read, and would be replaced\n")
+    assert (result.code, (tmp_path / "x.tsv").read_bytes()) == (1, before)
     assert seqtool("pairs", "x.tsv", "-m", "A", "-m", "B", "-o", "out.csv").code == 0
     with (tmp_path / "out.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))

@@ -351,6 +351,13 @@ def test_broken_sentences_do_not_go_where_drawings_go(
     assert result.code == 1
     assert result.stderr.startswith("error: broken sentences and all others would both be written")
     assert not page.exists()
+    # nor over what is read
+    copy = write(tmp_path / "copy.conllu", text.read_text())
+    for options in ((), ("--jobs", 2), ("-f", "tree")):
+        result = seqtool("parse", copy, "-m", model, "--invalid", copy, *options)
+        assert (result.code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"error: {copy}: is read, and would be replaced")
+    assert copy.read_text() == text.read_text()
 
 
 # how trees are built, the best trees, probabilities of arcs
