@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -21,6 +21,14 @@ Pooling = Literal["last", "mean", "max"]
 
 # what a language model has of its own where its layers are the encoder
 OF_LM = ("min_count", "embedding_size", "hidden_size", "layers", "depth", "lm_size")
+# settings of the model -> the encoders that read them; all others are read by all
+READ_BY: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("word_order", "character_order", "buckets"), (LINEAR,)),
+    **dict.fromkeys(("pooling", "max_words"), ("none", *CELLS, "bilstm", LM)),
+    "embedding_size": ("none", *CELLS, "bilstm"),
+    **dict.fromkeys(("hidden_size", "layers"), (*CELLS, "bilstm")),
+    "depth": ("rhn",),
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,11 @@ class ModelConfig(Config):
         "max", "what the labels are read from: the last state, or the mean or max of all"
     )
     split: bool = setting(True, "punctuation is split off words; otherwise blanks alone split")
+    marks: bool = setting(
+        True,
+        "split: a combining mark is of the word before it, as the vowel signs of Hindi are",
+        before=False,
+    )
     lowercase: bool = setting(True, "words are lower-cased, but not for a language model")
     min_count: int = setting(
         1, "words or n-grams that fewer texts of the training part have are unknown", minimum=1
@@ -98,6 +111,22 @@ class ModelConfig(Config):
                     "its language model",
                     hint="leave it out, or choose another encoder",
                 )
+
+    def refuse_unread(self) -> None:
+        """Refuse settings that the encoder does not read; models of earlier releases may have some.
+
+        Raises:
+            ConfigError: there is one that differs from its default.
+        """
+        for name, encoders in READ_BY.items():
+            if self.encoder not in encoders and getattr(self, name) != getattr(DEFAULTS, name):
+                raise ConfigError(
+                    f"{name} is set, but the encoder {self.encoder} does not read it",
+                    hint=f"leave it out, or choose another encoder: {', '.join(encoders)}",
+                )
+
+
+DEFAULTS = ModelConfig()
 
 
 @dataclass(frozen=True)

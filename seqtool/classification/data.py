@@ -50,11 +50,11 @@ class WordReader:
     def is_cut(self, text: str) -> bool:
         """Whether a text is too long to be read to its end."""
         longest = self._config.max_words
-        return len(text) > longest and len(words_of(text, split=self._config.split)) > longest
+        return len(text) > longest and len(words_of(text, self._config)) > longest
 
     def words(self, text: str) -> list[str]:
         """Return the words of a text, as a language model reads them; "" stands for none."""
-        words = words_of(text, split=self._config.split)
+        words = words_of(text, self._config)
         return words[: self._config.max_words] or [""]
 
     def shown(self, text: str) -> list[str]:

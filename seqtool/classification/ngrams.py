@@ -15,24 +15,40 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
 from seqtool.classification.config import ModelConfig
 from seqtool.core.arrays import Floats, Longs
+from seqtool.text.marks import continuing_class
 
-_WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
+_PLAIN_WORD = re.compile(r"\w+(?:['\u2019]\w+)*|[^\w\s]")
 SHORTEST = 2  # characters of an n-gram of these
 
 
-def words_of(text: str, *, split: bool = True) -> list[str]:
-    """Return the words of a text, punctuation apart if `split`; contractions stay whole."""
-    return _WORD.findall(text) if split else text.split()
+@cache
+def _word() -> re.Pattern[str]:
+    marks = continuing_class()
+    word = rf"\w[\w{marks}]*"
+    return re.compile(rf"{word}(?:['\u2019]{word})*|[^\w\s][{marks}]*")
+
+
+def words_of(text: str, config: ModelConfig) -> list[str]:
+    """Return the words of a text, punctuation apart if `split`; contractions stay whole.
+
+    With `marks` a combining mark is of the word before it: vowel signs of Hindi and Thai, points of
+    Hebrew, accents that are characters of their own.
+    """
+    if not config.split:
+        return text.split()
+    # in ASCII there are no marks
+    return (_PLAIN_WORD if text.isascii() or not config.marks else _word()).findall(text)
 
 
 def ngrams_of(text: str, config: ModelConfig) -> Iterator[str]:
     """Return the n-grams of a text; those of characters begin with a blank, no others do."""
-    words = words_of(text.lower() if config.lowercase else text, split=config.split)
+    words = words_of(text.lower() if config.lowercase else text, config)
     for order in range(1, 1 + config.word_order):
         for begin in range(len(words) - order + 1):
             yield " ".join(words[begin : begin + order])

@@ -51,7 +51,10 @@ def train_classifier(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    return train_on_treebank(CLASSIFIER, train_files, output, config, **options)
+    chosen = PRESETS.chosen(config)
+    if chosen is not None and not options.get("resume"):
+        chosen.model.refuse_unread()
+    return train_on_treebank(CLASSIFIER, train_files, output, chosen, **options)
 
 
 def _read(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
@@ -64,7 +64,7 @@ class Run:
 
         Raises:
             ConfigError: two outputs would be one.
-            OutputError: broken sentences would be written over what is read.
+            OutputError: a text, or what is read and has broken sentences, would be written over.
             ProcessError: a process was lost.
         """
         annotation, model = self._annotation, self._model
@@ -174,12 +174,15 @@ class Run:
             yield on_progress
 
     def _check_apart(self, output: str, invalid: str | None) -> None:
-        """Refuse one file for broken sentences and for all others, or for what is read."""
-        if invalid is None:
-            return
+        """Refuse to write over a text, which cannot be had back, or two outputs to one file."""
         from seqtool.core.storage import refuse_input
 
-        refuse_input(invalid, self._files)
+        if self._annotation.layout is not None and output != "-":
+            for target in self._written_to(output):
+                refuse_input(target, self._read_from())
+        if invalid is None:
+            return
+        refuse_input(invalid, self._read_from())
         if self._is_written_to(output, invalid):
             what = f"broken sentences and all others would both be written to {invalid}"
             raise ConfigError(what, hint="name another file with --invalid")
@@ -188,8 +191,22 @@ class Run:
         """Return whether a file, or stdout, is one that sentences are written to."""
         if "-" in (output, path):
             return output == path
-        targets = self._targets(Path(output)).values() if is_folder(output) else [output]
-        return os.path.realpath(path) in map(os.path.realpath, targets)
+        return os.path.realpath(path) in map(os.path.realpath, self._written_to(output))
+
+    def _written_to(self, output: str) -> Collection[str | Path]:
+        """Return the files that sentences are written to."""
+        return self._targets(Path(output)).values() if is_folder(output) else [output]
+
+    def _read_from(self) -> list[str]:
+        """Return the files that are read."""
+        from seqtool.core.reading import find_files
+
+        is_text = self._annotation.layout is not None
+        found: list[str] = []
+        for given in self._files:  # one that is missing may be told of later, and left out
+            is_directory = Path(given).is_dir()
+            found += find_files([given], treebanks=not is_text) if is_directory else [given]
+        return found
 
     def write_items(self, items: Iterable[Item], output: str) -> None:
         """Write sentences that were annotated; see `write`."""

@@ -88,14 +88,14 @@ class Judge:
             labels = dict(zip(chosen, found, strict=True))
             for place, item in enumerate(chunk):
                 written = labels.get(place, gold[place] or [])
-                self._count(gold[place] or written, written, is_there=gold[place] is not None)
+                self._count(gold[place], written, is_there=gold[place] is not None)
                 yield item.written(written).encode()
 
-    def _count(self, gold: Sequence[str], found: Sequence[str], *, is_there: bool) -> None:
+    def _count(self, gold: Sequence[str] | None, found: Sequence[str], *, is_there: bool) -> None:
         self._has_gold |= is_there
         self._num_kept += is_there and not self._retag
         self._num_labelled += 1
-        if self._retag:
+        if self._retag and gold is not None:
             self._counts.add(gold, found)
 
     def report(self) -> None:

@@ -151,7 +151,9 @@ def train_parser(
     resolve = pipelines.resolve if raw else parsers.resolve
     preset = "fast" if fast else preset
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    if not raw:
+    if raw:
+        _check_all_read(chosen, settings, options.set_)
+    else:
         run = read_object(run_record(output)) if options.resume else {}
         is_taught = bool(distil or run.get("distil"))
         _check_read(chosen, settings, options.set_, ["teachers"] * is_taught)
@@ -220,6 +222,17 @@ def _check_read(
     from seqtool.parsing.parser.families import refuse_unread
 
     refuse_unread(config, [*settings, *apply_overrides(type(config), {}, overrides or [])], also)
+
+
+def _check_all_read(config: Any, settings: Mapping[str, Any], overrides: list[str] | None) -> None:
+    """Refuse the same where --raw trains all parts, each of which has settings of its own."""
+    from seqtool.core.config import apply_overrides
+    from seqtool.parsing.pipeline.config import refuse_unread
+
+    # options of the training loop are those of the graph-based parser, too
+    typed = [name for name in settings if not (config.graphs and name.startswith("training."))]
+    named = apply_overrides(type(config), {}, overrides or [])
+    refuse_unread(config, [*(f"parser.{name}" for name in typed), *named])
 
 
 def _note_parser_data(data: Any) -> None:

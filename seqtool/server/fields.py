@@ -206,4 +206,4 @@ def _text(value: bytes, name: bytes) -> str:
         raise Refusal(400, f"{told}; send the text in UTF-8") from error
     if "\0" in text:
         raise Refusal(400, "a field holds a NUL, so it is no text; send the text in UTF-8")
-    return text
+    return text.removeprefix("\ufeff")  # a byte order mark, as in files

@@ -44,7 +44,10 @@ def begins_text(comment: str) -> bool:
 
 def newdoc(document: str | None) -> list[str]:
     """Return the comment that begins a document, of this id if it has one."""
-    return ["# newdoc" if document is None else f"# newdoc id = {document}"]
+    if document is None:
+        return ["# newdoc"]
+    # the name of a file may have bytes that are not UTF-8
+    return [f"# newdoc id = {document.encode('utf-8', 'backslashreplace').decode()}"]
 
 
 def read_layout(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from seqtool.core.errors import ConfigError, did_you_mean
-from seqtool.treebank.sentence import COLUMNS, Sentence, Token
+from seqtool.treebank.sentence import COLUMNS, DEPS, Sentence, Token
 
 FIELDS = tuple(name.lower() for name in COLUMNS)
 MAPPINGS = ("feats", "misc")
@@ -35,8 +35,10 @@ def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Toke
     Args:
         sentences: a `Doc`, any sentences, or a single one.
         wanted: column, in small letters, -> its value; `feats__Case` and `misc__Gloss` name an item
-            of these two. `id` and `head` are numbers. None asks for words without a value. A
-            function is called with the value, and says True for the words that are wanted.
+            of these two. `id` and `head` are numbers. A text for `deps` is one of the enhanced
+            arcs, such as "4:nsubj", or all of them. None asks for words without a value, whose
+            column is `_`. A function is called with the value, and says True for the words that are
+            wanted.
 
     Raises:
         ConfigError: no column has that name.
@@ -140,4 +142,9 @@ def _test(name: str, value: Any) -> Wanted:
 
     if callable(value):
         return lambda token: value(read(token)) is True
+    if value is None:
+        return lambda token: read(token) in (None, "_")
+    if field == "deps" and isinstance(value, str):
+        # one of the enhanced arcs, or all of them as the column has them
+        return lambda token: value in ((column := token.columns[DEPS]), *column.split("|"))
     return lambda token: read(token) == value

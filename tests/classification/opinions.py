@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from seqtool.classification.config import ClassifierConfig, preset
+from seqtool.classification.config import READ_BY, ClassifierConfig, preset
 from seqtool.core.config import from_dict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data"))
@@ -38,8 +38,10 @@ def table(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
 def small(encoder: str, epochs: int = 2, **settings: Any) -> ClassifierConfig:
     """Settings of a small classifier; `model__x` and the like go to their sections."""
     base = preset({"linear": "linear", "lm": "fine-tuned"}.get(encoder, "recurrent"))
-    sizes = {"embedding_size": 12, "hidden_size": 10, "depth": 2, "lm_size": 6}
-    own = {} if encoder == "lm" else sizes  # a language model has its own
+    sizes = {"embedding_size": 12, "hidden_size": 10, "depth": 2}
+    # a language model has its own
+    own = {name: size for name, size in sizes.items() if encoder in READ_BY.get(name, ())}
+    own |= {} if encoder in ("linear", "lm") else {"lm_size": 6}
     base["model"] = {**base.get("model", {}), "encoder": encoder, **own}
     base["training"] |= {"epochs": epochs, "precision": "float32"}
     for name, value in settings.items():

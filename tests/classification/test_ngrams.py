@@ -2,21 +2,46 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.classification.config import ModelConfig
 from seqtool.classification.ngrams import Bags, laid_out, ngrams_of, words_of
+from seqtool.core.config import from_stored
 
 
 def test_words_are_apart_from_punctuation() -> None:
-    assert words_of("I can't, John's \u00a35!") == ["I", "can't", ",", "John's", "\u00a3", "5", "!"]
-    assert words_of("can\u2019t \uc548\ub155.") == ["can\u2019t", "\uc548\ub155", "."]
-    assert words_of("a, b", split=False) == ["a,", "b"]
-    assert words_of(" \n") == []
+    plain = ModelConfig()
+    words = ["I", "can't", ",", "John's", "\u00a3", "5", "!"]
+    assert words_of("I can't, John's \u00a35!", plain) == words
+    assert words_of("can\u2019t \uc548\ub155.", plain) == ["can\u2019t", "\uc548\ub155", "."]
+    assert words_of("a, b", ModelConfig(split=False)) == ["a,", "b"]
+    assert words_of(" \n", plain) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u0948", "\u0964"],  # Hindi, vowel signs
+        ["\u0e17\u0e35\u0e48\u0e19\u0e35\u0e48", "!"],  # Thai, vowel and tone signs
+        ["\u05e9\u05b8\u05dc\u05d5\u05b9\u05dd", ","],  # Hebrew, points
+        ["cafe\u0301", "d'e\u0301te\u0301", "."],  # accents that are characters of their own
+        ["\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"],  # Persian, joined without a space
+        ["\U0001f44d\U0001f3fd", "ok"],  # a sign with a colour of skin
+    ],
+)
+def test_marks_are_of_the_word_before_them(words: list[str]) -> None:
+    assert words_of(" ".join(words), ModelConfig()) == words
+    # as classifiers were made before; `from_stored` gives these that value
+    before = from_stored(ModelConfig, {})
+    assert not before.marks
+    plain = re.findall(r"\w+(?:['\u2019]\w+)*|[^\w\s]", " ".join(words))
+    assert words_of(" ".join(words), before) == plain != words
 
 
 def test_ngrams_of_words_and_characters() -> None:

@@ -12,9 +12,10 @@ from safetensors.numpy import load_file
 from toy_networks import save_lm
 
 import seqtool
-from seqtool.classification.config import preset, resolve
+from seqtool.classification.config import ClassifierConfig, preset, resolve
 from seqtool.classification.train import train_classifier
 from seqtool.core import checkpoint
+from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 
 
@@ -56,6 +57,30 @@ def test_what_needs_its_context_is_learnt_by_reading_it(folder: Path, tmp_path: 
     gold = {opinion.text: opinion.label for opinion in opinions("valid")}
     right = sum(gold[each.text] == each.label for each in turned)
     assert 100 * right / len(turned) == best_accuracy(turned)
+
+
+@pytest.mark.parametrize(
+    ("encoder", "setting", "value", "others"),
+    [
+        ("linear", "hidden_size", 64, "lstm, gru, rhn, bilstm"),
+        ("linear", "pooling", "mean", "none, lstm, gru, rhn, bilstm, lm"),
+        ("none", "layers", 2, "lstm, gru, rhn, bilstm"),
+        ("lstm", "depth", 4, "rhn"),
+        ("bilstm", "word_order", 3, "linear"),
+        ("gru", "buckets", 100, "linear"),
+    ],
+)
+def test_what_the_encoder_does_not_read_is_refused(
+    folder: Path, tmp_path: Path, encoder: str, setting: str, value: object, others: str
+) -> None:
+    settings = {"model": {"encoder": encoder, setting: value}}
+    with pytest.raises(ConfigError, match=f"{setting} is set, but the encoder {encoder}") as caught:
+        trained(folder, tmp_path / "model", settings)
+    assert caught.value.hint is not None
+    assert caught.value.hint.endswith(f"choose another encoder: {others}")
+    assert not (tmp_path / "model").exists()
+    # a model that an earlier release made so is opened as before
+    from_stored(ClassifierConfig, settings)
 
 
 @pytest.mark.parametrize(("encoder", "stop_at"), [("linear", 3), ("lstm", 7), ("rhn", 8)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,34 @@ def test_tokens_are_as_they_are_written() -> None:
     )
     sentence = parse_sentence(text.removesuffix("\n"), "", 1, "columns")
     assert annotation.tokens_line(sentence) == "du 10\N{NO-BREAK SPACE}000 al ."
+
+
+def test_a_text_is_not_written_over(seqtool: Run, letter: Path, tmp_path: Path) -> None:
+    text = letter.read_bytes()
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "letter.txt").write_bytes(text)
+    for source, output in ((letter, letter), (folder, f"{folder}/"), (folder, letter.parent)):
+        result = seqtool("segment", source, "--rules", "--format", "text", "-o", output)
+        if output == letter.parent:  # which is another folder, with a file of that name
+            assert result.code == 0, result.stderr
+            continue
+        assert result.code == 1
+        assert result.stderr.splitlines() == [
+            f"error: {Path(source) / 'letter.txt' if source == folder else letter}: is read, and "
+            "would be replaced",
+            "hint: write to another file",
+        ]
+        assert letter.read_bytes() == (folder / "letter.txt").read_bytes() == text
+    # what has another name is written beside them
+    assert seqtool("segment", folder, "--rules", "-o", f"{folder}/").code == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["letter.conllu", "letter.txt"]
+
+
+def test_a_file_whose_name_is_not_utf_8(seqtool_process: Run, tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/b\xff.txt"
+    with open(path, "w") as file:
+        file.write("Yes.")
+    result = seqtool_process("segment", os.fsdecode(path), "--rules")
+    assert result.code == 0, result.stderr
+    assert result.stdout.splitlines()[0] == f"# newdoc id = {tmp_path}/b\\udcff.txt"

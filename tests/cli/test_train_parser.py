@@ -280,3 +280,21 @@ def test_a_resumed_run_knows_what_it_learns_from(
     again = ("--resume", "--set", "taught_words=0.5", "--set", "teacher_weight=0.5")
     resumed = seqtool("train-parser", *again, *output)
     assert "does not read" not in resumed.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "told", "hint"),
+    [
+        (["--preset", "linear", "--hidden", "8"], "hidden_size is set, which decoder", "neural"),
+        (["--set", "parser.model.trees=all"], "trees is set, which decoder transition", "graph"),
+        (["--set", "graph.model.hidden_size=8"], "hidden_size is set, which decoder graph", "tra"),
+        (["--fast", "--set", "graph.model.arc_size=8"], "graph.model.arc_size is set", "graphs=1"),
+        (["--fast", "--set", "multiword.training.epochs=2"], "such part is trained", "words=1"),
+    ],
+)
+def test_what_no_part_of_a_pipeline_reads_is_refused(
+    seqtool: Run, options: list[str], told: str, hint: str
+) -> None:
+    result = seqtool("train-parser", "--raw", *options, "--list-settings")
+    assert_error(result, told, hint)
+    assert result.stdout == ""

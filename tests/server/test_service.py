@@ -193,6 +193,15 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
         assert response.text.count("\n") == 1
 
 
+def test_a_byte_order_mark_is_not_text(server: Running) -> None:
+    for asked in ({"tokenizer": ""}, {}):
+        answers = [
+            server.post(data=text, **asked).text for text in ("\ufeff# a\nYes.", "# a\nYes.")
+        ]
+        assert answers[0] == answers[1]
+        assert "\ufeff" not in answers[0]
+
+
 def test_other_addresses(server: Running) -> None:
     for method, path, status, line in (
         ("GET", "/nothing", 404, "/nothing is not here; ask /process"),

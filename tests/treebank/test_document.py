@@ -409,3 +409,26 @@ def test_pictures_of_many_sentences_and_of_none() -> None:
 
 def test_tokens_are_cheap_views() -> None:
     assert not hasattr(Token(Sentence([], [["1"]], []), 1), "__dict__")
+
+
+def test_underscores_are_words_without_a_value() -> None:
+    [sentence] = seqtool.read_conllu(
+        "1\tit\t_\tPRON\t_\t_\t2\tnsubj\t2:nsubj|3:nsubj\t_\n"
+        "2\tis\tbe\tAUX\t_\t_\t0\troot\t0:root\t_\n"
+        "3\t_\t_\tSYM\t_\t_\t2\tobj\t_\t_\n"
+    )
+    for text, expected in (
+        ("lemma=_", [1, 3]),
+        ("form=_", [3]),
+        ("deps=_", [3]),
+        ("deps=0:root", [2]),
+        ("deps=3:nsubj", [1]),  # one of two enhanced arcs
+        ("deps=2:nsubj|3:nsubj", [1]),
+        ("deps=nsubj", []),
+        ("xpos=_", [1, 2, 3]),
+        ("feats.Case=_", [1, 2, 3]),
+    ):
+        wanted = parse_query([text])
+        assert [token.id for token in seqtool.filter(sentence, **wanted)] == expected, text
+    assert [token.id for token in seqtool.filter(sentence, lemma=None, form="it")] == [1]
+    assert [token.id for token in seqtool.filter(sentence, form=lambda form: form == "_")] == [3]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,6 +101,31 @@ class PipelineConfig(Config):
             if getattr(self, part).training.time_limit is not None:
                 what = f"time_limit is set, and {part}.training.time_limit as well"
                 raise ConfigError(what, hint="leave one of them out")
+
+
+def refuse_unread(config: PipelineConfig, names: Iterable[str]) -> None:
+    """Refuse settings that somebody named, and that nothing which is trained reads.
+
+    Args:
+        config: all settings.
+        names: dotted, with the part.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    from seqtool.parsing.parser import families  # with all kinds of parsers
+
+    for name in names:
+        part, _, own = name.partition(".")
+        if part not in PARTS:
+            continue
+        if not getattr(config, f"{part}s"):
+            raise ConfigError(
+                f"{name} is set, but no such part is trained",
+                hint=f"leave it out, or add --set {part}s=1",
+            )
+        if part in PARSERS:
+            families.refuse_unread(getattr(config, part), [own], ())
 
 
 def folders(part: str, num: int) -> list[str]:

@@ -374,12 +374,16 @@ class _Stages:
                 "command": self.record.command,
                 **given,
             }
-            if part not in ("segmenter", "perceptron") and not is_begun:
+            if part != "segmenter" and not self._is_linear(part) and not is_begun:
                 arguments["embeddings"] = self.record.embeddings
             if part in ("tagger", *NEURAL) and not is_begun:
                 arguments["lm"] = _lm_at_hand(self.record.lm, self.output)
             jobs.append(Job(folder, train, arguments))
         return jobs
+
+    def _is_linear(self, part: str) -> bool:
+        """Return whether a part is a parser without vectors of words."""
+        return part in PARSERS and getattr(self.config, part).model.classifier == "linear"
 
     def multiwords(self) -> list[Job]:
         """Return the jobs that train taggers of surface tokens, if the treebank needs them."""

@@ -25,17 +25,13 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
 from seqtool.text.characters import CATEGORIES
+from seqtool.text.marks import NUM_CODES, ZERO_WIDTH_JOINER, continuing_table
 
 Ints64 = npt.NDArray[np.int64]
 
-NUM_CODES = 0x110000
 SPACE, NEWLINE = ord(" "), ord("\n")
-ZERO_WIDTH_JOINER = 0x200D
 _RETURN = ord("\r")
 _LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-_ZERO_WIDTH_NON_JOINER = 0x200C
-_SKIN_TONES = range(0x1F3FB, 0x1F400)
-_TAGS = range(0xE0020, 0xE0080)
 
 _FIRST_SCRIPT = 1 + len(CATEGORIES)
 
@@ -63,17 +59,6 @@ def space_table() -> Bools:
 def _line_end_table() -> Bools:
     table = np.zeros(NUM_CODES, np.bool_)
     table[list(map(ord, _LINE_ENDS))] = True
-    return table
-
-
-@cache
-def continuing_table() -> Bools:
-    """Return which code points never begin a word: combining marks, joiners, modifiers of emoji."""
-    table = np.zeros(NUM_CODES, np.bool_)
-    # above these, Unicode has no marks but the variation selectors below
-    marks = [code for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M"]
-    table[[*marks, ZERO_WIDTH_JOINER, _ZERO_WIDTH_NON_JOINER, *_SKIN_TONES, *_TAGS]] = True
-    table[0xE0100:0xE01F0] = True  # variation selectors
     return table
 
 

@@ -41,11 +41,11 @@ from seqtool.parsing.segmenter.characters import (
     Stretch,
     Unit,
     UnitReader,
-    continuing_table,
     sentence_ends,
     to_text,
 )
 from seqtool.parsing.segmenter.data import Words
+from seqtool.text.marks import continuing_class
 from seqtool.treebank.layouts import LAYOUTS, newdoc, read_layout
 from seqtool.treebank.layouts import Layout as WordLayout
 from seqtool.treebank.sentence import NUM_COLUMNS, Sentence
@@ -243,7 +243,7 @@ _CLOSING = frozenset("\"'")  # beside those of Unicode's categories for closing
 
 @cache
 def _token_pattern() -> re.Pattern[str]:
-    marks = "".join(f"{chr(begin)}-{chr(end)}" for begin, end in _ranges(continuing_table()))
+    marks = continuing_class()
     letter = rf"(?:[^\W{_SINGLE}{_KATAKANA}]|[{marks}])"
     any_letter = r"[^\W\d_]"
     return re.compile(
@@ -260,12 +260,6 @@ def _token_pattern() -> re.Pattern[str]:
         """,
         re.VERBOSE,
     )
-
-
-def _ranges(table: np.ndarray) -> list[tuple[int, int]]:
-    """Return the ranges of code points that a table is true for, with their ends."""
-    changes = np.flatnonzero(np.diff(table, prepend=False, append=False)).tolist()
-    return [(begin, end - 1) for begin, end in zip(changes[::2], changes[1::2], strict=True)]
 
 
 def split_by_rules(stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:

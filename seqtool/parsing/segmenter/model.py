@@ -27,7 +27,6 @@ from seqtool.parsing.inputs import annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, average
 from seqtool.parsing.segmenter.characters import (
     MAX_WORD,
-    NUM_CODES,
     Alphabet,
     Ints64,
     Unit,
@@ -40,6 +39,7 @@ from seqtool.parsing.segmenter.characters import (
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
 from seqtool.parsing.segmenter.data import MultiwordSplitter, fold
 from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
+from seqtool.text.marks import NUM_CODES
 from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import Sentence
 

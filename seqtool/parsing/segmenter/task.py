@@ -10,12 +10,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.parsing.encoding.encoder import unknown_chances
-from seqtool.parsing.segmenter.characters import NUM_CODES, space_table
+from seqtool.parsing.segmenter.characters import space_table
 from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, lay_out, surface_tokens
 from seqtool.parsing.segmenter.model import Segmenter, ranges
 from seqtool.parsing.segmenter.network import SegmenterNetwork
 from seqtool.parsing.train import TreebankTask
+from seqtool.text.marks import NUM_CODES
 from seqtool.treebank.sentence import Sentence
 
 

@@ -281,6 +281,14 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
         assert {path.name: path.read_text() for path in out.iterdir()} == {
             path.name: path.read_text() for path in (folder / name, again)
         }
+    # sentences without labels are labelled, and not counted as right
+    labelled = columns(tmp_path / "labelled.conll", "Anna B-PER\nsees O\nRome B-LOC\n")
+    bare = columns(tmp_path / "bare.conll", "Anna\nsees\nRome\n")
+    retag = ("-m", folder / "m", "--retag")
+    of_one, of_both = (seqtool("tag", *names, *retag) for names in ([labelled], [labelled, bare]))
+    assert "of 3 words right" in of_one.stderr
+    assert of_both.stderr == of_one.stderr
+    assert of_both.stdout.startswith(of_one.stdout)
     # what is said to be text is text, whatever its first line looks like
     text = columns(tmp_path / "indented.txt", "\tAnna sees Rome.\n")
     for option in ("--rules", "--pretokenized"):

@@ -417,6 +417,24 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert (config.parser.model.hidden_size, config.graph.model.hidden_size) == (8, 192)
 
 
+def test_vectors_are_for_the_parts_that_have_some(models: Path, tmp_path: Path) -> None:
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("dogs 1 0\nzebras 0 1\n")
+    settings: Any = copy.deepcopy(TINY)
+    settings |= {"parser": settings["perceptron"], "segmenters": 1, "taggers": 1, "parsers": 1}
+    for part in PARTS:
+        settings[part]["training"]["epochs"] = 1
+    output = tmp_path / "out"
+    train_pipeline(
+        models / "train.conllu", output, from_dict(PipelineConfig, settings),
+        dev=models / "dev.conllu", device="cpu", embeddings=vectors, threads=1,
+    )  # fmt: skip
+    pipeline = checkpoint.load(output)
+    assert "zebras" in pipeline.tagger.forms.symbols.ids_of("form")
+    (parsed,) = pipeline.parse_stream(pipeline.segment(["dogs see cats."]))
+    assert parsed.column(HEAD).count("0") == 1
+
+
 def test_a_language_model_and_vectors_are_read_by_tagger_and_parser(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
