@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import torch
+from torch import Tensor
 
 from seqtool.lm.neural.config import DataConfig, ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.task import LanguageModelTask
@@ -15,3 +19,9 @@ def save_lm(path: Path, corpus: PreparedCorpus, hidden_size: int) -> None:
         model=ModelConfig(hidden_size=hidden_size), data=DataConfig(batch_size=2, bptt=4)
     )
     LanguageModelTask(corpus, config, device="cpu").save_model(path, {"valid_perplexity": 2.5})
+
+
+def run_as_on_gpu(run: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """Do to autocast of the CPU what `hardware.run_recurrent` does to that of a GPU."""
+    with torch.autocast("cpu", enabled=False):
+        return run(inputs.float())

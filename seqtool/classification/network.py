@@ -27,6 +27,7 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, as_it_is, padded_rows
 from seqtool.parsing.encoding.pretrained import WordStates
+from seqtool.training.hardware import run_recurrent
 
 BATCH_WORDS = 1 << 13  # read together when the network works, padding included
 
@@ -84,12 +85,16 @@ class CellLayers(nn.Module):
             dropout: is applied to what the layers after the first one read.
         """
         words_BL, inside_BL = padded_rows(lengths_B.to(inputs_TD.device))
-        values_LBD = inputs_TD[words_BL.t()]
-        for number, cell in enumerate(self.cells):
-            assert isinstance(cell, Cell)
-            entering_LBD = dropout(values_LBD) if number else values_LBD
-            values_LBD, _ = cell(entering_LBD, cell.initial_state(len(lengths_B)))
-        return values_LBD.transpose(0, 1)[inside_BL]
+
+        def run(values_LBD: Tensor) -> Tensor:
+            for number, cell in enumerate(self.cells):
+                assert isinstance(cell, Cell)
+                entering_LBD = dropout(values_LBD) if number else values_LBD
+                values_LBD, _ = cell(entering_LBD, cell.initial_state(len(lengths_B)))
+            return values_LBD
+
+        states_LBH = run_recurrent(run, inputs_TD[words_BL.t()])
+        return states_LBH.transpose(0, 1)[inside_BL]
 
 
 class RecurrentNetwork(nn.Module):

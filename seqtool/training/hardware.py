@@ -118,6 +118,19 @@ def autocast(device: str, precision: str) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def run_recurrent(run: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+    """Return what recurrent layers make of their inputs: on a GPU in float32, autocast or not.
+
+    Under autocast cuDNN's loops are in float16 there, whatever type is asked for, and gradients
+    have no room in it. On a CPU layers run as autocast has them.
+    """
+    device = inputs.device.type
+    if device == "cpu" or not torch.is_autocast_enabled(device):
+        return run(inputs)
+    with torch.autocast(device, enabled=False):
+        return run(inputs.float())
+
+
 def resolve_precision(precision: str, device: str) -> str:
     """Return `float32` or `bf16`; `auto` means bf16 on a GPU that has it, else float32.
 

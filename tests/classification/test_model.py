@@ -10,12 +10,14 @@ import pytest
 import torch
 from classification.opinions import opinions, small
 from safetensors.numpy import load_file, save_file
+from toy_networks import run_as_on_gpu
 
 import seqtool
 from seqtool.classification.config import CELLS, ClassifierConfig, Encoder
 from seqtool.classification.data import WordReader
 from seqtool.classification.model import Classifier
 from seqtool.classification.network import (
+    CellLayers,
     RecurrentNetwork,
     TunedNetwork,
     scores_of,
@@ -167,3 +169,16 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     header.files.clear()
     with pytest.raises(ModelError, match="does not fit its own description"):
         Classifier.load(tmp_path / "m", header)
+
+
+@pytest.mark.parametrize("encoder", CELLS)
+def test_on_a_gpu_cells_are_in_float32(encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(1)
+    layers, lengths = CellLayers(small(encoder, model__layers=2).model, 3), torch.tensor([4, 2])
+    inputs_TD = torch.randn(6, 3).bfloat16()
+    expected = layers(inputs_TD.float(), lengths)
+    monkeypatch.setattr("seqtool.classification.network.run_recurrent", run_as_on_gpu)
+    with torch.autocast("cpu"):
+        found = layers(inputs_TD, lengths)
+    assert found.dtype == torch.float32
+    assert torch.equal(found, expected)

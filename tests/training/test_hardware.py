@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from seqtool.core import runtime
 from seqtool.core.errors import ConfigError
@@ -98,6 +99,45 @@ def test_autocast_makes_products_in_bfloat16() -> None:
         assert (ones @ ones).dtype == torch.bfloat16
     with hardware.autocast("cpu", "float32"):
         assert (ones @ ones).dtype == torch.float32
+
+
+class OnGPU(Tensor):
+    """Numbers that say that they are on a GPU."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda:0")
+
+
+@pytest.fixture
+def gpu_autocast() -> Iterator[None]:
+    torch.set_autocast_enabled("cuda", True)
+    yield
+    torch.set_autocast_enabled("cuda", False)
+
+
+@pytest.mark.usefixtures("gpu_autocast")
+def test_recurrent_layers_on_a_gpu_are_in_float32() -> None:
+    def run(inputs: Tensor) -> Tensor:
+        assert not torch.is_autocast_enabled("cuda")
+        assert inputs.dtype == torch.float32
+        return inputs + 1
+
+    inputs = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
+    outputs = hardware.run_recurrent(run, inputs.as_subclass(OnGPU))  # type: ignore[arg-type]
+    assert torch.is_autocast_enabled("cuda")
+    outputs.sum().backward()
+    assert inputs.grad is not None
+    assert inputs.grad.tolist() == [1, 1]
+
+
+def test_recurrent_layers_on_a_cpu_are_as_autocast_has_them() -> None:
+    lstm, inputs = nn.LSTM(2, 3), torch.ones(4, 1, 2)
+    with hardware.autocast("cpu", "bf16"):
+        outputs = hardware.run_recurrent(lambda inputs: lstm(inputs)[0], inputs)
+    assert outputs.dtype == torch.bfloat16
+    double = hardware.run_recurrent(lambda inputs: lstm.double()(inputs)[0], inputs.double())
+    assert double.dtype == torch.float64
 
 
 def test_the_cpu_is_left_exact() -> None:

@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from seqtool.core.arrays import Ints
 from seqtool.parsing.encoding.features import SymbolTable
+from seqtool.training.hardware import run_recurrent
 
 Dropout = Callable[[Tensor], Tensor]
 
@@ -94,9 +95,13 @@ class BidirectionalLayer(nn.Module):
             reversal_LB: the place in its sentence from which each token comes when it is read
                 backwards.
         """
-        states_LBH, _ = self.forwards(inputs_LBD)
-        turned_LBH, _ = self.backwards(_turned(inputs_LBD, reversal_LB))
-        return torch.cat((states_LBH, _turned(turned_LBH, reversal_LB)), dim=2)
+
+        def run(inputs_LBD: Tensor) -> Tensor:
+            states_LBH, _ = self.forwards(inputs_LBD)
+            turned_LBH, _ = self.backwards(_turned(inputs_LBD, reversal_LB))
+            return torch.cat((states_LBH, _turned(turned_LBH, reversal_LB)), dim=2)
+
+        return run_recurrent(run, inputs_LBD)
 
 
 class ContextEncoder(nn.Module):

@@ -16,6 +16,7 @@ from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sen
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 from torch.nn import functional
+from toy_networks import run_as_on_gpu
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
@@ -132,6 +133,18 @@ def test_states_and_gradients_are_those_of_torch(num_layers: int, lengths: list[
         results.append((states_TD.detach(), given_TD.grad))
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+def test_on_a_gpu_all_layers_are_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    network, lengths = encoder_of(2), torch.tensor([4, 2])
+    inputs_TD = torch.randn(6, WIDTH).bfloat16()
+    expected = network.first_and_last(inputs_TD.float(), lengths)
+    monkeypatch.setattr("seqtool.parsing.encoding.encoder.run_recurrent", run_as_on_gpu)
+    with torch.autocast("cpu"):
+        found = network.first_and_last(inputs_TD, lengths)
+    for states_TH, wanted_TH in zip(found, expected, strict=True):
+        assert states_TH.dtype == torch.float32
+        assert torch.equal(states_TH, wanted_TH)
 
 
 def test_dropout_is_for_what_later_layers_read() -> None:
