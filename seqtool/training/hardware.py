@@ -70,7 +70,9 @@ def choose_device(name: str = "auto") -> str:
     if kind not in counts or (colon and not index.isdecimal()):
         raise ConfigError(f"no device is called {name!r}", hint="choose auto, cpu, cuda or mps")
     if counts[kind] <= int(index or 0):
-        raise ConfigError(f"this machine has no {name} device", hint="use --device cpu or auto")
+        # not auto: a run that is resumed takes it for the device that it began with
+        hint = "use --device cpu or cuda" if counts["cuda"] else "use --device cpu"
+        raise ConfigError(f"this machine has no {name} device", hint=hint)
     return kind if kind == "cpu" else name
 
 

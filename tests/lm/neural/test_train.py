@@ -6,6 +6,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +358,20 @@ def test_a_damaged_record_is_told(tmp_path: Path, content: str) -> None:
     with pytest.raises(ModelError, match="the run's record is damaged") as caught:
         RunRecord.read(tmp_path)
     assert caught.value.hint == "start again with --force"
+
+
+def test_a_run_of_a_gpu_is_resumed_without_one(
+    tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Interrupted):
+        train_lm(corpus, tmp_path / "m", config(), should_stop=stop_at(3))
+    replace(RunRecord.read(tmp_path / "m"), device="cuda").write(tmp_path / "m")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="this machine has no cuda device") as caught:
+        train_lm(output=tmp_path / "m", resume=True)
+    assert caught.value.hint == "use --device cpu"
+    train_lm(output=tmp_path / "m", resume=True, device="cpu")
+    train_lm(output=tmp_path / "m", resume=True)  # from now on it is a run of the CPU
 
 
 def test_there_is_no_run_to_resume(tmp_path: Path) -> None:
