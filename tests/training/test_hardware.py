@@ -51,6 +51,21 @@ def test_devices_of_a_machine_with_gpus() -> None:
     assert caught.value.hint == "use --device cpu or cuda"
 
 
+@pytest.mark.usefixtures("two_gpus")
+def test_each_of_several_processes_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    for rank in (0, 1):
+        monkeypatch.setattr(runtime, "place", lambda rank=rank: runtime.Place(rank, 2, rank, 2))
+        assert hardware.choose_device("auto") == hardware.choose_device("cuda") == f"cuda:{rank}"
+        assert hardware.choose_device("cpu") == "cpu"
+        # in all processes, so that the first one tells of it
+        for name in ("cuda:0", "cuda:1", "mps"):
+            with pytest.raises(ConfigError, match=f"2 processes cannot all train on {name}"):
+                hardware.choose_device(name)
+    monkeypatch.setattr(runtime, "place", lambda: runtime.Place(0, 3, 0, 3))
+    with pytest.raises(ConfigError, match="this machine has 2 GPUs for 3 processes"):
+        hardware.choose_device("cuda")
+
+
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cuda:-1", "cuda:", "CPU"])
 def test_what_is_no_device(name: str) -> None:
     with pytest.raises(ConfigError, match=f"no device is called '{name}'") as caught:

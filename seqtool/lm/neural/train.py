@@ -166,7 +166,7 @@ def train_lm(
         trained: TrainedLM | None = None
         with group.agreed():
             if group.is_first:
-                trained = _finish(output, opened, run, chosen, by_start)
+                trained = _finish(output, opened, run, device, by_start)
         trained = group.from_first(trained)
         assert trained is not None
         return trained
@@ -212,6 +212,7 @@ def _finish(
 ) -> TrainedLM:
     """Measure the best model as `eval-ppl` does, and write that into its header and card.
 
+    The `device` is as it was asked for: the GPU that one of several processes has may not be. And
     `by_start` are the perplexities from the beginning of a text and from carried states, after the
     last epoch.
     """

@@ -21,11 +21,12 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
 from seqtool.core.progress import EpochDone, Event
+from seqtool.lm.neural import train as train_module
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import TrainedLM, train_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.training import loop
+from seqtool.training import hardware, loop
 from seqtool.training.hardware import ALONE, Group, joined
 
 # the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
@@ -275,3 +276,37 @@ def test_what_fails_in_one_process_ends_all(
         f"{TrainingError.__name__}: the loss is not a number at step 4 (epoch 1)",
     ]
     assert together(tmp_path, action) == [str(told)] * 2
+
+
+def test_with_a_gpu_for_each_process_the_model_is_measured_at_the_end(
+    tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPUs are chosen as on a machine that has two; what is to run there runs on the CPU."""
+    choose_device, load = hardware.choose_device, checkpoint.load
+
+    def choose(name: str) -> str:
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.cuda, "is_available", lambda: True)
+            patch.setattr(torch.cuda, "device_count", lambda: 2)
+            return choose_device(name)
+
+    def on_cpu(function: Callable[..., Any], used: list[str]) -> Callable[..., Any]:
+        def run(*args: Any, device: str, **rest: Any) -> Any:
+            used.append(choose(device) if function is load else device)
+            return function(*args, device="cpu", **rest)
+
+        return run
+
+    def action(rank: int) -> list[str]:
+        used: list[str] = []
+        monkeypatch.setattr(hardware, "choose_device", choose)
+        monkeypatch.setattr(hardware, "prepare_device", used.append)
+        monkeypatch.setattr(train_module, "joined", lambda device: joined("cpu"))
+        monkeypatch.setattr(train_module, "LanguageModelTask", on_cpu(LanguageModelTask, used))
+        monkeypatch.setattr(train_module, "train", on_cpu(loop.train, used))
+        monkeypatch.setattr(checkpoint, "load", on_cpu(load, used))
+        train_lm(corpus, tmp_path / "lm", of("lstm"), device="cuda")
+        return used
+
+    # prepared, built, trained; the first process opens the model on the GPU that it has
+    assert together(tmp_path, action) == [str(["cuda:0"] * 4), str(["cuda:1"] * 3)]
