@@ -232,6 +232,9 @@ class _Loop:
                 self.is_interrupted = True
                 return
             if self.is_time_up():
+                self.losses.fetch()  # those of a GPU's last steps
+                if self.losses.num_items and self.report_seconds >= REPORT_SECONDS:
+                    yield self.report()
                 break
             self.step()
             if self.losses.pending:  # nothing is known of these steps yet

@@ -217,6 +217,25 @@ def test_reading_and_saving_count(
     assert clock.now - 1000.0 == pytest.approx(150.0, abs=3.0)
 
 
+def test_losses_that_wait_on_a_gpu_are_told_when_the_time_is_up(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+    for num_steps in (1, 16):  # that wait, on a CPU and on a GPU
+        monkeypatch.setitem(loop.FETCH_STEPS, "cpu", num_steps)
+        clock.now = 1000.0
+        task = TimedTask(clock, validation=1.0, steps_per_epoch=100)
+        events = run(tmp_path / str(num_steps), task, time_limit="40s")
+        steps = [event for event in events if isinstance(event, StepDone)]
+        (epoch,) = (event for event in events if isinstance(event, EpochDone))
+        assert epoch.step == steps[-1].step == finished(events).step == 38
+        told.append((epoch.loss, epoch.gradients, [step.step for step in steps]))
+    assert told[0][:2] == told[1][:2]
+    assert told[0][2] == list(range(1, 39))
+    # of 16 steps, of 16 after the validation that is timed after 21, and of the last one
+    assert told[1][2] == [16, 37, 38]
+
+
 def test_there_is_no_epoch_without_steps(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
