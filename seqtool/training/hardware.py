@@ -136,12 +136,14 @@ def run_recurrent(run: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
 def resolve_precision(precision: str, device: str) -> str:
     """Return `float32` or `bf16`; `auto` means bf16 on a GPU that has it, else float32.
 
+    A GPU that only emulates bf16 does not have it.
     `fast` means bf16 on a CPU as well, if it is one that is faster with it.
     """
     if precision not in {"auto", "fast"}:
         return precision
     if device.startswith("cuda"):
-        return "bf16" if torch.cuda.is_bf16_supported() else "float32"
+        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "bf16" if has_bf16 else "float32"
     is_faster = precision == "fast" and device == "cpu" and runtime.has_bf16_products()
     return "bf16" if is_faster else "float32"
 

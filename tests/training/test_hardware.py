@@ -93,8 +93,12 @@ def test_a_seed_repeats_what_is_random() -> None:
 def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hardware.resolve_precision("auto", "cpu") == "float32"
     assert hardware.resolve_precision("bf16", "cpu") == "bf16"
-    for supported, expected in ((True, "bf16"), (False, "float32")):
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
+    for has_units, expected in ((True, "bf16"), (False, "float32")):
+
+        def is_supported(including_emulation: bool = True, has_units: bool = has_units) -> bool:
+            return has_units or including_emulation
+
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
         assert hardware.resolve_precision("auto", "cuda:1") == expected
         assert hardware.resolve_precision("fast", "cuda") == expected
         assert hardware.resolve_precision("float32", "cuda") == "float32"
