@@ -241,10 +241,13 @@ class LanguageModelTask:
         }
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned."""
+        """Take back what `carried` returned, in the type that the layers have now.
+
+        On a GPU an earlier release may have carried float16.
+        """
         self._state = [
-            tuple(tensors[f"{layer}.{part}"].to(self._device) for part in range(len(parts)))
-            for layer, parts in enumerate(self._state)
+            tuple(tensors[f"{layer}.{part}"].to(like) for part, like in enumerate(parts))
+            for layer, parts in enumerate(self.module.initial_state(1))
         ]
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
