@@ -168,10 +168,21 @@ class ClassSoftmax(FullSoftmax):
             first, last = int(ids_S[0]), int(ids_S[-1])
             is_range = last - first + 1 == len(ids_S)
             members.append(slice(first, last + 1) if is_range else ids_S.to(self.class_V.device))
-        self._members = members
+        self._noted = members
         self.register_buffer("_places_V", places_V.to(self.class_V.device), persistent=False)
 
     _places_V: Tensor
+
+    @property
+    def _members(self) -> list[Members]:
+        """Return the words of each class, on the device that the layer was moved to.
+
+        They are no buffers, which a saved state of a run would have to hold.
+        """
+        device = self.class_V.device
+        if any(isinstance(ids, Tensor) and ids.device != device for ids in self._noted):
+            self._noted = [ids if isinstance(ids, slice) else ids.to(device) for ids in self._noted]
+        return self._noted
 
     def matrices(self) -> Iterator[Tensor]:
         """Yield the weight of the classes, and that of the words, unless it is the embedding's."""

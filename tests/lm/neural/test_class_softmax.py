@@ -72,6 +72,19 @@ def test_gradients_by_differences() -> None:
     assert torch.autograd.gradcheck(scores, (hidden_NH, *weights))
 
 
+def test_the_words_of_classes_move_with_the_layer() -> None:
+    layer = make()
+    names = set(dict(layer.named_buffers()))  # a state that was saved before has no others
+    assert names == {"class_V", "_places_V"}
+    # class 0 has the words 0 and 3, class 2 has 2, 4 and 5; the others are ranges
+    words = [ids.tolist() for ids in layer._members if isinstance(ids, torch.Tensor)]
+    assert words == [[0, 3], [2, 4, 5]]
+    layer.to("meta")
+    moved = [ids for ids in layer._members if isinstance(ids, torch.Tensor)]
+    assert [ids.device.type for ids in moved] == ["meta", "meta"]
+    assert set(dict(layer.named_buffers())) == names
+
+
 def test_classes_by_count() -> None:
     # <unk> and </s> come first: 10 + 20 + 30 is the first sum from 100 / 3 on; then 25, from 40 / 2
     # on; then the rest
