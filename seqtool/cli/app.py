@@ -215,18 +215,37 @@ _MEMORY_HINT = (
 )
 
 
-def _is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out, or this is an error that came of it."""
+# what PyTorch says of a GPU's memory: its allocator (whose errors have a class of their own), the
+# driver, cuBLAS, and Apple's GPUs
+_GPU_CLASS = "OutOfMemoryError"
+_NO_GPU_MEMORY = (
+    "cuda out of memory",
+    "hip out of memory",
+    "cuda error: out of memory",
+    "cublas_status_alloc_failed",
+    "mps backend out of memory",
+)
+
+_GPU_MEMORY_HINT = (
+    "use a smaller batch or model, end other programs that use the GPU, or use --device cpu"
+)
+
+
+def _lack_of_memory(error: BaseException | None) -> tuple[str, str] | None:
+    """Return message and hint where memory ran out, or an error came of it; None elsewhere."""
     while error is not None:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-            return True
+            return "out of memory", _MEMORY_HINT
         # other errors may quote a text in which these words stand
         if isinstance(error, (RuntimeError, ImportError, SystemError)):
             text = str(error).lower()
+            is_of_gpu = type(error).__name__ == _GPU_CLASS
+            if is_of_gpu or any(words in text for words in _NO_GPU_MEMORY):
+                return "the GPU is out of memory", _GPU_MEMORY_HINT
             if any(words in text for words in _NO_MEMORY):
-                return True
+                return "out of memory", _MEMORY_HINT
         error = error.__cause__ or error.__context__
-    return False
+    return None
 
 
 def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
@@ -261,9 +280,9 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
                 hint = f"it is {ours} here; {hint}"
             _report(message[:1].lower() + message[1:].rstrip("."), hint)
         return 2
-    if _is_out_of_memory(error):
+    if (told := _lack_of_memory(error)) is not None:
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
-        _report("out of memory", _MEMORY_HINT)
+        _report(*told)
         return 1
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "torch":
         hint = "pip install torch; `seqtool help install` has smaller builds of it"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 import typer
 from typer.main import get_params_from_function
 
@@ -139,6 +140,29 @@ def test_a_lack_of_memory_is_told_as_one(
     failing(error)
     result = seqtool("anything")
     assert result == (1, "", f"error: out of memory\nhint: {app._MEMORY_HINT}\n")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError(
+            "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total"
+        ),
+        torch.OutOfMemoryError("HIP out of memory. Tried to allocate 2.00 GiB."),
+        torch.OutOfMemoryError("Allocation on device 0 would exceed allowed memory."),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("MPS backend out of memory (MPS allocated: 8.00 GB)"),
+        caused_by(DataError("is damaged", path="model"), torch.OutOfMemoryError("CUDA out of")),
+    ],
+    ids=repr,
+)
+def test_a_lack_of_memory_of_a_gpu_is_told_as_one(
+    seqtool: Run, failing: Callable[[BaseException], None], error: Exception
+) -> None:
+    failing(error)
+    result = seqtool("anything")
+    assert result == (1, "", f"error: the GPU is out of memory\nhint: {app._GPU_MEMORY_HINT}\n")
 
 
 def test_a_text_that_speaks_of_memory_is_no_lack_of_it(
