@@ -70,7 +70,7 @@ class Run:
         annotation, model = self._annotation, self._model
         self._check_apart(output, invalid)
         fate = "passed through" if annotation.keeps_invalid else f"written to {invalid}"
-        with self._telling(invalid, fate), self._usable() as files:
+        with self._telling(invalid, fate), self.usable() as files:
             if jobs == 1:
                 with self._bar(output) as on_progress:
                     items = annotation.read(files, model, self._path, on_progress)
@@ -102,7 +102,7 @@ class Run:
         fate = fate if invalid is None else f"written to {invalid}"
         with (
             self._telling(invalid, fate),
-            self._usable() as files,
+            self.usable() as files,
             self._bar(output) as on_progress,
         ):
             items = self._annotation.read(files, self._model, self._path, on_progress)
@@ -140,8 +140,13 @@ class Run:
         if num_broken > MAX_SHOWN:
             note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
 
+    @property
+    def leaves_out(self) -> bool:
+        """Whether files that cannot be read are left out."""
+        return self._annotation.skip_invalid
+
     @contextmanager
-    def _usable(self) -> Iterator[Sequence[str]]:
+    def usable(self) -> Iterator[Sequence[str]]:
         """Give the files; those that cannot be read are left out if broken sentences are."""
         if not self._annotation.skip_invalid:
             yield self._files
@@ -220,10 +225,15 @@ class Run:
             write_pieces((content for _, content in parts), output)
             return
         targets = self._targets(Path(output), is_conllu=is_conllu)
+        read = set(map(os.path.realpath, targets))
         for path, own in groupby(parts, key=lambda part: part[0]):
-            target = targets[path]
+            target = targets.pop(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             write_pieces((content for _, content in own), target)
+        # of files that are empty or left out, what an earlier run wrote does not stay
+        for target in targets.values():
+            if target.is_file() and os.path.realpath(target) not in read:
+                write_pieces((), target)
 
     def _targets(self, folder: Path, *, is_conllu: bool = True) -> dict[str, Path]:
         """Return where what becomes of each file goes; those of a directory keep their folders.

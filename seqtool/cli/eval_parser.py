@@ -128,6 +128,11 @@ def eval_parser(
     if together and len(models) < 2:
         raise ConfigError("--together is for several models", hint="name another one with -m")
     groups = [[path] for path in models] + [models] * together
+    if seed is not None and len(files) + len(groups) < 2:
+        raise ConfigError(
+            "--seed is of the bootstrap that compares annotations, and there is one",
+            hint="name another one, or leave --seed out",
+        )
     gold_annotation, annotations = _annotations(
         gold, files, groups, beam=beam, allow_missing=allow_missing, scores=as_json
     )

@@ -71,6 +71,10 @@ def inspect(
         raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     if where and not is_treebank(path):
         raise ConfigError("--where is for treebanks", hint="name a .conllu file")
+    chosen = [("--where", where), ("--plot", plot), ("--strict", strict), ("--json", as_json)]
+    given = [option for option, value in chosen if value]
+    if len(given) > 1 and given != ["--where", "--json"] and given != ["--strict", "--json"]:
+        raise ConfigError(f"{' and '.join(given)} exclude each other", hint="give only one")
     if where:
         _show_words(path, where, as_json)
     elif plot is not None:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.options import note, show_table
-from seqtool.core.errors import ConfigError, counted
+from seqtool.core.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
     from seqtool.cli.corpora import Run
@@ -134,7 +134,15 @@ def label(
     """
     from seqtool.parsing.labeller.columns import is_column_file
 
-    kinds = [is_column_file(path) for path in files]
+    def kind(path: str) -> bool | None:
+        try:
+            return is_column_file(path)
+        except DataError:
+            if not run.leaves_out:
+                raise
+            return None  # it is told of when it is read
+
+    kinds = [found for path in files if (found := kind(path)) is not None]
     if any(kinds) and not all(kinds):
         raise ConfigError(
             "files with a word a line cannot be labelled together with others",
@@ -148,8 +156,9 @@ def label(
         return
     judge = Judge(labeller, retag=retag)
     if any(kinds):
-        parts = ((path, piece) for path in files for piece in judge.label_columns(path))
-        run.write_parts(parts, output, is_conllu=False)
+        with run.usable() as usable:
+            parts = ((path, piece) for path in usable for piece in judge.label_columns(path))
+            run.write_parts(parts, output, is_conllu=False)
     else:
         with run.reading(output, invalid, fate="passed through") as items:
             run.write_items(judge.tag_stream(items), output)

@@ -151,11 +151,14 @@ def train_parser(
     resolve = pipelines.resolve if raw else parsers.resolve
     preset = "fast" if fast else preset
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    teachers = [name for names in distil or () for name in names.split(",") if name]
+    if distil and not teachers:
+        raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
     if raw:
         _check_all_read(chosen, settings, options.set_)
     else:
         run = read_object(run_record(output)) if options.resume else {}
-        is_taught = bool(distil or run.get("distil"))
+        is_taught = bool(teachers or run.get("distil"))
         _check_read(chosen, settings, options.set_, ["teachers"] * is_taught)
     if options.list_settings:
         return print_settings(chosen)
@@ -191,7 +194,7 @@ def train_parser(
         return
     from seqtool.parsing.parser.train import train_parser as train
 
-    sources["distil"] = [name for names in distil or () for name in names.split(",") if name]
+    sources["distil"] = teachers
     sources["unlabelled"] = unlabelled or ()
     sources["init"] = init
     trained = run_training(

@@ -285,6 +285,7 @@ def test_the_sample_is_what_is_scored_without_gold(
     [
         (("-", "-"), "error: stdin can be read once only"),
         (("gold.conllu", "half.conllu", "--beam", "4"), "error: --beam is for models that parse"),
+        (("gold.conllu", "half.conllu", "--seed", "1"), "error: --seed is of the bootstrap that"),
         (("gold.conllu", "half.conllu", "--allow-missing"), "error: --allow-missing is for models"),
         (("gold.conllu", "-m", "a", "-m", "a"), "error: a is given twice"),
         (("gold.conllu", "other.conllu"), "error: other.conllu:3: the text differs: 'softly', "),

@@ -198,3 +198,25 @@ def test_words_are_asked_of_treebanks_only(tmp_path: Path, seqtool: Run, model: 
         assert (result.code, result.stdout) == (1, "")
         assert message in result.stderr
         assert len(result.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--where", "upos=NOUN", "--strict"),
+        ("--where", "upos=NOUN", "--plot", "a.svg"),
+        ("--plot", "a.svg", "--json"),
+        ("--plot", "a.svg", "--strict"),
+    ],
+)
+def test_options_that_exclude_each_other(
+    tmp_path: Path, seqtool: Run, options: tuple[str, ...]
+) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text("1\tYes\tyes\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
+    result = seqtool("inspect", path, *options)
+    assert result.code == 1
+    names = [option for option in options if option.startswith("--")]
+    told = {f"error: {' and '.join(each)} exclude each other" for each in (names, names[::-1])}
+    assert result.stderr.splitlines()[0] in told
+    assert result.stdout == ""

@@ -182,3 +182,24 @@ def test_torch_is_not_imported(folder: Path) -> None:
         "sys.exit(code or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_an_earlier_run_wrote_does_not_stay(
+    seqtool: Run, folder: Path, tmp_path: Path
+) -> None:
+    trees, output = tmp_path / "trees", tmp_path / "out"
+    trees.mkdir()
+    text = (folder / "dev.conllu").read_text()
+    for name in ("a", "b"):
+        (trees / f"{name}.conllu").write_text(text)
+    tag = ("tag", trees, "-m", folder / "tagger", "--skip-invalid", "-o")
+    assert seqtool(*tag, f"{output}/").code == 0
+    assert (output / "b.conllu").read_text() == (output / "a.conllu").read_text() != ""
+    (trees / "b.conllu").write_bytes(damaged := b"\xff" + text.encode())
+    for target in (output, trees):
+        result = seqtool(*tag, f"{target}/")
+        assert result.code == 0, result.stderr
+        assert "b.conllu" in result.stderr
+        assert (output / "b.conllu").read_text() == ""
+        # but nothing is done to a file that is read itself
+        assert (trees / "b.conllu").read_bytes() == damaged

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
@@ -289,6 +290,14 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     assert "of 3 words right" in of_one.stderr
     assert of_both.stderr == of_one.stderr
     assert of_both.stdout.startswith(of_one.stdout)
+    # a damaged file is left out with --skip-invalid, and an error without
+    packed = tmp_path / "packed.conll.gz"
+    packed.write_bytes(gzip.compress(Path(labelled).read_bytes() * 1000)[:-9])
+    with_it = seqtool("tag", packed, labelled, *retag, "--skip-invalid")
+    assert (with_it.code, with_it.stdout) == (0, of_one.stdout)
+    assert f"left out: {packed}" in with_it.stderr
+    assert "1 of 2 files left out" in with_it.stderr
+    assert seqtool("tag", packed, labelled, *retag).code == 1
     # what is said to be text is text, whatever its first line looks like
     text = columns(tmp_path / "indented.txt", "\tAnna sees Rome.\n")
     for option in ("--rules", "--pretokenized"):
