@@ -72,7 +72,7 @@ def compare(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write the table (.tsv, .csv, .parquet; - is TSV on stdout).",
+            help="Write the table (.tsv, .csv, .jsonl, .parquet; - is TSV on stdout).",
         ),
     ] = None,
     device: DeviceOption = "auto",

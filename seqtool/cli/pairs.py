@@ -64,8 +64,8 @@ def pairs(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write a table of all pairs (.tsv, .csv, .parquet; - is TSV on stdout): both log2 "
-            "probabilities, their difference, the unknown words.",
+            help="Write a table of all pairs (.tsv, .csv, .jsonl, .parquet; - is TSV on stdout): "
+            "both log2 probabilities, their difference, the unknown words.",
         ),
     ] = None,
     device: DeviceOption = "auto",
