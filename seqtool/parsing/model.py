@@ -272,16 +272,19 @@ def in_chunks(
         TypeError: an item is neither a sentence nor a broken one.
     """
     chunk: list[Sentence | Broken] = []
-    size = 0
+    size = num_broken = 0
     for item in items:
         chunk.append(item)
         if isinstance(item, Sentence):
             size += len(item)
-        elif not isinstance(item, Broken):
+        elif isinstance(item, Broken):
+            num_broken += item.num_lines
+        else:
             raise no_item(item)
-        if size >= num_words:
+        # nor do broken ones gather without end
+        if size >= num_words or num_broken >= num_words:
             work([item for item in chunk if isinstance(item, Sentence)])
             yield from chunk
-            chunk, size = [], 0
+            chunk, size, num_broken = [], 0, 0
     work([item for item in chunk if isinstance(item, Sentence)])
     yield from chunk

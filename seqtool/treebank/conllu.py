@@ -69,6 +69,11 @@ class Broken:
     text: str
     error: DataError
 
+    @property
+    def num_lines(self) -> int:
+        """How many lines it has."""
+        return self.text.count("\n") + 1
+
     def to_conllu(self, *, clear_deps: bool = False) -> str:
         """Return the sentence as it was read, whatever is asked for, and a blank line."""
         return self.text + "\n\n"

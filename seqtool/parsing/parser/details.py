@@ -39,15 +39,18 @@ def chunks(items: Iterable[Item]) -> Iterator[tuple[list[Sentence | Broken], boo
         TypeError: when iterated: an item is something else.
     """
     chunk: list[Sentence | Broken] = []
-    is_first, num_words = True, 0
+    is_first, num_words, num_broken = True, 0, 0
     for item in sentences_of(items):
         if not isinstance(item, Sentence | Broken):
             raise no_item(item)
-        if num_words >= CHUNK_WORDS:
+        if num_words >= CHUNK_WORDS or num_broken >= CHUNK_WORDS:
             yield chunk, False
-            chunk, is_first, num_words = [], False, 0
+            chunk, is_first, num_words, num_broken = [], False, 0, 0
         chunk.append(item)
-        num_words += len(item) if isinstance(item, Sentence) else 0
+        if isinstance(item, Sentence):
+            num_words += len(item)
+        else:
+            num_broken += item.num_lines
     yield chunk, is_first
 
 
