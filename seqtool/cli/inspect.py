@@ -27,7 +27,7 @@ SECTIONS = ("splits", "config")  # of the data of a header
 
 @examples(
     "seqtool inspect runs/my",
-    "seqtool inspect runs/my --plot curve.png",
+    "seqtool inspect runs/my --plot curve.svg",
     "seqtool inspect train.conllu --json",
 )
 def inspect(
