@@ -69,6 +69,7 @@ SHORTER = (
         "seqtool tune ",
         "--trials 2 --rounds 1 --set training.epochs=1 --set training.time_limit=null --threads 1",
     ),
+    ("train-snm .*--time-limit", "--time-limit 1s"),
     ("prepare .*--unit bpe", "--vocab-size 60"),
 )
 
