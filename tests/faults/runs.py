@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = Path(__file__).with_name("events.c")
@@ -101,7 +103,7 @@ class Commands:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self._folder = Path(tempfile.mkdtemp(prefix="seqtool-faults-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="seqtool-faults-"))
         assert self._answer() == "ready"
 
     def close(self) -> None:
@@ -111,13 +113,17 @@ class Commands:
         self._process.wait(30)
         assert self._process.stdout is not None
         self._process.stdout.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
         return self._process.stdout.readline().strip()
 
-    def __call__(
+    def __call__(self, *args: object, cwd: Path, **how: Any) -> Result:
+        """Run `seqtool ARGS...` in the directory `cwd`; `start` says how it may be run."""
+        return self.start(*args, cwd=cwd, **how).wait()
+
+    def start(
         self,
         *args: object,
         cwd: Path,
@@ -130,8 +136,9 @@ class Commands:
         seconds: float = 120,
         memory: int = 0,
         file_size: int = 0,
-    ) -> Result:
-        """Run `seqtool ARGS...` in the directory `cwd`.
+        ignored: Iterable[int] = (),
+    ) -> Running:
+        """Start `seqtool ARGS...` in the directory `cwd`; it runs beside what is started next.
 
         Args:
             args: the command.
@@ -146,10 +153,11 @@ class Commands:
             seconds: it is killed after so long.
             memory: bytes that it may ask for beyond those of the loaded program; 0 for all.
             file_size: the longest file that it may write; 0 for any.
+            ignored: signals that are ignored when it starts.
         """
         assert self._process.stdin is not None
         self.num_runs += 1
-        out, err = self._folder / "stdout", self._folder / "stderr"
+        out, err = (self.folder / f"{name}-{self.num_runs}" for name in ("stdout", "stderr"))
         words = tuple(str(arg) for arg in args)
         request = {
             "args": words,
@@ -164,15 +172,61 @@ class Commands:
             "seconds": seconds,
             "memory": memory,
             "file_size": file_size,
+            "ignored": [int(number) for number in ignored],
         }
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        answer = json.loads(self._answer())
+        return Running(self, int(self._answer()), words, None if stdout else out, stderr or err)
+
+    def wait(self, process: int) -> dict[str, Any]:
+        """Return what the server tells of a process when it has ended."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"wait": process}) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._answer())
+        return answer
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command that was started.
+
+    Attributes:
+        commands: by which.
+        process: its number.
+        words: the command.
+        out: where its output goes; None if not into the result.
+        err: where what it tells goes.
+    """
+
+    commands: Commands
+    process: int
+    words: tuple[str, ...]
+    out: Path | None
+    err: str | Path
+
+    def has_told(self, text: str, seconds: float = 120) -> bool:
+        """Wait until it has told something; return whether it has."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if Path(self.err).is_file() and text in Path(self.err).read_text("utf-8", "replace"):
+                return True
+            time.sleep(0.01)
+        return False
+
+    def wait(self) -> Result:
+        """Return what it leaves behind when it has ended."""
+        answer = self.commands.wait(self.process)
+        texts = []
+        for path in (self.out, self.err):
+            is_own = path is not None and Path(path).is_relative_to(self.commands.folder)
+            texts.append(Path(path).read_text("utf-8", "replace") if is_own and path else "")
+            if is_own and path:
+                Path(path).unlink()
         return Result(
-            words,
+            self.words,
             answer["code"],
-            "" if stdout else out.read_text("utf-8", "replace"),
-            "" if stderr else err.read_text("utf-8", "replace"),
+            *texts,
             answer["signal"],
             answer["events"],
             answer["memory"],

@@ -2,7 +2,8 @@
 
     python -m faults.server     one request a line on stdin, one answer a line on stdout
 
-A child starts in milliseconds, where a command takes a second to import torch.
+A request either starts a command, and is answered by its number of the process, or waits for the
+one of a number. A child starts in milliseconds, where a command takes a second to import torch.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ACTIONS = {"nothing": 0, "kill": 1, "signal": 2, "error": 3, "errors": 4}
 
@@ -62,6 +63,8 @@ def _run_child(main: Any, request: dict[str, Any], shim: Any, report: int) -> No
         resource.setrlimit(resource.RLIMIT_AS, (used + request["memory"],) * 2)
     if request.get("file_size"):
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_size"],) * 2)
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
     sys.argv = ["seqtool", *request["args"]]
     code = 70
     if shim is not None:
@@ -84,6 +87,38 @@ def _run_child(main: Any, request: dict[str, Any], shim: Any, report: int) -> No
     os._exit(code & 0xFF)
 
 
+class _Running(NamedTuple):
+    """A child: where it reports, when it was started, and how many seconds it may take."""
+
+    reader: int
+    started: float
+    seconds: float
+
+
+def _wait(child: int, running: _Running) -> dict[str, Any]:
+    """Return what a child has done when it has ended; it is killed when its time is over."""
+    timed_out, status = False, 0
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() - running.started > running.seconds:
+            timed_out = True
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            break
+        time.sleep(0.002)
+    answer: dict[str, Any] = {"code": None, "events": 0, "memory": 0}
+    with os.fdopen(running.reader, "rb") as stream:
+        content = stream.read()
+    if content:
+        answer |= json.loads(content)
+    answer["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+    answer["timed_out"] = timed_out
+    answer["seconds"] = time.monotonic() - running.started
+    return answer
+
+
 def main() -> None:
     """Answer requests until stdin ends."""
     command = _load()
@@ -95,8 +130,12 @@ def main() -> None:
         shim.fault_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int]
         shim.fault_count.restype = ctypes.c_long
     print("ready", flush=True)
+    running: dict[int, _Running] = {}
     for line in sys.stdin:
         request = json.loads(line)
+        if "wait" in request:
+            print(json.dumps(_wait(request["wait"], running.pop(request["wait"]))), flush=True)
+            continue
         started = time.monotonic()
         reader, writer = os.pipe()
         child = os.fork()
@@ -107,26 +146,11 @@ def main() -> None:
             finally:
                 os._exit(70)
         os.close(writer)
-        timed_out, status = False, 0
-        while True:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                break
-            if time.monotonic() - started > request["seconds"]:
-                timed_out = True
-                os.killpg(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                break
-            time.sleep(0.002)
-        answer = {"code": None, "events": 0, "memory": 0}
-        with os.fdopen(reader, "rb") as stream:
-            content = stream.read()
-        if content:
-            answer |= json.loads(content)
-        answer["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
-        answer["timed_out"] = timed_out
-        answer["seconds"] = time.monotonic() - started
-        print(json.dumps(answer), flush=True)
+        running[child] = _Running(reader, started, request["seconds"])
+        print(child, flush=True)
+    for child in running:  # a test has failed before it waited for them
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
 
 
 if __name__ == "__main__":

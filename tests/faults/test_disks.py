@@ -72,26 +72,20 @@ def test_a_read_only_disk_is_told_by_writers_and_serves_readers(
     assert leftovers(tmp_path) == []
 
 
-def test_a_corpus_that_shrinks_is_told(outcome_of: OutcomeOf, tmp_path: Path) -> None:
+def test_a_corpus_that_shrinks_is_told(
+    commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
+) -> None:
     job, outcome = JOBS["lm"], outcome_of(JOBS["lm"])
     folder = tmp_path / "run"
     shutil.copytree(outcome.before, folder)
     words = [word.replace("--epochs=2", "--epochs=100000") for word in job.args]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "seqtool", *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if b"epoch 1/" in line:
-            break
+    running = commands.start(*words, cwd=folder, seconds=60)
+    assert running.has_told("epoch 1/")
     os.truncate(folder / "words" / "train.bin", 8)
-    told = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 1, told
-    assert "error: words/train.bin: has been cut while it was read\nhint: " in told
-    resumed = at_once([("train-lm", "--resume", "-o", "out")], folder)
+    told = running.wait()
+    assert told.code == 1, told
+    assert "error: words/train.bin: has been cut while it was read\nhint: " in told.stderr
+    resumed = at_once(commands, [("train-lm", "--resume", "-o", "out")], folder)
     assert "has 8 bytes instead of" in resumed[0][1]
 
 

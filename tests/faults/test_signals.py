@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Collection
 from itertools import islice, product
 from pathlib import Path
-from typing import Any
 
 import pytest
 from faults.conftest import SOAK, Clock
@@ -53,16 +53,22 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
         shutil.rmtree(folder)
 
 
+TRAINING = ("train-lm", "t.txt", "--batch-size=4", "--bptt=8")
+
+
 def _interrupted(
     arguments: list[str],
     folder: Path,
     numbers: list[int],
     after: float,
     *,
-    begins_with: Any = signal.SIG_DFL,
+    ignored: Collection[int] = (),
 ) -> tuple[int, str]:
     """Send signals to a command, whatever the tests themselves were started with."""
-    before = {number: signal.signal(number, begins_with) for number in set(numbers)}
+    before = {
+        number: signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
+        for number in SIGNALS
+    }
     try:
         process = subprocess.Popen(
             [sys.executable, "-m", "seqtool", *arguments],
@@ -87,15 +93,21 @@ def _interrupted(
 
 
 # Python itself cannot be asked before it has started: the first moments are its own
-@pytest.mark.parametrize("after", [0.15, 0.3, 0.6, 1.2, 2.5] if SOAK else [0.15, 0.8])
-@pytest.mark.parametrize("number", SIGNALS)
-@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize(
+    ("number", "times", "after"),
+    product(SIGNALS, (1, 2), (0.15, 0.3, 0.6, 1.2, 2.5))
+    if SOAK
+    else [  # each two of signal, number and moment are there together
+        *((signal.SIGINT, 1, 0.15), (signal.SIGINT, 2, 0.8), (signal.SIGTERM, 1, 0.8)),
+        *((signal.SIGTERM, 2, 0.15), (signal.SIGHUP, 1, 0.15), (signal.SIGHUP, 2, 0.8)),
+    ],
+)
 def test_a_process_ends_without_a_traceback(
     number: int, times: int, after: float, tmp_path: Path
 ) -> None:
     lay_out(tmp_path)
     code, told = _interrupted(
-        ["train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--epochs=100000", "-o", "out"],
+        [*TRAINING, "--epochs=100000", "-o", "out"],
         tmp_path,
         [number] * times,
         after,
@@ -106,17 +118,37 @@ def test_a_process_ends_without_a_traceback(
     assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_what_is_ignored_when_a_command_starts_stays_ignored(number: int, tmp_path: Path) -> None:
+def test_what_is_ignored_when_a_process_starts_stays_ignored(tmp_path: Path) -> None:
+    """From its first moment on, while all is imported, to its end."""
     lay_out(tmp_path)
     code, told = _interrupted(
-        ["train-lm", "t.txt", "--batch-size=4", "--bptt=8", "--epochs=3", "-o", "out"],
+        [*TRAINING, "--epochs=3", "-o", "out"],
         tmp_path,
-        [number] * 40,
+        [*SIGNALS] * 14,
         0.1,
-        begins_with=signal.SIG_IGN,  # as nohup and the & of a shell do
+        ignored=SIGNALS,  # as nohup and the & of a shell do
     )
     assert code == 0, told
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_one_that_is_ignored_stays_ignored_and_others_do_not(
+    number: int, commands: Commands, tmp_path: Path
+) -> None:
+    lay_out(tmp_path)
+    running = commands.start(
+        *TRAINING, "--epochs=100000", "-o", "out", cwd=tmp_path, ignored=[number]
+    )
+    for line in ("training for", "epoch 1/", "epoch 2/"):
+        assert running.has_told(line)
+        for _ in range(10):
+            os.kill(running.process, number)
+            time.sleep(0.005)
+    assert running.has_told("epoch 3/")
+    os.kill(running.process, next(other for other in SIGNALS if other != number))
+    told = running.wait()
+    assert told.code == 130, told
+    assert told.is_clean, told
 
 
 @pytest.mark.parametrize("number", SIGNALS)
