@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import crashes
 import numpy as np
 import pytest
-from crashes import dies_at
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -89,12 +89,10 @@ def deaths(
     tmp_path: Path, prepare: Callable[[Path], None], act: Callable[[Path], None]
 ) -> Iterator[Path]:
     """Yield directories in which `act` died, a file operation later each time; it ends whole."""
-    number, died = 0, True
-    while died:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        prepare(folder)
-        died = dies_at(number, lambda folder=folder: act(folder))  # type: ignore[misc]
+    whole, number = tmp_path / "run", 0
+    whole.mkdir()
+    prepare(whole)
+    for folder in crashes.deaths(whole, lambda: act(whole)):
         yield folder
         number += 1
     assert number > 5

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from crashes import dies_at
+from crashes import deaths
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
@@ -126,22 +127,18 @@ def test_a_failure_between_the_two_renames_is_undone(
 def test_a_process_that_dies_anywhere_leaves_the_old_or_the_new(
     tmp_path: Path, exists: bool
 ) -> None:
-    seen = set()
-    number = 0
-    while True:
-        path = tmp_path / str(number) / "x"
-        path.parent.mkdir()
-        if exists:
-            write(path, "old")
-        died = dies_at(number, lambda path=path: write(path, "new"))  # type: ignore[misc]
-        left = present(path)  # what a reader sees
-        seen.add(read(left) if left.exists() else "nothing")
-        write(path, "newest")  # the next one cleans up
-        assert names(path.parent) == ["x"]
-        assert read(path) == "newest"
-        if not died:
-            break
+    path = tmp_path / "run" / "x"
+    path.parent.mkdir()
+    if exists:
+        write(path, "old")
+    seen, number = set(), 0
+    for folder in deaths(path.parent, lambda: write(path, "new")):
         number += 1
+        left = present(folder / "x")  # what a reader sees
+        seen.add(read(left) if left.exists() else "nothing")
+        write(folder / "x", "newest")  # the next one cleans up
+        assert names(folder) == ["x"]
+        assert read(folder / "x") == "newest"
     assert number > 10
     assert seen == {"old" if exists else "nothing", "new"}
 
@@ -160,15 +157,12 @@ def test_recovering_keeps_what_is_whole_and_drops_the_rest(tmp_path: Path) -> No
 
 
 def test_discarding_never_shows_half_a_directory(tmp_path: Path) -> None:
-    number, seen = 0, set()
-    while True:
-        path = tmp_path / str(number) / "x"
-        write(path, "old")
-        died = dies_at(number, lambda path=path: discard(path))  # type: ignore[misc]
-        seen.add(read(path) if present(path).exists() else "nothing")
-        if not died:
-            break
-        number += 1
+    path = tmp_path / "run" / "x"
+    write(path, "old")
+    seen = set()
+    for folder in deaths(path.parent, lambda: discard(path)):
+        left = folder / "x"
+        seen.add(read(left) if present(left).exists() else "nothing")
     assert seen == {"old", "nothing"}
 
 
@@ -340,13 +334,14 @@ def test_a_process_that_dies_while_it_replaces_leaves_all_of_the_old(
             raise OSError("no hard links here")
 
         monkeypatch.setattr(os, "link", refuse)
-    number, died, seen = 0, True, []
-    while died:
-        path = tmp_path / str(number) / "x"
-        path.mkdir(parents=True)
-        for version in before:
-            fill(path, version)
-        died = dies_at(number, lambda path=path: fill(path, "new"))  # type: ignore[misc]
+    whole = tmp_path / "run" / "x"
+    whole.mkdir(parents=True)
+    for version in before:
+        fill(whole, version)
+    number, seen = 0, []
+    for folder in deaths(whole.parent, lambda: fill(whole, "new")):
+        number += 1
+        path = folder / "x"
         kept = [version for version in versions(path) if (version / "a.txt").exists()]
         if before:
             assert read(kept[-1]) == "old"  # what was whole stays whole
@@ -358,7 +353,6 @@ def test_a_process_that_dies_while_it_replaces_leaves_all_of_the_old(
         drop_kept(path)
         assert read(path) == "newest"
         assert names(path) == ["a.txt", "b.txt", "deep"]
-        number += 1
     assert number > 10
     assert seen[-1] == "new"
     assert set(seen) == {*before[-1:], "new"}
@@ -481,16 +475,19 @@ def test_a_file_of_a_dead_writer_is_swept_and_links_are_followed(tmp_path: Path)
 
 
 def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    number = 0
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / "t"
     path.write_text("old")
-    while dies_at(number, lambda: storage.replace_text(path, "new")):
-        assert path.read_text() in ("old", "new")
-        number += 1
+    left = [
+        (folder / "t").read_text()
+        for folder in deaths(path.parent, partial(storage.replace_text, path, "new"))
+    ]
+    assert set(left) == {"old", "new"}
+    assert left == sorted(left, reverse=True)
     assert path.read_text() == "new"
     with pytest.raises(IsADirectoryError):
-        storage.replace_text(tmp_path, "new")
-    assert names(tmp_path) == ["t"]
+        storage.replace_text(path.parent, "new")
+    assert names(path.parent) == ["t"]
 
 
 @given(st.dictionaries(st.text(), JSON))

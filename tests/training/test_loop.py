@@ -233,7 +233,7 @@ def test_a_state_saved_between_two_epochs_and_within(
 
 DYING = """
 import pathlib, sys
-from crashes import dies_at
+from crashes import deaths, dies_at
 from training.test_loop import assert_same_run, run
 from seqtool.training import loop
 from seqtool.training import state as saved_state
@@ -248,19 +248,17 @@ Optimisers(module, TrainingConfig(optimiser="asgd")).step(0.1)
 folder = pathlib.Path(sys.argv[1])
 settings = dict(epochs=2, save_minutes=1e-9, optimiser="asgd", learning_rate=0.5)
 assert not dies_at(10**6, lambda: run(folder / "whole", **settings))
-number = died = 0
-while True:
-    path = folder / str(number)
-    if not dies_at(number, lambda: run(path, **settings)):
-        break
-    died += 1
+(folder / "run").mkdir()
+act = lambda: run(folder / "run" / "x", **settings)
+*left, whole = deaths(folder / "run", act, int(sys.argv[2]))
+assert_same_run(folder / "whole", whole / "x")
+for path in (folder / "x" for folder in left):
     path.mkdir(exist_ok=True)
     assert not dies_at(10**6, lambda: run(path, resume=True, **{**settings, "save_minutes": 9.0}))
     assert_same_run(folder / "whole", path)
-    left = sorted(item.name for item in path.iterdir())
-    assert left == ["last", "log.jsonl", "weights.safetensors"], left
-    number += int(sys.argv[2])
-print(died)
+    names = sorted(item.name for item in path.iterdir())
+    assert names == ["last", "log.jsonl", "weights.safetensors"], names
+print(len(left))
 """
 
 
