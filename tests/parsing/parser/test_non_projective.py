@@ -55,7 +55,7 @@ def test_swap_and_lifted_arcs_beat_the_projective_parser(treebank: Path) -> None
         ("swap", "swap", True),
     ):
         base = preset("fast")
-        base["model"] = {"system": system, "hidden_size": 64}
+        base["model"] = {"system": system, "hidden_size": 32, "lexical_size": 24, "tag_size": 16}
         base["learning"] = {"mark_lifted": mark, "batch_size": 128, "averaging": 0.98}
         base["training"] |= {"epochs": 4, "learning_rate": 0.005, "precision": "float32"}
         config = from_dict(ParserConfig, base)

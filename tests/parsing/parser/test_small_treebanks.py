@@ -108,8 +108,11 @@ def test_sentences_of_one_word_teach_labels_of_root(settings: str, tmp_path: Pat
     file = tmp_path / "train.conllu"
     write_conllu(trees, file)
     preset = "linear" if settings == "linear" else "fast"
-    given = {"training.epochs": 40, "model.fields": ["form"], "model.min_count": 1}
-    given |= {"training.learning_rate": 0.02} if preset == "fast" else {}
+    given = {"training.epochs": 20, "model.fields": ["form"], "model.min_count": 1}
+    if preset == "fast":
+        given |= {"training.learning_rate": 0.04, "model.hidden_size": 64, "model.lexical_size": 32}
+    else:
+        given |= {"model.hash_bits": 14}
     if settings == "global":
         given |= {"learning.loss": "global", "learning.global_epochs": 1}
     config = PRESETS.resolve(preset, None, given, ["dropout_words=0"])

@@ -570,24 +570,24 @@ def test_the_command_trains_for_a_time(
         json.dumps({**TINY, "segmenters": 1, "taggers": 1, "parsers": 1}), encoding="utf-8"
     )
     begin = ["train-parser", treebank, "--raw", "--preset", "fast", "-o", output]
-    begin += ["--config", settings, "--threads", "1", "--time-limit", "40s"]
+    begin += ["--config", settings, "--threads", "1", "--time-limit", "15s"]
     listed = yaml.safe_load(seqtool(*begin, "--list-settings").stdout)
-    assert listed["time_limit"] == "40s"
+    assert listed["time_limit"] == "15s"
     assert listed["parser"]["training"]["time_limit"] is None
-    result = seqtool(*begin, "--max-minutes", "0.02")
+    result = seqtool(*begin, "--max-minutes", "0.01")
     assert result.code == 130, result.stderr
     result = seqtool("train-parser", "--resume", "-o", output, "--json")
     assert result.code == 0, result.stderr
-    assert json.loads((output / "run.json").read_text())["config"]["time_limit"] == "40s"
+    assert json.loads((output / "run.json").read_text())["config"]["time_limit"] == "15s"
     limits = {
         part: json.loads((output / part / "run.json").read_text())["config"]["training"]
         for part in ("segmenter", "tagger", "parser")
     }
     found = {part: seconds_of(training["time_limit"]) for part, training in limits.items()}
     # 120, 32 and 80 of 307
-    assert found["tagger"] == pytest.approx(40 * 120 / 307, abs=0.06)
-    assert found["segmenter"] == pytest.approx(40 * 32 / 307, abs=0.06)
-    assert found["parser"] == pytest.approx(40 * 80 / 307, rel=0.15)
-    assert 0.01 * next(ticks) == pytest.approx(40, rel=0.1)
+    assert found["tagger"] == pytest.approx(15 * 120 / 307, abs=0.06)
+    assert found["segmenter"] == pytest.approx(15 * 32 / 307, abs=0.06)
+    assert found["parser"] == pytest.approx(15 * 80 / 307, rel=0.15)
+    assert 0.01 * next(ticks) == pytest.approx(15, rel=0.1)
     logs = [(output / part / "log.jsonl").read_text().splitlines() for part in found]
     assert all(json.loads(log[-1])["reason"] == "finished" for log in logs)
