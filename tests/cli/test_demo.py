@@ -17,7 +17,7 @@ Run = Callable[..., Any]
 # later options win
 TINY = {
     "train-lm": " --hidden 4 --epochs 1 --batch-size 64",
-    "train-parser": " --hidden 16 --epochs 1",
+    "train-parser": " --hidden 16 --epochs 1 --set lexical_size=16 --set tag_size=8",
     "ngram": "",
 }
 # of each kind and language one; `make demo` runs all
@@ -76,6 +76,7 @@ def test_demo_ends_with_a_table_and_runs_again(
     # the second run replaces what the first one made
     few = [model for model in demo.MODELS if model.name in ("rhn", "lstm")]
     monkeypatch.setattr(demo, "MODELS", few)
+    monkeypatch.setattr(demo, "LANES", 1)  # so that torch is loaded once
     assert main(["demo", "--threads", "1", "--json"]) == 0
     shown = json.loads(capfd.readouterr().out)
     assert [Path(model["model"]).name for model in shown["models"]] == [
@@ -94,6 +95,7 @@ def test_a_command_that_fails_ends_the_demo(
 ) -> None:
     models = [dataclasses.replace(model, command="train-lm nowhere") for model in demo.MODELS[:1]]
     monkeypatch.setattr(demo, "MODELS", models)
+    monkeypatch.setattr(demo, "LANES", 1)
     result = seqtool("demo")
     assert result.code == 1
     error, hint = result.stderr.splitlines()[-2:]
