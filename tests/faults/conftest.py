@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -80,16 +84,35 @@ def chosen(request: pytest.FixtureRequest) -> random.Random:
     return random.Random(f"{request.node.name} {os.environ.get('SEQTOOL_SOAK_SEED', '')}")
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time do something."""
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
 def outcome_of(
     commands: Commands, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Job], Outcome]:
-    """What a job does undisturbed; each is run once."""
+    """What a job does undisturbed; each is run once, for all workers of a session of tests."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each has a folder in that of the session
+        folder = folder.parent
+    folder /= "outcomes"
+    folder.mkdir(exist_ok=True)
     known: dict[str, Outcome] = {}
 
     def find(job: Job) -> Outcome:
         if job.name not in known:
-            known[job.name] = undisturbed(commands, job, tmp_path_factory.mktemp(job.name))
+            work, file = folder / job.name, folder / f"{job.name}.json"
+            with locked(folder / f"{job.name}.lock"):
+                if not file.exists():
+                    shutil.rmtree(work, ignore_errors=True)  # another worker has failed here
+                    work.mkdir()
+                    file.write_text(undisturbed(commands, job, work).to_json(), "utf-8")
+            known[job.name] = Outcome.from_json(file.read_text("utf-8"))
         return known[job.name]
 
     return find

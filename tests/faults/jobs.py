@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -170,6 +171,17 @@ class Outcome:
     def has_old(self) -> bool:
         """Whether the command can replace a finished output: it has `--force`."""
         return bool(self.events[1])
+
+    def to_json(self) -> str:
+        """Return what `from_json` reads."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Outcome:
+        """Return what was written."""
+        fields = json.loads(text)
+        folders = {name: Path(fields.pop(name)) for name in ("before", "old")}
+        return cls(**folders, events=tuple(fields.pop("events")), **fields)
 
     def copy_to(self, folder: Path) -> tuple[str, ...]:
         """Make a directory to run in, with a finished output if possible; return the options."""
