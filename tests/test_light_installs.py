@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -162,6 +163,26 @@ def test_torch_is_named_where_it_is_missing(folder: Path) -> None:
         assert error == "error: this needs PyTorch, which is not installed", command
         assert hint.startswith("hint: pip install torch")
         assert (result.code, result.stdout, result.changed) == (1, "", False), command
+
+
+def test_the_page_leaves_networks_out_without_torch(folder: Path, tmp_path: Path) -> None:
+    for name in ("neural", "ngram", "parser"):
+        shutil.copytree(folder / name, tmp_path / "runs" / name)
+    shutil.copy(folder / "train.txt", tmp_path)
+    shutil.copy(folder / "trees.conllu", tmp_path)
+    command = "analyse report runs --text train.txt --treebank trees.conllu --json"
+    results = [run(tmp_path, [command], missing)[0] for missing in ("torch", "-")]
+    texts = []
+    for result in results:
+        assert result.code == 0, result.stderr
+        reports = json.loads(result.stdout)["reports"]
+        texts.append({report["title"]: report["remarks"] for report in reports})
+    without, whole = texts
+    told = "Left out, as this needs PyTorch, which is not installed: neural."
+    assert without.pop("Networks") == [told]
+    assert not any("Left out" in line for text in whole.values() for line in text)
+    # all that is on the page without networks is there with them, and these bring more
+    assert {title.partition(":")[0] for title in without} < {t.partition(":")[0] for t in whole}
 
 
 def test_numba_is_imported_to_compile_only(folder: Path) -> None:

@@ -25,6 +25,8 @@ SIDE_BY_SIDE = 6  # models of one chart
 TOKENS = 10_000  # that are read for an analysis
 PARSED = ("parser", "pipeline")
 
+_NO_TORCH = "Left out, as this needs PyTorch, which is not installed"
+
 OnAnalysis = Callable[[str], object]
 
 
@@ -107,7 +109,7 @@ def overview(
 
     Each language model is shown on the text of the sample that it knows best, and so is each
     parser; models of one text stand side by side. An analysis that a model cannot have is told of
-    in its place.
+    in its place, as are networks without PyTorch.
 
     Args:
         directory: of models; the parts of pipelines and mixtures are not shown by themselves.
@@ -123,10 +125,15 @@ def overview(
     """
     models = find_models(directory)
     yield _trained(models)
+    without = [one for one in models if one.header.kind in LM_KINDS and not _opens(one, threads)]
     logs = [log for one in models for log in _logs(one)]
     if logs:
         on_analysis("learning curves")
         yield _or_told("Learning curves", lambda: learning_curves(logs))
+    if without:
+        names = ", ".join(one.name for one in without)
+        yield Report("Networks", [f"{_NO_TORCH}: {names}."])
+        models = [one for one in models if one not in without]
     yield from _of_language_models(models, text, seed, threads, on_analysis)
     yield from _of_parsers(models, treebank, on_analysis)
     for one in models:
@@ -151,6 +158,22 @@ def _open(found: Found, threads: int | None) -> Any:
 
         return open_language_model(found.path, threads=threads)
     return checkpoint.load(found.path)
+
+
+def _opens(found: Found, threads: int | None) -> bool:
+    """Return whether a model opens; one that needs PyTorch does not where that is missing."""
+    try:
+        _open(found, threads)
+    except ModuleNotFoundError as error:
+        _check_torch(error)
+        return False
+    return True
+
+
+def _check_torch(error: ModuleNotFoundError) -> None:
+    """Raise what is not that PyTorch is missing."""
+    if (error.name or "").partition(".")[0] != "torch":
+        raise error
 
 
 def _trained(models: Sequence[Found]) -> Report:
@@ -284,5 +307,8 @@ def _or_told(name: str, make: Callable[[], Report]) -> Report:
         return make()
     except ModelError:
         raise
+    except ModuleNotFoundError as error:
+        _check_torch(error)
+        return Report(name, [f"{_NO_TORCH}."])
     except SeqtoolError as error:
         return Report(name, [f"Left out: {error}. {error.hint}".strip()])
