@@ -183,8 +183,10 @@ class Run:
         from seqtool.core.storage import refuse_input
 
         if self._annotation.layout is not None and output != "-":
+            read = set(map(os.path.realpath, self._read_from()))
             for target in self._written_to(output):
-                refuse_input(target, self._read_from())
+                if os.path.realpath(target) in read:
+                    refuse_input(target, [target])
         if invalid is None:
             return
         refuse_input(invalid, self._read_from())
