@@ -53,7 +53,7 @@ SHORTER = (
         "--set segmenter.learning.min_steps=2 --set folds=2 "
         "--set time_limit=null --threads 1",
     ),
-    ("train-parser .*(linear|mst)", "--set training.epochs=1 --threads 1"),
+    ("train-parser .*(linear|mst)", "--set training.epochs=1 --set hash_bits=16 --threads 1"),
     ("train-parser .*--preset accurate", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
     ("train-parser .*(graph|crf|matrix-tree)", f"{_ONE} --set model.encoder_size=8"),
     ("train-parser", f"{_ONE} --hidden 16"),

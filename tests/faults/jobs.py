@@ -15,6 +15,9 @@ ENDS = ("--threads", "1")
 # all parts that `--raw` trains, each as short as can be
 RAW = [
     "--set=folds=2",
+    "--set=perceptron.training.epochs=1",
+    "--set=perceptron.model.hash_bits=10",
+    "--set=parser.model.hidden_size=16",
     *(
         f"--set={part}.{setting}"
         for part in ("segmenter", "tagger", "parser", "graph")
@@ -93,12 +96,12 @@ JOBS = {
         ),
         Job(
             "tagger",
-            ("train-tagger", *_TREES, "--epochs", "2"),
+            ("train-tagger", *_TREES, "--epochs", "2", "--set=encoder_size=8"),
             ("tag", "d.conllu", "-m", "out"),
         ),
         Job(
             "parser",
-            ("train-parser", *_TREES, "--epochs", "2"),
+            ("train-parser", *_TREES, "--epochs", "2", "--hidden", "16"),
             ("parse", "d.conllu", "-m", "out"),
         ),
         Job(
