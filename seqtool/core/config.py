@@ -55,11 +55,21 @@ def setting(
     return dataclasses.field(default=default, metadata=metadata)
 
 
+_known_hints: dict[type[Any], dict[str, Any]] = {}
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Return the types of a configuration's fields, which Python reads from texts each time."""
+    if kind not in _known_hints:
+        _known_hints[kind] = get_type_hints(kind)
+    return _known_hints[kind]
+
+
 class Config:
     """Base of all configurations: checks types and bounds when built."""
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = _coerce(getattr(self, field.name), hints[field.name], field.name)
             _check_bounds(value, field.name, field.metadata)
@@ -173,7 +183,7 @@ def from_stored(kind: type[C], values: Mapping[str, Any]) -> C:
 def _completed(kind: type[Any], values: Any) -> Any:
     if not isinstance(values, Mapping):
         return values
-    completed, hints = dict(values), get_type_hints(kind)
+    completed, hints = dict(values), _hints(kind)
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(section := hints[field.name]):
             completed[field.name] = _completed(section, values.get(field.name, {}))  # type: ignore[arg-type]
@@ -224,7 +234,7 @@ def load_yaml(path: str | Path) -> dict[str, Any]:
 
 def leaves(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, dataclasses.Field[Any]]]:
     """Yield (dotted name, field) of every setting of a configuration, sections opened."""
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for field in dataclasses.fields(kind):
         if dataclasses.is_dataclass(hints[field.name]):
             yield from leaves(hints[field.name], f"{prefix}{field.name}.")
