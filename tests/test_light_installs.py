@@ -186,8 +186,10 @@ def test_the_page_leaves_networks_out_without_torch(folder: Path, tmp_path: Path
 
 
 def test_numba_is_imported_to_compile_only(folder: Path) -> None:
-    run(folder, LIGHT.values())  # compiles what was not yet
-    for command, result in zip(LIGHT, run(folder, LIGHT.values()), strict=True):
+    results = run(folder, LIGHT.values())
+    if any(result.imported for result in results):  # it compiled what was not yet
+        results = run(folder, LIGHT.values())
+    for command, result in zip(LIGHT, results, strict=True):
         assert (result.code, result.imported) == (0, []), command
 
 
