@@ -24,6 +24,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 threadpool_limits(1, user_api="blas")  # a plugin may have loaded NumPy before this file
 os.environ.pop("FORCE_COLOR", None)
 os.environ.update(NO_COLOR="1", COLUMNS="100")
+# else each process that a test starts, and each worker, would compile all modules again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # what a test writes need not outlive a loss of power, and a training waits forty times for the
 # disk; processes of their own, such as those of tests/faults, wait as ever

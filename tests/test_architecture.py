@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from importlib.metadata import version
 from pathlib import Path
@@ -97,12 +98,17 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Every module, read when it is first asked for: not by workers that run other tests."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MODULES.items()}
 
 
 def imports_of(name: str) -> Iterator[Import]:
     """Every import of a module, those inside functions and for the type checker too."""
-    pending: list[tuple[ast.AST, bool]] = [(TREES[name], True)]
+    pending: list[tuple[ast.AST, bool]] = [(trees()[name], True)]
     while pending:
         node, at_top = pending.pop()
         if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
@@ -121,13 +127,19 @@ def imports_of(name: str) -> Iterator[Import]:
         pending.extend((child, at_top and not inside) for child in ast.iter_child_nodes(node))
 
 
-IMPORTS = [found for name in MODULES for found in imports_of(name)]
-# the package itself only names what is public, and `python -m seqtool` only starts the command
-INNER = [
-    found
-    for found in IMPORTS
-    if found.source not in ("", "__main__") and found.target != "seqtool" and found.inner
-]
+@cache
+def all_imports() -> list[Import]:
+    return [found for name in MODULES for found in imports_of(name)]
+
+
+@cache
+def inner_imports() -> list[Import]:
+    """Those of the package; itself, it only names what is public, or starts the command."""
+    return [
+        found
+        for found in all_imports()
+        if found.source not in ("", "__main__") and found.target != "seqtool" and found.inner
+    ]
 
 
 def covers(prefixes: tuple[str, ...], module: str) -> bool:
@@ -142,12 +154,12 @@ def floor_of(name: str, floors: tuple[tuple[str, ...], ...]) -> int:
 
 
 def test_nobody_imports_the_package_itself() -> None:
-    assert [found.source for found in IMPORTS if found.target == "seqtool"] == []
+    assert [found.source for found in all_imports() if found.target == "seqtool"] == []
 
 
 def test_imports_point_downward() -> None:
     upward = []
-    for found in INNER:
+    for found in inner_imports():
         source, target = found.source.partition(".")[0], found.inner.partition(".")[0]
         is_lower = floor_of(target, FLOORS) < floor_of(source, FLOORS) or target == source
         if not is_lower and (found.source, found.inner) not in KNOWN:
@@ -162,7 +174,7 @@ def test_imports_point_downward_inside(folder: str) -> None:
     assert files == {name for floor in floors for name in floor}
     upward = [
         f"{found.source} -> {found.inner}"
-        for found in INNER
+        for found in inner_imports()
         if covers((folder,), found.source) and covers((folder,), found.inner)
         if floor_of(found.inner.rpartition(".")[2], floors)
         >= floor_of(found.source.rpartition(".")[2], floors)
@@ -176,7 +188,7 @@ def test_parts_of_a_pipeline_know_nothing_of_one_another() -> None:
     floors = (("encoding",), ("segmenter", "tagger", "parser"), above)
     parts = {name for floor in floors for name in floor}
     upward = []
-    for found in INNER:
+    for found in inner_imports():
         source, target = found.source.split("."), found.inner.split(".")
         if source[0] == target[0] == "parsing" and target[1] in parts and target[1] != source[1]:
             is_part = source[1] in parts
@@ -190,7 +202,7 @@ def test_language_models_know_nothing_of_one_another() -> None:
     halves = ("lm.ngram", "lm.neural")
     crossing = [
         f"{found.source} -> {found.inner}"
-        for found in INNER
+        for found in inner_imports()
         for one, other in (halves, halves[::-1])
         if covers((one,), found.source) and covers((other,), found.inner)
     ]
@@ -200,7 +212,7 @@ def test_language_models_know_nothing_of_one_another() -> None:
 def test_no_import_cycles() -> None:
     """Not even of imports that wait for use, or that only the type checker reads."""
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
-    for found in INNER:
+    for found in inner_imports():
         if found.inner != found.source:
             graph[found.source].add(found.inner)
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
@@ -212,7 +224,9 @@ def test_no_import_cycles() -> None:
 )
 def test_library_stays_in_its_place(library: str, may_import: Callable[[str], bool]) -> None:
     """Imports that wait for use count too."""
-    importers = {found.source for found in IMPORTS if found.target.partition(".")[0] == library}
+    importers = {
+        found.source for found in all_imports() if found.target.partition(".")[0] == library
+    }
     assert {name for name in importers if not may_import(name)} == set()
 
 
@@ -228,16 +242,18 @@ def test_every_library_that_is_imported_is_declared() -> None:
     declared = {
         requirement.name.replace("pyyaml", "yaml").replace("-", "_") for requirement in requirements
     }
-    imported = {found.target.partition(".")[0] for found in IMPORTS}
+    imported = {found.target.partition(".")[0] for found in all_imports()}
     assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
 
 
 def test_numba_is_imported_to_compile_only() -> None:
     """Object files hold what runs; loops beside torch alone ask more of Numba."""
-    importers = {found.source for found in IMPORTS if found.target.partition(".")[0] == "numba"}
+    importers = {
+        found.source for found in all_imports() if found.target.partition(".")[0] == "numba"
+    }
     own = {"core.compiler", "core.compiled", "core.instructions"}
     assert importers - own == {"lm.neural.recurrent_products", "lm.neural.products"}
-    at_top = {f.source for f in IMPORTS if f.target.partition(".")[0] == "numba" and f.at_top}
+    at_top = {f.source for f in all_imports() if f.target.partition(".")[0] == "numba" and f.at_top}
     assert at_top == {"core.compiler", "lm.neural.recurrent_products"}
 
 
@@ -296,7 +312,7 @@ def test_command_line_imports_nothing_heavy() -> None:
 
 def test_nothing_executes_code_from_files() -> None:
     found = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call):
                 continue
@@ -317,7 +333,9 @@ def test_nothing_executes_code_from_files() -> None:
                 found.append(f"{name}:{node.lineno}: {called}")
     assert found == []
     serialisers = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-    importers = {found.source for found in IMPORTS if found.target.partition(".")[0] in serialisers}
+    importers = {
+        found.source for found in all_imports() if found.target.partition(".")[0] in serialisers
+    }
     assert importers == set()
 
 
@@ -327,7 +345,7 @@ def test_all_that_is_printed_passes_the_guard_of_the_terminal() -> None:
     own |= {"cli.app": {"sys.stdout", "sys.stderr"}, "cli.demo": {"sys.stderr"}}
     own |= {"spark.session": {"sys.stderr"}}  # flushed before the JVM writes to another
     found = []
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
                 used = ast.unparse(node.func)
@@ -353,7 +371,7 @@ def test_every_error_names_the_next_step() -> None:
     }
     assert [
         f"{name}:{node.lineno}: {ast.unparse(node)}"
-        for name, tree in TREES.items()
+        for name, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in kinds
         if not {keyword.arg for keyword in node.keywords} & {"hint", None}
@@ -370,7 +388,7 @@ def test_public_names_are_exported_lazily() -> None:
 
 
 def test_type_checkers_see_the_public_names() -> None:
-    block = next(node for node in TREES[""].body if isinstance(node, ast.If))
+    block = next(node for node in trees()[""].body if isinstance(node, ast.If))
     seen = {
         (alias.name, alias.asname, node.module)
         for node in block.body
