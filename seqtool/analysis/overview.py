@@ -46,6 +46,7 @@ class Analysis(NamedTuple):
 
 RECURRENT = "recurrent"  # a neural language model, but for those of a window
 LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "mixture")
+MAY_NEED_TORCH = ("neural-lm", "mixture")  # to be opened
 # of language models that read one text, in this order
 OF_TEXT = (
     Analysis("seqtool.analysis.gradients", (RECURRENT,), {"num_positions": 32, "num_jacobians": 2}),
@@ -125,7 +126,8 @@ def overview(
     """
     models = find_models(directory)
     yield _trained(models)
-    without = [one for one in models if one.header.kind in LM_KINDS and not _opens(one, threads)]
+    networks = [one for one in models if one.header.kind in MAY_NEED_TORCH]
+    without = [one for one in networks if not _opens(one, threads)]
     logs = [log for one in models for log in _logs(one)]
     if logs:
         on_analysis("learning curves")
