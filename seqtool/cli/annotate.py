@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from seqtool.cli.corpora import Run
-from seqtool.cli.models import default_model, open_model
+from seqtool.cli.models import default_model, note_beam, open_model
 from seqtool.cli.options import UNNAMED, JobsOption, note, stdin_or_sample, takes_options
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.trees import FORMATS, DetailOptions
@@ -400,8 +400,7 @@ def parse(
                 path=path,
             )
     options["beam"] = beam
-    if beam > 1 and not parser.has_beam:
-        note("note: the parser finds its best tree without a beam, so --beam changes nothing")
+    note_beam(parser, beam, paths)
     if details.scores:
         options["scores"] = True
         if not parser.is_calibrated:

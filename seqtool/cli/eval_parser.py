@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.annotate import AllowMissingOption
-from seqtool.cli.models import default_model, names_of, open_model
+from seqtool.cli.models import default_model, names_of, note_beam, open_model
 from seqtool.cli.options import (
     UNNAMED,
     JsonOption,
@@ -176,6 +176,8 @@ def _annotations(
     from seqtool.treebank.sentence import MISC, UPOS, Sentence
 
     parsers = [open_model(paths, "parser") for paths in groups]
+    for paths, parser in zip(groups, parsers, strict=True):
+        note_beam(parser, beam, paths)
     sentences: list[Sentence] = []
     with progress_bar("reading", is_bytes=True) as on_progress:
         if parsers:  # they are parsed as well, and stdin cannot be read again

@@ -139,3 +139,10 @@ def open_model(path: Path | Sequence[Path], kind: str) -> Any:
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     return model
+
+
+def note_beam(parser: Any, beam: int, paths: Sequence[Path]) -> None:
+    """Say on stderr where a beam is asked of a parser that has none."""
+    if beam > 1 and not parser.has_beam:
+        names = ", ".join(map(str, paths))
+        note(f"{names}: finds the best tree without a beam, so --beam changes nothing")

@@ -39,7 +39,7 @@ from seqtool.core.reading import (
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
 from seqtool.treebank.plus import MARK, arranged, columns_of
-from seqtool.treebank.scores import ITEM_BEGIN
+from seqtool.treebank.scores import ITEM_BEGIN, PREFIX
 from seqtool.treebank.sentence import Check, Sentence, parse_sentence
 
 if TYPE_CHECKING:
@@ -112,8 +112,10 @@ class SentenceBatch:
 
     def to_bytes(self, *, clear_deps: bool = False) -> bytes:
         """Return the sentences as they stand in a file; `clear_deps` as in `Sentence.to_conllu`."""
-        # a probability in MISC is that of an arc which new trees may not have
-        is_scored = self.trees is not None and ITEM_BEGIN.encode() in self.stretch
+        # a score in MISC or in a comment is that of another tree
+        is_scored = self.trees is not None and any(
+            begin.encode() in self.stretch for begin in (ITEM_BEGIN, PREFIX)
+        )
         if clear_deps or is_scored:
             texts = [sentence.to_conllu(clear_deps=clear_deps) for sentence in self.to_sentences()]
             return "".join(texts).encode()

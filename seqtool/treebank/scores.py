@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 
-RANK, SCORE = "parse_rank", "parse_score"  # comments
+PREFIX = "parse_"  # of comments
+RANK, SCORE = f"{PREFIX}rank", f"{PREFIX}score"
 _NAME = "Score"  # in MISC
 ITEM_BEGIN = f"{_NAME}="
 _ITEM = re.compile(rf"(?:^|\|){_NAME}=(0(?:\.[0-9]+)?|1(?:\.0+)?)(?:\||$)")
@@ -29,6 +30,12 @@ def with_score(misc: str, probability: float) -> str:
 def without_score(misc: str) -> str:
     """Return a column without its probability, which is that of another tree."""
     return ("|".join(_others(misc)) or "_") if score_in(misc) is not None else misc
+
+
+def is_of_tree(comment: str) -> bool:
+    """Whether a comment tells the rank or the score of a tree."""
+    # the first test is for speed: few comments pass it
+    return PREFIX in comment and comment[1:].partition("=")[0].strip() in (RANK, SCORE)
 
 
 def _others(misc: str) -> list[str]:

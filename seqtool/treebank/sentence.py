@@ -24,7 +24,7 @@ from typing import Literal, Self, overload
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
 from seqtool.treebank.features import Features
-from seqtool.treebank.scores import ITEM_BEGIN, score_in, with_score, without_score
+from seqtool.treebank.scores import ITEM_BEGIN, is_of_tree, score_in, with_score, without_score
 from seqtool.treebank.spacing import NO_SPACE, written
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
@@ -239,7 +239,7 @@ class Sentence:
         return tokens
 
     def set_tree(self, heads: Sequence[int], deprels: Sequence[str]) -> None:
-        """Give each word a head, 1-based or 0, and a relation; probabilities of others go.
+        """Give each word a head, 1-based or 0, and a relation; scores of another tree go.
 
         All else stays as it is.
         """
@@ -248,7 +248,8 @@ class Sentence:
         self.drop_scores()
 
     def drop_scores(self) -> None:
-        """Leave out of column MISC how probable arcs are that the sentence no longer has."""
+        """Leave out scores of a tree that the sentence no longer has: in MISC, and in comments."""
+        self.comments = [comment for comment in self.comments if not is_of_tree(comment)]
         for row in self.rows:
             if ITEM_BEGIN in row[MISC]:
                 row[MISC] = without_score(row[MISC])

@@ -433,6 +433,19 @@ def test_probabilities_of_arcs(seqtool: Run, model: Path, tmp_path: Path) -> Non
         assert seqtool("parse", again, "-m", model, *options).stdout == expected
 
 
+@pytest.mark.parametrize("options", [(), ("--clear-deps",), ("--jobs", 2), ("--scores",)])
+def test_a_new_tree_has_no_rank_and_score_of_another(
+    seqtool: Run, model: Path, tmp_path: Path, options: tuple[Any, ...]
+) -> None:
+    path = write(tmp_path / "in.conllu", WITH_EVERYTHING)
+    ranked = write(
+        tmp_path / "ranked.conllu", seqtool("parse", path, "-m", model, "--nbest", 1).stdout
+    )
+    assert "# parse_rank = 1\n# parse_score = " in ranked.read_text(encoding="utf-8")
+    again = seqtool("parse", ranked, "-m", model, *options)
+    assert again.stdout == seqtool("parse", path, "-m", model, *options).stdout
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -60,6 +60,9 @@ def test_it_says_that_a_beam_changes_nothing(
     assert "--beam" not in seqtool("parse", text, "-m", other, "--beam", "4").stderr
     both = seqtool("parse", text, "-m", model, "-m", other, "--beam", "4")
     assert (both.code, both.stderr) == (0, "")
+    scored = seqtool("eval-parser", text, "-m", model, "-m", other, "--beam", "4")
+    assert f"{model}: finds the best tree without a beam" in scored.stderr
+    assert f"{other}: " not in scored.stderr
 
 
 def test_the_card_says_what_it_is(model: Path) -> None:

@@ -12,7 +12,7 @@ from seqtool.treebank.conllu import Broken, Item, no_item, sentences_of
 from seqtool.treebank.derivation import Derivation, Trace
 from seqtool.treebank.layouts import begins_text
 from seqtool.treebank.projectivity import deprojectivise
-from seqtool.treebank.scores import RANK, SCORE
+from seqtool.treebank.scores import RANK, SCORE, is_of_tree
 from seqtool.treebank.sentence import Sentence
 
 CHUNK_WORDS = 1 << 10  # encoded together; of each, much is kept until it is given
@@ -165,17 +165,13 @@ class DetailedParser(ABC):
 
 def with_trees(sentence: Sentence, trees: Sequence[ScoredTree]) -> list[Sentence]:
     """Return a copy of a sentence for each of its trees, with comments that tell them apart."""
-    others = [
-        line
-        for line in sentence.comments
-        if line[1:].partition("=")[0].strip() not in (RANK, SCORE)
-    ]
+    others = [line for line in sentence.comments if not is_of_tree(line)]
     copies = []
     for rank, tree in enumerate(trees, start=1):
         if rank > 1:  # what begins with the sentence begins once
             others = [line for line in others if not begins_text(line)]
         copy = sentence.copy()
-        copy.comments = [*others, f"# {RANK} = {rank}", f"# {SCORE} = {tree.score:.4f}"]
         copy.set_tree(tree.heads, tree.deprels)
+        copy.comments = [*others, f"# {RANK} = {rank}", f"# {SCORE} = {tree.score:.4f}"]
         copies.append(copy)
     return copies
