@@ -60,12 +60,12 @@ def compare(
     field: TextFieldOption = None,
     reset_state: Annotated[
         bool,
-        typer.Option("--reset-state", help="Begin every sentence anew: a neural model forgets."),
+        typer.Option("--reset-state", help="Start every sentence from the initial state."),
     ] = False,
     samples: Annotated[
         int, typer.Option(metavar="N", min=1, help="Texts drawn for each test.")
     ] = 10_000,
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Of these draws.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of these draws.")] = 1,
     output: Annotated[
         str | None,
         typer.Option(

@@ -227,15 +227,16 @@ def eval_ppl(
         bool,
         typer.Option(
             "--reset-state",
-            help="Begin every sentence anew: a neural model forgets. So it is for a table.",
+            help="Start every sentence from the initial state, as is the default where a table is "
+            "written.",
         ),
     ] = False,
     carry_state: Annotated[
         bool,
         typer.Option(
             "--carry-state",
-            help="Let a neural model read the text as one, for a table too: what a sentence gets "
-            "then depends on those before it. So it is without a table.",
+            help="Carry the state of a neural model from sentence to sentence, as is the default "
+            "without a table.",
         ),
     ] = False,
     device: DeviceOption = "auto",
@@ -246,8 +247,8 @@ def eval_ppl(
         bool,
         typer.Option(
             "--skip-invalid",
-            help="With --engine spark, leave out packed files that are damaged, and name them; all "
-            "of these are read first.",
+            help="With --engine spark: leave out compressed files that are damaged, and name them; "
+            "each is read once before.",
         ),
     ] = False,
     *,
@@ -275,14 +276,14 @@ def eval_ppl(
     is_spark = spark.is_spark()
     if skip_invalid and not is_spark:
         what = "--skip-invalid is for --engine spark"
-        raise ConfigError(what, hint="add it, or drop this")
+        raise ConfigError(what, hint="add --engine spark, or drop --skip-invalid")
     table_on_stdout = "-" in (per_token, per_sentence)
     if as_json and table_on_stdout:
         raise ConfigError(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
     if reset_state and carry_state:
-        raise ConfigError("--reset-state is not --carry-state", hint="drop one of the two")
+        raise ConfigError("--reset-state and --carry-state contradict each other", hint="drop one")
     paths = list(text or [])
     if not paths and not is_spark and stdin_instead("TEXT"):
         paths = ["-"]

@@ -114,7 +114,7 @@ TestSplitOption = Annotated[
 StrictOption = Annotated[
     bool,
     typer.Option(
-        "--strict", help="Of a treebank, refuse enhanced graphs (DEPS) that are none, too."
+        "--strict", help="Of a treebank, refuse sentences whose enhanced graph (DEPS) is none, too."
     ),
 ]
 
@@ -161,6 +161,7 @@ class WithMaxLine:
 
 COMPLETION = "_SEQTOOL_COMPLETE"  # set by a shell that asks how a command may be completed
 
+# click's class of that name: Typer has a copy of click of its own, and no public name for this one
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
 
 

@@ -76,7 +76,8 @@ class SessionOptions:
         for item in fields(self):
             if item.name != "engine" and getattr(self, item.name):
                 option = f"--{item.name.replace('_', '-')}"
-                raise ConfigError(f"{option} is for --engine spark", hint="add it, or drop this")
+                hint = f"add --engine spark, or drop {option}"
+                raise ConfigError(f"{option} is for --engine spark", hint=hint)
 
     @staticmethod
     def refuse(**others: object) -> None:

@@ -76,13 +76,14 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
     "kind of model file", {"arpa": "seqtool.lm.ngram.model:load_arpa"}
 )
 
-# kind -> the command that trains it; of others, train-lm
+# kind of a run -> the command that trains it; the runs of train-lm name no kind
 _TRAINERS = {
     "classifier": "train-classifier",
     "labeller": "train-tagger",
     "parser": "train-parser",
     "pipeline": "train-parser",
     "segmenter": "train-segmenter",
+    "snm": "train-snm",
     "tagger": "train-tagger",
 }
 
@@ -238,7 +239,7 @@ def find(path: str | Path) -> Path:
                 return directory
     what, hint = f"not a model directory: it has no {HEADER}", _known_models(path)
     if run_record(path).is_file():
-        what = "training has not reached its first validation, so there is no model yet"
+        what = "training has not made a model yet"
         hint = f"continue with: seqtool {trainer(str(run_kind(path)))} --resume -o {path}"
     raise ModelError(what, hint=hint, path=path)
 
@@ -249,7 +250,7 @@ def run_record(path: str | Path) -> Path:
 
 
 def trainer(kind: str) -> str:
-    """Return the command that trains a kind of model."""
+    """Return the command that trains the model of a run of this kind."""
     return _TRAINERS.get(kind, "train-lm")
 
 

@@ -44,7 +44,8 @@ _ZERO, _MINUS, _POINT, _LF, _CR, _QUOTE = (ord(sign) for sign in '0-.\n\r"')
 _SHORT = 10_000  # numbers below it have their digits in a list
 _SEPARATOR_AT = np.uint64(48)  # bits: after six digits
 _SIZE_AT = np.uint64(56)  # where a short number has how many bytes it is written in
-_ONE, _BITS = np.uint64(1), np.uint64(8)  # of a byte
+_ONE = np.uint64(1)
+_BITS = np.uint64(8)  # of a byte
 _TEN = np.uint64(10)
 
 _bytes = types.Array(types.uint8, 1, readonly=True)
@@ -186,7 +187,7 @@ def _write_real(out, at, real, shorts, digits, separator):  # type: ignore[no-un
 
 @compiled(types.uint64(types.uint64, types.uint64), forceinline=True)
 def _special(chunk, separator):  # type: ignore[no-untyped-def]
-    """Return 0 for eight bytes of which none has a cell quoted."""
+    """Return another number than 0 if one of eight bytes makes a cell need quotation marks."""
     of_line = equal_to(chunk, np.uint64(_CR)) | equal_to(chunk, np.uint64(_LF))
     return of_line | equal_to(chunk, np.uint64(_QUOTE)) | equal_to(chunk, separator)
 

@@ -61,31 +61,31 @@ _BLANKS = " \t\r"
 class PrepareConfig(Config):
     """How text becomes a prepared corpus."""
 
-    unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting("word", "What a token is.")
+    unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting("word", "what a token is")
     vocab_size: int | None = setting(
-        None, "Size of the vocabulary, with <unk> and </s>; all symbols if not given."
+        None, "size of the vocabulary, with <unk> and </s>; all symbols if not given"
     )
-    min_count: int = setting(1, "Words or characters rarer than this become <unk>.")
-    vocab: str | None = setting(None, "File with the vocabulary, one word or character a line.")
-    lowercase: bool = setting(False, "Lower-case the text.")
-    field: str | None = setting(None, "Field that holds the text of JSON Lines.")
+    min_count: int = setting(1, "words or characters rarer than this become <unk>")
+    vocab: str | None = setting(None, "file with the vocabulary, one word or character a line")
+    lowercase: bool = setting(False, "lower-case the text")
+    field: str | None = setting(None, "field that holds the text of JSON Lines")
     column: Literal["form", "lemma", "upos", "xpos"] | None = setting(
-        None, "Column of CoNLL-U that is the text: of form the tokens as they are written."
+        None, "column of CoNLL-U that is the text: of form the tokens as they are written"
     )
     split: tuple[float, ...] | None = setting(
-        None, "Percentages of train, valid and test to draw by line when no split is given."
+        None, "percentages of train, valid and test to draw by line when no split is given"
     )
-    seed: int = setting(0, "Seed of the draws.")
-    skip_empty_lines: bool = setting(False, "Leave out lines of nothing but blanks.")
+    seed: int = setting(0, "seed of the draws")
+    skip_empty_lines: bool = setting(False, "leave out lines of nothing but blanks")
     special_tokens: Literal["refuse", "unknown", "skip"] = setting(
-        "refuse", "What a literal <s> or </s> among words becomes."
+        "refuse", "what a literal <s> or </s> among words becomes"
     )
-    character_coverage: float = setting(1.0, "Share of characters that bpe and unigram must cover.")
+    character_coverage: float = setting(1.0, "share of characters that bpe and unigram must cover")
     byte_fallback: bool = setting(
-        False, "Let bpe and unigram spell characters that are not covered by their bytes."
+        False, "let bpe and unigram spell characters that are not covered by their bytes"
     )
     sample_lines: int = setting(
-        200_000, "Lines that bpe and unigram are learnt from, drawn from the text."
+        200_000, "lines that bpe and unigram are learnt from, drawn from the text"
     )
 
     @property
@@ -100,7 +100,7 @@ class PrepareConfig(Config):
             ("min-count", self.min_count, 1),
             ("sample-lines", self.sample_lines, 1),
             ("seed", self.seed, 0),
-            ("character-coverage", self.character_coverage, 0.9),
+            ("character-coverage", self.character_coverage, 0.98),  # SentencePiece takes no less
         ):
             if value is not None and value < least:
                 what = f"{name} is {value}, but must be at least {least}"

@@ -16,7 +16,7 @@ from seqtool.training.hardware import Group
 from seqtool.training.state import RunState
 
 MEMORY = 0.99  # of a step's seconds in their running mean, from step to step
-LITTLE = 1e-3  # weight of what is only known to begin with
+LITTLE = 1e-3  # weight of the first step, and of those of another stage, beside 1 of the others
 
 
 class Countdown:

@@ -254,7 +254,7 @@ class _Loop:
         # what a validation takes has to be known before there is no time for it
         if not run.validation_seconds and run.step and countdown.elapsed > countdown.limit / 2:
             self.time_validation()
-        # half a step: whole steps end nearest to the limit so
+        # half a step, so that the last whole step ends as near to the limit as it can
         return run.step > run.stage_step and self.seconds_left() < countdown.step_seconds / 2
 
     def seconds_left(self) -> float:

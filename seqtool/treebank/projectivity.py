@@ -147,7 +147,8 @@ def projective_orders(heads: Ints, tokens: Ints, lengths: Ints) -> tuple[Ints, I
     """Return of every token its place in projective order and the root of its maximal component.
 
     The component is one that is built without swapping (Nivre, Kuhlmann & Hall 2009). Both
-    results are token arrays (`parser.configurations` draws them) of numbers within the sentence.
+    results are token arrays of numbers within the sentence: of one with ROOT at row r of the array,
+    word i is at row r + i.
     """
     order, components = np.zeros_like(heads), np.zeros_like(heads)
     _orders(heads, tokens, lengths, order, components)

@@ -118,7 +118,7 @@ def test_a_row_does_not_depend_on_the_lines_before_it(seqtool: Run) -> None:
     assert "state              carried from sentence to sentence" in lines
     assert "bits per token     1.8000" in lines
     both = seqtool(*carried, "--reset-state")
-    assert both.stderr.startswith("error: --reset-state is not --carry-state\nhint: ")
+    assert both.stderr.startswith("error: --reset-state and --carry-state contradict")
 
 
 def test_the_default_model(seqtool: Run, toy: list[dict[str, Any]]) -> None:

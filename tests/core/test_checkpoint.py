@@ -257,7 +257,7 @@ def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) ->
     with pytest.raises(ModelError, match="not a model directory"):
         find(tmp_path / "m")  # nor is it a run that could be resumed
     (tmp_path / "m" / "run.json").write_text("{}")
-    with pytest.raises(ModelError, match="has not reached its first validation") as caught:
+    with pytest.raises(ModelError, match="has not made a model yet") as caught:
         find(tmp_path / "m")
     assert caught.value.hint == f"continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
     (tmp_path / "m" / "run.json").write_text('{"kind": "parser"}')

@@ -376,5 +376,5 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         torch.cat([torch.from_numpy(running_HB.T) for running_HB, _, _ in found]),
         *grads,
         torch.from_numpy(sum(summed_DGB.sum(axis=2) for _, summed_DGB, _ in found)).to(dtype),
-        *[None] * 4,
+        *[None] * 4,  # of the masks, `half` and `needs_grad`
     )

@@ -476,6 +476,7 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
         grad_weight_GI,
         grad_weight_GP,
         sum((torch.from_numpy(grads.summed_GB.sum(axis=1)) for grads in found), torch.zeros(())),
+        # none of the masks, `half` and `needs_grad`, which stand around the projection
         *(None, None, grad_projection, None, None),
         *round_grads,
     )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from seqtool.core.config import DEEPEST, Config, Registry, setting
 from seqtool.core.errors import ConfigError, did_you_mean
 
-# a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Smoothing`
+# a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Counted`
 SMOOTHINGS: Registry[Any] = Registry(
     "smoothing",
     {
@@ -44,18 +44,18 @@ _READ_BY = {
 class WordsConfig(Config):
     """How a text is read for a model that counts."""
 
-    vocab: str | None = setting(None, "File with a closed vocabulary, one word a line.")
+    vocab: str | None = setting(None, "file with a closed vocabulary, one word a line")
     vocab_size: int | None = setting(
-        None, "Keep the most frequent words, <unk> and </s> counted.", minimum=3
+        None, "keep the most frequent words, <unk> and </s> counted", minimum=3
     )
-    min_count: int = setting(1, "Words rarer than this become <unk>.", minimum=1)
+    min_count: int = setting(1, "words rarer than this become <unk>", minimum=1)
     special_tokens: Literal["auto", "unknown", "skip", "refuse"] = setting(
         "auto",
-        "What a literal <unk>, <s> or </s> in the text is: <unk> the unknown word and the others "
+        "what a literal <unk>, <s> or </s> in the text is: <unk> the unknown word and the others "
         "refused (auto), all of them unknown words, left out as KenLM's --skip_symbols does, or "
-        "all refused.",
+        "all refused",
     )
-    lowercase: bool = setting(False, "Lower-case the text.")
+    lowercase: bool = setting(False, "lower-case the text")
 
     def check(self) -> None:
         """Refuse settings that contradict one another."""
@@ -70,35 +70,33 @@ class WordsConfig(Config):
 class NgramConfig(WordsConfig):
     """How an n-gram model is estimated."""
 
-    order: int = setting(5, "Length of the longest n-grams.", maximum=DEEPEST)
-    smoothing: str = setting(
-        "modified-kneser-ney", "How probability is kept for what was not seen."
-    )
+    order: int = setting(5, "length of the longest n-grams", maximum=DEEPEST)
+    smoothing: str = setting("modified-kneser-ney", "how probability is kept for what was not seen")
     prune: tuple[int, ...] = setting(
-        (), "Per order, leave out n-grams that occur at most this often; the last one goes on."
+        (), "per order, leave out n-grams that occur at most this often; the last one goes on"
     )
     prune_entropy: float = setting(
         0.0,
-        "Leave out n-grams without which the perplexity grows by less than this share of it.",
+        "leave out n-grams without which the perplexity grows by less than this share of it",
         minimum=0,
         below=1,
     )
     discounts: Literal["paper", "kenlm"] = setting(
-        "paper", "Counts-of-counts as the paper has them, or with KenLM's slip at the end."
+        "paper", "counts-of-counts as the paper has them, or with KenLM's slip at the end"
     )
     fallback: tuple[float, ...] = setting(
-        (0.5, 1.0, 1.5), "Discounts where the counts give none that are valid."
+        (0.5, 1.0, 1.5), "discounts where the counts give none that are valid"
     )
-    add: float = setting(1.0, "What add-k adds to each count.", above=0)
-    backoff: float = setting(0.4, "The factor of stupid backoff.", above=0, maximum=1)
+    add: float = setting(1.0, "what add-k adds to each count", above=0)
+    backoff: float = setting(0.4, "the factor of stupid backoff", above=0, maximum=1)
     limit_vocab: str | None = setting(
         None,
-        "File with the words that the model may have; all words are counted, then n-grams with "
-        "others are left out, as with lmplz's --limit_vocab_file.",
+        "file with the words that the model may have; all words are counted, then n-grams with "
+        "others are left out, as with lmplz's --limit_vocab_file",
     )
 
     classes: str | None = setting(
-        None, "File with a class of each word; the n-grams are of classes, then."
+        None, "file with a class of each word; the n-grams are of classes, then"
     )
 
     @property

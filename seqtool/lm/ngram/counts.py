@@ -46,7 +46,7 @@ from seqtool.lm.ngram.config import LESS_MEMORY
 
 _END = 0x7FFFFFFF
 _STARTS_CONTEXT = 0x80000000
-_BLOCK = 512
+_BLOCK = 512  # entries whose words are asked for ahead, so that the waits for memory overlap
 
 _int32 = types.int32[::1]
 _int64 = types.int64[::1]

@@ -43,7 +43,7 @@ FOLLOWERS = 1 << 14  # that are looked up together, within the second cache
 CONTEXTS = 1 << 12  # whose followers these are, at most
 AHEAD = 16  # contexts for whose rows memory is asked before they are read
 CHUNK = 1024  # places whose masses are asked for before one is read
-SEARCH = 16  # words are laid out in the time of this many times less searches
+WORDS_PER_SEARCH = 16  # that are laid out in the time of one binary search
 
 _TINY = float(np.finfo(np.float64).tiny)
 _ints = types.Array(types.int32, 1, readonly=True)
@@ -207,7 +207,7 @@ def _back_off(words, begins, log_probs, backoffs, rows, found, laid_out):  # typ
             last, same_end = row, c + 1
             while same_end < rows.shape[0] and rows[same_end] == row:
                 same_end += 1
-            is_laid_out = end - low <= SEARCH * (found.ends[same_end] - found.ends[c])
+            is_laid_out = end - low <= WORDS_PER_SEARCH * (found.ends[same_end] - found.ends[c])
             for k in range(np.uint64(low), np.uint64(end if is_laid_out else low)):
                 laid_out[np.uint64(words[k])] = k
         backoff = np.float64(backoffs[row])
@@ -265,6 +265,7 @@ def _sum_up(masses, start, backoffs, size, numbers, shorter, found, lost):  # ty
             total += found.probs[p]
             rest -= found.lower_probs[p]
         is_lost = False
+        # if every word of the class follows, nothing is left to back off to
         if found.ends[c + 1] - found.ends[c] < size:
             weight = exp(np.float64(backoffs[numbers[c] - start]))
             total += weight * max(rest, 0.0)

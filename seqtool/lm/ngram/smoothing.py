@@ -404,9 +404,7 @@ class Estimator:
             last_rows = self.counts.last_in_suffix_order
             assert last_rows or self.counts.order == 1
             for row, level, numbers in zip(last_rows, self.levels, orders, strict=False):
-                for count, change in ((level.adjusted[row], -1), (level.counts[row], 1)):
-                    if row >= 0 and count < 5:
-                        numbers[count - 1] += change
+                count_as_kenlm(numbers, int(level.adjusted[row]), int(level.counts[row]))
         return [numbers.tolist() for numbers in orders]
 
     @cached_property
@@ -459,6 +457,13 @@ class Estimator:
         edges = [0, *np.searchsorted(begins, shares).tolist(), len(begins) - 1]
         with ThreadPoolExecutor(num_parts) as pool:
             list(pool.map(lambda *ends: loop(*ends, *arguments), edges, edges[1:]))
+
+
+def count_as_kenlm(numbers: Any, adjusted: int, raw: int) -> None:
+    """Count an n-gram among n1 to n4 by its occurrences in place of its adjusted count."""
+    for count, change in ((adjusted, -1), (raw, 1)):
+        if 0 < count < 5:  # n5 and beyond, and n0, are not kept
+            numbers[count - 1] += change
 
 
 def _counts_of_counts(level: CountLevel, counts: Int32) -> npt.NDArray[np.int64]:

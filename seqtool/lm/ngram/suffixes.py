@@ -125,8 +125,8 @@ def _weigh(begins, log_probs, lower, backoffs):  # type: ignore[no-untyped-def]
         left = unused(begin, end, log_probs)
         left_below = unused_below(begin, end, lower)
         if left > 0:
-            is_lost = left_below < 1e-9
-            backoffs[context] = 0 if is_lost else np.log(left) - np.log(left_below)
+            follows_all = left_below < 1e-9  # all words of the order below, but for rounding
+            backoffs[context] = 0 if follows_all else np.log(left) - np.log(left_below)
 
 
 def weigh(begins: Int32, log_probs: Float32, lower: Doubles, backoffs: Float32) -> None:

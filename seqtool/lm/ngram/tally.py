@@ -210,7 +210,8 @@ class Tally:
     def _write(self) -> None:
         """Write the n-grams to disk."""
         _close_up(self._slots)
-        spare = self._slots[self._num :]  # at least a third of the slots: sorted are as many
+        # at least a third of the slots is free: room to sort as many n-grams at a time
+        spare = self._slots[self._num :]
         for begin in range(0, self._num, len(spare)):
             records = self._slots[begin : min(begin + len(spare), self._num)]
             self._runs.add([sort_records(records, spare[: len(records)], self._width - 1)])

@@ -19,23 +19,23 @@ class SnmConfig(WordsConfig):
     """Which features a sparse non-negative matrix has, and how it is learnt."""
 
     order: int = setting(
-        5, "The most words of a feature, its target counted.", minimum=1, maximum=LONGEST
+        5, "the most words of a feature, its target counted", minimum=1, maximum=LONGEST
     )
     remote: int = setting(
-        2, "The most words of a skip-gram before its gap; 0 for n-grams alone.", minimum=0
+        2, "the most words of a skip-gram before its gap; 0 for n-grams alone", minimum=0
     )
-    gap: int = setting(3, "The most words that a skip-gram skips.", minimum=0, maximum=LONGEST)
-    adjacent: int = setting(2, "The most words between the gap and the target.", minimum=0)
-    prune: int = setting(0, "Leave out features that occur at most this often.", minimum=0)
-    epochs: int = setting(2, "Passes over the text; 0 leaves relative frequencies.", minimum=0)
-    learning_rate: float = setting(0.05, "Of AdaGrad.", above=0)
+    gap: int = setting(3, "the most words that a skip-gram skips", minimum=0, maximum=LONGEST)
+    adjacent: int = setting(2, "the most words between the gap and the target", minimum=0)
+    prune: int = setting(0, "leave out features that occur at most this often", minimum=0)
+    epochs: int = setting(2, "passes over the text; 0 leaves relative frequencies", minimum=0)
+    learning_rate: float = setting(0.05, "of AdaGrad", above=0)
     time_limit: str | None = setting(
         None,
-        "Train for so long (90s, 15m, 1h30m) in place of --epochs; the learning rate falls to zero "
-        "by then.",
+        "train for so long (90s, 15m, 1h30m) in place of --epochs; the learning rate falls to zero "
+        "by then",
     )
     table_bits: int = setting(
-        22, "Room for 2 to the power of this many weights of metafeatures.", minimum=8, maximum=30
+        22, "room for 2 to the power of this many weights of metafeatures", minimum=8, maximum=30
     )
 
     @property

@@ -93,7 +93,7 @@ def feature_key(templates, template, history):  # type: ignore[no-untyped-def]
     Args:
         templates: all of them.
         template: the number of this one.
-        history: the last words, the last one first; after `<s>` all are -1.
+        history: the last words, the latest first; -1 beyond the beginning of the sentence.
     """
     reach = templates.reach[template]
     # where the furthest word is there, so are all nearer ones

@@ -398,7 +398,8 @@ class AveragedWeights:
             # the first weights are soon forgotten
             decay = min(self._decay**AVERAGE_EVERY, (1 + self._steps) / (10 + self._steps))
             with torch.no_grad():
-                torch._foreach_lerp_(self._averages, list(self._module.parameters()), 1.0 - decay)
+                for average, weights in zip(self._averages, self._module.parameters(), strict=True):
+                    average.lerp_(weights, 1.0 - decay)
         self._steps += 1
 
     def arrays(self, *, averaged: bool = True) -> dict[str, np.ndarray]:

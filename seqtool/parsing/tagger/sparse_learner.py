@@ -34,7 +34,6 @@ from seqtool.parsing.tagger.sparse import (
 
 LEAST = 2  # a feature that is there once helps no other word
 RATE, LEAST_GRADIENT = 0.1, 0.03
-FLOOR = 1e-6  # of the sums of squares, so that none is divided by zero
 # of the scores beside those of the network; 0.25 to 1 are nearly alike, and 0.5 never harmed
 SHARE = 0.5
 PLACES_PER_WORD = 64  # weights for each word of the treebank, but no more than are asked for
@@ -134,7 +133,8 @@ def learn_words(  # type: ignore[no-untyped-def]
                 for place in range(num):
                     at = kept[0, place] + value
                     squares[at] += gradient * gradient
-                    change = -RATE * gradient / np.sqrt(squares[at] + FLOOR)
+                    # the sum is not 0: it holds the square of this gradient
+                    change = -RATE * gradient / np.sqrt(squares[at])
                     add(weights, at, np.float32(change))
         weights.num[0] += 1
     return loss / max(1, order.shape[0])

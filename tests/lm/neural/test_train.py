@@ -512,7 +512,7 @@ def test_a_huge_rate_stops_and_a_lower_one_goes_on(
     )
     state = load_file(tmp_path / "m" / "last" / "state.safetensors")
     assert all(bool(v.isfinite().all()) for v in state.values() if v.is_floating_point())
-    with pytest.raises(ModelError, match="has not reached its first validation"):
+    with pytest.raises(ModelError, match="has not made a model yet"):
         checkpoint.load(tmp_path / "m")
     monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
     train_lm(output=tmp_path / "m", config=config(**settings), resume=True)

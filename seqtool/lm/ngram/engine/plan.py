@@ -34,7 +34,7 @@ from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, refuse_high_order
 from seqtool.lm.ngram.engine.contexts import ContextSmoother, OfContexts, Words
 from seqtool.lm.ngram.engine.keys import Keys
-from seqtool.lm.ngram.smoothing import fallback_warnings, statistics_of
+from seqtool.lm.ngram.smoothing import count_as_kenlm, fallback_warnings, statistics_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -310,9 +310,7 @@ def _slip(
             word = max(rows, key=lambda row: int(ranks[row[0]]))
             rows, ngram = [word], [word[0], *ngram]
         _, raw, count = rows[0]
-        for value, change in ((count, -1), (raw, 1)):
-            if 0 < value < 5:
-                of_order[value - 1] += change
+        count_as_kenlm(of_order, adjusted=count, raw=raw)
 
 
 def _longer(engine: Engine, keys: Keys, ngram: Sequence[int]) -> list[tuple[int, int, int]]:

@@ -17,8 +17,8 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.graph.spanning import best_trees, finite_weights, spanning_tree
 
-# in words; the charts of a sentence so long take 32 MB and half a second. Of longer ones the
-# best spanning tree is taken, projective or not
+# in words; charts and weights of so long a sentence take 32 MB and half a second. A longer one gets
+# its best spanning tree, projective or not
 LONGEST_PROJECTIVE = 1000
 
 _floats = types.float32[::1]

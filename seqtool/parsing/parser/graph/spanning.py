@@ -27,13 +27,13 @@ _int = types.int64
 
 
 @compiled(types.void(_floats, _doubles, _int, types.float64))
-def finite_weights(scores, weights, num_words, beside):  # type: ignore[no-untyped-def]
-    """Copy the scores of a sentence as doubles; what is not finite becomes so.
+def finite_weights(scores, weights, num_words, other_range):  # type: ignore[no-untyped-def]
+    """Copy the scores of a sentence as doubles, with finite numbers for infinite ones and NaN.
 
     The step from the finite scores up to a demanded arc outweighs whatever the other arcs of a tree
     can gain, and the step down to a forbidden one outweighs demanded ones, too; they are no larger,
-    so that the differences of the others keep their digits. `beside` is how far scores of other
-    kinds, one for each word, are from each other at most.
+    so that the differences of the others keep their digits. `other_range` is the largest difference
+    between two scores of another kind (siblings), of which a tree has one for each word.
     """
     width = num_words + 1
     low, high = np.inf, -np.inf
@@ -47,7 +47,7 @@ def finite_weights(scores, weights, num_words, beside):  # type: ignore[no-untyp
     if low > high:
         low = high = 0.0
     # + 1: a forbidden arc costs something also where all scores are alike
-    up = num_words * (high - low + beside + 1.0)
+    up = num_words * (high - low + other_range + 1.0)
     down = up + num_words * up if any_demanded else up
     for word in range(num_words):
         row = scores[word * width : (word + 1) * width]
@@ -57,7 +57,7 @@ def finite_weights(scores, weights, num_words, beside):  # type: ignore[no-untyp
             # `min` and `max` of a NaN are not the same everywhere
             into[head] = score if score >= low else low - down
             into[head] = into[head] if into[head] <= high else high + up
-        # whatever stands there, no maximum over the row takes the word itself
+        # a word is never its own head
         into[word + 1] = -np.inf
 
 

@@ -59,7 +59,7 @@ NEIGHBOURS = {"prev": -1, "next": 1}
 
 COUNT, DISTANCE = range(2)
 COUNTS = {"lefts": NUM_LEFT, "rights": NUM_RIGHT}
-NUM_BUCKETS = 9  # values of a measure: 0 none, 1 + a count up to 7, 1.. for classes of distances
+NUM_BUCKETS = 9  # values of a measure: 0 none, 1 + a count up to 7, 1 to 8 for classes of distances
 
 _WORD = re.compile(r"[sb][0-9]")
 _HINT = "write s0, b1, s0.l1, s1.r2.next ...; steps are l1 l2 r1 r2 prev next"
@@ -439,7 +439,7 @@ def hidden_layer(
     """Fill `hidden`, [len(which), hidden units], from tables of products (see above).
 
     `bias` is that of the first layer with what NONE adds in every slot, in steps of 1 / SCALE.
-    `gates` is written too: what opened each hidden unit; without gates it has no column.
+    `gates` [len(which), units] is room to work in; without gates it has no columns.
     """
     _hidden(
         *(configurations.configs, configurations.nodes, which, tokens, slots, tables),

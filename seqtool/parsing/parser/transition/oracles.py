@@ -248,6 +248,9 @@ def _best_loss(stack, size, first, length, gold_heads):  # type: ignore[no-untyp
         # upwards, as a link with a fragment fills the row that comes next
         for taken in range(fragments + 1):
             following = size + taken
+            # a joined tree has items from left to following - 1. The root that it gets needs an
+            # entry of its own only if a gold link of that root leads out of the tree: beyond left
+            # or following with a fragment, beyond `below` or following with a word of the stack
             next_root = following
             if taken < fragments and lowest[next_root] >= left and highest[next_root] <= following:
                 next_root = other

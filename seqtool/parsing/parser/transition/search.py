@@ -7,6 +7,7 @@ all lanes together. A lane that is done takes the next sentence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -52,6 +53,7 @@ class Step(NamedTuple):
     transitions: Ints
 
 
+_PER_LN_2 = np.float32(1 / math.log(2))  # a natural logarithm times this is one to base 2
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _floats = types.float32[::1]
@@ -101,16 +103,17 @@ def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-
     for action in range(segments.shape[0] - 1):
         if mask >> action & 1:
             for transition in range(segments[action], segments[action + 1]):
-                power = (scores[transition] - highest) * np.float32(1.4426950408889634)
+                power = (scores[transition] - highest) * _PER_LN_2
                 whole = np.floor(max(power, np.float32(-126.0)))  # the least exponent of a float
                 # its exponent stands above 23 bits of fraction, and 127 more than it is
                 bits[transition] = np.int32(whole + np.float32(127.0)) << 23
             # a second loop: only where bits are not written and floats not read in turn, in the
             # same memory, are several done at a time
             for transition in range(segments[action], segments[action + 1]):
-                power = (scores[transition] - highest) * np.float32(1.4426950408889634)
+                power = (scores[transition] - highest) * _PER_LN_2
                 power = max(power, np.float32(-126.0))
                 rest = power - np.floor(power)
+                # 2^rest by the cubic whose largest relative error on [0, 1], 7.5e-5, is the least
                 cubic = np.float32(0.0780233) * rest + np.float32(0.2260664)
                 cubic = (cubic * rest + np.float32(0.6958352)) * rest + np.float32(0.9999249)
                 total += cubic * floats[transition]
@@ -129,8 +132,9 @@ def _select(  # type: ignore[no-untyped-def]
     """Choose the best continuations of each lane, and note them as the next step.
 
     `masks` and `scores` are those of the open hypotheses, in the order of their rows; with
-    `normalised`, scores become log-probabilities before they are added up. `hypotheses` become
-    those that there will be. Returns how many copies and how many transitions there are.
+    `normalised`, scores become log-probabilities before they are added up. `hypotheses` is
+    overwritten with those after this step. Returns how many copies and how many transitions there
+    are.
     """
     used, totals = hypotheses.used, hypotheses.totals
     # the best continuations of one lane, in falling order: all insertions go in here
@@ -146,17 +150,16 @@ def _select(  # type: ignore[no-untyped-def]
             if not used[row]:
                 continue
             # a final hypothesis has one continuation, itself: transition -1 of an action of its own
-            first = last = 0
-            mask = 1
+            num_actions = mask = 1
             shift = totals[row]
             is_open = configs[row, UNATTACHED] > 0
             if is_open:
                 mask = masks[place]
-                last = segments.shape[0] - 2
+                num_actions = segments.shape[0] - 1
                 # a single hypothesis by the scores as they are needs neither a sum nor a bound
                 if beam > 1 or normalised:
                     highest = np.float32(-np.inf)
-                    for action in range(first, last + 1):
+                    for action in range(num_actions):
                         if mask >> action & 1:
                             top = _highest(scores[place], segments[action], segments[action + 1])
                             highest = max(highest, top)
@@ -166,7 +169,7 @@ def _select(  # type: ignore[no-untyped-def]
                     if found == beam and shift + highest <= best_score[found - 1]:
                         place += 1
                         continue
-            for action in range(first, last + 1):
+            for action in range(num_actions):
                 if not mask >> action & 1:
                     continue
                 low = segments[action] if is_open else -1

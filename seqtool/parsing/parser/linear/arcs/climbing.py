@@ -73,7 +73,7 @@ def write_gains(heads, scores, siblings, above, below, gains):  # type: ignore[n
             # the dependents of the head on either side of where we are
             near, far = 0, 0
             word = head + step
-            if head > 0:
+            if head > 0:  # arcs from ROOT have no scores of siblings
                 far = word
                 while 0 < far <= num_words and heads[far - 1] != head:
                     far += step
@@ -131,7 +131,7 @@ def take_best(heads, gains, projective):  # type: ignore[no-untyped-def]
             continue
         for head in range(1, width):
             gain = gains[(word - 1) * width + head]
-            # few are the best so far, so that the tree is rarely looked at
+            # tests of the tree take long: they are made only for a gain above the best so far
             if gain > best and not _is_below(heads, head, word):
                 heads[word - 1] = head
                 if not projective or is_projective(heads):

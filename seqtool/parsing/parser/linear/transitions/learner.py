@@ -117,6 +117,7 @@ def _descend(  # type: ignore[no-untyped-def]
             gradient = gradients[transition]
             if abs(gradient) >= LEAST_GRADIENT:
                 squares[row + transition] += gradient * gradient
+                # the sum is not 0: it holds the square of this gradient
                 change = -rate * gradient / np.sqrt(squares[row + transition])
                 add(weights, row + transition, change)
 
