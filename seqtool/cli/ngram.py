@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 CONFIG = "seqtool.lm.ngram.config:NgramConfig"
 OUTPUT = Path("runs/ngram")
 LISTED = 20  # n-grams that are shown when nothing is said
+COUNTED = 2  # the order of n-grams that are counted; that of a model is another
 READING: dict[str, str | Offer] = {  # how a text is read, of every command that counts
     "--special-tokens": offer(
         "special_tokens",
@@ -407,7 +408,7 @@ def import_(
 
 @takes_options(
     CONFIG,
-    {"--order": offer("order", help="Length of the n-grams; 2 if not given.")} | READING,
+    {"--order": offer("order", help=f"Length of the n-grams; {COUNTED} if not given.")} | READING,
     panel=None,
 )
 @examples(
@@ -492,8 +493,7 @@ def counts(
             "--json and a table both write to stdout", hint="give the table a file name"
         )
     check_target(output, inputs or ())
-    # bigrams, where nothing is said, and not the order of a model
-    config = from_dict(NgramConfig, {"order": 2, **settings})
+    config = from_dict(NgramConfig, {"order": COUNTED, **settings})
     if top is None:
         top = LISTED if output is None else 0
     with ExitStack() as stack:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib import import_module
 from typing import Any
 
 import pytest
 import typer
 from conftest import ROOT
 
+from seqtool.analysis import context, embeddings
 from seqtool.cli import app
+from seqtool.cli.analyse import ANALYSES
+from seqtool.cli.ngram import COUNTED
 from seqtool.cli.usage import (
     DEFAULT_PANEL,
     PANELS,
@@ -22,6 +28,8 @@ from seqtool.cli.usage import (
     help_lines,
     option_names,
 )
+from seqtool.lm.mixture.config import WEIGHT, CacheConfig
+from seqtool.lm.neural.config import DynamicConfig
 
 Run = Callable[..., Any]
 PAGES = ["", *app.GROUPS, *app.COMMANDS]
@@ -167,3 +175,37 @@ def test_completion_is_offered_and_imports_little(seqtool: Run) -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert "--allow-missing" in run.stdout.split()
+
+
+TOLD = re.compile(r"([0-9][0-9.,]*) (?:if not given|by default|if neither given nor tuned)")
+# where defaults of options are, by command; of an analysis, also the parameters of its function
+ELSEWHERE: dict[str, dict[str, Any]] = {
+    "eval-ppl": {
+        "cache_lambda": WEIGHT,
+        **{f"cache_{name}": value for name, value in asdict(CacheConfig()).items()},
+        **{f"dynamic_{name}": value for name, value in asdict(DynamicConfig()).items()},
+        "dynamic_stats_tokens": DynamicConfig().statistics_tokens,
+    },
+    "analyse context": {"lengths": context.LENGTHS[-1]},
+    "analyse embeddings": {"names": embeddings.MAPPED},
+    "ngram counts": {"order": COUNTED},
+}
+
+
+@pytest.mark.parametrize("name", app.COMMANDS)
+def test_defaults_that_help_tells_are_those_that_count(root: Any, name: str) -> None:
+    wanted: dict[str, Any] = {}
+    if name.startswith("analyse ") and name != "analyse report":
+        parameters = inspect.signature(
+            import_module(ANALYSES[name.removeprefix("analyse ")]).analyse
+        ).parameters
+        wanted = {key: parameter.default for key, parameter in parameters.items()}
+        wanted |= {key.removeprefix("num_"): wanted[key] for key in wanted if "num_" in key}
+    wanted |= ELSEWHERE.get(name, {})
+    told = {
+        parameter.name: float(found[1].replace(",", ""))
+        for parameter in command_of(root, name).params
+        if (found := TOLD.search(getattr(parameter, "help", None) or ""))
+    }
+    assert told == {option: wanted[option] for option in told}
+    assert told or name not in ELSEWHERE
