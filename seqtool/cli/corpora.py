@@ -139,6 +139,12 @@ class Run:
                 yield
         if num_broken > MAX_SHOWN:
             note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
+        if self.seen.is_decomposed:
+            note(
+                "warning: there are letters that are written in parts (Unicode NFD), and a model "
+                "that learnt whole letters (NFC) does not know such words: bring the text into "
+                "NFC first, see `seqtool help troubleshooting`"
+            )
 
     @property
     def leaves_out(self) -> bool:

@@ -460,6 +460,8 @@ class BlockReader(Iterator[bytes]):
                     block.decode()
                 except UnicodeDecodeError as error:
                     raise self._not_utf8(block, offset, error.start) from error
+            if offset == 0:
+                self._refuse_utf16(block)
             text = block.removeprefix(_BOM) if offset == 0 else block
             if b"\r" in text:
                 text = text.replace(b"\r\n", b"\n")
@@ -467,6 +469,16 @@ class BlockReader(Iterator[bytes]):
                 yield text
             offset += len(block)
             self._first_line += text.count(b"\n")
+
+    def _refuse_utf16(self, block: bytes) -> None:
+        """Refuse what begins as UTF-16 does without its mark: every other byte is often a NUL."""
+        head = block[:4096]
+        nuls = [head[parity::2].count(b"\0") for parity in (0, 1)]
+        if len(head) < 256 or min(nuls) or 4 * max(nuls) < len(head):
+            return
+        encoding = "UTF-16BE" if nuls[0] else "UTF-16LE"
+        hint = f"convert it: iconv -f {encoding} -t UTF-8"
+        raise DataError(f"this is {encoding}, not UTF-8", hint=hint, path=self._path)
 
     def _not_utf8(self, block: bytes, offset: int, start: int) -> DataError:
         packed = " of the unpacked text" if _PACKED.search(self._path) else ""

@@ -13,6 +13,7 @@ do not depend on what is computed together.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,9 @@ Part: TypeAlias = tuple[str, bytes]
 OnBroken: TypeAlias = Callable[[Broken], None]
 
 _NEWDOC = "# newdoc id = "
+# bytes of UTF-8 without which no Latin, Greek or Cyrillic letter, syllable of Hangul or kana is in
+# parts: to look for them takes next to no time
+_PARTS = (b"\xcc", b"\xcd", "\u1100".encode()[:2], "\u3099".encode())
 _SENT_ID = re.compile(rb"^# sent_id = ([0-9]+)$", re.MULTILINE)
 
 
@@ -84,12 +88,14 @@ class Seen:
         num_long: of more words than the model looks for the best tree of.
         num_words: so far as all of them had UPOS and a lemma.
         is_tagged: whether all had.
+        is_decomposed: whether any has letters that are written in parts, as in Unicode NFD.
     """
 
     num_sentences: int = 0
     num_long: int = 0
     num_words: int = 0
     is_tagged: bool = True
+    is_decomposed: bool = False
 
     def add(self, other: Seen) -> None:
         """Count what was seen elsewhere as well."""
@@ -97,20 +103,33 @@ class Seen:
         self.num_long += other.num_long
         self.num_words += other.num_words
         self.is_tagged = self.is_tagged and other.is_tagged
+        self.is_decomposed = self.is_decomposed or other.is_decomposed
 
     def note(self, item: Sentence | SentenceBatch, longest: int | None, *, tags: bool) -> None:
         """Count a sentence, or several; with `tags`, see whether they have any."""
         if isinstance(item, SentenceBatch):
             self.num_sentences += len(item.sentences)
+            if not self.is_decomposed and any(part in item.stretch for part in _PARTS):
+                self.is_decomposed = _is_decomposed(item.stretch.decode())
             if longest is not None:
                 self.num_long += int((item.lengths > longest).sum())
             return
         self.num_sentences += 1
+        if not self.is_decomposed:
+            self.is_decomposed = _is_decomposed(" ".join(item.column(FORM)))
         if longest is not None:
             self.num_long += len(item) > longest
         if tags and self.is_tagged:
             self.num_words += len(item)
             self.is_tagged = all("_" not in (row[UPOS], row[LEMMA]) for row in item.rows)
+
+
+def _is_decomposed(text: str) -> bool:
+    """Whether a text has parts of letters for which there are whole letters.
+
+    Not all that NFC changes is: of some letters of Indian scripts it has the parts.
+    """
+    return not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text)
 
 
 @dataclass(slots=True)

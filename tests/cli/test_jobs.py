@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import unicodedata
 from collections.abc import Callable
 from functools import partialmethod
 from pathlib import Path
@@ -208,3 +209,20 @@ def test_ctrl_c_leaves_no_process_and_no_file(root: Path, folder: Path) -> None:
     assert told.startswith(b"interrupted")
     assert not any(is_running(int(pid)) for pid in pids)
     assert not [path for path in folder.iterdir() if "stopped" in path.name]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize(("command", "model"), [("parse", "parser"), ("tag", "tagger")])
+@pytest.mark.parametrize("form", ["\ud55c\uad6d", "caf\u00e9", "\u304c"])
+def test_letters_in_parts_are_told(
+    seqtool: Run, tmp_path: Path, form: str, command: str, model: str, jobs: int
+) -> None:
+    whole = Path("a.conllu").read_text(encoding="utf-8").replace("\t_\n", f"\tGloss={form}\n", 1)
+    for normal_form, is_told in (("NFC", False), ("NFD", True)):
+        path = tmp_path / f"{normal_form}.conllu"
+        rows = [line.split("\t") for line in whole.splitlines()]
+        rows[-2][1] = unicodedata.normalize(normal_form, form)
+        path.write_text("\n".join(map("\t".join, rows)) + "\n\n", encoding="utf-8")
+        result = seqtool(command, path, "-m", model, "--jobs", jobs)
+        assert result.code == 0
+        assert ("letters that are written in parts" in result.stderr) == is_told

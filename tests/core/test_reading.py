@@ -204,6 +204,19 @@ def test_utf16_is_recognised(tmp_path: Path) -> None:
     assert "UTF-16" in error.value.hint
 
 
+@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
+def test_utf16_without_its_mark(encoding: str, tmp_path: Path) -> None:
+    """Of Latin letters it is valid UTF-8, with a NUL beside each."""
+    path = tmp_path / "t.txt"
+    path.write_bytes(("The dog sleeps.\n" * 20).encode(encoding))
+    with pytest.raises(DataError, match=f"t.txt: this is {encoding}, not UTF-8") as error:
+        list(read_blocks([path]))
+    assert error.value.hint == f"convert it: iconv -f {encoding} -t UTF-8"
+    # single NULs are characters of words
+    path.write_bytes(b"a\0b c\n" * 200)
+    assert b"".join(read_blocks([path])) == b"a\0b c\n" * 200
+
+
 @pytest.mark.parametrize("cut", [3, 15, -9, -1])
 @pytest.mark.parametrize("name", ["a.gz", "a.zst"])
 def test_truncated_packed_file(tmp_path: Path, name: str, cut: int) -> None:
