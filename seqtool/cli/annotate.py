@@ -401,6 +401,13 @@ def parse(
             )
     options["beam"] = beam
     note_beam(parser, beam, paths)
+    if details.trace and getattr(parser, "detailed", parser) is not getattr(
+        parser, "parser", parser
+    ):
+        note(
+            f"{path}: its parsers vote, and a vote has no steps: these are of the parser in "
+            f"{path / 'parser'} alone, whose tree may be another than the vote's"
+        )
     if details.scores:
         options["scores"] = True
         if not parser.is_calibrated:

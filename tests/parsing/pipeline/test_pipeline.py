@@ -229,7 +229,10 @@ def test_parsers_of_other_kinds_vote_with_the_parser(
     ranked = seqtool("parse", text, "-m", output, "--nbest", 2, "--beam", 4)
     assert ranked.code == 0, ranked.stderr
     assert ranked.stdout.count("# parse_rank = ") == 2
-    assert seqtool("parse", text, "-m", output, "--trace").code == 0
+    traced = seqtool("parse", text, "-m", output, "--trace")
+    assert traced.code == 0
+    assert f"these are of the parser in {output / 'parser'} alone" in traced.stderr
+    assert "alone" not in ranked.stderr
     # but where several models are named, these would be of none of them
     refused = seqtool("parse", text, "-m", output, "-m", models / "whole", "--trace")
     assert refused.code == 1
