@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seqtool.core import types
-from seqtool.core.arrays import Bools, Bytes, Floats, Ints, Longs
+from seqtool.core.arrays import Bools, Bytes, Doubles, Floats, Ints, Longs
 from seqtool.core.compiled import compiled
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import UNATTACHED, Configurations
@@ -36,7 +36,7 @@ class Hypotheses(NamedTuple):
     """
 
     used: Bools
-    totals: Floats
+    totals: Doubles
 
 
 class Step(NamedTuple):
@@ -57,8 +57,9 @@ _PER_LN_2 = np.float32(1 / math.log(2))  # a natural logarithm times this is one
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _floats = types.float32[::1]
+_doubles = types.float64[::1]
 _int = types.int64
-_hypotheses = types.NamedTuple((types.boolean[::1], _floats), Hypotheses)
+_hypotheses = types.NamedTuple((types.boolean[::1], _doubles), Hypotheses)
 _step = types.NamedUniTuple(_ints, 4, Step)
 
 
@@ -138,7 +139,8 @@ def _select(  # type: ignore[no-untyped-def]
     """
     used, totals = hypotheses.used, hypotheses.totals
     # the best continuations of one lane, in falling order: all insertions go in here
-    best_score = np.empty(beam, np.float32)
+    # sums of thousands of scores: in single precision, the differences of the next ones are lost
+    best_score = np.empty(beam, np.float64)
     best_parent = np.empty(beam, np.int32)
     best_transition = np.empty(beam, np.int32)
     taken = np.empty(beam, np.bool_)
@@ -223,7 +225,7 @@ def _select(  # type: ignore[no-untyped-def]
     return num_copies, num_rows
 
 
-@compiled(_int(_table, _int, _int, types.boolean[::1], _floats, _ints))
+@compiled(_int(_table, _int, _int, types.boolean[::1], _doubles, _ints))
 def _finished_rows(configs, num_lanes, beam, used, totals, which):  # type: ignore[no-untyped-def]
     """Note the best hypothesis of each lane in which all are final; return how many."""
     found = 0
@@ -331,7 +333,7 @@ class Beams:
         self.num_lanes, self.beam = num_lanes, beam
         self.num_transitions = labels.num_transitions
         self.configurations = Configurations(system, labels, size, longest)
-        self.hypotheses = Hypotheses(np.zeros(size, np.bool_), np.zeros(size, np.float32))
+        self.hypotheses = Hypotheses(np.zeros(size, np.bool_), np.zeros(size, np.float64))
         self.history: History | None = None
         self._segments = labels.segments
         self._margin, self._temperature = margin, temperature

@@ -114,6 +114,28 @@ def test_a_beam_of_one_takes_the_best_transition_each_time(system: str) -> None:
     assert parsed(system, [length]) == [(expected[:, HEAD].tolist(), expected[:, LABEL].tolist())]
 
 
+def test_small_differences_count_at_the_end_of_a_long_sentence() -> None:
+    """Each transition adds 100 to the score, and they differ by thousandths."""
+
+    def scorer(batch: Configurations, which: Ints, scores: Any) -> None:
+        random_scores(batch, which, scores)
+        scores *= 1e-3
+        scores += 100.0
+
+    length = 700
+    batch = Configurations("arc-standard", LABELS, 1, length)
+    which, scores = np.zeros(1, np.int32), np.empty((1, LABELS.num_transitions), np.float32)
+    one, lengths = np.ones(1, np.int32), np.asarray([length], np.int32)
+    batch.start(which, one, lengths)
+    while batch.configs[0, UNATTACHED]:
+        scorer(batch, which, scores)
+        best = max(legal_scores(batch, 0), key=scores[0].__getitem__)
+        batch.advance(which, np.asarray([best], np.int32))
+    heads, labels = search("arc-standard", LABELS, one, lengths, length + 2, scorer)
+    assert heads[2:].tolist() == batch.nodes[1 : length + 1, HEAD].tolist()
+    assert labels[2:].tolist() == batch.nodes[1 : length + 1, LABEL].tolist()
+
+
 @pytest.mark.parametrize("system", ALL)
 @pytest.mark.parametrize("beam", [1, 3])
 def test_sentences_do_not_depend_on_their_neighbours(
@@ -131,14 +153,13 @@ def test_sentences_do_not_depend_on_their_neighbours(
         assert len(heads) == length
 
 
-def score_of(system: str, length: int, beam: int) -> float:
-    """The score that the search gives its best derivation, followed step by step."""
-    seen: dict[tuple[int, ...], float] = {}
+def num_seen(system: str, length: int, beam: int) -> int:
+    """How many different configurations the search has scored."""
+    seen: set[tuple[int, ...]] = set()
 
     def recording(batch: Configurations, which: Ints, scores: Any) -> None:
         random_scores(batch, which, scores)
-        for row in which:
-            seen[position(batch, row)] = 0.0
+        seen.update(position(batch, row) for row in which)
 
     sizes = np.asarray([length], np.int32)
     search(system, LABELS, np.ones(1, np.int32), sizes, length + 2, recording, beam=beam)
@@ -146,7 +167,7 @@ def score_of(system: str, length: int, beam: int) -> float:
 
 
 def test_a_wider_beam_looks_at_more() -> None:
-    looked = [score_of("arc-standard", 6, beam) for beam in (1, 2, 4)]
+    looked = [num_seen("arc-standard", 6, beam) for beam in (1, 2, 4)]
     assert looked == sorted(set(looked))
 
 
