@@ -411,9 +411,13 @@ def parse(
     if details.scores:
         options["scores"] = True
         if not parser.is_calibrated:
+            votes = hasattr(getattr(parser, "parser", parser), "parsers")
             note(
-                "the parser has no calibration, as older ones have none: probabilities are those "
-                "that it works with"
+                "the vote of these parsers has no calibration, as one of train-parser --raw has: "
+                "probabilities are the mean of the parsers'"
+                if votes
+                else "the parser has no calibration, as older ones have none: probabilities are "
+                "those that it works with"
             )
     annotation = Annotation(
         "parse",

@@ -108,6 +108,18 @@ def of_heads(table: ArcTable, heads: Sequence[int] | Ints) -> Floats:
     return chosen
 
 
+def mean(calibrations: Sequence[Mapping[int, Calibration]]) -> dict[int, Calibration]:
+    """Return the means of the functions of several parsers, of the beams that all have one for."""
+    beams = set(calibrations[0]).intersection(*calibrations[1:])
+    found = {}
+    for beam in sorted(beams):
+        of_beam = [of_parser[beam] for of_parser in calibrations]
+        inputs = np.unique(np.concatenate([one.inputs for one in of_beam]))
+        outputs = np.mean([one(inputs) for one in of_beam], axis=0)
+        found[beam] = Calibration(tuple(inputs.tolist()), tuple(outputs.tolist()))
+    return found
+
+
 def nearest(calibrations: Mapping[int, Calibration], beam: int) -> Calibration | None:
     """Return the calibration of the beam that is most like one; None without any."""
     if not calibrations:

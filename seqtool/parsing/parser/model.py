@@ -45,7 +45,7 @@ GROUP_ARCS = 1 << 16  # of sentences that are asked for together
 TABLE_BYTES = 192 << 20  # of products of types, of each classifier; beyond it, all are dropped
 
 TUNING_WORDS = 50_000  # of the validation part, to which calibrations are fitted
-CALIBRATIONS = "calibrations"  # their name in the vocabulary's file
+CALIBRATIONS = "calibrations"  # their name where they are stored
 CHARACTERS = "characters"  # and that of the known ones
 
 Tree = tuple[list[int], list[str]]
@@ -119,14 +119,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
         types, config = self.types, self.config
-        model = config.model
         # scores of one kind only can be averaged
-        scores = config.learning.loss == "global", adds_probabilities(config.learning)
-        builds = (
-            *(model.decoder, model.classifier, model.order),
-            *(model.system, model.trees, scores),
-        )
-        return types.lexical, types.tags, types.known_characters, lm, self.labels, builds
+        scores = config.learning.loss, adds_probabilities(config.learning)
+        reads = types.lexical, types.tags, types.known_characters, lm
+        return *reads, self.labels, config.model, scores
 
     @classmethod
     def restore(
@@ -193,6 +189,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         if not others:
             return self
         together = super().ensemble(others)
+        together.calibrations = calibration.mean([one.calibrations for one in together.members])
         together.decoder = together.decoder.joined(
             [
                 make_decoder(member.config, member.labels, member.weights)

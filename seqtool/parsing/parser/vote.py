@@ -24,17 +24,17 @@ see the page of experiments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
 
 from seqtool.core import types
-from seqtool.core.arrays import Floats, Ints
+from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.pretrained import WordVectors
-from seqtool.parsing.parser.calibration import of_heads
+from seqtool.parsing.parser.calibration import BEAMS, Calibration, fit, nearest, of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND
 from seqtool.parsing.parser.decoder import ArcTable
@@ -143,9 +143,10 @@ class Vote(ParsesInputs):
     Args:
         parsers: two or more over one treebank, each of which may be an ensemble.
         weights: of each; if not given, `weights_of` them.
+        calibrations: of the vote's own probabilities, by beams, as `fitted` returns them.
 
     Attributes:
-        parsers: as they were given.
+        parsers, calibrations: as they were given.
         weights: of each.
         labels: all labels of trees, by the numbers that they have here.
 
@@ -155,8 +156,13 @@ class Vote(ParsesInputs):
 
     kind = KIND
 
-    def __init__(self, parsers: Sequence[Parser], weights: Sequence[float] | None = None) -> None:
-        self.parsers = list(parsers)
+    def __init__(
+        self,
+        parsers: Sequence[Parser],
+        weights: Sequence[float] | None = None,
+        calibrations: Mapping[int, Calibration] | None = None,
+    ) -> None:
+        self.parsers, self.calibrations = list(parsers), dict(calibrations or {})
         self.weights = list(weights or weights_of(parsers))
         first, *others = (_plain(parser.labels) for parser in parsers)
         for other in others:
@@ -177,8 +183,8 @@ class Vote(ParsesInputs):
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether the probabilities of arcs of all parsers say how often these are right."""
-        return all(parser.is_calibrated for parser in self.parsers)
+        """Whether probabilities of arcs say how often these are right; see `fitted`."""
+        return bool(self.calibrations)
 
     def with_words(self, vectors: WordVectors) -> Vote:
         """Return it with the words of a file of vectors; see `TreebankModel.with_words`.
@@ -191,7 +197,32 @@ class Vote(ParsesInputs):
         readers = [parser for parser in self.parsers if parser.reads_words]
         # where there is none, the first one says so
         grown = {id(one): one.with_words(vectors) for one in readers or self.parsers[:1]}
-        return Vote([grown.get(id(parser), parser) for parser in self.parsers], self.weights)
+        parsers = [grown.get(id(parser), parser) for parser in self.parsers]
+        return Vote(parsers, self.weights, self.calibrations)
+
+    def fitted(self, sentences: Sequence[Sentence]) -> dict[int, Calibration]:
+        """Return calibrations of the vote for the beams that parsers have some for.
+
+        What parsers vote for is right more often than the mean of their probabilities says,
+        although each of these is calibrated.
+
+        Args:
+            sentences: of the validation part, with their gold trees, which stay; one of two words
+                or more.
+        """
+        found = {}
+        for beam in BEAMS:
+            stream = _StreamVote(self, beam, allow_missing=True)
+            pooled: list[Doubles] = []
+            are_right: list[Bools] = []
+            for chunk, _ in chunks(sentences):
+                several = [item for item in chunk if isinstance(item, Sentence) and len(item) > 1]
+                for sentence, tables in stream.tables(several):
+                    heads, _ = self.tree(tables)
+                    pooled.append(self._pooled(tables, heads, beam))
+                    are_right.append(np.equal(heads, sentence.heads()))
+            found[beam] = fit(np.concatenate(pooled), np.concatenate(are_right))
+        return found
 
     def parse(
         self,
@@ -305,11 +336,17 @@ class Vote(ParsesInputs):
         """
         if len(heads) == 1:  # there is no other tree
             return [1.0]
-        scores = [
+        pooled, calibration = self._pooled(tables, heads, beam), nearest(self.calibrations, beam)
+        return list((pooled if calibration is None else calibration(pooled)).tolist())
+
+    def _pooled(self, tables: Sequence[ArcTable], heads: Sequence[int], beam: int) -> Doubles:
+        """Return the parsers' mean, by their weights, of how probable the arcs of a tree are."""
+        of_parsers = [
             parser.calibrated(of_heads(table, heads), beam=beam)
             for parser, table in zip(self.parsers, tables, strict=True)
         ]
-        return list(np.average(scores, axis=0, weights=self.weights).tolist())
+        pooled: Doubles = np.average(of_parsers, axis=0, weights=self.weights)
+        return pooled
 
     def tree(self, tables: Sequence[ArcTable]) -> Tree:
         """Return the tree of a sentence of one word or more.
@@ -402,8 +439,14 @@ def weights_of(parsers: Sequence[Parser]) -> list[float]:
     return [float(share / max(sums)) for share in sums]
 
 
-def together(parsers: Sequence[Parser]) -> Parser | Vote:
+def together(
+    parsers: Sequence[Parser], calibrations: Mapping[int, Calibration] | None = None
+) -> Parser | Vote:
     """Return parsers as one: those that differ in their weights alone as an ensemble, others vote.
+
+    Args:
+        parsers: one or more.
+        calibrations: of their vote, as `Vote.fitted` returned them.
 
     Raises:
         ModelError: their labels differ.
@@ -416,7 +459,9 @@ def together(parsers: Sequence[Parser]) -> Parser | Vote:
         else:
             group.append(parser)
     ensembles = [first.ensemble(others) for first, *others in alike]
-    return ensembles[0] if len(ensembles) == 1 else Vote(ensembles)
+    if len(ensembles) == 1:
+        return ensembles[0]
+    return Vote(ensembles, calibrations=calibrations)
 
 
 def _own(label: str) -> str:

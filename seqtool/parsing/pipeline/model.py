@@ -22,7 +22,7 @@ a treebank; a segmenter, which has much less to read sentences with, decides for
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -37,7 +37,8 @@ from seqtool.parsing.encoding.pretrained import WordVectors, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
 from seqtool.parsing.parser import vote
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.calibration import Calibration, from_json
+from seqtool.parsing.parser.model import CALIBRATIONS, Parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import KIND, PARSERS, PipelineConfig, folders
 from seqtool.parsing.segmenter.characters import Unit, to_text
@@ -293,11 +294,30 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
     Raises:
         ModelError: a part is missing, damaged or of another kind.
     """
-    return open_pipeline(directory, from_stored(PipelineConfig, header.config), device=device)
+    try:
+        calibrations = from_json(header.statistics.get(CALIBRATIONS))
+    except ValueError as error:
+        what, hint = "the calibrations in its header are damaged", "train it again"
+        raise ModelError(what, hint=hint, path=directory) from error
+    config = from_stored(PipelineConfig, header.config)
+    return open_pipeline(directory, config, calibrations, device=device)
 
 
-def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu") -> Pipeline:
-    """Open the parts of a pipeline that may be without its `model.json` yet; see `load_model`."""
+def open_pipeline(
+    directory: Path,
+    config: PipelineConfig,
+    calibrations: Mapping[int, Calibration] | None = None,
+    *,
+    device: str = "cpu",
+) -> Pipeline:
+    """Open the parts of a pipeline that may be without its `model.json` yet; see `load_model`.
+
+    Args:
+        directory: of all parts.
+        config: what parts there are.
+        calibrations: of the vote of its parsers, if they vote.
+        device: as of `load_model`.
+    """
     segmenter = open_part(directory, "segmenter", config.segmenters, Segmenter, device=device)
     parsers = [
         open_part(directory, part, num, Parser, device=device)
@@ -309,7 +329,7 @@ def open_pipeline(directory: Path, config: PipelineConfig, *, device: str = "cpu
     if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it
         chooser = open_part(directory, "multiword", config.multiwords, Tagger, device=device)
         multiword = MultiwordChooser(chooser, segmenter.splitter)
-    parser = vote.together(parsers)
+    parser = vote.together(parsers, calibrations)
     detailed = parser.parsers[0] if isinstance(parser, Vote) else None
     return Pipeline(segmenter, tagger, parser, multiword, detailed)
 

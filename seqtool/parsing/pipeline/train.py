@@ -37,8 +37,11 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import Interrupted
 from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.encoding.pretrained import FOLDER, check_given
+from seqtool.parsing.parser.calibration import to_json
 from seqtool.parsing.parser.config import SMALL_SENTENCES, check_encoder
+from seqtool.parsing.parser.model import CALIBRATIONS
 from seqtool.parsing.parser.train import PARSER, train_parser
+from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import (
     KIND,
     NEURAL,
@@ -51,6 +54,7 @@ from seqtool.parsing.pipeline.config import (
 from seqtool.parsing.pipeline.jobs import Job, Team, makespan
 from seqtool.parsing.pipeline.model import (
     LEAST_SHARE,
+    Pipeline,
     model_card,
     open_part,
     open_pipeline,
@@ -271,7 +275,8 @@ class _Stages:
         trained |= self.train(self.limited(parsers, (limit - passed) / after))
         members = (*segmenters, *multiwords, *taggers, *parsers)
         parts = {job.name: trained[job.name] for job in members}
-        scores = self.scores(parts)
+        pipeline = open_pipeline(self.output, config)
+        scores = self.scores(parts, pipeline)
         header = Header(
             kind=KIND,
             config=to_dict(config),
@@ -284,6 +289,7 @@ class _Stages:
             command=record.command,
             num_parameters=sum(part.num_parameters for part in parts.values()),
             versions={"torch": torch.__version__},
+            statistics=self.statistics(pipeline),
         )
         checkpoint.amend(self.output, header, model_card(header))
         seconds = sum(part.seconds for part in parts.values())
@@ -426,7 +432,21 @@ class _Stages:
         seed = config.training.seed + int(number or 1) - 1
         return dataclasses.replace(config, training=dataclasses.replace(config.training, seed=seed))
 
-    def scores(self, parts: Mapping[str, Any]) -> dict[str, float]:
+    def statistics(self, pipeline: Pipeline) -> dict[str, Any]:
+        """Fit what is to be known of a vote to the validation part, with predicted tags."""
+        if not isinstance(pipeline.parser, Vote):
+            return {}
+        treebank = self.output / TREEBANK
+        if self.record.dev is not None:
+            sentences = list(read_conllu(treebank / "dev.conllu"))
+        else:  # what the parsers have held out
+            all_sentences = read_conllu(treebank / "train.conllu")
+            sentences = [sentence for sentence, is_dev in held_out(all_sentences) if is_dev]
+        if not any(len(sentence) > 1 for sentence in sentences):
+            return {}
+        return {CALIBRATIONS: to_json(pipeline.parser.fitted(sentences))}
+
+    def scores(self, parts: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
         """Scores from the raw text of the validation part on; without one, those of the parts."""
         if self.record.dev is None:
             return {
@@ -435,7 +455,6 @@ class _Stages:
                 for score, value in part.scores.items()
                 if score.startswith("dev_")
             }
-        pipeline = open_pipeline(self.output, self.config)
         gold = self.sentences([self.record.dev])
         parsed = pipeline.parse_stream(pipeline.segment([raw_text(gold)]))
         evaluation = evaluate_parser(gold, (item for item in parsed if isinstance(item, Sentence)))

@@ -90,6 +90,18 @@ def test_the_calibration_of_the_nearest_beam() -> None:
     assert nearest({}, 1) is None
 
 
+def test_an_ensemble_has_the_mean_of_its_members_calibrations() -> None:
+    low, high = Calibration((0.2, 0.8), (0.1, 0.7)), Calibration((0.4, 0.6), (0.3, 0.9))
+    one, two = (random_parser(tiny_config(), seed=seed) for seed in (1, 2))
+    one.calibrations, two.calibrations = {1: low, 4: low}, {1: high}
+    # at 0.2, 0.4, 0.6, 0.8 the first is 0.1, 0.3, 0.5, 0.7 and the second 0.3, 0.3, 0.9, 0.9
+    for together in (one.ensemble([two]), two.ensemble([one])):
+        assert together.calibrations.keys() == {1}
+        assert together.calibrations[1].inputs == (0.2, 0.4, 0.6, 0.8)
+        assert together.calibrations[1].outputs == pytest.approx((0.2, 0.3, 0.7, 0.8))
+    assert one.calibrations == {1: low, 4: low}
+
+
 def test_what_is_stored_is_what_is_read() -> None:
     fitted = {1: Calibration((0.25, 0.75), (0.5, 1.0)), 4: Calibration((0.5,), (0.25,))}
     assert from_json(to_json(fitted)) == fitted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -17,7 +18,7 @@ from parsing.tagger.toy import random_tagger
 
 import seqtool
 from seqtool.core.errors import DataError, ModelError
-from seqtool.parsing.parser import details
+from seqtool.parsing.parser import calibration, details
 from seqtool.parsing.parser import vote as vote_module
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
@@ -326,6 +327,52 @@ def test_parsers_that_are_alike_are_an_ensemble_first() -> None:
     voting.parse(sentences)
     Vote([first.ensemble([second]), other], [1.0, 0.5]).parse(expected)
     assert [item.rows for item in sentences] == [item.rows for item in expected]
+
+
+def test_parsers_that_differ_in_more_than_the_seed_vote() -> None:
+    sizes = {"encoder_size": 4, "encoder_layers": 1, "arc_size": 4, "relation_size": 3}
+
+    def graph(loss: str = "local", **model: object) -> Parser:
+        config = tiny_config("auto", decoder="graph", encoder="bilstm", **{**sizes, **model})
+        learning = replace(config.learning, loss=loss)
+        return random_parser(replace(config, learning=learning))
+
+    assert isinstance(together([graph(), graph()]), Parser)
+    for other in (graph(loss="crf"), graph(encoder_size=5), graph(second_order="both")):
+        assert isinstance(together([graph(), other]), Vote)
+    assert isinstance(together([parser(), parser(hidden_size=9)]), Vote)
+
+
+def test_a_vote_has_a_calibration_of_its_own() -> None:
+    """What `parse` gives without it, and how often that is right, are what it is fitted to."""
+    sentences = random_sentences(120, 9)
+    kinds()[1].parse(sentences)  # so that one of those that vote is always right
+    gold = [sentence.heads() for sentence in sentences]
+    voting = Vote(kinds())
+    assert not voting.is_calibrated
+    found = voting.fitted(sentences)
+    assert [sentence.heads() for sentence in sentences] == gold
+    calibrated = Vote(kinds(), voting.weights, found)
+    assert calibrated.is_calibrated
+    for beam in (1, 4):
+        plain, told = random_sentences(120, 9), random_sentences(120, 9)
+        voting.parse(plain, beam=beam, scores=True)
+        calibrated.parse(told, beam=beam, scores=True)
+        several = [place for place, heads in enumerate(gold) if len(heads) > 1]
+        pooled = [token.score or 0 for place in several for token in plain[place]]
+        are_right = [
+            head == wanted
+            for place in several
+            for head, wanted in zip(plain[place].heads(), gold[place], strict=True)
+        ]
+        expected = calibration.fit(np.asarray(pooled), np.asarray(are_right))
+        # MISC has three digits, and a group's border may fall between two arcs that are alike there
+        assert found[beam].outputs == pytest.approx(expected.outputs, abs=0.02)
+        scores = np.asarray([token.score or 0 for place in several for token in told[place]])
+        assert [item.heads() for item in told] == [item.heads() for item in plain]
+        assert scores == pytest.approx(found[beam](np.asarray(pooled)), abs=0.03)
+        assert scores.mean() == pytest.approx(np.mean(are_right), abs=0.02)
+        assert abs(np.mean(pooled) - np.mean(are_right)) > 0.03
 
 
 def test_a_sentence_of_one_word_has_one_tree() -> None:

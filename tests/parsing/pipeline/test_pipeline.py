@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import itertools
 import json
 import random
@@ -223,6 +224,16 @@ def test_parsers_of_other_kinds_vote_with_the_parser(
     assert [parser.config.model for parser in pipeline.parser.parsers] == [
         parser.config.model for parser in apart
     ]
+    # the vote's probabilities of arcs are fitted to the validation part, with predicted tags
+    dev = list(read_conllu(output / "treebank" / "dev.conllu"))
+    assert pipeline.is_calibrated
+    assert pipeline.parser.calibrations == pipeline.parser.fitted(dev)
+    header = checkpoint.read_header(output)
+    damaged = dataclasses.replace(header, statistics={"calibrations": {"1": [[2.0], [0.5]]}})
+    checkpoint.amend(output, damaged, "")
+    with pytest.raises(ModelError, match="the calibrations in its header are damaged"):
+        checkpoint.load(output)
+    checkpoint.amend(output, header, "")
     # a vote has one tree only: several, and how they are built, are those of the parser
     text = tmp_path / "t.txt"
     text.write_text("dogs see cats.")

@@ -92,15 +92,10 @@ class LinearGraphDecoder(Decoder):
         A sentence of more than `LONGEST` words is alone, and parsed in pieces, as if each were a
         sentence; the roots of the later ones depend on that of the first.
         """
-        num_words = int(part.lengths[0]) if len(part.lengths) else 0
-        if num_words <= LONGEST:
+        if not _is_long(part):
             return self._search.trees(part)
-        root, borders = int(part.tokens[0]), list(range(0, num_words, LONGEST))
         found: list[Ints] = []
-        for begin, end in zip(borders, [*borders[1:], num_words], strict=True):
-            words = part.types[root + 1 + begin : root + 1 + end]
-            types = np.concatenate((np.asarray([NONE_TYPE, ROOT_TYPE], np.int32), words))
-            piece = TokenArrays(types, np.ones(1, np.int32), np.asarray([end - begin], np.int32))
+        for begin, piece in _pieces(part):
             heads = self._search.trees(piece)
             first_root = 1 + int(np.argmin(found[0])) if found else 0
             found.append(np.where(heads > 0, heads + np.int32(begin), np.int32(first_root)))
@@ -127,11 +122,20 @@ class LinearGraphDecoder(Decoder):
         """Give the best trees of each sentence; see `Decoder.ranked`. Labels are the best ones.
 
         The score of a tree is the logarithm of its probability among all that are searched; with
-        scores of second order about so, see `Search.ranked`.
+        scores of second order about so, see `Search.ranked`. A sentence of more than `LONGEST`
+        words has one tree, whose score is the sum of those of its pieces.
         """
         for one in self._each(arrays):
+            if _is_long(one):
+                heads = self._trees(one)
+                score = 0.0
+                for _, piece in _pieces(one):
+                    found, trees = self._search.ranked(piece, 1)
+                    score += trees[0][1] - self._partition(piece, found.scores)
+                yield [RankedTree(heads, self._best_labels(one, heads, heads), score)]
+                continue
             found, trees = self._search.ranked(one, num)
-            partition = float(marginals(found.scores, one.lengths, self._is_projective)[0][0])
+            partition = self._partition(one, found.scores)
             yield [
                 RankedTree(heads, self._best_labels(one, heads, heads), score - partition)
                 for heads, score in trees
@@ -142,28 +146,72 @@ class LinearGraphDecoder(Decoder):
 
         With scores of second order, the scores of trees are those around the best one, see
         `search.Found`. Of an arc that is not in the best tree, it is the label that it has with
-        the other arcs of that tree around it. See `Decoder.arc_tables`.
+        the other arcs of that tree around it. Of a sentence of more than `LONGEST` words, arcs
+        between its pieces are not known but for those of its tree. See `Decoder.arc_tables`.
         """
         for one in self._each(arrays):
-            tree, scores = self._search.find(one, self._search.arc_scores(one))
-            num_words = int(one.lengths[0])
-            _, chances = marginals(scores, one.lengths, self._is_projective)
-            label_ids = np.stack(
-                [
-                    self._best_labels(one, np.full(num_words, head, np.int32), tree)
-                    for head in range(1 + num_words)
-                ],
-                axis=1,
-            )
-            words = np.arange(num_words)
-            label_ids[words, words + 1] = -1  # of no arc
-            probabilities = chances.reshape(num_words, -1).astype(np.float32)
-            yield ArcTable(probabilities, np.ascontiguousarray(label_ids), tree)
+            yield self._long_table(one) if _is_long(one) else self._arc_table(one)
+
+    def _arc_table(self, one: TokenArrays) -> ArcTable:
+        """Return what is thought of the arcs of a sentence whose arcs are all scored."""
+        tree, scores = self._search.find(one, self._search.arc_scores(one))
+        num_words = int(one.lengths[0])
+        _, chances = marginals(scores, one.lengths, self._is_projective)
+        label_ids = np.stack(
+            [
+                self._best_labels(one, np.full(num_words, head, np.int32), tree)
+                for head in range(1 + num_words)
+            ],
+            axis=1,
+        )
+        words = np.arange(num_words)
+        label_ids[words, words + 1] = -1  # of no arc
+        probabilities = chances.reshape(num_words, -1).astype(np.float32)
+        return ArcTable(probabilities, np.ascontiguousarray(label_ids), tree)
+
+    def _long_table(self, one: TokenArrays) -> ArcTable:
+        """Return what is thought of the arcs within the pieces of a sentence."""
+        heads = self._trees(one)
+        num_words, words = len(heads), np.arange(len(heads))
+        probabilities = np.zeros((num_words, 1 + num_words), np.float32)
+        label_ids = np.full(probabilities.shape, -1, np.int32)
+        for begin, piece in _pieces(one):
+            table = self._arc_table(piece)
+            own = slice(begin, begin + len(table.heads))
+            inside = slice(1 + own.start, 1 + own.stop)
+            probabilities[own, inside] = table.probabilities[:, 1:]
+            label_ids[own, inside] = table.label_ids[:, 1:]
+            # a later piece's root depends on that of the first one
+            root = 0 if begin == 0 else 1 + int(np.argmin(heads))
+            probabilities[own, root] = table.probabilities[:, 0]
+            if begin == 0:
+                label_ids[own, 0] = table.label_ids[:, 0]
+        label_ids[words, heads] = self._best_labels(one, heads, heads)
+        return ArcTable(probabilities, label_ids, heads)
+
+    def _partition(self, one: TokenArrays, scores: Floats) -> float:
+        """Return the partition function of the trees of a sentence that are searched."""
+        return float(marginals(scores, one.lengths, self._is_projective)[0][0])
 
     def _each(self, arrays: TokenArrays) -> Iterator[TokenArrays]:
         """Give each sentence alone."""
         for place in range(len(arrays.lengths)):
             yield arrays.part(np.asarray([place]))
+
+
+def _is_long(one: TokenArrays) -> bool:
+    """Whether this is one sentence whose arcs are not all scored."""
+    return len(one.lengths) == 1 and int(one.lengths[0]) > LONGEST
+
+
+def _pieces(one: TokenArrays) -> Iterator[tuple[int, TokenArrays]]:
+    """Give the pieces of a sentence as sentences, and how many words stand before each."""
+    root, num_words = int(one.tokens[0]), int(one.lengths[0])
+    for begin in range(0, num_words, LONGEST):
+        words = one.types[root + 1 + begin : root + 1 + min(begin + LONGEST, num_words)]
+        types = np.concatenate((np.asarray([NONE_TYPE, ROOT_TYPE], np.int32), words))
+        length = np.asarray([len(words)], np.int32)
+        yield begin, TokenArrays(types, np.ones(1, np.int32), length)
 
 
 def _parts(arrays: TokenArrays) -> Iterator[TokenArrays]:

@@ -139,12 +139,15 @@ class Search:
         """Return the best tree of one sentence, and the `num` best ones with scores.
 
         The scores are sums of those of `Found.scores`. Of second order the trees are the best ones
-        that are near the first, and their scores are exact, less that of the best tree.
+        that are near what was found, and their scores are exact, less that of it. One that differs
+        in several heads at once can be better; where one tree is asked for, it is what was found.
         """
         arcs = self.arc_scores(one)
         found, num_words = self.find(one, arcs), int(one.lengths[0])
         is_second = self.is_second(num_words)
         table = found.scores.reshape(num_words, -1)
+        if is_second and num == 1:
+            return found, [(found.heads, 0.0)]
         trees = ranked_trees(table, num * MORE if is_second else num, self._is_projective)
         if not is_second:
             return found, trees
@@ -155,10 +158,8 @@ class Search:
             for heads, _ in trees
             if not np.array_equal(heads, found.heads)
         ]
-        # what was found stays first: a tree that is better would have been found by a change of
-        # several heads at once
-        rest = sorted(((h, min(score, 0.0)) for h, score in others), key=lambda tree: -tree[1])
-        return found, [(found.heads, 0.0), *rest][:num]
+        ranked = sorted([(found.heads, 0.0), *others], key=lambda tree: -tree[1])
+        return found, ranked[:num]
 
     def _sibling_scores(self, one: TokenArrays) -> Floats:
         """Return the average scores of all siblings of one sentence; see `graph.siblings`."""

@@ -87,16 +87,19 @@ def test_probabilities_of_second_order(which: str) -> None:
     parser = random_parser(which, order=2)
     arrays = parser.encode(random_sentences(30, 6))
     tables = list(parser.arc_tables(arrays))
-    ranked = list(parser.ranked(arrays, 3))
-    for (heads, deprels), table, best in zip(parser.trees(arrays), tables, ranked, strict=True):
+    several, ones = list(parser.ranked(arrays, 3)), list(parser.ranked(arrays, 1))
+    for (heads, deprels), table, best, (only,) in zip(
+        parser.trees(arrays), tables, several, ones, strict=True
+    ):
         words = np.arange(len(heads))
         assert np.allclose(table.probabilities.sum(axis=1), 1.0, atol=1e-5)
         assert not table.probabilities[words, words + 1].any()
         assert [parser.deprels[i] for i in table.label_ids[words, heads]] == deprels
-        assert (best[0].heads, best[0].deprels) == (heads, deprels)
+        assert (only.heads, only.deprels) == (heads, deprels)
+        assert only.score <= 1e-5
         scores = [tree.score for tree in best]
         assert scores == sorted(scores, reverse=True)
-        assert scores[0] <= 1e-5
+        assert scores[0] >= only.score
 
 
 def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,6 +117,26 @@ def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) ->
             (first,) = parser.trees(parser.encode([begin]))
             assert tree[0][:10] == first[0]
     assert max(map(len, sentences)) > 20
+    # what is thought of its arcs is of the same tree, and there is no other one
+    arrays = parser.encode(sentences)
+    for (heads, deprels), table, ranked in zip(
+        found, parser.arc_tables(arrays), parser.ranked(arrays, 3), strict=True
+    ):
+        words = np.arange(len(heads))
+        assert table.heads.tolist() == heads
+        assert [parser.deprels[i] for i in table.label_ids[words, heads]] == deprels
+        assert np.allclose(table.probabilities.sum(axis=1), 1.0, atol=1e-5)
+        if len(heads) <= 10:
+            assert (ranked[0].heads, ranked[0].deprels) == (heads, deprels)
+            continue
+        (only,) = ranked
+        assert (only.heads, only.deprels) == (heads, deprels)
+        assert only.score < 0
+        # arcs from one piece into another are those of later roots to the first root
+        first_root = 1 + heads.index(0)
+        for word in range(10, len(heads)):
+            outside = [h for h in range(1, 11) if h != first_root]
+            assert not table.probabilities[word, outside].any()
 
 
 @pytest.mark.parametrize("order", [1, 2])
