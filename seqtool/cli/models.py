@@ -30,6 +30,8 @@ ABILITIES = {
     "segmenter": "segment",
 }
 
+RESET_FACTOR = 1.25  # perplexity without what stands before a sentence over that with it, as told
+
 ModelsOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -146,3 +148,21 @@ def note_beam(parser: Any, beam: int, paths: Sequence[Path]) -> None:
     if beam > 1 and not parser.has_beam:
         names = ", ".join(map(str, paths))
         note(f"{names}: finds the best tree without a beam, so --beam changes nothing")
+
+
+def note_reset(model: Any, name: str, *, way_out: str = "") -> None:
+    """Say on stderr where a network is at a loss at the beginning of each sentence.
+
+    Args:
+        model: that starts every sentence anew.
+        name: of the model.
+        way_out: what helps without another training, if anything does.
+    """
+    factor = getattr(model, "reset_factor", None)
+    if factor is not None and factor > RESET_FACTOR:
+        note(
+            f"warning: {name}: the first words of each line get too high a surprisal: where "
+            f"sentences begin anew, its perplexity was {factor:.1f} times as high on the "
+            "validation part, as training hardly met such a beginning; train with --set "
+            f"reset_states=0.01{way_out}"
+        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqtool.cli.models import chosen_models, names_of
+from seqtool.cli.models import chosen_models, names_of, note_reset
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -97,6 +97,7 @@ def pairs(
     results: list[tuple[str, str, PairsEvaluation]] = []
     for name, path in zip(names_of(chosen), chosen, strict=True):
         language_model = open_language_model(path, device=device, threads=threads)
+        note_reset(language_model, name)
         with progress_bar(f"scoring with {path}") as on_progress:
             found = evaluate_pairs(
                 language_model, given, score=cast("Score", score), on_progress=on_progress

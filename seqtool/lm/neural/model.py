@@ -41,6 +41,7 @@ ROWS = (
 )  # the arrays that have a row for each symbol
 DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.int16: "I16"}
 RESET_BATCH = 64  # sentences at a time, where the state is reset
+RESET_FACTOR = "reset_state_factor"  # among the scores; see `train`
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class NeuralLanguageModel(LanguageModel):
 
     The text is read as one stream: `</s>` stands before its first token, and the state is carried
     over sentence ends unless it is reset.
+
+    Attributes:
+        reset_factor: how many times as high the perplexity of the validation part was where each
+            sentence began anew; None where it was not measured.
     """
 
     kind = "neural-lm"
@@ -67,6 +72,7 @@ class NeuralLanguageModel(LanguageModel):
         self.network = network.to(device).eval()
         self.tokenizer = tokenizer
         self.device = device
+        self.reset_factor: float | None = None
 
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
@@ -313,7 +319,10 @@ def load_model(
         checkpoint.verify(directory, header)  # says more, where a file is missing or changed
         raise ModelError("damaged weights", hint=hint, path=weights) from error
     # a mixture need not say that it has a network, so that "auto" comes here
-    return NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
+    model = NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
+    factor = header.scores.get(RESET_FACTOR)
+    model.reset_factor = factor if isinstance(factor, float) else None
+    return model
 
 
 def _check_arrays(config: ModelConfig, words: Sequence[str], weights: Path) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
-from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.model import RESET_FACTOR, NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask, model_card
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
@@ -27,6 +31,7 @@ from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, f
 
 UNEQUAL_STARTS = 0.1  # perplexities from two kinds of start that differ by more are told
 ADVICE = "try --set reset_states=0.05"
+ANEW_TOKENS = 4_000  # of the validation part, on which sentences that begin anew are measured
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,9 @@ class TrainedLM(TrainedModel):
 
     Attributes:
         path: the model directory.
-        scores: `valid_perplexity` (as `eval-ppl` measures it), `train_seconds`, and the
-            `tokens_per_second` of training where a whole epoch was trained.
+        scores: `valid_perplexity` (as `eval-ppl` measures it), `reset_state_factor` (how many
+            times as high it is on the first sentences where each begins anew), `train_seconds`, and
+            the `tokens_per_second` of training where a whole epoch was trained.
         seconds: training time, validation included, over all continuations.
         num_parameters: trained numbers.
         epochs: epochs completed.
@@ -216,12 +222,11 @@ def _finish(
     `by_start` are the perplexities from the beginning of a text and from carried states, after the
     last epoch.
     """
-    model = checkpoint.load(output, device=device)
+    model = checkpoint.load(output, NeuralLanguageModel, device=device)
     in_streams = checkpoint.read_header(output).scores["valid_perplexity"]
     in_one = evaluate_lm(model, corpus.path, split="valid").perplexity
     # in streams, unknown words were read as `<unk>`: the two say nothing of where the model begins
-    has_letters = isinstance(model, NeuralLanguageModel) and model.letters is not None
-    reads_letters = has_letters and corpus.spellings("valid") is not None
+    reads_letters = model.letters is not None and corpus.spellings("valid") is not None
     warning = ""
     if _differ(*by_start):
         warning = (
@@ -233,8 +238,28 @@ def _finish(
     if warning:
         warning = f"the perplexity depends on where the model begins: {warning}; {ADVICE}"
     measured = {"valid_perplexity": in_one}
+    if model.network.config.cell != "window":  # which has no state
+        measured[RESET_FACTOR] = _reset_factor(model, corpus)
     trained = finish(output, run, "tokens", model_card, measured=measured)
     return TrainedLM(**vars(trained), warning=warning)
+
+
+def _reset_factor(model: NeuralLanguageModel, corpus: PreparedCorpus) -> float:
+    """Return how many times as high the perplexity is where each sentence begins anew.
+
+    It is that of the first sentences of the validation part; 1 where the first is longer than what
+    is read.
+    """
+    ids = np.asarray(corpus.reader("valid")[:ANEW_TOKENS], np.int32)
+    ids = ids[: np.flatnonzero(ids == EOS_ID).max(initial=-1) + 1]
+    if not len(ids):
+        return 1.0
+    carried, anew = (
+        float(np.sum(scores.log_probs, dtype=np.float64))
+        for reset_state in (False, True)
+        for scores in model.score_ids([ids], reset_state=reset_state)
+    )
+    return math.exp((carried - anew) / len(ids))
 
 
 def _differ(one: float, other: float) -> bool:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqtool.core import checkpoint
 from seqtool.core.config import from_dict, from_stored
 from seqtool.core.errors import Interrupted
 from seqtool.lm.evaluation import evaluate_lm
@@ -240,3 +241,30 @@ def test_streams_are_warmed_up_from_a_sentence_on(
                     torch.testing.assert_close(
                         part[stream : stream + 1], expected_part, rtol=0, atol=1e-6
                     )
+
+
+@pytest.mark.parametrize("cell", ["lstm", "rhn", "window"])
+def test_what_it_costs_to_begin_each_sentence_anew_is_measured(
+    tmp_path: Path, corpus: PreparedCorpus, cell: str
+) -> None:
+    settings = from_dict(
+        NeuralLMConfig,
+        {
+            "model": {"hidden_size": 6, "cell": cell, "init_range": 0.5},
+            "data": {"batch_size": 3, "bptt": 7},
+            "training": {"epochs": 2},
+        },
+    )
+    trained = train_lm(corpus, tmp_path / "m", settings)
+    model = checkpoint.load(tmp_path / "m", NeuralLanguageModel)
+    if cell == "window":  # it has no state
+        assert "reset_state_factor" not in trained.scores
+        assert model.reset_factor is None
+        return
+    anew, carried = (
+        evaluate_lm(model, corpus.path, split="valid", reset_state=reset).perplexity
+        for reset in (True, False)
+    )
+    assert anew != carried
+    assert model.reset_factor == trained.scores["reset_state_factor"]
+    assert model.reset_factor == pytest.approx(anew / carried, rel=1e-5)
