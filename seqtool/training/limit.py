@@ -3,7 +3,9 @@
 All that a run does counts, from reading its data on: steps, validations, saves; all but compiling,
 which is done once for a machine (`core.compile_cache.working_time`). What is left is
 reckoned anew before each step, from the time that steps and validations have taken so far. So a
-wrong guess early in a run does no harm: it ends on time, after a validation.
+wrong guess early in a run does no harm: it ends on time, after a validation. What a validation
+takes is learnt early, and no epoch is validated where that leaves no time for a step before the
+last validation: else a run would end while its rate is high.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from seqtool.training.hardware import Group
 from seqtool.training.state import RunState
 
 MEMORY = 0.99  # of a step's seconds in their running mean, from step to step
+EARLY = 1 / 20  # of the limit, after which it is to be known what a validation takes
 LITTLE = 1e-3  # weight of the first step, and of those of another stage, beside 1 of the others
 
 
@@ -77,6 +80,19 @@ class Countdown:
     def step_seconds(self) -> float:
         """Return the seconds that a step takes; 0 before the first one."""
         return self._sum / self._weight if self._weight else 0.0
+
+    @property
+    def is_early(self) -> bool:
+        """Whether an epoch may yet end soon enough to tell what a validation takes."""
+        return self.elapsed <= EARLY * self.limit
+
+    def has_room(self, stage: int, num_validations: int) -> bool:
+        """Return whether there is time for a step of a stage besides so many validations.
+
+        That is for half a step, so that the last whole one ends as near to the limit as it can.
+        """
+        validations = num_validations * self._run.validation_seconds
+        return self._ends[stage] - self.elapsed - validations >= self.step_seconds / 2
 
     def seconds_left(self, stage: int, steps_to_epoch: int, steps_per_epoch: int) -> float:
         """Return the seconds that are left for the steps of a stage, its validations taken off.

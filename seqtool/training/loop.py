@@ -7,7 +7,8 @@ A run directory, while it trains:
     best/       the model directory of the best validation so far
 
 `train` writes and yields what `_Loop.events` gives, which reads from top to bottom: an epoch is its
-steps, then validation, then a save. `StepLosses` fetches and judges the losses of the steps.
+steps, then validation, then a save; where time is limited, an epoch near the end may have no
+validation. `StepLosses` fetches and judges the losses of the steps.
 
 A run that is stopped, or killed, and resumed ends with the same weights as one that was not, bit
 for bit on the CPU with the same number of threads.
@@ -144,6 +145,7 @@ class _Loop:
         self.clock = self.saved_at = working_time()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
         self.rate = 0.0  # of the last step, but for the task's factor
+        self.timed: tuple[int, dict[str, float]] | None = None  # scores, after how many steps
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
                 storage.recover(path)
@@ -191,10 +193,13 @@ class _Loop:
             if self.is_interrupted:
                 reason = "interrupted"
                 break
-            # else the last save took what time was left for the epoch
-            if run.index or not self.steps_per_epoch:
-                yield self.validate()
-            self.end_stage()
+            if not self.is_validation_due():
+                run.epoch, run.index, run.is_validated = run.epoch + 1, 0, False
+            else:
+                # else the last save took what time was left for the epoch
+                if run.index or not self.steps_per_epoch:
+                    yield self.validate()
+                self.end_stage()
             self.save()
         if reason != "interrupted" and self.group.is_first and self.best.is_dir():
             checkpoint.promote(self.best, self.best.parent)
@@ -204,7 +209,11 @@ class _Loop:
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""
         run, patience, countdown = self.run, self.config.patience, self.countdown
-        if run.epoch >= self.epochs if countdown is None else run.limit_reached >= countdown.limit:
+        if countdown is not None:
+            is_over = run.limit_reached >= countdown.limit
+        else:  # a run that had a limit may not have validated its last epoch
+            is_over = run.epoch >= self.epochs and run.is_validated
+        if is_over:
             return "finished"
         if run.index == 0 and patience and run.epochs_since_best >= patience:
             return "stopped early"
@@ -246,16 +255,38 @@ class _Loop:
                 self.save()  # at the end of the epoch, after validation
 
     def is_time_up(self) -> bool:
-        """Whether the stage has no time for another step; its first step is always made."""
+        """Whether the stage has no time for another step.
+
+        Its first step is always made, and so is the first one after an epoch without a validation,
+        as there is none at the beginning of an epoch.
+        """
         run, countdown = self.run, self.countdown
         if countdown is None:
             return False
         countdown.look()
         # what a validation takes has to be known before there is no time for it
-        if not run.validation_seconds and run.step and countdown.elapsed > countdown.limit / 2:
+        if not run.validation_seconds and run.step and not countdown.is_early:
             self.time_validation()
+        if run.step == run.stage_step or (run.index == 0 and not run.is_validated):
+            return False
         # half a step, so that the last whole step ends as near to the limit as it can
-        return run.step > run.stage_step and self.seconds_left() < countdown.step_seconds / 2
+        return self.seconds_left() < countdown.step_seconds / 2
+
+    def is_validation_due(self) -> bool:
+        """Whether what was trained is to be validated, at the end of an epoch or of the time.
+
+        An epoch is not where a step and the last validation fit in after it, but not both of these
+        and its own. The last epoch of a stage always is.
+        """
+        run, countdown, (number, begin) = self.run, self.countdown, self.stage()
+        if countdown is None or not 0 < self.steps_per_epoch == run.index:
+            return True
+        if number + 1 < len(self.stages) and (
+            run.planned_epoch + 1 == begin + self.stages[number].epochs
+        ):
+            return True
+        countdown.look()
+        return countdown.has_room(number, 2) or not countdown.has_room(number, 1)
 
     def seconds_left(self) -> float:
         """Return the seconds that are left for the steps of the running stage, if limited."""
@@ -264,12 +295,15 @@ class _Loop:
         return self.countdown.seconds_left(self.stage()[0], steps_to_epoch, self.steps_per_epoch)
 
     def time_validation(self) -> None:
-        """Validate only to learn how long it takes: there was no time for an epoch yet."""
+        """Validate only to learn how long it takes: there was no time for an epoch yet.
+
+        The scores count if there is no time for another step.
+        """
         self.losses.fetch()
         self.task.module.eval()
         self.tick()
         with self.optimisers.averaged(), torch.no_grad():
-            self.task.validate()
+            self.timed = self.run.step, self.task.validate()
         self.run.validation_seconds = self.tick()
         self.run.seconds += self.run.validation_seconds
         self.task.module.train()
@@ -333,7 +367,8 @@ class _Loop:
         task.module.eval()
         self.tick()
         with self.optimisers.averaged(), torch.no_grad():
-            scores = task.validate()
+            is_timed = self.timed is not None and self.timed[0] == run.step
+            scores = self.timed[1] if self.timed is not None and is_timed else task.validate()
             if not all(math.isfinite(score) for score in scores.values()):
                 what = f"validation gave {format_scores(scores)} after step {run.step:,}"
                 raise TrainingError(f"{what} (epoch {run.epoch + 1})", hint=state.AFTER_FAILURE)
@@ -342,8 +377,10 @@ class _Loop:
             if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
                 storage.drop_kept(self.best.parent)  # from here on, the new model is usable
-        run.validation_seconds = self.tick()
-        run.seconds += run.validation_seconds
+        seconds = self.tick()
+        run.seconds += seconds
+        if not is_timed:
+            run.validation_seconds = seconds
         self.norms.fetch()
         done = EpochDone(
             epoch=run.epoch + 1,
@@ -384,8 +421,7 @@ class _Loop:
     def end_epoch(self, scores: dict[str, float], *, is_best: bool) -> None:
         """Count the epoch, note the best, and fire the plateau rule."""
         run = self.run
-        run.epoch += 1
-        run.index = 0
+        run.epoch, run.index, run.is_validated = run.epoch + 1, 0, True
         run.loss_sum, run.num_items, run.epoch_seconds = 0.0, 0, 0.0
         run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms = 0.0, 0.0, 0, 0
         self.losses.forget()

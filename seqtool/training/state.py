@@ -42,15 +42,16 @@ class RunState:
     stage_step: int = 0  # those made before the running stage
     epoch: int = 0  # the running one, from 0
     index: int = 0  # its next batch
-    loss_sum: float = 0.0  # nats over the items of the running epoch
-    num_items: int = 0  # of the running epoch
-    # of the running epoch, over its steps
+    # of the running epoch, and of those before it that were not validated
+    loss_sum: float = 0.0  # nats over the items
+    num_items: int = 0
+    # of the same, over the steps
     norm_sum: float = 0.0  # norms of the gradient before clipping
     clipped_norm_sum: float = 0.0  # and after it
     num_clipped: int = 0  # steps
     num_norms: int = 0  # steps whose norm is known: fewer where an older release began the epoch
     seconds: float = 0.0  # of training and validation
-    epoch_seconds: float = 0.0  # of training in the running epoch
+    epoch_seconds: float = 0.0  # of training in what the losses are of
     first_loss: float | None = None  # of the first batch; a later one is judged by it
     best_epoch: int = 0  # from 1; 0 before the first validation
     best_scores: dict[str, float] = field(default_factory=dict)
@@ -65,6 +66,7 @@ class RunState:
     stage_seconds: float = 0.0  # of the steps of the running stage
     validation_seconds: float = 0.0  # of the last validation
     skipped_epochs: int = 0  # of stages that ended before their last one
+    is_validated: bool = True  # false from an epoch without a validation to the next one
     limit_reached: float = 0.0  # the limit at which training ended, in seconds
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -164,11 +165,12 @@ def test_the_lowest_rate_stays_the_lowest(tmp_path: Path, clock: Clock) -> None:
 def test_a_slow_first_step_does_not_hurry_the_schedule(tmp_path: Path, clock: Clock) -> None:
     task = TimedTask(clock, step=0.1, first=20.0, validation=1.0, steps_per_epoch=100)
     events = run(tmp_path, task, schedule="cosine", time_limit="2m", learning_rate=1.0)
-    assert clock.now - 1000.0 == pytest.approx(119.0, abs=0.2)
-    # with another second, there would be a step, and no time to validate again
+    # the last epoch but one ends where there is time for steps and one validation, but not for two
+    assert clock.now - 1000.0 == pytest.approx(120.0, abs=0.2)
     found = rates(events)
-    # 20 of 120 seconds were the first step: 0.5 (1 + cos(pi 20 / 120)); validations take 10 later
-    assert found[1] == pytest.approx(0.933, abs=0.001)
+    # 20.1 of 118 seconds were the first step, after which a validation is timed; the last one is to
+    # come: 0.5 (1 + cos(pi 20.1 / 118)); those between take 8 more
+    assert found[1] == pytest.approx(0.930, abs=0.001)
     assert found[350] == pytest.approx(0.5, abs=0.01)
 
 
@@ -194,11 +196,98 @@ def test_a_limit_within_the_first_epoch_leaves_time_for_the_validation(
 ) -> None:
     task = TimedTask(clock, validation=4.0, steps_per_epoch=1000)
     events = run(tmp_path, task, time_limit=limit)
-    # half of the time passed before it was known how long a validation takes
     assert clock.now - 1000.0 == pytest.approx(seconds_of(limit), abs=1.0)
     assert len(task.validated) == 2
     assert sum(isinstance(event, EpochDone) for event in events) == 1
     assert (tmp_path / "weights.safetensors").exists()
+
+
+def validated_steps(events: Sequence[Event]) -> list[int]:
+    return [event.step for event in events if isinstance(event, EpochDone)]
+
+
+@pytest.mark.parametrize("epoch", [2, 20, 45, 70])
+@pytest.mark.parametrize("validation", [0.5, 15.0, 24.0, 40.0, 46.0])
+def test_the_rate_ends_at_the_limit_whatever_a_validation_takes(
+    tmp_path: Path, clock: Clock, epoch: int, validation: float
+) -> None:
+    task = TimedTask(clock, step=0.5, validation=validation, steps_per_epoch=2 * epoch)
+    events = run(tmp_path, task, schedule="cosine", time_limit="100s", learning_rate=1.0)
+    assert clock.now - 1000.0 == pytest.approx(100.0, abs=0.5)
+    found = rates(events)
+    # the last step is as far from the end of the cosine as a step is long
+    assert found[-1] < 2.5 * (math.pi / 2 / len(found)) ** 2
+    assert validated_steps(events)[-1] == len(found) == finished(events).step
+    assert (tmp_path / "weights.safetensors").exists()
+
+
+@pytest.mark.parametrize("validation", [48.0, 70.0, 94.0])
+def test_a_validation_that_fits_in_only_once_is_the_last(
+    tmp_path: Path, clock: Clock, validation: float
+) -> None:
+    task = TimedTask(clock, step=0.5, validation=validation, steps_per_epoch=40)
+    events = run(tmp_path, task, time_limit="100s")
+    assert clock.now - 1000.0 == pytest.approx(5.5 + validation)
+    assert len(task.validated) == 1
+    assert validated_steps(events) == [finished(events).step] == [11]
+
+
+def test_an_epoch_is_not_validated_where_that_takes_the_time_of_the_last_one(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Timed after 11 steps, the validation leaves 76 seconds less its own at the end."""
+    settings: dict[str, Any] = {"schedule": "cosine", "time_limit": "100s", "learning_rate": 1.0}
+
+    def task() -> TimedTask:
+        return TimedTask(clock, step=0.5, validation=24.0, steps_per_epoch=90)
+
+    events = run(tmp_path / "whole", task(), **settings)
+    assert validated_steps(events) == [104]
+    (epoch,) = (event for event in events if isinstance(event, EpochDone))
+    assert (epoch.epoch, finished(events).epoch, finished(events).best_epoch) == (2, 2, 2)
+    # its loss is that of all steps since the validation before it
+    steps = [event for event in events if isinstance(event, StepDone)]
+    assert epoch.loss == pytest.approx(sum(step.loss for step in steps) / 104)
+    assert epoch.seconds == pytest.approx(52.0)
+    for stop in (90, 97):
+        path = tmp_path / str(stop)
+        found = rates(run(path, task(), stop_at=stop, **settings))
+        resumed = run(path, task(), resume=True, **settings)
+        assert validated_steps(resumed) == [104]
+        assert found + rates(resumed) == pytest.approx(rates(events), abs=0.02)
+
+
+def test_what_was_not_validated_is_after_a_step_at_least(tmp_path: Path, clock: Clock) -> None:
+    """The run is stopped after such an epoch, and reading takes what time is left."""
+    settings: dict[str, Any] = {"validation": 24.0, "step": 0.5, "steps_per_epoch": 90}
+    run(tmp_path, TimedTask(clock, **settings), stop_at=90, time_limit="100s")
+    begun, clock.now = clock.now, clock.now + 60.0
+    task = TimedTask(clock, **settings)
+    events = run(tmp_path, task, resume=True, begun=begun, time_limit="100s")
+    assert validated_steps(events) == [91] == [finished(events).step]
+
+
+def test_what_was_not_validated_is_without_a_limit_too(tmp_path: Path, clock: Clock) -> None:
+    settings: dict[str, Any] = {"validation": 24.0, "step": 0.5, "steps_per_epoch": 90}
+    run(tmp_path, TimedTask(clock, **settings), stop_at=90, time_limit="100s")
+    events = run(tmp_path, TimedTask(clock, **settings), resume=True, epochs=1)
+    assert validated_steps(events) == [180] == [finished(events).step]
+
+
+def test_the_last_epoch_of_a_stage_is_validated(tmp_path: Path, clock: Clock) -> None:
+    """After it, 18 of the 40 seconds of the stage are left, and two validations take 24."""
+    task = TimedTask(clock, validation=12.0)
+    events = run(tmp_path, task, stages=(Stage(1), Stage(1)), time_limit="80s")
+    assert validated_steps(events)[0] == 10
+    assert clock.now - 1000.0 == pytest.approx(80.0, abs=1.0)
+
+
+def test_reading_counts_in_a_resumed_run(tmp_path: Path, clock: Clock) -> None:
+    """Of 100 seconds, 50 are reading before the stop and 10 after it."""
+    run(tmp_path, TimedTask(clock), stop_at=20, time_limit="100s", begun=clock.now - 50.0)
+    begun = clock.now - 10.0
+    events = run(tmp_path, TimedTask(clock), resume=True, time_limit="100s", begun=begun)
+    assert finished(events).step == 40
 
 
 def test_reading_and_saving_count(
@@ -232,8 +321,8 @@ def test_losses_that_wait_on_a_gpu_are_told_when_the_time_is_up(
         told.append((epoch.loss, epoch.gradients, [step.step for step in steps]))
     assert told[0][:2] == told[1][:2]
     assert told[0][2] == list(range(1, 39))
-    # of 16 steps, of 16 after the validation that is timed after 21, and of the last one
-    assert told[1][2] == [16, 37, 38]
+    # of 16 steps after the validation that is timed after 3, of 16, and of the last ones
+    assert told[1][2] == [19, 35, 38]
 
 
 def test_there_is_no_epoch_without_steps(
@@ -408,10 +497,13 @@ def test_processes_go_by_the_means_of_their_clocks(clock: Clock) -> None:
     assert countdown.seconds_left(0, 10, 10) == pytest.approx(67 - 8 * (67 - 30) / 38)
 
 
-def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -> None:
+@pytest.mark.parametrize(("validation", "low", "high"), [(3.0, 30, 36), (16.0, 17, 20)])
+def test_processes_of_unequal_speed_end_together(
+    tmp_path: Path, clock: Clock, validation: float, low: int, high: int
+) -> None:
     def action(rank: int) -> tuple[int, float, float]:
         with joined("cpu") as group:
-            task = TimedTask(clock, step=1.0 + rank, validation=3.0)
+            task = TimedTask(clock, step=1.0 + rank, validation=validation)
             task.module.unused.requires_grad_(False)  # processes wait for every gradient
             config = TrainingConfig(schedule="cosine", time_limit="60s")
             (tmp_path / "run").mkdir(exist_ok=True)
@@ -427,8 +519,9 @@ def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -
 
     one, other = together(tmp_path, action)
     assert one == other
-    # steps of 1.5 seconds on average, ten to an epoch, and a validation after each epoch
-    assert 30 < int(one[1:].partition(",")[0]) < 36
+    # steps of 1.5 seconds on average, ten to an epoch, and a validation after each epoch; of longer
+    # ones, only that which is timed after the first steps and the last one
+    assert low < int(one[1:].partition(",")[0]) < high
 
 
 @pytest.mark.parametrize(
