@@ -81,10 +81,10 @@ def compare(
 ) -> None:
     """Measure language models on one text, side by side: how well, how large, how fast.
 
-    Models of different vocabularies compare by bits per byte. Each model is tested against the
-    first by a paired bootstrap over sentences: the difference in bits per token (per byte, where
-    vocabularies differ), its 95% interval, and how probable one as large is by chance. Below 0, the
-    model is better than the first.
+    Models that read the text as different tokens compare by bits per byte. Each model is tested
+    against the first by a paired bootstrap over sentences: the difference in bits per token (per
+    byte, where tokens differ), its 95% interval, and how probable one as large is by chance. Below
+    0, the model is better than the first.
     """
     from seqtool.core.progress import progress_bar
     from seqtool.lm.comparison import COLUMNS, compare_lms

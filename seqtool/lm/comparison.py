@@ -1,8 +1,9 @@
 """Language models side by side on one text: how well, how large, how fast, and if by chance.
 
-Models of one vocabulary are compared by bits per token; of others the tokens differ, and with them
-the perplexities, so that bits per byte of the text are what compares. Whether one model is better
-than another is judged by a paired bootstrap over sentences (`core.bootstrap`). Shapes: S sentences.
+Models that read the text as the same tokens are compared by bits per token; of others the tokens
+differ, and with them the perplexities, so that bits per byte of the text are what compares. Whether
+one model is better than another is judged by a paired bootstrap over sentences (`core.bootstrap`).
+Shapes: S sentences.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Longs
 from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
-from seqtool.core.errors import ConfigError
+from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
@@ -106,7 +107,7 @@ class Comparison:
     Attributes:
         models: as they were given.
         per: what the bits of their differences are per: a token, or a byte where the vocabularies
-            differ.
+            or the tokens of the text differ.
         samples: texts drawn for each test.
         seed: of the draws.
     """
@@ -122,8 +123,8 @@ class Comparison:
         results = [model.result for model in self.models]
         if self.per == "byte":
             yield (
-                "the models have different vocabularies, so their perplexities do not compare: "
-                "bits per byte do"
+                "the models have different vocabularies, or read the text in different ways, so "
+                "their perplexities do not compare: bits per byte do"
             )
         unknown = [result.oov for result in results]
         if len(set(unknown)) > 1:
@@ -191,7 +192,6 @@ def compare_lms(
         else open_language_model(Path(model), device=device, threads=threads)
         for model in models
     ]
-    per: Unit = "token" if _same_vocabulary(opened) else "byte"
     measured = []
     for name, model in zip(names, opened, strict=True):
         sums = _SentenceSums()
@@ -207,6 +207,7 @@ def compare_lms(
         )
         measured.append((result, sums))
     first = measured[0][1]
+    per = _unit_of(opened, [sums for _, sums in measured])
     return Comparison(
         tuple(
             ComparedModel(
@@ -223,13 +224,6 @@ def compare_lms(
         per,
         samples,
         seed,
-    )
-
-
-def _same_vocabulary(models: Sequence[LanguageModel]) -> bool:
-    first, *others = (model.tokenizer for model in models)
-    return all(
-        other.unit == first.unit and other.vocabulary == first.vocabulary for other in others
     )
 
 
@@ -252,6 +246,11 @@ class _SentenceSums:
             self._bytes.append(np.diff(ends, prepend=0))
 
     @property
+    def has_bytes(self) -> bool:
+        """Whether what was read is text, and no prepared corpus."""
+        return bool(self._bytes)
+
+    @property
     def nats(self) -> Doubles:
         """Of each sentence, [S]."""
         return np.concatenate(self._nats)
@@ -259,6 +258,27 @@ class _SentenceSums:
     def sizes(self, per: Unit) -> Longs:
         """Return the tokens or bytes of each sentence, [S]."""
         return np.concatenate(self._tokens if per == "token" else self._bytes)
+
+
+def _unit_of(models: Sequence[LanguageModel], measured: Sequence[_SentenceSums]) -> Unit:
+    """Return what bits compare per: bytes, unless all models read the text as the same tokens.
+
+    Models of one vocabulary may not: a literal `</s>` is a token of one that another one skips.
+    """
+    from seqtool.lm.mixture.model import numbering
+
+    if not measured[0].has_bytes:  # of a prepared corpus, whose ids are those of all models
+        return "token"
+    first, *others = (model.tokenizer for model in models)
+    tokens_S = measured[0].sizes("token")
+    if not all(np.array_equal(tokens_S, sums.sizes("token")) for sums in measured[1:]):
+        return "byte"
+    try:
+        for other in others:
+            numbering(first, other, "", "")
+    except ModelError:  # models that cannot be mixed either
+        return "byte"
+    return "token"
 
 
 def _test(

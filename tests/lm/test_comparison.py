@@ -25,6 +25,7 @@ from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.lm.comparison import COLUMNS, Comparison, compare_lms
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix, save_model
+from seqtool.text.tokenizers import WordTokenizer
 
 TEXT = "a b\n\nb a a\na\nb b a b\n"
 
@@ -101,6 +102,66 @@ def test_models_of_different_units_compare_by_bytes(text: Path) -> None:
     assert any("bits per byte do" in remark for remark in found.remarks)
 
 
+def test_other_words_compare_by_bytes(text: Path) -> None:
+    """The unit is the same, and so are the tokens of the text, but one knows a word more."""
+    models = [("two", two_words()), ("three", random_bigrams(word_tokenizer("abc"), seed=1))]
+    found = compare_lms(models, text, samples=20)
+    assert found.per == "byte"
+    one, other = (model.result for model in found.models)
+    assert one.tokens == other.tokens
+    lead = found.models[1].lead
+    assert lead is not None
+    # 4 + 1 + 6 + 2 + 8 bytes
+    assert lead.difference == pytest.approx((one.nats - other.nats) / math.log(2) / 21)
+
+
+def test_a_text_read_as_other_tokens_compares_by_bytes(tmp_path: Path) -> None:
+    """The vocabulary is the same, but one model skips a literal `</s>`."""
+    path = tmp_path / "special.txt"
+    path.write_text("a </s> b\nb\na a </s>\n", encoding="utf-8")
+    models = []
+    for number, policy in enumerate(("skip", "unknown")):
+        tokenizer = WordTokenizer(word_tokenizer("ab").vocabulary, special_tokens=policy)  # type: ignore[arg-type]
+        models.append((policy, random_bigrams(tokenizer, seed=number)))
+    found = compare_lms(models, path, samples=20)
+    skip, unknown = (model.result for model in found.models)
+    assert (skip.tokens, unknown.tokens) == (8, 10)
+    assert found.per == "byte"
+    assert any("perplexities do not compare" in remark for remark in found.remarks)
+    lead = found.models[1].lead
+    assert lead is not None
+    assert lead.difference == pytest.approx((skip.nats - unknown.nats) / math.log(2) / 20)
+    swapped = compare_lms(models[::-1], path, samples=20).models[1].lead
+    assert swapped is not None
+    assert swapped.difference == -lead.difference
+    assert (swapped.low, swapped.high) == pytest.approx((-lead.high, -lead.low))
+
+
+def test_lower_case_compares_by_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "upper.txt"
+    path.write_text("A b\nb a\n", encoding="utf-8")
+    words = word_tokenizer("ab").vocabulary
+    models = [
+        (str(lowercase), random_bigrams(WordTokenizer(words, lowercase=lowercase), seed=1))
+        for lowercase in (False, True)
+    ]
+    assert compare_lms(models, path, samples=5).per == "byte"
+
+
+def test_the_order_of_words_does_not_matter(text: Path, tmp_path: Path) -> None:
+    """The same model with its words in another order is the same model."""
+    shuffled = UNIGRAM_ARPA.replace("-0.39794\ta\n-0.5228787\tb\n", "-0.5228787\tb\n-0.39794\ta\n")
+    assert shuffled != UNIGRAM_ARPA
+    paths = [tmp_path / "one.arpa", tmp_path / "other.arpa"]
+    for path, content in zip(paths, (UNIGRAM_ARPA, shuffled), strict=True):
+        path.write_text(content, encoding="utf-8")
+    found = compare_lms(paths, text, samples=20)
+    assert found.per == "token"
+    assert list(found.remarks) == []
+    assert found.models[1].lead is not None
+    assert found.models[1].lead.difference == pytest.approx(0, abs=1e-12)
+
+
 def test_unknown_words_are_told(tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("a c b\n", encoding="utf-8")
     models = [
@@ -173,7 +234,7 @@ def test_a_prepared_corpus(text: Path, tmp_path: Path) -> None:
     ]
     found = compare_lms(models, corpus.path, samples=5)
     assert isinstance(found, Comparison)
-    assert found.models[0].result.split == "valid"
+    assert (found.models[0].result.split, found.per) == ("valid", "token")
     assert found.models[1].lead is not None
 
 

@@ -84,7 +84,7 @@ class MixedModel(LanguageModel):
         self.tokenizer = first = parts[0].tokenizer
         name = self.names[0]
         self._numbers = [
-            _numbering(first, part.tokenizer, name, other)
+            numbering(first, part.tokenizer, name, other)
             for part, other in zip(self.parts, self.names, strict=True)
         ]
         if weights is None:
@@ -254,8 +254,14 @@ def check_reading(first: Tokenizer, other: Tokenizer, name: str, other_name: str
         )
 
 
-def _numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> Ids | None:
+def numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> Ids | None:
     """Return [V], the other's id of each symbol of the first; None where they are the same.
+
+    Args:
+        first: whose symbols are numbered.
+        other: whose ids they get.
+        name: what messages call the first.
+        other_name: what they call the other.
 
     Raises:
         ModelError: the two read a text as different tokens.
