@@ -45,8 +45,11 @@ from seqtool.core.errors import PromptError
 from seqtool.core.terminal import echo, json_text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from seqtool.core.config import Config
 
+PROSE_SPACES = 4  # a cell of so many is a sentence, which may stand on several lines
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of every random choice.")
@@ -537,36 +540,110 @@ def show_table(
     """Print a table: with rules and colours on a terminal, plain columns elsewhere.
 
     Cells are shown with `str`; columns of numbers are aligned to the right. A table that is no
-    result goes to stderr.
+    result goes to stderr. On a terminal no number and no name is ever cut: where there is too
+    little room, the words of headings and of prose stand below one another, and where that is not
+    enough each row is a block of lines.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     right = [bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+    if title:
+        echo(title, err=to_stderr)
     if terminal.stream(err=to_stderr).isatty():
-        from rich import box
-        from rich.table import Table
-        from rich.text import Text
-
         from seqtool.core.progress import open_console
 
-        table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD)
-        for column, to_right in zip(columns, right, strict=True):
-            table.add_column(column, justify="right" if to_right else "left")
-        for row in cells:
-            table.add_row(*map(Text, row))
-        open_console(err=to_stderr).print(table)
-        return
+        console = open_console(err=to_stderr)
+        for gap in (3, 2):
+            room = console.width - gap * len(columns) - 1
+            if (widths := _fitting(columns, cells, room)) is not None:
+                return console.print(_ruled(columns, cells, right, widths, gap))
+        return _show_blocks(columns, cells, right, console.width, to_stderr=to_stderr)
     from rich.cells import cell_len
 
     lines = [list(columns), *cells]
     widths = [max(cell_len(line[i]) for line in lines) for i in range(len(columns))]
-    if title:
-        echo(title, err=to_stderr)
     for line in lines:
         padded = []
         for cell, width, to_right in zip(line, widths, right, strict=True):
             blank = " " * (width - cell_len(cell))  # str.ljust would count a wide character as one
             padded.append(blank + cell if to_right else cell + blank)
         echo("  ".join(padded).rstrip(), err=to_stderr)
+
+
+def _fitting(columns: Sequence[str], cells: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Return widths of columns that fit, the widest narrowed first; None where they cannot."""
+    from rich.cells import cell_len
+
+    widths, least = [], []
+    for number, column in enumerate(columns):
+        texts = [row[number] for row in cells]
+        widths.append(max(map(cell_len, [column, *texts])))
+        words = column.split()
+        for text in texts:  # a few words are a name or an interval, which stays on one line
+            words += text.split() if text.count(" ") >= PROSE_SPACES else [text]
+        least.append(max(map(cell_len, words), default=0))
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        number = max(range(len(widths)), key=lambda n: (widths[n] > least[n], widths[n]))
+        widths[number] -= 1
+    return widths
+
+
+def _ruled(
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    widths: Sequence[int],
+    gap: int,
+) -> Table:
+    """Return a table for a terminal with columns of these widths, 2 or 3 apart."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, gap - 2))
+    for column, to_right, width in zip(columns, right, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if to_right else "left"
+        table.add_column(Text(column), justify=justify, width=width)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _show_blocks(
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    right: Sequence[bool],
+    room: int,
+    *,
+    to_stderr: bool,
+) -> None:
+    """Print each row as a line of its names and, below, its figures with what they are.
+
+    A figure stands at the same place in all blocks, so that one can be followed down the page.
+    """
+    from rich.cells import cell_len
+
+    widths = [max((cell_len(row[n]) for row in cells), default=0) for n in range(len(columns))]
+    num_names = next((n for n in range(1, len(columns)) if right[n]), len(columns))
+    while num_names > 1 and sum(widths[:num_names]) + 2 * num_names > room:
+        num_names -= 1
+    for row in cells:
+        what = f"{columns[0]} " if right[0] else ""  # a number says nothing by itself
+        echo(what + "  ".join(row[:num_names]).rstrip(), err=to_stderr, bold=True)
+        lines: list[str] = []
+        line, used = "", 0
+        for n in range(num_names, len(columns)):
+            blank = " " * (widths[n] - cell_len(row[n]))
+            item = columns[n] + "  " + (blank + row[n] if right[n] else row[n] + blank)
+            item = item if row[n] else " " * cell_len(item)
+            if line and used + cell_len(item) + 3 > room:
+                lines.append(line.rstrip())
+                line, used = "", 0
+            line += f"   {item}"
+            used += cell_len(item) + 3
+        for figures in filter(None, [*lines, line.rstrip()]):
+            echo(figures, err=to_stderr)
 
 
 def _is_number(cell: str) -> bool:

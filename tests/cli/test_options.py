@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,6 +78,45 @@ def test_terminal_table_shows_text_as_it_is(
     out = capsys.readouterr().out
     assert "[red]x[/red]" in out
     assert "말" in out
+
+
+@pytest.mark.parametrize("width", [30, 44, 60, 80, 120])
+def test_no_cell_is_cut_on_a_narrow_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", str(width))
+    columns = ["model", "right: runs/ngram", "95% interval", "parameters", "about"]
+    about = " ".join(["a b c d e f"] * 8)
+    rows = [["runs/ngram-of-order-5", "57.1%", "50.0 to 63.9", "1,374,712", about]]
+    show_table("Pairs", columns, rows)
+    out = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
+    assert "…" not in out
+    for cell in rows[0][:4]:
+        assert cell in out
+    lines = [line for line in out.splitlines() if about not in line]  # the terminal breaks it
+    assert max(map(len, lines)) <= width
+
+
+def test_rows_are_blocks_where_columns_have_no_room(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "36")
+    columns = ["모델", "kind", "parameters", "95% interval", "ties"]
+    rows = [["runs/a", "ngram", "74,712", "50.0 to 63.9", "3"], ["mean", "", "1", "", "10"]]
+    show_table("", columns, rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "\x1b[1mruns/a  ngram\x1b[0m",
+        "   parameters  74,712",
+        "   95% interval  50.0 to 63.9",
+        "   ties   3",
+        "\x1b[1mmean\x1b[0m",
+        "   parameters       1",
+        "   ties  10",
+    ]
+    show_table("", ["trial", "learning rate", "dropout"], [[3, "0.0001234567890", "0.123456789"]])
+    assert capsys.readouterr().out.startswith("\x1b[1mtrial 3\x1b[0m\n   learning rate")
 
 
 def test_default_model_is_the_one_that_is_there(
