@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
-from seqtool.cli.options import UNNAMED, is_folder, note, stdin_or_sample
+from seqtool.cli.options import UNNAMED, is_folder, note, note_letters, stdin_or_sample
 from seqtool.cli.reports import check_folders
 from seqtool.cli.trees import is_terminal, write_pieces
 from seqtool.cli.usage import examples
@@ -35,7 +35,6 @@ FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
 SINGLE = {"svg": ".svg", "pdf": ".pdf", "tikz": ".tex"}
 LAID_OUT = ("svg", "pdf")
 NAME_LENGTH = 60  # of a file, in letters of the sentence's own name
-MAX_LETTERS = 20  # shown of those that no font has
 
 
 @examples(
@@ -248,8 +247,7 @@ def _write_pdf(groups: Iterable[Group], stream: BinaryIO, *, beside: bool, down:
 
     pictures = (draw_group(group, beside=beside, is_down=down) for group in groups)
     if missing := write_pdf(pictures, stream):
-        shown = " ".join(sorted(missing)[:MAX_LETTERS])
-        note(f"no installed font has {counted(len(missing), 'letter')}: {shown}")
+        note_letters(missing)
 
 
 def _write_files(

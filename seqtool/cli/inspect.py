@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, note, show_table
+from seqtool.cli.options import (
+    JsonOption,
+    StrictOption,
+    emit,
+    flattened,
+    note,
+    note_letters,
+    show_table,
+)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
@@ -137,7 +145,7 @@ def _plot(path: Path, output: Path) -> None:
         charts = [sizes_chart(_sizes(path, checkpoint.read_header(path)))]
     else:
         charts = learning_curves([(str(path), path / LOG)]).charts
-    echo(save_charts(charts, output))
+    echo(save_charts(charts, output, on_missing=note_letters))
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:

@@ -20,7 +20,7 @@ import shlex
 import stat
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, update_wrapper
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +41,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from seqtool.cli.usage import Helpful
 from seqtool.core import runtime, terminal
-from seqtool.core.errors import PromptError
+from seqtool.core.errors import PromptError, counted
 from seqtool.core.terminal import echo, json_text
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from seqtool.core.config import Config
 
 PROSE_SPACES = 4  # a cell of so many is a sentence, which may stand on several lines
+MAX_LETTERS = 20  # shown of those that no font has
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
     int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of every random choice.")
@@ -402,6 +403,12 @@ def _sentence(text: str) -> str:
 def note(text: str) -> None:
     """Print one line to stderr."""
     echo(text, err=True)
+
+
+def note_letters(missing: Collection[str]) -> None:
+    """Print a line with the letters that no installed font has, the first of them."""
+    shown = " ".join(sorted(missing)[:MAX_LETTERS])
+    note(f"no installed font has {counted(len(missing), 'letter')}: {shown}")
 
 
 def note_next(*commands: str, model: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import JsonOption, emit, note, show_table, typed
+from seqtool.cli.options import JsonOption, emit, note, note_letters, show_table, typed
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.terminal import echo
@@ -99,7 +99,7 @@ def show(report: Report, options: ShownOptions, *, with_charts: bool = True) -> 
     if options.output is not None:
         from seqtool.analysis.drawing.output import save_charts
 
-        written.append(save_charts(report.charts, options.output))
+        written.append(save_charts(report.charts, options.output, on_missing=note_letters))
     if options.html is not None:
         write_page(options.html, report.title, [report])
         written.append(options.html)

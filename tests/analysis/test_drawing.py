@@ -9,6 +9,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -353,6 +354,70 @@ def test_files(tmp_path: Path, suffix: str) -> None:
     starts = {".svg": b"<svg", ".png": b"\x89PNG", ".pdf": b"%PDF"}
     assert path.read_bytes().startswith(starts[suffix])
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
+
+
+def drawn_figure(chart: Chart, path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the figure that is saved as a picture of a chart."""
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    from matplotlib.figure import Figure
+
+    figures: list[Any] = []
+    save = Figure.savefig
+
+    def keep(figure: Any, *args: Any, **settings: Any) -> None:
+        save(figure, *args, **settings)
+        figures.append(figure)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    save_charts([chart], path)
+    figures[0].draw_without_rendering()  # where all is at the resolution that the figure has now
+    (part,) = figures[0].subfigs
+    return part
+
+
+def test_a_picture_has_the_numbers_and_the_names_of_its_svg(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    from matplotlib.text import Text
+
+    long = [f"runs/{'experiment-' * 5}{end} on the development part" for end in "ab"]
+    series = [Series(label, [1, 2, 3], [4.0, 60.0, 550.0]) for label in long]
+    chart = Chart("Learning", "lines", "epoch", "perplexity", series, y_scale="log")
+    (axes,) = drawn_figure(chart, tmp_path / "x.png", monkeypatch).axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "3"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == [
+        *("5", "10", "20", "50", "100", "200", "500")
+    ]
+    assert [tick for tick in axes.get_yticklabels(minor=True) if tick.get_text()] == []
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert [" ".join(text.split()) for text in legend] == long
+    extent = axes.get_legend().get_window_extent()
+    assert extent.x1 <= axes.figure.bbox.x1
+    (title,) = (text for text in axes.findobj(Text) if text.get_text() == "Learning")
+    assert title.get_window_extent().y0 >= extent.y1
+
+
+def test_letters_that_no_font_has_are_told(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    missing: set[str] = set()
+    chart = Chart("", "lines", "x", "y", [Series("a\U000e0fff", [1, 2], [1, 2])])
+    save_charts([chart], tmp_path / "x.png", on_missing=missing.update)
+    assert missing == {"\U000e0fff"}
+
+
+def test_hangul_is_drawn_with_a_font_that_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+    from seqtool.core.fonts import Fonts
+
+    if len(Fonts().families("말")) < 2:
+        pytest.skip("no font with Hangul")
+    chart = Chart("모델", "lines", "x", "y", [Series("말뭉치", [1, 2], [1, 2])])
+    (axes,) = drawn_figure(chart, tmp_path / "x.png", monkeypatch).axes
+    families = Fonts().families("말")
+    assert axes.get_legend().get_texts()[0].get_fontfamily() == families
 
 
 def test_a_file_without_suffix_and_one_that_cannot_be_drawn(tmp_path: Path) -> None:

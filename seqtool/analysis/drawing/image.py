@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from seqtool.analysis.drawing.axes import number_text, plane_axes, str_of, x_axis, xs_of, y_axis
-from seqtool.analysis.drawing.svg import LIGHT, MARKED, shortened, without_controls, wrapped
+from seqtool.analysis.drawing.axes import (
+    Axis,
+    number_text,
+    plane_axes,
+    str_of,
+    x_axis,
+    xs_of,
+    y_axis,
+)
+from seqtool.analysis.drawing.svg import (
+    LIGHT,
+    MARKED,
+    shortened,
+    text_width,
+    without_controls,
+    wrapped,
+)
 from seqtool.analysis.report import Chart, HeatMap
 from seqtool.core.errors import ConfigError
+from seqtool.core.fonts import Fonts, without_remarks
 from seqtool.core.storage import atomic_file
 
 if TYPE_CHECKING:
@@ -20,7 +37,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 INCHES = 7.2  # across
-LABEL = 130  # width of a name, in the pixels of an SVG
+# widths of texts, in the pixels of an SVG, which has about as many across
+LEGEND = 600
+NAME = 290  # beside a bar, a row or a point
+TURNED = 110  # below an axis
+SWATCH = 50  # of a legend, with the blanks around it
+LEGEND_LINE = 0.19  # inches
 MARKERS = "osD^v"
 FAINT = "#59636e"
 
@@ -38,8 +60,8 @@ def require_matplotlib() -> None:
         )
 
 
-def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> None:
-    """Draw charts below one another into a .png or .pdf file.
+def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> set[str]:
+    """Draw charts below one another into a .png or .pdf file; return letters that no font has.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -50,7 +72,11 @@ def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> None:
     from matplotlib.figure import Figure
 
     heights = [_height(chart) for chart in charts]
-    with rc_context({"font.size": 9, "axes.titlesize": 11, "axes.titleweight": "bold"}):
+    fonts = Fonts()
+    letters = "".join(without_controls(text) for chart in charts for text in _texts(asdict(chart)))
+    style: Any = {"font.size": 9, "axes.titlesize": 11, "axes.titleweight": "bold"}
+    style["font.family"] = fonts.families(letters)
+    with rc_context(style), without_remarks():
         figure: Figure = Figure(figsize=(INCHES, sum(heights)), layout="constrained")
         # each lays itself out: a wide legend of one makes no other narrow
         parts = figure.subfigures(len(charts), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -62,22 +88,59 @@ def save_image(charts: Sequence[Chart | HeatMap], path: Path) -> None:
                 _draw(axes, chart)
             _frame(axes, chart)
         with atomic_file(path) as stream, warnings.catch_warnings():
-            # letters that no font has are boxes; an SVG leaves them to the reader's fonts
+            # letters that no font has are boxes, of which the caller tells
             warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
             figure.savefig(stream, dpi=150, format=path.suffix[1:].lower())
+    return fonts.missing
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Give all texts of a chart that is a dictionary, at whatever depth."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
 def _height(chart: Chart | HeatMap) -> float:
     """Return how many inches a chart needs."""
     if isinstance(chart, HeatMap):
         return 2.4 + 0.22 * len(chart.rows)
+    legend = LEGEND_LINE * _legend_shape(_labels(chart))[0]
     if chart.kind == "bars":
-        return 1.4 + (0.12 + 0.13 * len(chart.series)) * len(x_axis(chart).names)
-    return 5.6 if chart.kind == "plane" else 3.7
+        return legend + 1.4 + (0.12 + 0.13 * len(chart.series)) * len(x_axis(chart).names)
+    return legend + (5.6 if chart.kind == "plane" else 3.7)
+
+
+def _labels(chart: Chart) -> list[str]:
+    """Return the texts of the legend, each once."""
+    labels = [*(series.label for series in chart.series), *(disc.label for disc in chart.discs)]
+    return [_legend_text(label) for label in dict.fromkeys(labels) if label]
+
+
+def _legend_text(label: str) -> str:
+    """Return a label on as many lines as it takes; only a word wider than the picture is cut."""
+    return "\n".join(_name(line, LEGEND) for line in wrapped(label, LEGEND))
+
+
+def _legend_shape(labels: Sequence[str]) -> tuple[int, int]:
+    """Return how many lines of text a legend takes, and its columns."""
+    lines = [line for label in labels for line in label.split("\n")]
+    widest = max(map(text_width, lines), default=0.0)
+    num_columns = max(1, min(len(labels), int((LEGEND + SWATCH) / (widest + SWATCH))))
+    return math.ceil(len(lines) / num_columns), num_columns
 
 
 def _frame(axes: Axes, chart: Chart | HeatMap) -> None:
-    axes.set_title("\n".join(wrapped(_plain(chart.title), 560)), loc="left")
+    title = "\n".join(wrapped(_plain(chart.title), 560))
+    lines = 0
+    if isinstance(chart, Chart) and (labels := _labels(chart)):
+        lines, num_columns = _legend_shape(labels)
+        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=num_columns, frameon=False,
+                    borderpad=0.2, borderaxespad=0.3)  # fmt: skip
+    # above the legend, which stands above the data as in an SVG
+    axes.set_title(title, loc="left", pad=6 + (72 * LEGEND_LINE * lines + 6) * bool(lines))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     if chart.note:
@@ -90,9 +153,14 @@ def _plain(text: str) -> str:
     return without_controls(text).replace("$", r"\$")
 
 
-def _name(text: str) -> str:
+def _name(text: str, width: float = NAME) -> str:
     """Return a name as a label has it, no longer than there is room."""
-    return _plain(shortened(text, LABEL))
+    return _plain(shortened(text, width))
+
+
+def _range(axis: Axis) -> tuple[float, float]:
+    """Return the ends of an axis as values."""
+    return (10.0**axis.low, 10.0**axis.high) if axis.is_log else (axis.low, axis.high)
 
 
 def _draw(axes: Axes, chart: Chart) -> None:
@@ -100,15 +168,14 @@ def _draw(axes: Axes, chart: Chart) -> None:
     if chart.kind == "bars":
         _draw_bars(axes, chart)
     else:
-        xs, ys = plane_axes(chart) if chart.kind == "plane" else (x_axis(chart), y_axis(chart))
-        if xs.names:
-            axes.set_xticks(range(len(xs.names)), list(map(_name, xs.names)), rotation=45)
-        else:
-            axes.set_xscale(chart.x_scale)
+        xs, ys = (
+            plane_axes(chart, 7) if chart.kind == "plane" else (x_axis(chart, 9), y_axis(chart))
+        )
+        axes.set_xscale(chart.x_scale if not xs.names else "linear")
         axes.set_yscale(chart.y_scale)
         for number, series in enumerate(chart.series):
             x, colour = list(xs_of(series, xs)), LIGHT[number % len(LIGHT)]
-            label = _name(series.label)
+            label = _legend_text(series.label)
             if chart.kind == "lines":
                 style = "--" if series.style == "dashed" else "-"
                 has_marks = len(x) == 1 or (len(x) <= MARKED and style == "-")
@@ -126,16 +193,21 @@ def _draw(axes: Axes, chart: Chart) -> None:
         if chart.kind == "plane":
             _draw_discs(axes, chart)
             axes.set_aspect("equal")
-            axes.set_xlim(xs.low, xs.high)
-            axes.set_ylim(ys.low, ys.high)
+        # the same numbers at the same places as in an SVG
+        axes.set(xlim=_range(xs), ylim=_range(ys))
+        turn: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"}
+        axes.set_xticks(
+            [value for value, _ in xs.ticks],
+            [_name(text, TURNED) for _, text in xs.ticks],
+            **(turn if xs.names else {}),
+        )
+        axes.set_yticks([value for value, _ in ys.ticks], [text for _, text in ys.ticks])
+        axes.minorticks_off()
         axes.set_xlabel(_plain(chart.x_label))
         axes.set_ylabel(_plain(chart.y_label))
     axes.grid(axis="both" if chart.kind == "plane" else "x" if chart.kind == "bars" else "y",
               color="#e3e6ea")  # fmt: skip
     axes.set_axisbelow(True)
-    handles, labels = axes.get_legend_handles_labels()
-    if any(labels):
-        axes.legend(handles, labels, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
 
 
 def _draw_discs(axes: Axes, chart: Chart) -> None:
@@ -153,7 +225,7 @@ def _draw_discs(axes: Axes, chart: Chart) -> None:
                 fill=False,
                 color="black" if is_unit else LIGHT[number % len(LIGHT)],
                 alpha=0.9 if is_unit else 0.35,
-                label="" if disc.label in seen else _name(disc.label),
+                label="" if disc.label in seen else _legend_text(disc.label),
             )
         )
         seen.add(disc.label)
@@ -175,7 +247,7 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
             series.y,
             each * 0.92,
             color=LIGHT[number % len(LIGHT)],
-            label=_name(series.label),
+            label=_legend_text(series.label),
             xerr=ends,
         )
         for place, value in zip(y, series.y, strict=True):
@@ -186,6 +258,10 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
     axes.set_yticks(range(len(names)), list(map(_name, names)))
     axes.invert_yaxis()
     axes.set_xscale(chart.y_scale)
+    values_axis = y_axis(chart)
+    axes.set_xlim(_range(values_axis))
+    axes.set_xticks([v for v, _ in values_axis.ticks], [text for _, text in values_axis.ticks])
+    axes.minorticks_off()
     axes.set_xlabel(_plain(chart.y_label))
     axes.set_ylabel(_plain(chart.x_label))
 
@@ -202,7 +278,8 @@ def _draw_heat_map(figure: SubFigure, axes: Axes, chart: HeatMap) -> None:
         aspect="auto",
     )
     figure.colorbar(image, ax=axes, label=_plain(chart.value_label))
-    axes.set_xticks(range(len(chart.columns)), list(map(_name, chart.columns)), rotation=90)
+    axes.set_xticks(range(len(chart.columns)), [_name(name, TURNED) for name in chart.columns],
+                    rotation=90)  # fmt: skip
     axes.set_yticks(range(len(chart.rows)), list(map(_name, chart.rows)))
     axes.set_xlabel(_plain(chart.x_label))
     axes.set_ylabel(_plain(chart.y_label))

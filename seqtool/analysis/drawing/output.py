@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from seqtool.analysis.drawing.svg import chart_svg
@@ -33,8 +33,19 @@ def check_picture(path: Path) -> Path:
     return path
 
 
-def save_charts(charts: Sequence[Chart | HeatMap], path: Path) -> Path:
+def save_charts(
+    charts: Sequence[Chart | HeatMap],
+    path: Path,
+    *,
+    on_missing: Callable[[set[str]], None] | None = None,
+) -> Path:
     """Draw charts below one another into one file, and return its path.
+
+    Args:
+        charts: what to draw.
+        path: .svg, .png or .pdf.
+        on_missing: told the letters that no installed font has, if there are any. An SVG has
+            letters as text and leaves them to the fonts of the reader.
 
     Raises:
         ConfigError: there is no chart, matplotlib is not installed, or it cannot draw such a file.
@@ -48,5 +59,7 @@ def save_charts(charts: Sequence[Chart | HeatMap], path: Path) -> Path:
     else:
         from seqtool.analysis.drawing.image import save_image
 
-        save_image(charts, path)
+        missing = save_image(charts, path)
+        if missing and on_missing is not None:
+            on_missing(missing)
     return path

@@ -6,16 +6,15 @@ first installed font that has them.
 
 from __future__ import annotations
 
-import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, BinaryIO
 from xml.etree import ElementTree
 
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.fonts import Fonts, without_remarks
 from seqtool.treebank.drawing.marked import turned
 from seqtool.treebank.drawing.picture import Picture
 from seqtool.treebank.drawing.style import LIGHT, SIZES
@@ -54,12 +53,12 @@ def write_pdf(pictures: Iterable[Picture], stream: BinaryIO) -> set[str]:
     from matplotlib.backends.backend_pdf import PdfPages
     from matplotlib.figure import Figure
 
-    fonts = _Fonts()
+    fonts = Fonts()
     # text as text (TrueType), not as curves; nothing that changes from run to run
     with (
         rc_context({"pdf.fonttype": 42}),
         warnings.catch_warnings(),
-        _without_remarks(),
+        without_remarks(),
         PdfPages(stream, metadata={"CreationDate": None}) as pages,
     ):
         warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
@@ -75,56 +74,6 @@ def write_pdf(pictures: Iterable[Picture], stream: BinaryIO) -> set[str]:
         if not pages.get_pagecount():
             raise DataError("there is no sentence to draw", hint="see what the file holds")
     return fonts.missing
-
-
-@contextmanager
-def _without_remarks() -> Iterator[None]:
-    """Keep off stderr that tables of a font which no PDF needs are left out."""
-    log = logging.getLogger("fontTools.subset")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-
-
-class _Fonts:
-    """Which installed fonts have the letters of a text."""
-
-    def __init__(self) -> None:
-        from matplotlib.font_manager import fontManager
-
-        self.missing: set[str] = set()
-        self._known: dict[str, str | None] = {}
-        self._charmaps: dict[str, frozenset[int]] = {}
-        # the one that comes with matplotlib first, so that English looks alike everywhere
-        files = {entry.name: entry.fname for entry in reversed(fontManager.ttflist)}
-        # TeX's fonts have letters at places of their own, the last resort boxes for all of them
-        named = [name for name in files if not name.startswith(("cm", "Last Resort"))]
-        names = sorted(named, key=lambda name: (name != "DejaVu Sans", "Sans" not in name, name))
-        self._files = [(name, files[name]) for name in names]
-
-    def families(self, text: str) -> list[str]:
-        """Return the fonts that a text needs, the standard one first."""
-        found = [self._family(letter) for letter in text if not letter.isspace()]
-        return list(dict.fromkeys(["DejaVu Sans", *(name for name in found if name)]))
-
-    def _family(self, letter: str) -> str | None:
-        if letter not in self._known:
-            self._known[letter] = next(
-                (name for name, path in self._files if ord(letter) in self._charmap(path)), None
-            )
-            if self._known[letter] is None:
-                self.missing.add(letter)
-        return self._known[letter]
-
-    def _charmap(self, path: str) -> frozenset[int]:
-        from matplotlib.font_manager import get_font
-
-        if path not in self._charmaps:
-            self._charmaps[path] = frozenset(get_font(path).get_charmap())
-        return self._charmaps[path]
 
 
 def _elements(
@@ -143,7 +92,7 @@ def _elements(
         pending += ((child, element.get("class", ""), left, top) for child in reversed(element))
 
 
-def _draw(axes: Axes, element: ElementTree.Element, left: float, top: float, fonts: _Fonts) -> None:
+def _draw(axes: Axes, element: ElementTree.Element, left: float, top: float, fonts: Fonts) -> None:
     from matplotlib.patches import PathPatch
 
     kinds = element.get("class", "").split()
