@@ -25,6 +25,7 @@ from seqtool.analysis.passage import (
     read_passage,
     read_sentence,
     surprisals,
+    unknown_remarks,
 )
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Ids
@@ -115,6 +116,8 @@ def analyse(
     series: list[Series] = []
     wholes: list[float] = []
     remarks: list[str] = []
+    unknown: dict[str, int] = {}
+    first_tokens: list[str] = []
     values: dict[str, Any] = {"lengths": list(lengths), "models": {}}
     for name, model in models:
         passage = read_passage(model, text, split=split, num_tokens=num_tokens)
@@ -134,14 +137,20 @@ def analyse(
             contexts = stream[places[:, None] + np.arange(1 - length, 1)]
             means.append(float(cut_surprisals(model, contexts, passage.ids[places]).mean()))
         series.append(Series(name, [float(length) for length in lengths], means))
+        unknown[name] = int((passage.ids == UNK_ID).sum())
+        first_tokens = first_tokens or passage.tokens
+        if passage.tokens != first_tokens:
+            remarks.append(
+                f"{name} reads other tokens than {models[0][0]}, so their bits do not compare."
+            )
         wholes.append(whole)
         reach = next(
             k for k, bits in zip(lengths, means, strict=True) if bits <= means[-1] + REACHED
         )
         remarks.append(
-            f"{name}: with {reach} tokens it predicts as well as with {first}, within {REACHED} "
-            f"bits; with the whole text before, {whole:.3f} bits a token. Measured on "
-            f"{counted(len(places), 'token')} of {len(passage.ids):,}."
+            f"{name}: with {counted(reach, 'token')} it predicts as well as with {first}, "
+            f"within {REACHED} bits; with the whole text before, {whole:.3f} bits a token. "
+            f"Measured on {counted(len(places), 'token')} of {len(passage.ids):,}."
         )
         values["models"][name] = {
             "surprisal_bits": means,
@@ -149,6 +158,7 @@ def analyse(
             "targets": len(places),
             "reach": reach,
         }
+    remarks += unknown_remarks(unknown)
     charts = [
         Chart(
             "Surprisal by how much of the context a model sees",
@@ -215,13 +225,14 @@ def _of_sentences(
             ]
             if unknown:
                 remarks.append(f"{name} does not know {', '.join(dict.fromkeys(unknown))}.")
+    which = " ".join(f"Sentence {n}: {text.strip()}" for n, text in enumerate(sentences, 1))
     chart = Chart(
         "Surprisal of the last word of each sentence",
         "lines",
         "tokens before it that the model sees",
         "surprisal (bits)",
         series,
-        note=f"The rightmost point is the whole sentence, with {EOS} before it.",
+        note=f"{which} The rightmost point is the whole sentence, with {EOS} before it.",
     )
     columns = [
         "model",

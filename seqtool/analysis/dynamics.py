@@ -12,6 +12,7 @@ the perplexity depends on where the network began.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -326,7 +327,8 @@ def analyse(
     if len(runs) not in (0, len(models)):
         what = f"{counted(len(runs), 'run')} for {counted(len(models), 'model')}"
         raise ConfigError(what, hint="name the directory of each model, or none")
-    warnings, remarks = [], []
+    warnings: list[str] = []
+    remarks: list[str] = []
     point_rows: list[list[Cell]] = []
     start_rows: list[list[Cell]] = []
     charts: list[Chart] = []
@@ -355,13 +357,11 @@ def analyse(
                 kind = "sink" if attractor.period == 1 else "cycle"
                 initial_states[f"{kind} {number} of {label}"] = attractor.states[:1]
         initial_states["drawn"] = starts_BS[num_starts // 2 :][:6]
-        rows, chart, warning, told = _by_start(name, network, ids, initial_states)
+        rows, chart, remark, told = _by_start(name, network, ids, initial_states)
         start_rows += rows
         charts.append(chart)
         of_model["starts"] = told
-        warnings += [warning] if warning else []
-        if not warning:
-            remarks.append(f"{name}: where it begins does not matter for the perplexity.")
+        (warnings if remark.startswith("warning") else remarks).append(remark)
     tables = [
         Table(
             "Where states settle while the input stays the same",
@@ -491,7 +491,7 @@ def _series(label: str, eigenvalues: Tensor) -> Series:
 def _by_start(
     name: str, network: NeuralNetwork, ids: Ids, initial_states: Mapping[str, Tensor]
 ) -> tuple[list[list[Cell]], Chart, str, list[dict[str, Any]]]:
-    """Return rows, a chart, a warning or "", and numbers of the perplexity by initial state."""
+    """Return rows, a chart, a remark or warning, and numbers of the perplexity by initial state."""
     labels = [
         f"{label} {number}" if len(states_BS) > 1 else label
         for label, states_BS in initial_states.items()
@@ -522,18 +522,17 @@ def _by_start(
         f"Perplexity by initial state: {name}",
         "lines",
         "tokens read",
-        "perplexity of the last part",
+        f"perplexity of the last {len(ids) // NUM_PARTS:,} tokens",
         series,
         y_scale="log",
-        note=f"Each point is of {len(ids) // NUM_PARTS} tokens.",
     )
     low, high = (
         min(range(len(second)), key=second.__getitem__),
         max(range(len(second)), key=second.__getitem__),
     )
-    warning = ""
+    remark = _since_when(name, edges[1:].tolist(), parts)
     if basins[low] != basins[high] and second[high] > (1 + UNEQUAL) * second[low]:
-        warning = (
+        remark = (
             f"warning: {name} has {counted(len(set(basins)), 'basin')}: after {half:,} tokens its "
             f"perplexity is still {second[high]:.1f} from the start {labels[high]!r}, and "
             f"{second[low]:.1f} from {labels[low]!r}. What it scores depends on where it begins."
@@ -542,4 +541,27 @@ def _by_start(
         {"start": label, "first_half": one, "second_half": two, "basin": basin}
         for label, one, two, basin in zip(labels, first, second, basins, strict=True)
     ]
-    return rows, chart, warning, told
+    return rows, chart, remark, told
+
+
+def _since_when(name: str, ends: Sequence[int], parts: Sequence[Sequence[float]]) -> str:
+    """Return a sentence on when it no longer matters for the perplexity where a network begins.
+
+    Args:
+        name: of the network.
+        ends: of the parts of the text, in tokens read.
+        parts: of each, the mean nats of every start.
+    """
+    same = [math.exp(max(nats) - min(nats)) <= 1 + UNEQUAL for nats in parts]
+    num_unequal = max((n for n, is_same in enumerate(same, start=1) if not is_same), default=0)
+    within = f"within {UNEQUAL:.0%}"
+    if num_unequal == len(same):
+        return (f"{name}: after {ends[-1]:,} tokens it still matters for the perplexity where it "
+                "begins.")  # fmt: skip
+    if not num_unequal:
+        return (f"{name}: where it begins does not matter for the perplexity, {within}, even of "
+                f"the first {ends[0]:,} tokens.")  # fmt: skip
+    return (
+        f"{name}: after {ends[num_unequal - 1]:,} tokens it no longer matters for the perplexity, "
+        f"{within}, where it begins."
+    )

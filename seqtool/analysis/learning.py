@@ -241,28 +241,28 @@ def _perplexities(models: Sequence[tuple[str, LearningCurve]]) -> Chart:
 
 
 def _scores(runs: Sequence[tuple[str, LearningCurve]]) -> list[Chart]:
-    """Return the losses, and the scores of runs that have the same ones, a chart each."""
-    if not runs:
-        return []
-    losses = [Series(_label(name, "", runs), curve.epochs, curve.losses) for name, curve in runs]
-    charts = [_by_epoch("Training loss by epoch", "training loss, with dropout (nats)", losses)]
+    """Return the losses and the scores of runs that have the same scores, a chart each."""
     groups: dict[tuple[str, ...], list[tuple[str, LearningCurve]]] = {}
     for name, curve in runs:
         groups.setdefault(tuple(curve.scores), []).append((name, curve))
+    losses, scores = [], []
     for alike in groups.values():
+        of = f": {', '.join(name for name, _ in alike)}" if len(groups) > 1 else ""
+        series = [Series(_label(name, "", alike), curve.epochs, curve.losses)
+                  for name, curve in alike]  # fmt: skip
+        title = f"Training loss by epoch{of}"
+        losses.append(_by_epoch(title, "training loss, with dropout (nats)", series))
         series = [
-            Series(
-                _label(name, f"{shown_name(key)} {values[curve.best]:.2f}", alike),
-                curve.epochs,
-                values,
-            )
+            Series(_label(name, _best(key, values, curve), alike), curve.epochs, values)
             for name, curve in alike
             for key, values in curve.scores.items()
         ]
-        epochs = " and ".join(str(curve.epochs[curve.best]) for _, curve in alike)
-        note = f"The numbers beside the names are those of epoch {epochs}, the best."
-        title = "Validation scores by epoch"
-        if len(groups) > 1:
-            title += f": {', '.join(name for name, _ in alike)}"
-        charts.append(_by_epoch(title, "validation score (percent)", series, note=note))
-    return charts
+        note = "The numbers beside the names are those of the best epoch."
+        title = f"Validation scores by epoch{of}"
+        scores.append(_by_epoch(title, "validation score (percent)", series, note=note))
+    return [*losses, *scores]
+
+
+def _best(score: str, values: Sequence[float], curve: LearningCurve) -> str:
+    """Return a score with its value of the epoch whose weights the model has."""
+    return f"{shown_name(score)} {values[curve.best]:.2f} (epoch {curve.epochs[curve.best]})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import is_corpus, read_blocks
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import EOS, EOS_ID
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK
 from seqtool.lm.evaluation import read_ids
 from seqtool.lm.protocol import LanguageModel
 
@@ -108,3 +108,18 @@ def check_language_models(models: Sequence[tuple[str, Any]]) -> None:
     for name, model in models:
         if not hasattr(model, "next_log_probs"):
             raise ConfigError(f"{name} is no language model", hint="leave it out")
+
+
+def unknown_remarks(unknown: Mapping[str, int]) -> list[str]:
+    """Return a line that says which models have the easier task, or none where all have the same.
+
+    Args:
+        unknown: for each model, how many tokens of the text it does not know.
+    """
+    if len(set(unknown.values())) < 2:
+        return []
+    counts = ", ".join(f"{num:,} by {name}" for name, num in unknown.items())
+    return [
+        f"Tokens not known: {counts}. Such a token has the surprisal of {UNK}, so a model that "
+        "knows fewer words has the easier task."
+    ]

@@ -20,6 +20,7 @@ from seqtool.analysis.passage import (
     read_passage,
     read_sentence,
     surprisals,
+    unknown_remarks,
 )
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles
@@ -97,12 +98,7 @@ def analyse(
     if len(models) > 1:
         if counting := _counting_model(models):
             remarks.append(f"The counts in the training text are those of {counting[0]}.")
-        if len(set(unknown.values())) > 1:
-            counts = ", ".join(f"{num:,} by {name}" for name, num in unknown.items())
-            remarks.append(
-                f"Tokens not known: {counts}. Such a token has the surprisal of {UNK}, so a model "
-                "that knows fewer words has the easier task."
-            )
+        remarks += unknown_remarks(unknown)
         differences, told = _where_one_gains(bits, passage)
         tables += differences
         remarks += told

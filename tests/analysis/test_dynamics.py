@@ -167,6 +167,20 @@ def test_a_network_that_forgets_is_not_warned_of(tmp_path: Path) -> None:
         assert point["spectral_radius"] == pytest.approx(attractor["spectral_radius"], abs=1e-6)
 
 
+def test_since_when_the_start_no_longer_matters(tmp_path: Path) -> None:
+    # of two starts, in nats: a part is the same up to ln 1.1 = 0.0953
+    parts = [(1.0, 1.5), (1.0, 1.05), (1.0, 1.2), (1.0, 1.09)]
+    ends = [10, 20, 30, 40]
+    told = dynamics._since_when("m", ends, parts)
+    assert told.startswith("m: after 30 tokens it no longer matters")
+    assert "even of the first 10 tokens" in dynamics._since_when("m", ends, parts[1:2] * 4)
+    assert "after 40 tokens it still matters" in dynamics._since_when("m", ends, parts[:1] * 4)
+    text = write_text(tmp_path / "t.txt")
+    report = dynamics.analyse([("m", make_model(cell="gru"))], text, num_tokens=200)
+    assert report.charts[-1].y_label == "perplexity of the last 20 tokens"
+    assert [line for line in report.remarks if "m: " in line and "for the perplexity" in line]
+
+
 def test_impossible_options(tmp_path: Path) -> None:
     text, models = write_text(tmp_path / "t.txt"), [("m", make_model(cell="gru"))]
     with pytest.raises(ConfigError, match="no token of the model is 'zebra'"):

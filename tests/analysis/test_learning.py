@@ -110,7 +110,12 @@ def write_scores(path: Path, kind: str) -> Path:
 def test_scores_of_what_is_trained_on_treebanks(tmp_path: Path, kind: str) -> None:
     report = learning_curves([("run", write_scores(tmp_path / "log.jsonl", kind))])
     drawing = chart_svg(report.charts)
-    words = ("training loss, with dropout", "validation score (percent)", "epoch 2, the best")
+    words = (
+        "training loss, with dropout",
+        "validation score (percent)",
+        "(epoch 2)",
+        "the best epoch",
+    )
     for text in (*words, *SHOWN[kind]):
         assert text in drawing
     assert report.values["runs"][0]["best_epoch"] == 2
@@ -121,7 +126,8 @@ def test_several_runs_stand_on_one_chart_for_each_kind(tmp_path: Path) -> None:
     runs += [("one", write_log(tmp_path / "one.jsonl")), ("two", write_log(tmp_path / "two.jsonl"))]
     charts = {chart.title: chart for chart in learning_curves(runs).charts}
     assert list(charts) == [
-        "Perplexity by epoch", "Training loss by epoch", "Validation scores by epoch: parser",
+        "Perplexity by epoch", "Training loss by epoch: parser", "Training loss by epoch: tagger",
+        "Training loss by epoch: segmenter", "Validation scores by epoch: parser",
         "Validation scores by epoch: tagger", "Validation scores by epoch: segmenter",
     ]  # fmt: skip
     labels = [series.label for series in charts["Perplexity by epoch"].series]  # type: ignore[union-attr]
