@@ -325,12 +325,13 @@ def _show_results(
     ]
     show_table("", [*columns, "seconds"], rows)
     best = Path(min(models[:-1], key=lambda found: float(found["test"]["perplexity"]))["model"])
+    folder = shlex.quote(str(best.parent))
     note(
         "\nNow with your own text:\n"
         "$ seqtool ngram train my.txt\n"
         "$ seqtool train-lm my.txt --cell rhn\n"
         '$ seqtool generate --prompt "..."\n'
         "$ seqtool train-parser my.conllu\n"
-        f"or look at a model of the demo: seqtool inspect {best}\n"
-        f"and at what all of them do, on one page: seqtool analyse report {best.parent}"
+        f"or look at a model of the demo: seqtool inspect {shlex.quote(str(best))}\n"
+        f"and at what all of them do, on one page: seqtool analyse report {folder}"
     )

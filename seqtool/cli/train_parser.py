@@ -187,7 +187,10 @@ def train_parser(
         report(
             trained,
             options.json,
-            f"dev, from raw text on: {shown}" if dev else f"on what was held out: {shown}",
+            # a run that is resumed knows its dev by itself
+            f"dev, from raw text on: {shown}"
+            if "dev_las" in trained.scores
+            else f"on what was held out: {shown}",
             f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
             next=("parse FILE.txt -m {}",),
         )

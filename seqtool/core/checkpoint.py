@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from seqtool.core import storage
+from seqtool.core import runtime, storage
 from seqtool.core.config import Registry
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.core.reading import MODEL
@@ -240,7 +240,7 @@ def find(path: str | Path) -> Path:
     what, hint = f"not a model directory: it has no {HEADER}", _known_models(path)
     if run_record(path).is_file():
         what = "training has not made a model yet"
-        hint = f"continue with: seqtool {trainer(str(run_kind(path)))} --resume -o {path}"
+        hint = f"continue with: {runtime.resuming(trainer(str(run_kind(path))), path)}"
     raise ModelError(what, hint=hint, path=path)
 
 

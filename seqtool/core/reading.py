@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -143,7 +144,9 @@ def find_files(
 
 def is_no_text(path: str | Path) -> DataError:
     """Return the error of a treebank where a text is wanted."""
-    return DataError("is a treebank, not text", hint=_AS_TEXT.format(path), path=path)
+    return DataError(
+        "is a treebank, not text", hint=_AS_TEXT.format(shlex.quote(str(path))), path=path
+    )
 
 
 def total_size(inputs: Sequence[str | Path], *, treebanks: bool = False) -> int | None:

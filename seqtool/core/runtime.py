@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -64,6 +65,11 @@ def program() -> str:
     machines = here.size // here.local_size
     nodes = f"--nnodes {machines} " if machines > 1 else ""
     return f"torchrun {nodes}--nproc-per-node {here.local_size} -m seqtool"
+
+
+def resuming(command: str, output: str | Path) -> str:
+    """Return the command that continues a run, as a shell reads it: train-lm --resume -o DIR."""
+    return f"{program()} {command} --resume -o {shlex.quote(str(output))}"
 
 
 def refuse_several(command: str) -> None:

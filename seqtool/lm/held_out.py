@@ -9,6 +9,7 @@ is never taken for its own.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOu
 
 
 def _hint(model: Path) -> str:
-    return f"name a text to measure it on: seqtool eval-ppl TEXT -m {model}"
+    return f"name a text to measure it on: seqtool eval-ppl TEXT -m {shlex.quote(str(model))}"
 
 
 def parts_of(model: Path) -> list[Path]:

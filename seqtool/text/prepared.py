@@ -14,6 +14,7 @@ drawn for other splits. Memory holds a block of lines and the counts of the symb
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
@@ -141,7 +142,9 @@ def _read_info(path: Path) -> dict[str, Any]:
     """Return the content of `corpus.json`, and check that every file has the size that it says."""
     if not path.is_dir():
         what = "is a file, not a prepared corpus" if path.exists() else "no such prepared corpus"
-        raise DataError(what, hint=f"make one: seqtool prepare TEXT -o {path}", path=path)
+        raise DataError(
+            what, hint=f"make one: seqtool prepare TEXT -o {shlex.quote(str(path))}", path=path
+        )
     info_path = path / INFO_FILE
     damaged = DataError("is damaged", hint="prepare the text again", path=info_path)
     try:

@@ -161,7 +161,7 @@ def complete(
     Hints name the `command` that trains, such as `train-lm`. An Interrupted error says that it was
     stopped with its state saved, an OutputError that something could not be written.
     """
-    resume = f"continue with: {runtime.program()} {command} --resume -o {output}"
+    resume = f"continue with: {runtime.resuming(command, output)}"
     finished: RunFinished | None = None
     speeds: list[float] = []
     try:

@@ -202,13 +202,13 @@ def test_the_list_of_settings_is_a_configuration(seqtool: Run, tmp_path: Path) -
 
 
 def test_stopping_after_some_minutes_and_resuming(seqtool: Run, text: Path, tmp_path: Path) -> None:
-    output = tmp_path / "m"
+    output = tmp_path / "my m"
     assert seqtool("train-lm", text, "-o", tmp_path / "whole", *TINY).code == 0
     result = seqtool("train-lm", text, "-o", output, *TINY, "--max-minutes", "0")
     assert (result.code, result.stdout) == (130, "")
     assert result.stderr.splitlines()[-2:] == [
         "interrupted: the run was interrupted at step 0; the state is saved",
-        f"hint: continue with: seqtool train-lm --resume -o {output}",
+        f"hint: continue with: seqtool train-lm --resume -o '{output}'",
     ]
     # a run that goes on is neither overwritten nor begun again
     result = seqtool("train-lm", text, "-o", output, *TINY)

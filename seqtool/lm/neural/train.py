@@ -341,7 +341,7 @@ def _reopen(
         if not path.is_dir():
             raise DataError(
                 "the corpus of the run is no longer there",
-                hint=f"name it: seqtool train-lm CORPUS --resume -o {output}",
+                hint=f"name it: {runtime.resuming('train-lm CORPUS', output)}",
                 path=path,
             )
         return _open(path, path, config)

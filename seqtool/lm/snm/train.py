@@ -249,8 +249,8 @@ class _Run:
         state.save(self._output, self._record, self._sum, saved, table)
         self._saved_at = working_time()
         if stops:
-            resume = f"{runtime.program()} train-snm --resume -o {self._output}"
             what = f"the run was interrupted after {num_tokens:,} tokens; the state is saved"
+            resume = runtime.resuming("train-snm", self._output)
             raise Interrupted(what, hint=f"continue with: {resume}")
 
 

@@ -187,9 +187,8 @@ def train_pipeline(
         with team:
             return stage.run(on_plan)
     except Interrupted as stopped:
-        raise Interrupted(
-            stopped.message, hint=f"continue with: seqtool train-parser --resume -o {output}"
-        ) from stopped
+        hint = f"continue with: {runtime.resuming('train-parser', output)}"
+        raise Interrupted(stopped.message, hint=hint) from stopped
     finally:
         hardware.set_threads(threads)
 

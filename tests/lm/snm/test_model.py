@@ -186,15 +186,15 @@ def test_a_run_that_is_stopped_and_resumed(
 ) -> None:
     monkeypatch.setattr(training, "_TOKENS", 50)  # five looks in an epoch
     whole = train_snm(text, tmp_path / "whole", SMALL)
-    parts = tmp_path / "parts"
+    parts = tmp_path / "my parts"
     for stop in (100, 240, 390):  # within an epoch, at its end, and after another stop
         given = {"inputs": text, "config": SMALL} if stop == 100 else {"resume": True}
         with pytest.raises(Interrupted, match=f"after {stop} tokens") as caught:
             train_snm(output=parts, **given, should_stop=lambda num, stop=stop: num >= stop)
-        assert caught.value.hint.endswith(f"train-snm --resume -o {parts}")
+        assert caught.value.hint.endswith(f"train-snm --resume -o '{parts}'")
         with pytest.raises(ModelError, match="has not made a model yet") as none_yet:
             checkpoint.find(parts)
-        assert none_yet.value.hint == f"continue with: seqtool train-snm --resume -o {parts}"
+        assert none_yet.value.hint == f"continue with: seqtool train-snm --resume -o '{parts}'"
         assert sorted(path.name for path in parts.iterdir()) == ["last", "run.json"]
     with pytest.raises(OutputError, match="exists already") as refused:
         train_snm(text, parts, SMALL)

@@ -156,7 +156,7 @@ def test_a_resumed_run_ends_the_same(models: Path) -> None:
     assert not (models / "resumed" / "jackknife").exists()
 
 
-def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path) -> None:
+def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path, seqtool: Run) -> None:
     """Stopped while the parsers are trained, in two processes, and resumed in this one."""
     output = tmp_path / "p"
     begun: set[str] = set()
@@ -178,6 +178,9 @@ def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path) -> No
     trained = train_pipeline(output=output, resume=True, device="cpu", threads=1)
     header = json.loads((models / "whole" / "model.json").read_text())
     assert trained.scores == header["scores"]
+    # its dev is not typed again
+    again = seqtool("train-parser", "--raw", "--resume", "-o", output, "--device", "cpu")
+    assert "dev, from raw text on: words" in again.stderr
     for name in (*PARTS, *(f"{part}-2" for part in PARTS)):
         path = Path(name, "weights.safetensors")
         assert (output / path).read_bytes() == (models / "whole" / path).read_bytes(), name
@@ -351,12 +354,12 @@ def test_gold_columns_are_kept(models: Path, tmp_path: Path, seqtool: Run) -> No
 
 
 def test_an_interruption_says_how_to_go_on(models: Path, tmp_path: Path) -> None:
-    config, output = from_dict(PipelineConfig, TINY), tmp_path / "p"
+    config, output = from_dict(PipelineConfig, TINY), tmp_path / "my p"
     with pytest.raises(Interrupted) as stopped:
         train_pipeline(
             models / "train.conllu", output, config, device="cpu", should_stop=lambda step: True
         )
-    assert stopped.value.hint == f"continue with: seqtool train-parser --resume -o {output}"
+    assert stopped.value.hint == f"continue with: seqtool train-parser --resume -o '{output}'"
 
 
 def test_what_cannot_be_is_refused(models: Path, tmp_path: Path, seqtool: Run) -> None:
