@@ -14,6 +14,7 @@ from seqtool.analysis.learning import LOG, learning_curves, shown_name
 from seqtool.analysis.passage import read_passage, surprisals
 from seqtool.analysis.report import Cell, Report, Table
 from seqtool.core import checkpoint
+from seqtool.core.checkpoint import LM_KINDS
 from seqtool.core.errors import DataError, ModelError, SeqtoolError
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.text.datasets import sample_text, sample_treebank
@@ -45,7 +46,6 @@ class Analysis(NamedTuple):
 
 
 RECURRENT = "recurrent"  # a neural language model, but for those of a window
-LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "mixture")
 MAY_NEED_TORCH = ("neural-lm", "mixture")  # to be opened
 # of language models that read one text, in this order
 OF_TEXT = (

@@ -31,6 +31,15 @@ ABILITIES = {
 }
 
 RESET_FACTOR = 1.25  # perplexity without what stands before a sentence over that with it, as told
+# kind -> what headers call those that can do its work
+HEADERS = {
+    "classifier": ("classifier",),
+    "lm": ("neural-lm", "mixture"),
+    "ngram": ("ngram", "class-ngram", "snm", "mixture"),
+    "parser": ("parser", "pipeline"),
+    "segmenter": ("segmenter", "pipeline"),
+    "tagger": ("tagger", "labeller", "pipeline"),
+}
 
 ModelsOption = Annotated[
     list[Path] | None,
@@ -67,7 +76,7 @@ def default_model(*kinds: str) -> Path:
             return path
     directories = " or ".join(f"runs/{kind}" for kind in kinds)
     commands = " or ".join(f"`seqtool {COMMANDS[kind]}`" for kind in kinds)
-    others = sorted(str(path.parent) for path in Path("runs").glob("*/model.json"))
+    others = checkpoint.models_in(Path("runs"), [name for kind in kinds for name in HEADERS[kind]])
     choose = f", or choose one: {', '.join(others[:8])}" if others else ""
     raise ModelError(
         f"no model was given, and there is none in {directories}",
@@ -134,7 +143,13 @@ def open_model(path: Path | Sequence[Path], kind: str) -> Any:
 
     paths = [path] if isinstance(path, Path) else path
     names_of(paths)
-    model = checkpoint.load(paths)
+    try:
+        model = checkpoint.load(paths)
+    except ModelError:
+        for one in paths:
+            if not one.is_file():
+                checkpoint.find(one, HEADERS[kind])  # whose hint names models of this kind
+        raise
     if not hasattr(model, ABILITIES[kind]):
         hint = f"choose one that {COMMANDS[kind]} made, with -m"
         raise ModelError(f"is no {kind}", hint=hint, path=paths[0])

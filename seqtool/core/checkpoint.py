@@ -87,6 +87,8 @@ _TRAINERS = {
     "tagger": "train-tagger",
 }
 
+LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "mixture")  # of language models
+
 # from this size on, SHA-256 would be what opening a model waits for
 QUICK_SUM_BYTES = 1 << 26
 
@@ -223,21 +225,22 @@ def copy(source: str | Path, destination: Path) -> None:
                 shutil.copyfile(source / name, directory / name)
 
 
-def find(path: str | Path) -> Path:
+def find(path: str | Path, wanted: Sequence[str] = ()) -> Path:
     """Return the directory that holds the model: `path`, or `path/best` while it is in training.
 
     Until a run that replaces a model has one of its own, it is where that was set aside. Where
-    there is none, the hint of a ModelError says what to do.
+    there is none, the hint of a ModelError says what to do; where only some kinds are wanted, it
+    names models of these, and the command that trains the first of them.
     """
     path = storage.present(Path(path))
     if not path.is_dir():
         what = "neither a model directory nor an ARPA file" if path.exists() else "no such model"
-        raise ModelError(what, hint=_known_models(path), path=path)
+        raise ModelError(what, hint=_known_models(path, wanted), path=path)
     for content in storage.versions(path):
         for directory in (storage.present(content / "best"), content):
             if (directory / HEADER).is_file():
                 return directory
-    what, hint = f"not a model directory: it has no {HEADER}", _known_models(path)
+    what, hint = f"not a model directory: it has no {HEADER}", _known_models(path, wanted)
     if run_record(path).is_file():
         what = "training has not made a model yet"
         hint = f"continue with: {runtime.resuming(trainer(str(run_kind(path))), path)}"
@@ -263,16 +266,29 @@ def run_kind(path: str | Path) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def _known_models(path: Path) -> str:
+def models_in(folder: Path, wanted: Sequence[str] = ()) -> list[str]:
+    """Return the models that a folder and its runs/ hold, of some kinds or of all, sorted."""
+    headers = [*folder.glob(f"*/{HEADER}"), *folder.glob(f"runs/*/{HEADER}")]
+    return sorted(str(header.parent) for header in headers if _is_one(header, wanted))
+
+
+def _is_one(header: Path, wanted: Sequence[str]) -> bool:
+    """Whether a header is of a model of one of these kinds; a damaged one is of none."""
+    if not wanted:
+        return True
+    try:
+        return storage.read_object(header).get("kind") in wanted
+    except (OSError, ValueError):
+        return False
+
+
+def _known_models(path: Path, wanted: Sequence[str]) -> str:
+    if inside := models_in(path, wanted):
+        return f"name one of the models in it: {', '.join(inside[:5])}"
     folder = path.parent if path.parent.is_dir() else Path()
-    found = {
-        header.parent
-        for pattern in (f"*/{HEADER}", f"runs/*/{HEADER}")
-        for header in folder.glob(pattern)
-    }
-    if known := sorted(str(model) for model in found if model != path):
+    if known := [model for model in models_in(folder, wanted) if Path(model) != path]:
         return f"models found there: {', '.join(known[:5])}"
-    return "train one, for example with: seqtool train-lm"
+    return f"train one, for example with: seqtool {trainer(wanted[0] if wanted else '')}"
 
 
 def read_header(path: str | Path) -> Header:

@@ -123,9 +123,14 @@ def test_default_model_is_the_one_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("other", "third"):
+    for name, kind in (("other", "mixture"), ("third", "neural-lm"), ("trees", "parser")):
         (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "model.json").touch()
+        (tmp_path / "runs" / name / "model.json").write_text(json.dumps({"kind": kind}))
+    with pytest.raises(ModelError) as of_parsers:
+        default_model("parser")
+    assert of_parsers.value.hint == (
+        "train one with `seqtool train-parser`, or choose one: runs/trees"
+    )
     with pytest.raises(ModelError, match="no model was given") as caught:
         default_model("lm")
     assert caught.value.hint == (

@@ -281,6 +281,22 @@ def test_no_such_model(tmp_path: Path) -> None:
     assert caught.value.hint == f"models found there: {near}"
 
 
+def test_models_of_the_kind_that_is_wanted(tmp_path: Path) -> None:
+    for name, kind in (("a", "parser"), ("b", "ngram"), ("c", "pipeline")):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        (tmp_path / "mine" / name / "model.json").write_text(json.dumps({"kind": kind}))
+    mine = tmp_path / "mine"
+    with pytest.raises(ModelError, match="not a model directory") as of_folder:
+        find(mine, ("parser", "pipeline"))
+    assert of_folder.value.hint == f"name one of the models in it: {mine / 'a'}, {mine / 'c'}"
+    with pytest.raises(ModelError, match="no such model") as beside:
+        find(mine / "x", ("ngram",))
+    assert beside.value.hint == f"models found there: {mine / 'b'}"
+    with pytest.raises(ModelError, match="no such model") as none:
+        find(mine / "x", ("tagger",))
+    assert none.value.hint == "train one, for example with: seqtool train-tagger"
+
+
 def test_what_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()

@@ -536,6 +536,8 @@ def open_language_model(
         ConfigError: there is no such device, or an impossible number of threads.
     """
     # a model made with torch is neural, or a mixture with a neural part
+    if not path.is_file():
+        checkpoint.find(path, checkpoint.LM_KINDS)  # whose hints name language models only
     if not path.is_file() and "torch" in checkpoint.read_header(path).versions:
         from seqtool.training import hardware
 
