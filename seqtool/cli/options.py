@@ -132,7 +132,7 @@ FIELD_HELP = (
 MAX_SHOWN = 5  # broken sentences named on stderr
 
 # options of several numbers, which may be apart by spaces or by commas
-NUMBER_LISTS = ("--prune", "--fallback-discounts")
+NUMBER_LISTS = ("--prune", "--fallback-discounts", "--weights")
 
 
 class WithMaxLine:

@@ -25,6 +25,7 @@ from typing import IO, Any
 
 import zstandard
 
+from seqtool.core.encodings import conversion_hint
 from seqtool.core.errors import DataError, counted
 from seqtool.core.parquet import load_pyarrow
 
@@ -486,9 +487,7 @@ class BlockReader(Iterator[bytes]):
     def _not_utf8(self, block: bytes, offset: int, start: int) -> DataError:
         packed = " of the unpacked text" if _PACKED.search(self._path) else ""
         where = f"byte {offset + start}{packed}"
-        hint = "convert it: iconv -f LATIN1 -t UTF-8, or whichever encoding it has"
-        if offset == 0 and block.startswith((b"\xff\xfe", b"\xfe\xff")):
-            hint = "convert it: iconv -f UTF-16 -t UTF-8"
+        hint = conversion_hint(block, start)
         line = self._first_line + block.count(b"\n", 0, start)
         return DataError(f"not UTF-8 at {where}", hint=hint, path=self._path, line=line)
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seqtool.core.encodings import conversion_hint
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import DEFAULT_FIELD, JSON_LINES, STDIN, unpacked_name
 from seqtool.spark.session import shown, told
@@ -254,7 +255,7 @@ def not_utf8(part: Part) -> DataError:
         byte = error.start - part.text.rfind(b"\n", 0, error.start)
         return DataError(
             f"not UTF-8 at byte {byte} of the line",
-            hint="convert it: iconv -f LATIN1 -t UTF-8, or whichever encoding it has",
+            hint=conversion_hint(part.text, error.start),
             path=part.file,
             line=line,
         )

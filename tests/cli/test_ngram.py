@@ -116,6 +116,7 @@ def test_json(seqtool: Run) -> None:
     [
         ("text --prune 0 0 1 -o m", "text --prune 0,0,1 -o m"),
         ("--prune 0 0 1 text 5", "--prune 0,0,1 text 5"),
+        ("a b --weights 0.3 0.7 -o m", "a b --weights 0.3,0.7 -o m"),
         ("--prune=0 7", "--prune=0 7"),
         ("--prune 0,1 1 --order 3", "--prune 0,1,1 --order 3"),
         ("--order 3 4", "--order 3 4"),

@@ -218,7 +218,7 @@ def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
     if len(weights) != num:
         raise ConfigError(
             f"{counted(len(weights), 'weight')} for {counted(num, 'model')}",
-            hint="give one weight per model, in the order of -m",
+            hint="give one weight per model, in the order of the models",
         )
     for weight in weights:
         if not (math.isfinite(weight) and weight >= 0):
