@@ -97,6 +97,8 @@ def check_target(target: Target | None, inputs: Iterable[str | Path] = ()) -> No
         raise OutputError(
             "the directory to write to is not there", hint="make it first", path=target
         )
+    if Path(target).is_dir():
+        raise OutputError("is a directory", hint="name a file in it", path=target)
     refuse_input(target, inputs)
 
 

@@ -22,6 +22,7 @@ SUSPICIOUS_SHARE = 0.05  # of the words of a text that are unknown
 LEAST_WORDS = 20  # of a text, below which a share says nothing
 SMALL_VOCABULARY = 20_000
 _REASON_SHARE = 0.4  # of the unknown words, that a reason has to explain
+_TOLD_SHARE = 0.1  # of the unknown words, that are told beside another reason
 
 
 @dataclass
@@ -102,6 +103,20 @@ def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
         return f"{in_lower_case:.0%} of them are known in lower case: {lower}"
     if bare >= _REASON_SHARE:
         return f"{bare:.0%} of them are known without the punctuation that is attached: {split}"
+    also = [
+        f"{found:.0%} of them are known {how}; "
+        for found, how in (
+            (in_lower_case, "in lower case"),
+            (bare, "without the punctuation that is attached"),
+        )
+        if found >= _TOLD_SHARE
+    ]
+    return "".join(also) + _other_reason(share, tokenizer)
+
+
+def _other_reason(share: Callable[[Callable[[str], bool]], float], tokenizer: Tokenizer) -> str:
+    """Return why words are unknown that are written as those of the model."""
+    vocabulary = tokenizer.vocabulary
     letters = {character for symbol in vocabulary.symbols for character in symbol.lower()}
     foreign = share(lambda word: any(c.isalpha() and c not in letters for c in word.lower()))
     if foreign >= _REASON_SHARE:

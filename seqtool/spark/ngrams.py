@@ -40,6 +40,7 @@ from seqtool.lm.ngram.train import (
     check_engine,
     check_output,
     check_words,
+    unknown_warnings,
     write_copies,
 )
 from seqtool.spark.blocks import sound_files
@@ -189,7 +190,11 @@ def train_ngram(
         parquet=None if parquet is None else Path(parquet),
         engine=f"spark, {session.sparkContext.master}",
         statistics=estimated.statistics,
-        warnings=[*estimated.warnings, *warnings],
+        warnings=[
+            *unknown_warnings(config, num_unknown, text.tokens - text.sentences),
+            *estimated.warnings,
+            *warnings,
+        ],
         scores={},
         num_tokens=text.tokens,
         num_sentences=text.sentences,

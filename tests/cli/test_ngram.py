@@ -146,12 +146,25 @@ def test_numbers_apart_by_spaces(args: str, joined: str) -> None:
         ("--discounts srilm", "discounts is 'srilm'"),
         ("--vocab-size 2", "vocab_size is 2, but must be at least 3"),
         ("--arpa no/x.arpa", "the directory to write to is not there"),
+        ("--arpa .", "error: .: is a directory"),
     ],
 )
 def test_impossible_settings(seqtool: Run, args: str, message: str) -> None:
     error, _ = two_lines(seqtool("ngram", "train", "text.txt", *args.split()))
     assert message in error
     assert not Path("runs").exists()
+
+
+def test_a_list_of_other_words_is_told(seqtool: Run) -> None:
+    Path("words").write_text("the\ndog\nsleeps\ncat\nsees\n\n")
+    assert (
+        "words are not in" not in seqtool("ngram", "train", "text.txt", "--vocab", "words").stderr
+    )
+    Path("words").write_text("the\nDog\nsleeps\ncat\nsees\n")
+    for option in ("--vocab", "--limit-vocab"):
+        result = seqtool("ngram", "train", "text.txt", option, "words", "--force")
+        # "dog" is 2 of the 8 words of two lines
+        assert "warning: 25% of the words are not in words: see whether" in result.stderr
 
 
 def test_stdin_is_a_text_and_stdout_a_place_for_arpa(seqtool_process: Run, seqtool: Run) -> None:

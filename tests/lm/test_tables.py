@@ -277,3 +277,9 @@ def test_a_table_that_is_not_finished_is_not_there(tmp_path: Path, name: str) ->
     with pytest.raises(ValueError, match=r"longer|length"), open_table(path) as table:
         table.write({"a": [1], "b": [1, 2]})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").mkdir()
+    with pytest.raises(OutputError, match="is a directory"):
+        check_target(tmp_path / "x.tsv")

@@ -56,6 +56,10 @@ def test_no_more_than_a_sample_is_collected(monkeypatch: pytest.MonkeyPatch) -> 
         ({"dog.": 5, "(sleeps": 3, "x": 2}, "80% of them are known without the punctuation"),
         ({"Dog.": 6, "The": 2, "x": 2}, "80% of them are known in lower case without punctuation"),
         ({"собака": 9, "goad": 1}, "90% of them have letters that no word of the model has"),
+        (
+            {"The": 2, "goad": 8},
+            "20% of them are known in lower case; the model knows only 8 words",
+        ),
         ({"goad": 9, "dense": 1}, "the model knows only 8 words"),
         ({UNK: 9, "x": 1}, ""),
         ({}, "the vocabulary of 8 words is small for this text"),

@@ -328,6 +328,9 @@ def test_word_list(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("Dog\ndog\n")
     lower = make(tmp_path, "DOG\n", vocab=str(tmp_path / "words"), lowercase=True)
     assert lower.ids("train").tolist() == [2, 1]
+    (tmp_path / "words").write_text("a\nb\n\n \n")  # as an editor leaves it
+    ended = make(tmp_path, "b\n", vocab=str(tmp_path / "words"))
+    assert ended.vocabulary.symbols[2:] == ["a", "b"]
     (tmp_path / "words").write_text("a\n \n")
     chars = make(tmp_path, "a b\n", vocab=str(tmp_path / "words"), unit="char")
     assert chars.ids("train").tolist() == [2, 3, 0, 1]
@@ -337,6 +340,7 @@ def test_word_list(tmp_path: Path) -> None:
     ("content", "unit", "message"),
     [
         ("a\n\nb\n", "word", ":2: an empty line"),
+        ("a\n\n \nb\n\n", "word", ":2: an empty line"),
         ("a\nb\na\n", "word", ":3: 'a' is listed twice"),
         ("a\nb c\n", "word", ":2: 'b c' holds a blank"),
         ("a\nbc\n", "char", ":2: 'bc' is not one character"),

@@ -176,6 +176,8 @@ def check_target(path: str | Path | None, inputs: Iterable[str | Path] = ()) -> 
     """
     if path is not None and str(path) != STDOUT and not Path(path).parent.is_dir():
         raise OutputError("the directory to write to is not there", hint="make it first", path=path)
+    if path is not None and Path(path).is_dir():
+        raise OutputError("is a directory", hint="name a file in it", path=path)
     if path is not None:
         refuse_input(path, inputs)
 

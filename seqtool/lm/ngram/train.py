@@ -41,6 +41,7 @@ OnProgress = Callable[[str, int, "int | None"], None]
 
 Measure = Callable[[TableModel], dict[str, float]]
 
+MOST_UNKNOWN = 0.2  # of the words of a text that are not in a given list, without a word of warning
 EXISTS = "replace it with --force, or choose another with -o"
 
 
@@ -240,6 +241,7 @@ def train_ngram(
         held = [reading]
         del reading  # its ids are four bytes per token, and to be let go when they are counted
         made = make(held.pop(), measure if valid else None)
+    num_words = told["num_tokens"] - told["num_sentences"]
     warnings = write_copies(
         *(made.table, tokenizer.vocabulary, stages),
         arpa=arpa,
@@ -252,11 +254,26 @@ def train_ngram(
         arpa=None if arpa is None else Path(arpa),
         parquet=None if parquet is None else Path(parquet),
         statistics=made.statistics,
-        warnings=[*made.warnings, *warnings],
+        warnings=[*unknown_warnings(config, num_unknown, num_words), *made.warnings, *warnings],
         scores=made.scores,
         seconds=stages.seconds,
         **told,
     )
+
+
+def unknown_warnings(config: NgramConfig, num_unknown: int, num_words: int) -> list[str]:
+    """Return a warning where many words of the text are not in the list that is given.
+
+    A list of fewer words than the text has is usual, so the share is larger than the one from which
+    `eval-ppl` warns; one in another case or with other punctuation leaves out more.
+    """
+    words = config.vocab or config.limit_vocab
+    if words is None or num_unknown <= MOST_UNKNOWN * num_words:
+        return []
+    return [
+        f"{num_unknown / num_words:.0%} of the words are not in {words}: see whether it writes "
+        "words as the text does, with their case and punctuation"
+    ]
 
 
 def check_words(
