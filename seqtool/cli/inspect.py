@@ -20,6 +20,7 @@ from seqtool.cli.options import (
     show_table,
 )
 from seqtool.cli.usage import examples
+from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
@@ -27,9 +28,11 @@ if TYPE_CHECKING:
     from seqtool.analysis.report import Chart, HeatMap
     from seqtool.core.checkpoint import Header
     from seqtool.lm.ngram.table import OrderSize
+    from seqtool.treebank.queries import Match
 
 NGRAMS = ("ngram", "class-ngram")
 CONTEXT = 36  # characters of a line on each side of a word
+LEAST_CONTEXT = 16  # after it, beside the place, on a narrow terminal
 SECTIONS = ("splits", "config")  # of the data of a header
 
 
@@ -99,11 +102,13 @@ def inspect(
 
 def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
     """Print the words of a treebank that a query asks for: a line for each, or one object."""
+    from seqtool.core.progress import open_console
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.queries import matches, parse_query, wants
+    from seqtool.treebank.queries import Values, matches, parse_query, wants
 
     query = parse_query(where)
-    wanted = wants(query)
+    wanted, values = wants(query), Values(query)
+    width = None if as_json or not terminal.stream().isatty() else open_console().width
     found: list[dict[str, Any]] = []
     num_words = num_with = num_sentences = 0
     for sentence in read_conllu(path, check="columns", skip_option=""):
@@ -111,24 +116,48 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
         num_words += len(here)
         num_with += bool(here)
         num_sentences += 1
+        values.add(sentence)
         for match in here:
             if as_json:
                 found.append(match.to_json())
             else:
-                before, after = _cut(match.before, at_end=False), _cut(match.after, at_end=True)
-                echo(f"{before}[{match.written}]{after}  {match.place}")
+                echo(_line(match, width))
     if as_json:
-        return emit({"path": str(path), "where": query, "words": found})
+        emit({"path": str(path), "where": query, "words": found})
+    for hint in () if num_words else values.hints():
+        note(f"note: {hint}")
+    if as_json:
+        return
     note(f"{counted(num_words, 'word')} in {num_with:,} of {counted(num_sentences, 'sentence')}")
 
 
-def _cut(text: str, *, at_end: bool) -> str:
+def _line(match: Match, width: int | None) -> str:
+    """Return a word with the text around it and its place, on a line of a terminal that is so wide.
+
+    Where the width is not known, or is large, there is as much text on both sides; a place that is
+    long has a line of its own.
+    """
+    from rich.cells import cell_len
+
+    left = right = CONTEXT
+    place = f"  {match.place}"
+    if width is not None:
+        left = min(CONTEXT, width // 3)
+        room = width - left - cell_len(f"[{match.written}]")
+        right = min(CONTEXT, room - cell_len(place))
+        if right < LEAST_CONTEXT:
+            right, place = max(0, min(CONTEXT, room)), f"\n{place}"
+    before = _cut(match.before, left, at_end=False)
+    return f"{before}[{match.written}]{_cut(match.after, right, at_end=True)}{place}"
+
+
+def _cut(text: str, width: int, *, at_end: bool) -> str:
     """Return what a line has room for of the text beside a word, as wide in every line."""
     from rich.cells import cell_len
 
-    while cell_len(text) > CONTEXT:
+    while cell_len(text) > width:
         text = text[:-1] if at_end else text[1:]
-    blank = " " * (CONTEXT - cell_len(text))
+    blank = " " * (width - cell_len(text))
     return text + blank if at_end else blank + text
 
 

@@ -10,6 +10,7 @@ from seqtool.treebank.sentence import COLUMNS, DEPS, Sentence, Token
 
 FIELDS = tuple(name.lower() for name in COLUMNS)
 MAPPINGS = ("feats", "misc")
+FINITE = ("upos", "xpos", "deprel", "feats")  # columns of few different values
 
 Wanted = Callable[[Token], bool]
 
@@ -76,6 +77,37 @@ def parse_query(texts: Iterable[str]) -> dict[str, Any]:
         wanted[name] = int(value) if is_number else None if value == "_" else value
     wants(wanted)  # which refuses unknown names
     return wanted
+
+
+class Values:
+    """The values that words have in columns of few values, to say what a query may have meant."""
+
+    def __init__(self, query: Mapping[str, Any]) -> None:
+        self._wanted = {
+            name: value
+            for name, value in query.items()
+            if isinstance(value, str) and name.partition("__")[0] in FINITE
+        }
+        self._found: dict[str, set[str]] = {name: set() for name in self._wanted}
+
+    def add(self, sentence: Sentence) -> None:
+        """Note the values of the words of a sentence."""
+        for name, found in self._found.items():
+            field, _, item = name.partition("__")
+            for token in sentence if self._wanted else ():
+                value = getattr(token, field)
+                found.add(value.get(item, "_") if item else value)
+
+    def hints(self) -> list[str]:
+        """Return a line for each value asked for that no word has: which was perhaps meant."""
+        hints = []
+        for name, value in self._wanted.items():
+            known = self._found[name] - {"_"}
+            if known and value not in known:
+                same = [other for other in known if other.lower() == value.lower()]
+                hint = did_you_mean(same[0] if same else value, known)
+                hints.append(f"no word has {name.replace('__', '.')}={value}: {hint}")
+        return hints
 
 
 class Match(NamedTuple):

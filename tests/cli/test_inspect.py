@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
+from seqtool.cli import inspect
 from seqtool.core import checkpoint
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.queries import matches, wants
 
 Run = Callable[..., Any]
 
@@ -184,6 +189,39 @@ def test_long_sentences_are_cut_beside_the_word(tmp_path: Path, seqtool: Run) ->
     assert before.endswith("语言 语言 ")
     assert len(before) < 36  # characters that are two cells wide
     assert after.startswith(f" {'x' * 35}  {path}:31")
+
+
+def test_a_line_fits_the_terminal() -> None:
+    words = ["long"] * 30 + ["dog"] + ["语言"] * 30
+    rows = [f"{i}\t{w}\t_\tX\t_\t_\t_\t_\t_\t_" for i, w in enumerate(words, 1)]
+    text = "# sent_id = news-1\n" + "\n".join(rows) + "\n"
+    (sentence,) = read_conllu(io.StringIO(text), check="columns")
+    (match,) = matches(sentence, wants({"form": "dog"}))
+    for width, wanted in ((60, 60), (80, 26 + 5 + 36 + 8), (120, 36 + 5 + 36 + 8)):
+        line = inspect._line(match, width)
+        assert cell_len(line) == wanted
+        assert line.endswith("  news-1")
+    line, place = inspect._line(match, 40).split("\n")
+    assert cell_len(line) == 13 + 5 + 22
+    assert place == "  news-1"
+    assert inspect._line(match, None) == inspect._line(match, 120)
+
+
+def test_a_value_that_no_word_has(tmp_path: Path, seqtool: Run) -> None:
+    path = tmp_path / "x.conllu"
+    path.write_text(TREES)
+    for query, hint in (
+        ("deprel=subj", "note: no word has deprel=subj: did you mean nsubj?"),
+        ("upos=noun", "note: no word has upos=noun: did you mean NOUN?"),
+        ("upos=9", "note: no word has upos=9: choose one of: DET, NOUN, PRON, PUNCT, VERB"),
+        ("feats.Number=plur", "note: no word has feats.Number=plur: did you mean Plur?"),
+    ):
+        lines = seqtool("inspect", path, "--where", query).stderr.splitlines()
+        assert lines == [hint, "0 words in 0 of 2 sentences"]
+    # each has words, but none has both; and words may have any form
+    for query in (("upos=DET", "deprel=nsubj"), ("form=cat",)):
+        where = [text for one in query for text in ("--where", one)]
+        assert "note" not in seqtool("inspect", path, *where).stderr
 
 
 def test_words_are_asked_of_treebanks_only(tmp_path: Path, seqtool: Run, model: Path) -> None:
