@@ -17,6 +17,7 @@ from seqtool.core.arrays import Ids
 from seqtool.core.vocabulary import UNK
 from seqtool.text.tokenizers import Tokenizer
 
+UNITS = {"word": "words", "char": "characters"}  # that a text can have, and a model not know
 MOST_COLLECTED = 5_000  # unknown words that are looked at
 SUSPICIOUS_SHARE = 0.05  # of the words of a text that are unknown
 LEAST_WORDS = 20  # of a text, below which a share says nothing
@@ -40,7 +41,7 @@ class UnknownWords:
     def add(self, ids: Ids, block: bytes | None) -> None:
         """Look through a block of whole lines with its ids; one without its text tells nothing."""
         is_full = self.counts.total() >= MOST_COLLECTED
-        if block is not None and not is_full and self.tokenizer.unit == "word":
+        if block is not None and not is_full and self.tokenizer.unit in UNITS:
             self.add_written(word for _, word in self.tokenizer.unknown_tokens(block, ids))
 
     def add_written(self, words: Iterable[str]) -> None:
@@ -62,14 +63,14 @@ def warning_of(
 
     Returns:
         A sentence with the likely reason; empty for few unknown words, few words in all, a model
-        whose unit is not the word, or where no reason is likely.
+        of other units than words and characters, or where no reason is likely.
     """
     is_usual = num_words < LEAST_WORDS or num_unknown <= SUSPICIOUS_SHARE * num_words
-    if is_usual or tokenizer.unit != "word":
+    if is_usual or tokenizer.unit not in UNITS:
         return ""
     reason = reason_for(unknown, tokenizer)
-    share = f"{num_unknown / num_words:.1%}"
-    return f"{share} of the words are unknown to the model; {reason}" * bool(reason)
+    share, those = f"{num_unknown / num_words:.1%}", UNITS[tokenizer.unit]
+    return f"{share} of the {those} are unknown to the model; {reason}" * bool(reason)
 
 
 def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
@@ -90,6 +91,13 @@ def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
     def share(known: Callable[[str], bool]) -> float:
         return sum(count for word, count in words.items() if known(word)) / total
 
+    whole = "bring the text into Unicode NFC, see `seqtool help troubleshooting`"
+    if tokenizer.unit == "char":
+        in_parts = share(lambda text: any(map(_is_part, text)))
+        return f"{in_parts:.0%} of them are parts of letters: {whole}" * (in_parts >= _REASON_SHARE)
+    composed = share(lambda word: _composed(word) != word and _composed(word) in vocabulary)
+    if composed >= _REASON_SHARE:
+        return f"{composed:.0%} of them are known with whole letters in place of parts: {whole}"
     in_lower_case = share(lambda word: word.lower() in vocabulary)
     bare = share(lambda word: _bare(word) != word and _bare(word) in vocabulary)
     both = share(lambda word: _bare(word).lower() in vocabulary)
@@ -130,6 +138,16 @@ def _other_reason(share: Callable[[Callable[[str], bool]], float], tokenizer: To
             "such as bpe, which know all words"
         )
     return "the text is of another kind or language than the model's"
+
+
+def _composed(word: str) -> str:
+    """Return a word with whole letters in place of parts."""
+    return unicodedata.normalize("NFC", word)
+
+
+def _is_part(character: str) -> bool:
+    """Return whether a character is a mark on a letter, or one of those that a syllable is of."""
+    return bool(unicodedata.combining(character)) or "\u1100" <= character <= "\u11ff"
 
 
 def _bare(word: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import unicodedata
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from seqtool.core.vocabulary import EOS, UNK, Vocabulary
 from seqtool.lm import unknown
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
-from seqtool.lm.unknown import UnknownWords, reason_for
+from seqtool.lm.unknown import UnknownWords, reason_for, warning_of
 from seqtool.text.tokenizers import CharTokenizer, WordTokenizer
 
 Run = Callable[..., Any]
@@ -42,11 +43,29 @@ def test_no_more_than_a_sample_is_collected(monkeypatch: pytest.MonkeyPatch) -> 
     assert found.counts == {"x": 10}
     found = UnknownWords(TOKENIZER)
     found.add(TOKENIZER.encode_block(block), None)  # of a prepared corpus there is no text
+    assert not found.counts
     letters = CharTokenizer(Vocabulary([UNK, EOS, "a"]))
-    assert not found.counts
     found = UnknownWords(letters)
-    found.add(letters.encode_block(b"b\n"), b"b\n")
-    assert not found.counts
+    found.add(letters.encode_block(b"ba\n"), b"ba\n")
+    assert found.counts == {"b": 1}
+
+
+@pytest.mark.parametrize("word", ["caf\u00e9", "\ud55c\uad6d\uc5b4", "\u0439"])
+def test_letters_in_parts_are_a_reason(word: str) -> None:
+    text = unicodedata.normalize("NFD", word)
+    tokenizer = WordTokenizer(Vocabulary([UNK, EOS, word]))
+    told = "75% of them are known with whole letters in place of parts: bring the text into "
+    assert reason_for({text: 3, "x": 1}, tokenizer).startswith(told)
+    letters = CharTokenizer(Vocabulary([UNK, EOS, *sorted(set(word) | {"e", "\u0438"})]))
+    block = f"{text * 20}\n".encode()
+    found = UnknownWords(letters)
+    found.add(letters.encode_block(block), block)
+    assert found.counts
+    warning = warning_of(90, 100, found.counts, letters)
+    assert warning.startswith("90.0% of the characters are unknown to the model; ")
+    assert "of them are parts of letters: bring the text into Unicode NFC" in warning
+    # of other characters that are unknown no reason is known
+    assert warning_of(90, 100, {"x": 90}, letters) == ""
 
 
 @pytest.mark.parametrize(
