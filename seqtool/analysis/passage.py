@@ -14,9 +14,9 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import is_corpus, read_blocks
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import EOS, EOS_ID, UNK
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.evaluation import read_ids
-from seqtool.lm.protocol import LanguageModel
+from seqtool.lm.protocol import LanguageModel, SpellingModel
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,11 @@ def read_sentence(model: LanguageModel, sentence: str) -> Passage:
 
 def surprisals(model: LanguageModel, passage: Passage) -> npt.NDArray[np.float64]:
     """Return the surprisal of every token in bits, [N]; the text before it is carried on."""
-    (scores,) = model.score_ids([passage.ids])
+    ids = passage.ids
+    if isinstance(model, SpellingModel):  # as `eval-ppl` reads a text; of a corpus it is `<unk>`
+        unknown = np.flatnonzero(ids == UNK_ID).tolist()
+        ids = model.spell_unknown(ids, ((place, passage.tokens[place]) for place in unknown))
+    (scores,) = model.score_ids([ids])
     bits: npt.NDArray[np.float64] = 0.0 - scores.log_probs / LN_2
     return bits
 

@@ -5,12 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from toy_models import char_tokenizer, random_bigrams, word_tokenizer
 
 from seqtool.analysis.surprisal import SENTENCE_END, analyse, numbered
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS, UNK, Vocabulary
 from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.neural.config import InputConfig, ModelConfig
+from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.text.tokenizers import WordTokenizer
 
 TEXT = "a b a\nc\n\nb a x\n"
@@ -50,6 +54,23 @@ def test_means_are_those_of_the_perplexity(text: Path) -> None:
             assert sum(band["tokens"] for band in bands.values()) == 11
             total = sum(band["tokens"] * band[name] for band in bands.values())
             assert total / 11 == pytest.approx(mean, rel=1e-12)
+
+
+def test_words_that_are_read_by_their_letters(text: Path) -> None:
+    """A network over characters reads an unknown word as `eval-ppl` lets it."""
+    tokenizer = word_tokenizer("abc")
+    spelling = InputConfig(kind="char-cnn", filter_widths=(1, 2), num_filters=(3, 2))
+    config = ModelConfig(cell="gru", hidden_size=5, init_range=0.6, input=spelling)
+    words = tokenizer.vocabulary.symbols
+    torch.manual_seed(0)
+    network = NeuralNetwork(config, len(words), words=words)
+    one = NeuralLanguageModel(network, tokenizer)
+    found = analyse([("one", one)], text).values["mean_bits"]["one"]
+    assert found == pytest.approx(evaluate_lm(one, text).bits_per_token, rel=1e-6)
+    # and not as <unk>
+    other = text.with_name("other.txt")
+    other.write_text(TEXT.replace("x", "cab"))
+    assert analyse([("one", one)], other).values["mean_bits"]["one"] != found
 
 
 def test_distances_to_the_last_time(text: Path) -> None:
