@@ -91,9 +91,10 @@ def train_lm(
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
     from seqtool.core.reading import is_corpus
-    from seqtool.lm.neural.config import resolve
+    from seqtool.lm.neural.config import refuse_idle, resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
+    refuse_idle(chosen, options.given(chosen, settings))
     if options.list_settings:
         return print_settings(chosen)
     if corpus is None and not options.resume:

@@ -127,10 +127,20 @@ class TrainingOptions:
             settings["training.seed"] = self.seed
         if self.time_limit is not None:
             settings["training.time_limit"] = self.time_limit
+        from seqtool.training.config import refuse_unread
+
         run = output if self.resume else None
-        return resolve_length(
+        chosen = resolve_length(
             lambda: combine(*base, settings, self.set_ or [], run=run), settings, self.set_
         )
+        refuse_unread(chosen, self.given(chosen, settings))
+        return chosen
+
+    def given(self, config: Any, settings: Mapping[str, Any]) -> list[str]:
+        """Return the dotted names of the settings that were typed, by options and by --set."""
+        from seqtool.core.config import apply_overrides
+
+        return [*settings, *apply_overrides(type(config), {}, self.set_ or [])]
 
 
 def typed_names(settings: Mapping[str, Any], set_: Sequence[str] | None) -> set[str]:

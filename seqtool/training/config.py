@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from seqtool.core.config import Config, Registry, setting
@@ -108,6 +108,61 @@ class TrainingConfig(Config):
         if self.momentum and self.optimiser not in ("sgd", "rmsprop"):
             what = f"momentum is set, but {self.optimiser} has none"
             raise ConfigError(what, hint="use sgd or rmsprop")
+
+
+# settings that only some choices of another setting read: of any of these settings
+READ_BY: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "beta1": {"optimiser": ("adam", "adamw"), "embedding_optimiser": ("sparse-adam",)},
+    "beta2": {"optimiser": ("adam", "adamw"), "embedding_optimiser": ("sparse-adam",)},
+    "schedule_factor": {"schedule": ("divide", "step", "plateau")},
+    "schedule_every": {"schedule": ("step",)},
+    "schedule_after": {"schedule": ("divide",)},
+    "schedule_cycle": {"schedule": ("cyclic",)},
+    # of a constant rate, too, if it rises at first or falls at the end of a time
+    "schedule_minimum": {
+        "schedule": ("divide", "step", "plateau", "cyclic", "one-cycle", "cosine")
+    },
+    "plateau_patience": {"schedule": ("plateau",)},
+}
+
+
+def refuse_unread(config: Any, names: Iterable[str]) -> None:
+    """Refuse settings of a training loop that somebody named, and that it does not read.
+
+    Presets, recipes and runs may have such, as an option takes away what reads them.
+    A setting that is named has to differ from its default.
+
+    Args:
+        config: all settings, of which sections called `training` are looked at.
+        names: dotted.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    defaults = {field.name: field.default for field in fields(TrainingConfig)}
+    for name in names:
+        *sections, last = name.split(".")
+        if sections[-1:] != ["training"] or last not in READ_BY:
+            continue
+        training = config
+        for section in sections:
+            training = getattr(training, section)
+        readers = READ_BY[last]
+        if getattr(training, last) == defaults[last] or any(
+            getattr(training, setting) in choices for setting, choices in readers.items()
+        ):
+            continue
+        # of a pipeline, the time is that of all its parts
+        limits = (training.time_limit, getattr(config, "time_limit", None))
+        is_timed = any(limit is not None for limit in limits)
+        if last == "schedule_minimum" and (training.schedule_warmup or is_timed):
+            continue
+        setting = next(iter(readers))
+        choices = ", or ".join(f"the {key} {' or '.join(of)}" for key, of in readers.items())
+        raise ConfigError(
+            f"{last} is set, but the {setting} is {getattr(training, setting)}",
+            hint=f"leave it out, or choose {choices}",
+        )
 
 
 _UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))

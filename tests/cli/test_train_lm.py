@@ -299,6 +299,12 @@ BAD_OPTIONS: list[tuple[tuple[str, ...], str, str]] = [
     (("--set", "model.tied=perhaps"), "tied is 'perhaps', but must be true or false", "change"),
     (("--config", "ptb-lstm-cpuu"), "no recipe is called 'ptb-lstm-cpuu'", "did you mean"),
     (("--config", "nothing.yaml"), "nothing.yaml: no such configuration file", "--config"),
+    (
+        ("--set", "schedule_cycle=3"),
+        "schedule_cycle is set, but the schedule is constant",
+        "cyclic",
+    ),
+    (("--set", "dropout_hidden=0.2"), "dropout_hidden is set, but the network has 1 layer", "out"),
     (("--bptt", "999"), "but 2,997 are needed for 3 streams of one", "lower --batch-size"),
 ]
 

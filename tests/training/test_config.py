@@ -6,14 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtool.core.config import leaves
 from seqtool.core.errors import ConfigError
+from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.training.config import (
     OPTIMISERS,
+    READ_BY,
     SCHEDULES,
     Position,
     TrainingConfig,
     learning_rate,
+    refuse_unread,
 )
+from seqtool.training.optimisers import _arguments
 
 
 def rates(*positions: Position, **settings: object) -> list[float]:
@@ -172,6 +177,55 @@ def test_impossible_settings_are_refused(
         TrainingConfig(**settings)  # type: ignore[arg-type]
     assert str(caught.value).startswith(message)
     assert hint is None or caught.value.hint.startswith(hint)
+
+
+OTHERS: dict[str, float] = {
+    **{"beta1": 0.8, "beta2": 0.9, "schedule_factor": 3.0, "schedule_every": 2},
+    **{"schedule_after": 3, "schedule_cycle": 3.0, "schedule_minimum": 0.6, "plateau_patience": 2},
+}
+ALL_NAMES = [name for name, _ in leaves(NeuralLMConfig)]
+
+
+def is_refused(settings: dict[str, object], name: str) -> bool:
+    config = NeuralLMConfig(training=TrainingConfig(**settings))  # type: ignore[arg-type]
+    refuse_unread(config, [other for other in ALL_NAMES if other != f"training.{name}"])
+    try:
+        refuse_unread(config, [f"training.{name}"])
+    except ConfigError as error:
+        return error.message.startswith(f"{name} is set, but the ")
+    return False
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_setting_is_refused_where_it_changes_nothing(name: str) -> None:
+    """What a schedule or an optimiser makes of it is compared with what it makes of the default."""
+    assert OTHERS.keys() == READ_BY.keys()
+    positions = [Position(step, 100, step / 10, num_plateaus=step // 20) for step in range(100)]
+    for field, choices in (("schedule", SCHEDULES), ("optimiser", OPTIMISERS)):
+        for choice in choices:
+            if choice == "sparse-adam" or field not in READ_BY[name]:
+                continue
+            usual: dict[str, object] = {field: choice, "epochs": 10}
+            changed = {**usual, name: OTHERS[name]}
+            plain, other = TrainingConfig(**usual), TrainingConfig(**changed)  # type: ignore[arg-type]
+            if field == "optimiser":
+                is_read = _arguments(plain) != _arguments(other)
+            elif name == "plateau_patience":  # the loop counts plateaus by it
+                is_read = choice == "plateau"
+            else:
+                is_read = any(
+                    learning_rate(plain, at) != learning_rate(other, at) for at in positions
+                )
+            assert is_refused(changed, name) == (not is_read), choice
+            assert not is_refused(usual, name)
+
+
+def test_a_setting_that_another_choice_reads_is_not_refused() -> None:
+    for also in ({"schedule_warmup": 0.1}, {"time_limit": "5s"}):
+        assert not is_refused({"schedule_minimum": 0.1, **also}, "schedule_minimum")
+    sparse = {"optimiser": "sgd", "beta1": 0.5}
+    assert is_refused(sparse, "beta1")
+    assert not is_refused({**sparse, "embedding_optimiser": "sparse-adam"}, "beta1")
 
 
 def test_every_optimiser_and_schedule_that_a_setting_names_is_there() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
@@ -321,7 +321,7 @@ class ModelConfig(Config):
         return default if self.activation_slope is None else self.activation_slope
 
     @property
-    def _drops(self) -> bool:
+    def drops(self) -> bool:
         """Whether there is any dropout."""
         names = ("words", "input", "hidden", "state", "update", "weights", "output")
         shares = [getattr(self, f"dropout_{name}") for name in names]
@@ -347,7 +347,7 @@ class ModelConfig(Config):
                 "as wide as the embedding",
                 hint="leave div_value out, or set tied to false",
             )
-        if self.dropout_rise and not self._drops:
+        if self.dropout_rise and not self.drops:
             raise ConfigError(
                 "dropout_rise is set, but nothing is dropped",
                 hint="leave it out, or set dropout_input, dropout_output or other dropout",
@@ -585,6 +585,59 @@ def refuse_unread(config: NeuralLMConfig, given: Iterable[str]) -> None:
                 f"{name} is a setting of {cell}, but the cell is {config.model.cell}",
                 hint=f"leave it out, or choose --cell {cell}",
             )
+
+
+# settings that act in some networks alone: where, what to say elsewhere, and what to do
+_ACTING: dict[str, tuple[Callable[[ModelConfig], bool], str, str]] = {
+    "dropout_hidden": (
+        lambda model: model.layers > 1,
+        "the network has 1 layer",
+        "set dropout_input or dropout_output, or layers to 2 or more",
+    ),
+    # the others join the one layer to the embedding
+    "connection": (
+        lambda model: model.layers > 1 or model.connection != "dense",
+        "the network has 1 layer, and the output layer reads the last one alone",
+        "set layers to 2 or more",
+    ),
+    "transform_bias": (
+        lambda model: (
+            model.cell == "rhn"
+            or model.connection == "highway"
+            or (model.input.kind == "char-cnn" and model.input.highways > 0)
+        ),
+        "nothing has a transform gate",
+        "choose the cell rhn or the connection highway",
+    ),
+    "dropout": (
+        lambda model: model.drops,
+        "nothing is dropped",
+        "set dropout_input, dropout_output or other dropout",
+    ),
+    "dropout_words_per": (
+        lambda model: model.dropout_words > 0,
+        "no words are dropped",
+        "set dropout_words",
+    ),
+}
+
+
+def refuse_idle(config: NeuralLMConfig, given: Iterable[str]) -> None:
+    """Refuse a setting that the user typed, that is not the default, and that changes nothing.
+
+    In a recipe, a file or a run there may be such, as an option takes away what it acts on.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    defaults = {f"model.{field.name}": field.default for field in fields(ModelConfig)}
+    for name in given:
+        *_, last = name.split(".")
+        if name not in defaults or last not in _ACTING:
+            continue
+        acts, lack, remedy = _ACTING[last]
+        if getattr(config.model, last) != defaults[name] and not acts(config.model):
+            raise ConfigError(f"{last} is set, but {lack}", hint=f"leave it out, or {remedy}")
 
 
 def _check_recipe(name: str) -> None:

@@ -8,12 +8,19 @@ import pytest
 import torch
 
 from seqtool.cli.options import flattened
-from seqtool.core.config import from_dict, to_dict
+from seqtool.core.config import from_dict, leaves, to_dict
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural.config import NeuralLMConfig, load_recipe, recipe_names, resolve
+from seqtool.lm.neural.config import (
+    NeuralLMConfig,
+    load_recipe,
+    recipe_names,
+    refuse_idle,
+    resolve,
+)
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.training.config import refuse_unread
 from seqtool.training.optimisers import Optimisers
 
 
@@ -192,6 +199,59 @@ def test_a_setting_that_the_cell_never_reads_is_refused(cell: str, override: str
     name = override.partition("=")[0].removeprefix("model.")
     with pytest.raises(ConfigError, match=rf"model\.{name} is a setting of"):
         resolve(None, {"model.cell": cell}, [override])
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_recipes_read_all_of_their_settings(name: str) -> None:
+    config = resolve(name, {}, [])
+    names = [dotted for dotted, _ in leaves(NeuralLMConfig)]
+    refuse_unread(config, names)
+    refuse_idle(config, names)
+
+
+@pytest.mark.parametrize(
+    ("override", "message", "readers"),
+    [
+        (
+            "dropout_hidden=0.2",
+            "dropout_hidden is set, but the network has 1 layer",
+            ["layers=2"],
+        ),
+        (
+            "connection=dense",
+            "connection is set, but the network has 1 layer, and",
+            ["layers=2", "connection=residual", "connection=highway"],
+        ),
+        (
+            "transform_bias=-1",
+            "transform_bias is set, but nothing has a transform gate",
+            ["cell=rhn", "connection=highway", "input.kind=char-cnn"],
+        ),
+        (
+            "dropout=variational",
+            "dropout is set, but nothing is dropped",
+            ["dropout_words=0.1", "dropout_input=0.1", "dropout_output=0.1"],
+        ),
+        (
+            "dropout_words_per=stream",
+            "dropout_words_per is set, but no words are dropped",
+            ["dropout_words=0.1"],
+        ),
+    ],
+)
+def test_a_setting_that_changes_nothing_is_refused(
+    override: str, message: str, readers: list[str]
+) -> None:
+    name = f"model.{override.partition('=')[0]}"
+    config = resolve(None, {}, [override])
+    refuse_idle(config, ["model.cell"])  # what nobody typed is of a recipe
+    with pytest.raises(ConfigError) as caught:
+        refuse_idle(config, [name])
+    assert caught.value.message.startswith(message)
+    assert caught.value.hint.startswith("leave it out, or ")
+    for reader in readers:
+        refuse_idle(resolve(None, {}, [override, reader]), [name])
+    refuse_idle(resolve(None, {}, []), [name])  # its default
 
 
 def test_the_cell_may_be_named_after_its_setting() -> None:
