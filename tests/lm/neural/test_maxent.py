@@ -184,6 +184,8 @@ def test_compiled_loops_agree_with_plain_operations(size: int, dtype: torch.dtyp
     torch.testing.assert_close(
         after.log_probs(hidden_NH).to(dtype), log_probs_NV, rtol=0, atol=10 * tolerance
     )
+    sums_N = after.log_probs(hidden_NH).exp().sum(dim=1)
+    torch.testing.assert_close(sums_N, torch.ones_like(sums_N), rtol=0, atol=1e-13)
     chosen_N = -functional.nll_loss(log_probs_NV, targets_N, ignore_index=IGNORED, reduction="none")
     for enabled in (False, True):
         with torch.set_grad_enabled(enabled):

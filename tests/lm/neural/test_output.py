@@ -39,6 +39,7 @@ LAYERS: dict[str, dict[str, Any]] = {
     "class": {"layer": "class", "num_classes": 7},
     "nce": {"layer": "nce", "noise_samples": 7},
     "blackout": {"layer": "blackout", "noise_samples": 7},
+    "importance": {"layer": "importance", "noise_samples": 7},
     "mixture": {"layer": "mixture", "mixtures": 3},
 }
 AROUND = Surroundings(HIDDEN, VOCABULARY)
@@ -94,6 +95,11 @@ def assert_near(ours: list[Tensor], theirs: list[Tensor], tolerance: float) -> N
 
 
 # What all promise.
+
+
+def test_every_output_layer_is_judged() -> None:
+    # a maxent layer reads the words before, too: it is judged in test_maxent.py
+    assert LAYERS.keys() | {"maxent"} == set(OUTPUT_LAYERS)
 
 
 @every_layer

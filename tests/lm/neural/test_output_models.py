@@ -16,6 +16,7 @@ from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import NeuralLMConfig, resolve
 from seqtool.lm.neural.model import NeuralLanguageModel
+from seqtool.lm.neural.output import OUTPUT_LAYERS
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
@@ -28,6 +29,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "class-tied-bf16": {"output": {"layer": "class", "num_classes": 4}, "tied": True},
     "nce-sparse": {"output": {"layer": "nce", "noise_samples": 5}},
     "blackout-tied": {"output": {"layer": "blackout", "noise_samples": 5}, "tied": True},
+    "importance": {"output": {"layer": "importance", "noise_samples": 5}},
     "mixture-bf16": {"output": {"layer": "mixture", "mixtures": 2, "dropout_latent": 0.3}},
     "mixture-tied": {
         "output": {"layer": "mixture", "mixtures": 2},
@@ -59,6 +61,11 @@ def config(name: str) -> NeuralLMConfig:
         training["embedding_optimiser"] = "sparse-adam"
     model = {"hidden_size": 6, **RUNS[name]}
     return from_dict(NeuralLMConfig, {"model": model, "data": DATA, "training": training})
+
+
+def test_every_output_layer_is_judged() -> None:
+    # models with the full softmax are those of test_model.py
+    assert {run["output"]["layer"] for run in RUNS.values()} | {"full"} == set(OUTPUT_LAYERS)
 
 
 @pytest.mark.parametrize("name", RUNS)
