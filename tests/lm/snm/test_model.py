@@ -27,6 +27,7 @@ from seqtool.core.reading import MODEL
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix
 from seqtool.lm.ngram.table import map_arrays, write_arrays
+from seqtool.lm.snm import counts
 from seqtool.lm.snm import train as training
 from seqtool.lm.snm.adjustment import INITIAL, adjusted, arrays_of, learn, make_room, make_table
 from seqtool.lm.snm.config import SnmConfig
@@ -257,6 +258,28 @@ def test_a_limited_time(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert trained.scores["train_seconds"] == 4
     with pytest.raises(ConfigError, match="which is no time"):
         SnmConfig(time_limit="soon")
+
+
+def test_time_is_left_for_what_comes_after_learning(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counting takes three seconds of ten, so that as much is left for adjusting and the rest."""
+    monkeypatch.setattr(training, "_TOKENS", 100)
+    clock = {"now": 0.0}
+    monkeypatch.setattr(training, "working_time", lambda: clock["now"])
+    plain = counts.count_features
+
+    def count(*args: Any, **options: Any) -> Any:
+        clock["now"] += 3.0
+        return plain(*args, **options)
+
+    def tick(num_tokens: int) -> bool:
+        clock["now"] += 1.0
+        return False
+
+    monkeypatch.setattr(counts, "count_features", count)
+    trained = train_snm(text, tmp_path / "snm", {**SMALL, "time_limit": "10s"}, should_stop=tick)
+    assert trained.scores["train_seconds"] == clock["now"] == 7.0
 
 
 def test_a_time_that_counting_takes_is_over_at_once(
