@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from seqtool.core.config import Config
 
 PROSE_SPACES = 4  # a cell of so many is a sentence, which may stand on several lines
+COLUMNS = 80  # of a terminal that does not say how wide it is
+_COMMAND = re.compile(r"\b(seqtool|torchrun|iconv|pip) ")
 MAX_LETTERS = 20  # shown of those that no font has
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
@@ -401,8 +403,43 @@ def _sentence(text: str) -> str:
 
 
 def note(text: str) -> None:
-    """Print one line to stderr."""
+    """Print a line to stderr; on a terminal no word of it is broken at the edge.
+
+    A line with a command to copy is left as it is, since it would be pasted as several commands.
+    """
+    if terminal.stream(err=True).isatty():
+        width = _stderr_width()
+        text = "\n".join(
+            line if _COMMAND.search(line) else _folded(line, width) for line in text.split("\n")
+        )
     echo(text, err=True)
+
+
+def _stderr_width() -> int:
+    """Return the width of the terminal that stderr is; stdout may be a file."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
+    except (OSError, ValueError):
+        return COLUMNS
+
+
+def _folded(line: str, width: int) -> str:
+    """Return a line broken at spaces, so that each piece fits if no word is wider by itself."""
+    from rich.cells import cell_len
+
+    if cell_len(line) <= width:
+        return line
+    pieces = [""]
+    for word in line.split(" "):
+        joined = f"{pieces[-1]} {word}" if pieces[-1] else word
+        if pieces[-1] and cell_len(joined) > width:
+            pieces.append(word)
+        else:
+            pieces[-1] = joined
+    return "\n".join(pieces)
 
 
 def note_letters(missing: Collection[str]) -> None:

@@ -385,7 +385,8 @@ class Display(Listener):
 
     def note(self, text: str) -> None:
         """Show a line, above the bars; printed in another way, it would be overwritten by them."""
-        self._console.print(text, markup=False, soft_wrap=True)
+        # a file gets a line as it is; on a terminal no word of it is broken at the edge
+        self._console.print(text, markup=False, soft_wrap=not self._console.is_terminal)
 
     def _line(self, run: _ShownRun, event: Event) -> None:
         line = run.prefix + describe(event, total_steps=run.total_steps, epochs=run.epochs)

@@ -21,6 +21,21 @@ def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "using the shipped sample\n")
 
 
+def test_notes_are_folded_on_a_terminal_but_not_their_commands(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = "hint: continue with: seqtool train-lm --resume -o runs/a-name-that-is-long"
+    text = f"note: tokens read as <unk>, which is easier, 말뭉치 말뭉치\n{command}"
+    monkeypatch.setenv("COLUMNS", "20")
+    note(text)
+    assert capsys.readouterr().err == f"{text}\n"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    note(text)
+    assert capsys.readouterr().err.splitlines() == [
+        *("note: tokens read as", "<unk>, which is", "easier, 말뭉치", "말뭉치", command)
+    ]
+
+
 @dataclass
 class Score:
     perplexity: float

@@ -483,3 +483,16 @@ def test_a_notebook_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = cell.getvalue().splitlines()
     assert len(lines) == 3
     assert lines[1].startswith("epoch 1/2  train perplexity 150.0")
+
+
+def test_lines_break_between_words_on_a_terminal() -> None:
+    text = "parser: epoch 2/2: loss 0.1234, dev upos 95.12, dev feats 90.12"
+    for is_terminal, lines in (
+        (True, ["parser: epoch 2/2: loss 0.1234, dev upos", "95.12, dev feats 90.12"]),
+        (False, [text]),
+    ):
+        output = io.StringIO()
+        console = Console(file=output, force_terminal=is_terminal, width=42, color_system=None)
+        with Display(console) as display:
+            display.note(text)
+        assert [line.rstrip() for line in output.getvalue().splitlines()] == lines
