@@ -127,14 +127,14 @@ def check_columns(teachers: Sequence[str], treebank: Iterable[Sentence]) -> None
         ModelError: a teacher cannot be opened, or is no parser.
         DataError: the treebank lacks a column.
     """
-    parsers = [parser for path in teachers for parser in _parsers(path)]
-    checks = [columns.ColumnCheck(parser.types) for parser in parsers]
-    hint = "name teachers that read the columns of the treebank"
+    parsers = [(path, parser) for path in teachers for parser in _parsers(path)]
+    checks = [columns.ColumnCheck(parser.types) for _, parser in parsers]
     for chunk in _chunks(treebank):
-        for parser, check in zip(parsers, checks, strict=True):
+        for (path, parser), check in zip(parsers, checks, strict=True):
             try:
                 columns.refuse_lacking(chunk, parser.encode(chunk), check, is_all=False)
             except DataError as error:
+                hint = f"it is the teacher {path}: name those that read the treebank's columns"
                 raise _hinted(error, hint) from error
 
 

@@ -234,7 +234,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         ]
         if temperature.fits(self.config):
             self._set_temperature(temperature.fit(self._num_right(parts)))
-        for beam in calibration.BEAMS:
+        beams = {*calibration.BEAMS}
+        if self.config.learning.loss == "global":  # the beam that it is to be used with
+            beams.add(self.config.learning.global_beam)
+        for beam in sorted(beams):
             tables: list[tuple[Floats, Bools]] = []
             for part in parts:
                 gold = [heads for heads, _ in part.trees]

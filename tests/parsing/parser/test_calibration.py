@@ -152,9 +152,11 @@ def test_the_order_of_words_makes_no_difference_to_the_error() -> None:
     assert whole.error == pytest.approx(abs(probabilities.mean() - are_right.mean()))
 
 
-def tuned() -> tuple[Parser, list[Sentence]]:
+def tuned(**learning: Any) -> tuple[Parser, list[Sentence]]:
     """A parser whose calibrations are fitted on its own trees with every third head wrong."""
-    parser = random_parser(tiny_config())
+    config = tiny_config()
+    learnt = dataclasses.replace(config.learning, **learning)
+    parser = random_parser(dataclasses.replace(config, learning=learnt))
     sentences = random_sentences(40, 9)
     trees = [(heads, deprels) for heads, deprels in parser.trees(parser.encode(sentences))]
     gold = [
@@ -181,6 +183,11 @@ def test_a_parser_keeps_its_calibrations(tmp_path: Path) -> None:
     for one, each in zip((parser, opened), found, strict=True):
         one.parse(each, scores=True)
     assert found[0] == found[1]
+
+
+def test_a_globally_trained_parser_is_calibrated_for_its_own_beam() -> None:
+    parser, _ = tuned(loss="global", global_beam=6)
+    assert set(parser.calibrations) == {*calibration.BEAMS, 6}
 
 
 def test_damaged_calibrations_are_a_damaged_model(tmp_path: Path) -> None:

@@ -446,7 +446,9 @@ def test_the_treebank_must_have_what_the_teachers_read(folder: Path, tmp_path: P
     with pytest.raises(DataError, match="LEMMA, which this parser reads") as raised:
         train_parser(bare, tmp_path / "p", settings, dev=folder / "dev.conllu", **options)
     assert (raised.value.path, raised.value.line) == (str(bare), 1 + len(sentences[0].comments))
-    assert "name teachers that read" in str(raised.value.hint)
+    assert raised.value.hint == (
+        f"it is the teacher {folder / 'a'}: name those that read the treebank's columns"
+    )
     assert not (tmp_path / "p").exists()
 
 
