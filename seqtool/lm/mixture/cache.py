@@ -31,10 +31,11 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.mixture.config import CacheConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import State, TokenScores
+from seqtool.lm.protocol import SpellingModel, State, TokenScores
 
 CHUNK = 256  # tokens that are compared with what is remembered in one product
 NO_WORD = -1
@@ -104,6 +105,11 @@ class CacheModel(LanguageModel):
         result._tried = (candidates, observer)
         return result
 
+    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
+        """Return ids as the source reads them; all unknown words are remembered as one."""
+        source = self.source
+        return source.spell_unknown(ids, unknown) if isinstance(source, SpellingModel) else ids
+
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
@@ -125,11 +131,14 @@ class CacheModel(LanguageModel):
             for block in blocks
         )
         states = self._states_of(itertools.chain.from_iterable(to_read))
-        memory = _Memory(candidates, len(self.tokenizer.vocabulary))
+        size = len(self.tokenizer.vocabulary)
+        memory = _Memory(candidates, size)
         for pieces in cut:
             parts = [np.zeros((len(candidates), 0))]
             # a block without tokens has no pieces, and then no state is asked for
-            parts += [memory.read(piece, next(states)) for piece in pieces]
+            parts += [
+                memory.read(np.where(piece < size, piece, UNK_ID), next(states)) for piece in pieces
+            ]
             log_probs_CN = np.concatenate(parts, axis=1)
             if observer is not None:
                 observer(log_probs_CN)
