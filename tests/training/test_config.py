@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import math
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from seqtool.core.config import leaves
 from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.config import NeuralLMConfig
+from seqtool.parsing.pipeline.config import PipelineConfig
 from seqtool.training.config import (
     OPTIMISERS,
     READ_BY,
@@ -226,6 +229,19 @@ def test_a_setting_that_another_choice_reads_is_not_refused() -> None:
     sparse = {"optimiser": "sgd", "beta1": 0.5}
     assert is_refused(sparse, "beta1")
     assert not is_refused({**sparse, "embedding_optimiser": "sparse-adam"}, "beta1")
+
+
+def test_the_parts_of_a_pipeline_are_looked_at() -> None:
+    parts = PipelineConfig().parser
+    training = dataclasses.replace(
+        parts.training, schedule="constant", schedule_warmup=0.0, schedule_minimum=0.1, beta1=0.5
+    )
+    parser = dataclasses.replace(parts, training=training)
+    for limit, is_read in ((None, False), ("5m", True)):
+        config = PipelineConfig(parser=parser, time_limit=limit)
+        refuse_unread(config, ["parser.training.beta1", "tagger.training.schedule_minimum"])
+        with nullcontext() if is_read else pytest.raises(ConfigError, match="is constant"):
+            refuse_unread(config, ["parser.training.schedule_minimum"])
 
 
 def test_every_optimiser_and_schedule_that_a_setting_names_is_there() -> None:
