@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from seqtool.analysis.passage import (
     Passage,
+    check_asked,
     check_language_models,
     read_passage,
     read_sentence,
@@ -83,7 +84,7 @@ def cut_surprisals(model: Any, contexts: Ids, targets: Ids) -> npt.NDArray[np.fl
 
 def analyse(
     models: Sequence[tuple[str, Any]],
-    text: str | Path,
+    text: str | Path | None,
     *,
     seed: int = 1,
     split: str = "valid",
@@ -96,7 +97,7 @@ def analyse(
 
     Args:
         models: names and loaded language models, side by side.
-        text: a file or directory of text, or a prepared corpus.
+        text: a file or directory of text, or a prepared corpus; None for the sentences alone.
         seed: of the targets that are drawn.
         split: of a prepared corpus.
         num_tokens: that are read of the text, at most.
@@ -113,6 +114,32 @@ def analyse(
     lengths = sorted(set(lengths))
     if not lengths or lengths[0] < 1 or num_targets < 1:
         raise ConfigError("lengths and targets are at least 1", hint="give larger numbers")
+    check_asked(text, sentences)
+    report = Report("How far back a model looks")
+    if text is not None:
+        report = _of_text(models, text, seed, split, num_tokens, num_targets, lengths)
+    if not sentences:
+        return report
+    chart, table, found, told = _of_sentences(models, sentences)
+    return dataclasses.replace(
+        report,
+        remarks=[*report.remarks, *told],
+        tables=[*report.tables, table],
+        charts=[*report.charts, chart],
+        values={**report.values, "sentences": found},
+    )
+
+
+def _of_text(
+    models: Sequence[tuple[str, Any]],
+    text: str | Path,
+    seed: int,
+    split: str,
+    num_tokens: int,
+    num_targets: int,
+    lengths: Sequence[int],
+) -> Report:
+    """Return the curves of models over a text; see `analyse`."""
     series: list[Series] = []
     wholes: list[float] = []
     remarks: list[str] = []
@@ -172,12 +199,6 @@ def analyse(
         )
     ]
     tables = [_by_length(lengths, series, wholes)]
-    if sentences:
-        chart, table, found, told = _of_sentences(models, sentences)
-        charts.append(chart)
-        tables.append(table)
-        remarks += told
-        values["sentences"] = found
     return Report("How far back a model looks", remarks, tables, charts, values)
 
 
@@ -225,7 +246,7 @@ def _of_sentences(
             ]
             if unknown:
                 remarks.append(f"{name} does not know {', '.join(dict.fromkeys(unknown))}.")
-    which = " ".join(f"Sentence {n}: {text.strip()}" for n, text in enumerate(sentences, 1))
+    which = " ".join(f"Sentence {n}: “{text.strip()}”." for n, text in enumerate(sentences, 1))
     chart = Chart(
         "Surprisal of the last word of each sentence",
         "lines",

@@ -114,6 +114,16 @@ def check_language_models(models: Sequence[tuple[str, Any]]) -> None:
             raise ConfigError(f"{name} is no language model", hint="leave it out")
 
 
+def check_asked(text: str | Path | None, sentences: Sequence[str]) -> None:
+    """Refuse an analysis of nothing.
+
+    Raises:
+        ConfigError: there is neither a text nor a sentence.
+    """
+    if text is None and not sentences:
+        raise ConfigError("there is no text and no sentence", hint="give one of them")
+
+
 def unknown_remarks(unknown: Mapping[str, int]) -> list[str]:
     """Return a line that says which models have the easier task, or none where all have the same.
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from seqtool.analysis.passage import (
     Passage,
+    check_asked,
     check_language_models,
     read_passage,
     read_sentence,
@@ -28,6 +29,7 @@ from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS, UNK, UNK_ID
 from seqtool.treebank.sentence import NUM_COLUMNS, UPOS, Sentence
 
+TITLE = "Surprisal word by word"
 # name -> the largest value of the band; None for all that is above
 COUNT_BANDS = {"0": 0, "1 to 9": 9, "10 to 99": 99, "100 to 999": 999, "1,000 and more": None}
 DISTANCE_BANDS = {"1 to 10": 10, "11 to 100": 100, "101 to 1,000": 1000, "more than 1,000": None}
@@ -35,12 +37,13 @@ NEVER = "not before"
 WORDS_SHOWN = 12  # of those where one model gains most
 PROFILED = 2  # sentences of the text that are drawn where none is given
 LONGEST = 25  # tokens of these
+Profile = tuple[list[str], dict[str, list[float]]]  # tokens, and by model the bits of each
 SENTENCE_END = "the end of a sentence"
 
 
 def analyse(
     models: Sequence[tuple[str, Any]],
-    text: str | Path,
+    text: str | Path | None,
     *,
     seed: int = 1,
     split: str = "valid",
@@ -52,7 +55,7 @@ def analyse(
 
     Args:
         models: names and loaded language models of the same tokens, side by side.
-        text: a file or directory of text, or a prepared corpus.
+        text: a file or directory of text, or a prepared corpus; None for the sentences alone.
         seed: nothing is drawn; every analysis has one.
         split: of a prepared corpus.
         num_tokens: that are read of the text, at most.
@@ -64,16 +67,18 @@ def analyse(
         DataError: a text that cannot be used.
     """
     check_language_models(models)
+    check_asked(text, sentences)
+    drawn = [_of_sentence(models, sentence) for sentence in sentences]
+    if text is None:
+        profiles, shown = _profiles(drawn)
+        return Report(TITLE, charts=profiles, values={"sentences": shown})
     passage = read_passage(models[0][1], text, split=split, num_tokens=num_tokens)
     bits: dict[str, Doubles] = {}
     unknown: dict[str, int] = {}
     for name, model in models:
         own = read_passage(model, text, split=split, num_tokens=num_tokens)
         if own.tokens != passage.tokens:
-            raise ConfigError(
-                f"{name} and {models[0][0]} read the text as different tokens",
-                hint="compare models of one unit, or their bits per byte with eval-ppl",
-            )
+            raise _other_tokens(name, models[0][0], "text")
         bits[name] = surprisals(model, own)
         unknown[name] = int((own.ids == UNK_ID).sum())
     bands = dict([_count_bands(models, passage)])
@@ -102,9 +107,22 @@ def analyse(
         differences, told = _where_one_gains(bits, passage)
         tables += differences
         remarks += told
-    profiles, shown = _profiles(models, passage, bits, sentences)
+    if not sentences:
+        short = [at for at in passage.sentences() if 2 < at.stop - at.start <= LONGEST]
+        drawn = [
+            (passage.tokens[at], {name: found[at].tolist() for name, found in bits.items()})
+            for at in short[:PROFILED]
+        ]
+    profiles, shown = _profiles(drawn)
     values["sentences"] = shown
-    return Report("Surprisal word by word", remarks, tables, [*profiles, *charts], values)
+    return Report(TITLE, remarks, tables, [*profiles, *charts], values)
+
+
+def _other_tokens(name: str, first: str, what: str) -> ConfigError:
+    return ConfigError(
+        f"{name} and {first} read the {what} as different tokens",
+        hint="compare models of one unit, or their bits per byte with eval-ppl",
+    )
 
 
 def _whole(bits: dict[str, Doubles], num: int) -> Table:
@@ -240,26 +258,20 @@ def _finite_sum(values: npt.NDArray[np.float64]) -> float:
     return float(np.nan_to_num(values, nan=0.0).sum())
 
 
-def _profiles(
-    models: Sequence[tuple[str, Any]],
-    passage: Passage,
-    of_passage: dict[str, Doubles],
-    sentences: Sequence[str],
-) -> tuple[list[Chart], list[dict[str, Any]]]:
+def _of_sentence(models: Sequence[tuple[str, Any]], sentence: str) -> Profile:
+    """Return the tokens of a sentence, and the surprisal of each by each model."""
+    found: dict[str, list[float]] = {}
+    tokens: list[str] = []
+    for name, model in models:
+        own = read_sentence(model, sentence)
+        if tokens and own.tokens != tokens:
+            raise _other_tokens(name, models[0][0], "sentence")
+        tokens, found[name] = own.tokens, surprisals(model, own).tolist()
+    return tokens, found
+
+
+def _profiles(drawn: Sequence[Profile]) -> tuple[list[Chart], list[dict[str, Any]]]:
     """Return a chart for each sentence, a bar for each word and model, and what is drawn."""
-    drawn: list[tuple[list[str], dict[str, list[float]]]] = []
-    for sentence in sentences:
-        found = {}
-        tokens: list[str] = []
-        for name, model in models:
-            own = read_sentence(model, sentence)
-            tokens, found[name] = own.tokens, surprisals(model, own).tolist()
-        drawn.append((tokens, found))
-    if not sentences:
-        short = [at for at in passage.sentences() if 2 < at.stop - at.start <= LONGEST]
-        for place in short[:PROFILED]:
-            found = {name: bits[place].tolist() for name, bits in of_passage.items()}
-            drawn.append((passage.tokens[place], found))
     charts, values = [], []
     for number, (tokens, found) in enumerate(drawn, start=1):
         names = numbered(tokens)

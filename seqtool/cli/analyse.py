@@ -22,6 +22,7 @@ from seqtool.cli.options import (
     SeedOption,
     ThreadsOption,
     emit,
+    is_stdin_given,
     note,
     stdin_or_sample,
     takes_options,
@@ -95,7 +96,7 @@ def tokens_option(default: str) -> Any:
 def run_analysis(
     name: str,
     models: Sequence[tuple[str, Any]],
-    text: str | Path,
+    text: str | Path | None,
     shown: ShownOptions,
     **options: Any,
 ) -> None:
@@ -107,11 +108,11 @@ def run_analysis(
 
 
 @contextmanager
-def kept_text(text: str | Path) -> Iterator[str | Path]:
+def kept_text(text: str | Path | None) -> Iterator[str | Path | None]:
     """Give a file of what is on stdin, which each model reads anew; any other text as it is."""
     from seqtool.core.reading import STDIN
 
-    if str(text) != STDIN:
+    if text is None or str(text) != STDIN:
         yield text
         return
     with TemporaryDirectory() as folder:
@@ -119,6 +120,18 @@ def kept_text(text: str | Path) -> Iterator[str | Path]:
         with path.open("wb") as file:
             shutil.copyfileobj(sys.stdin.buffer, file)
         yield path
+
+
+def text_beside(
+    text: Path | None, sentences: Sequence[str] | None, *others: object
+) -> str | Path | None:
+    """Return the text of an analysis: what is named, stdin, or the sample.
+
+    None where sentences are asked for, and none of the `others` that need a text.
+    """
+    if text is None and sentences and not is_stdin_given() and not any(others):
+        return None
+    return text or stdin_or_sample("TEXT")
 
 
 def open_language_models(
@@ -202,13 +215,13 @@ def context(
     """Show how far back language models look: their surprisal when the context is cut.
 
     With --sentence, the surprisal of its last word too: two sentences that differ far before it
-    show whether a model still knows what was said there.
+    show whether a model still knows what was said there. With no TEXT beside it, that alone.
     """
     shown.check()
     run_analysis(
         "context",
         _with_initial(open_language_models(model, threads), initial, seed),
-        text or stdin_or_sample("TEXT"),
+        text_beside(text, sentence, lengths, targets, tokens),
         shown,
         seed=seed,
         split=split,
@@ -240,12 +253,13 @@ def surprisal(
 
     By how often a word was counted in training, by the distance to where it last was, and with
     --tagger by word class; the words by which models differ most; and sentences word by word.
+    With --sentence and no TEXT, these sentences alone.
     """
     shown.check()
     run_analysis(
         "surprisal",
         _with_initial(open_language_models(model, threads), initial, seed),
-        text or stdin_or_sample("TEXT"),
+        text_beside(text, sentence, tagger, tokens),
         shown,
         split=split,
         num_tokens=tokens,

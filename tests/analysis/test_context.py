@@ -137,11 +137,21 @@ def test_charts_of_sentences_say_which_and_unknown_words_are_told(ngram: Any, te
         [("ngram", ngram), ("small", small)], text, lengths=[1], sentences=["a b c", "b b c"]
     )
     note = report.charts[1].note
-    assert "Sentence 1: a b c" in note
-    assert "Sentence 2: b b c" in note
+    assert "Sentence 1: “a b c”." in note
+    assert "Sentence 2: “b b c”." in note
     (told,) = (line for line in report.remarks if line.startswith("Tokens not known"))
     assert "0 by ngram" in told
     assert "with 1 token it predicts" in report.remarks[0]
+
+
+def test_sentences_alone(ngram: Any, text: Path) -> None:
+    models = [("m", ngram)]
+    alone = analyse(models, None, sentences=["a b c"])
+    beside = analyse(models, text, lengths=[1], sentences=["a b c"])
+    assert alone.charts == beside.charts[1:]
+    assert dict(alone.values) == {"sentences": beside.values["sentences"]}
+    with pytest.raises(ConfigError, match="no text and no sentence"):
+        analyse(models, None)
 
 
 def test_models_of_other_tokens_do_not_compare(ngram: Any, text: Path, tmp_path: Path) -> None:

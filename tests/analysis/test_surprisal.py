@@ -151,6 +151,19 @@ def test_profiles(text: Path) -> None:
     assert numbered(["a", "b", "a"]) == ["a", "b", "a (2)"]
 
 
+def test_sentences_alone(text: Path) -> None:
+    models = [("one", model(1)), ("two", model(2))]
+    alone = analyse(models, None, sentences=["a b", "c"])
+    beside = analyse(models, text, sentences=["a b", "c"])
+    assert alone.charts == beside.charts[:2]
+    assert dict(alone.values) == {"sentences": beside.values["sentences"]}
+    with pytest.raises(ConfigError, match="no text and no sentence"):
+        analyse(models, None)
+    letters = ("letters", random_bigrams(char_tokenizer("abc "), 1))
+    with pytest.raises(ConfigError, match="letters and one read the sentence as different tokens"):
+        analyse([*models, letters], None, sentences=["a b"])
+
+
 def test_unknown_words_of_each_are_told(text: Path) -> None:
     remarks = analyse([("one", model(1)), ("two", model(2, "ab"))], text).remarks
     assert any("1 by one, 2 by two" in remark for remark in remarks)  # x; c and x

@@ -227,6 +227,19 @@ def test_a_run_shows_what_clipping_did(here: Path, seqtool: Run) -> None:
     assert all(0 <= share <= 1 for share in run["clipped"])
 
 
+@pytest.mark.parametrize("command", ["context", "surprisal"])
+def test_sentences_are_looked_at_without_the_sample(
+    here: Path, seqtool: Run, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqtool.cli.analyse.is_stdin_given", lambda: False)
+    monkeypatch.setattr("seqtool.cli.options.is_stdin_given", lambda: False)
+    typed = ("analyse", command, "-m", "runs/ngram", "-s", "the dog", "--json")
+    result = seqtool(*typed)
+    assert list(json.loads(result.stdout)) == ["title", "remarks", "sentences"], result.stderr
+    assert "sample" not in result.stderr
+    assert "using the shipped sample" in seqtool(*typed, "--tokens", 500).stderr
+
+
 @pytest.mark.parametrize(
     ("command", "file"),
     [
