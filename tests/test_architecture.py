@@ -35,7 +35,10 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
-        ("arrays", "errors", "signals", "terminal", "types", "units", "version"),
+        (
+            *("arrays", "encodings", "errors", "fonts", "signals", "terminal", "types", "units"),
+            "version",
+        ),
         ("compiler", "parquet", "processes", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled", "database"),

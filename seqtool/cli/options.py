@@ -421,7 +421,7 @@ def _stderr_width() -> int:
     if given.isdecimal() and int(given):
         return int(given)
     try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns or COLUMNS
+        return os.get_terminal_size(terminal.stream(err=True).fileno()).columns or COLUMNS
     except (OSError, ValueError):
         return COLUMNS
 
