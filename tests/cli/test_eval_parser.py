@@ -45,6 +45,8 @@ def in_a_folder_with_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 class Guesser:
     """A parser that lets every word depend on the one before it, and calls it dep."""
 
+    has_beam = True
+
     def parse_stream(
         self, items: Sequence[Sentence], *, beam: int, allow_missing: bool, scores: bool
     ) -> Iterator[Sentence]:
