@@ -123,7 +123,7 @@ def test_json(seqtool: Run, text: Path, tmp_path: Path) -> None:
     trained = json.loads(line)
     assert set(trained) == {
         *("model", "seconds", "epochs", "parameters"),
-        *("valid_perplexity", "tokens_per_second", "train_seconds"),
+        *("valid_perplexity", "reset_state_factor", "tokens_per_second", "train_seconds"),
     }
     assert trained["model"] == str(tmp_path / "m")
     assert trained["epochs"] == 2
