@@ -179,7 +179,8 @@ def _plot(path: Path, output: Path) -> None:
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:
     from seqtool.core.checkpoint import WEIGHTS
-    from seqtool.lm.ngram.table import array_sizes, order_sizes
+    from seqtool.lm.array_file import array_sizes
+    from seqtool.lm.ngram.table import order_sizes
 
     try:
         return order_sizes(array_sizes(directory / WEIGHTS), header.statistics)

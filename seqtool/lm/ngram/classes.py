@@ -31,8 +31,9 @@ from seqtool.core.errors import ModelError
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.lm.array_file import map_arrays
 from seqtool.lm.ngram.model import NgramModel, TableModel
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, map_arrays
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32
 from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.lm.tables import STDOUT
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer

@@ -34,7 +34,8 @@ from seqtool.core import types
 from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.compiled import compiled
 from seqtool.core.instructions import fetch
-from seqtool.lm.ngram.table import BackoffTable, Int32, TableLevel, read_only
+from seqtool.lm.array_file import read_only
+from seqtool.lm.ngram.table import BackoffTable, Int32, TableLevel
 
 UNKNOWN = 0.0  # a mass that was not asked for yet: so new memory, of zeros, stays untouched
 WHOLE = -1.0  # one that only the whole distribution tells: it is lost, or nearly zero

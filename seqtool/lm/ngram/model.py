@@ -22,8 +22,9 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, Doubles, Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.ngram.table import BackoffTable, Int32, map_arrays, write_arrays
+from seqtool.lm.ngram.table import BackoffTable, Int32
 from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 

@@ -25,15 +25,9 @@ from seqtool.core.reading import Progress
 from seqtool.core.runtime import available_threads, memory_available, memory_limit
 from seqtool.core.string_table import StringTable
 from seqtool.core.vocabulary import BOS, EOS, UNK, Vocabulary
+from seqtool.lm.array_file import ArrayWriter
 from seqtool.lm.ngram.suffixes import contexts_of
-from seqtool.lm.ngram.table import (
-    ArrayWriter,
-    BackoffTable,
-    Float32,
-    Int32,
-    TableLevel,
-    table_shapes,
-)
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel, table_shapes
 from seqtool.lm.ngram.trie import Found, context_rows, sorted_level, word_columns
 from seqtool.text.words import look_up
 
@@ -159,7 +153,7 @@ class ParquetReader:
         self._names = StringTable([*symbols, BOS])
 
     def write(self, path: Path) -> None:
-        """Write the table to a file, as `table.write_arrays` does; memory is that of some rows.
+        """Write the table to a file, as `write_arrays` does; memory is that of some rows.
 
         Raises:
             ModelError: the directory is damaged.

@@ -21,6 +21,7 @@ from seqtool.core import types
 from seqtool.core.arrays import Bools, Doubles
 from seqtool.core.compiled import compiled
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.array_file import read_only
 from seqtool.lm.ngram.suffixes import (
     BackingOff,
     contexts_of,
@@ -29,7 +30,7 @@ from seqtool.lm.ngram.suffixes import (
     unused_below,
     with_weights,
 )
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel, read_only
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
 _read_ints = types.Array(types.int32, 1, readonly=True)
 _read_floats = types.Array(types.float32, 1, readonly=True)

@@ -29,7 +29,8 @@ from seqtool.core.compiled import compiled, in_llvm
 from seqtool.core.instructions import element, fetch, num_zeros
 from seqtool.core.string_table import pair_hash
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel, read_only
+from seqtool.lm.array_file import read_only
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
 LINE = 16  # words of a cache line
 CHUNK = 1024  # tokens that go through one loop: what they need fits into the first cache

@@ -22,7 +22,8 @@ import numpy as np
 from seqtool.core import types
 from seqtool.core.arrays import Bools, Doubles
 from seqtool.core.compiled import compiled
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel, read_only
+from seqtool.lm.array_file import read_only
+from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
 _read_ints = types.Array(types.int32, 1, readonly=True)
 _read_floats = types.Array(types.float32, 1, readonly=True)

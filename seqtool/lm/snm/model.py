@@ -22,8 +22,8 @@ from seqtool.core.arrays import Doubles, Ids, Ints
 from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.array_file import map_arrays, read_only, write_arrays
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.ngram.table import map_arrays, read_only, write_arrays
 from seqtool.lm.protocol import TokenScores
 from seqtool.lm.snm.config import SnmConfig
 from seqtool.lm.snm.features import Template, as_arrays, empty_histories

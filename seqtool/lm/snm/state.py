@@ -14,7 +14,7 @@ from pathlib import Path
 from seqtool.core import storage
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
-from seqtool.lm.ngram.table import map_arrays, write_arrays
+from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.snm.adjustment import Table
 from seqtool.lm.snm.config import SnmConfig
 from seqtool.training.run import Record

@@ -18,10 +18,10 @@ import seqtool
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.vocabulary import BOS, UNK, UNK_ID
+from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.ngram.classes import ClassModel, WordClasses, load_model, read_classes, shares_of
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.smoothing import estimate
-from seqtool.lm.ngram.table import map_arrays, write_arrays
 from seqtool.lm.protocol import Summary, summarise_by_steps
 
 WORDS = "abcdef"

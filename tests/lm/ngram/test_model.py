@@ -22,11 +22,12 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import HEADER, WEIGHTS
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, Vocabulary
+from seqtool.lm.array_file import array_sizes, map_arrays, write_arrays
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.smoothing import estimate
-from seqtool.lm.ngram.table import BackoffTable, array_sizes, map_arrays, write_arrays
+from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.sampling import generate_samples
 from seqtool.text.tokenizers import WordTokenizer
 

@@ -24,9 +24,9 @@ from seqtool.core.errors import (
     TrainingError,
 )
 from seqtool.core.reading import MODEL
+from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix
-from seqtool.lm.ngram.table import map_arrays, write_arrays
 from seqtool.lm.snm import counts
 from seqtool.lm.snm import train as training
 from seqtool.lm.snm.adjustment import INITIAL, adjusted, arrays_of, learn, make_room, make_table

@@ -17,10 +17,11 @@ from seqtool.core.arrays import Longs
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
+from seqtool.lm.array_file import ArrayWriter
 from seqtool.lm.ngram.counts import MOST
 from seqtool.lm.ngram.engine.plan import Engine, Estimated
 from seqtool.lm.ngram.smoothing import take_logarithms
-from seqtool.lm.ngram.table import BOS_NATS, ArrayWriter, table_shapes
+from seqtool.lm.ngram.table import BOS_NATS, table_shapes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +69,7 @@ def _match(contexts, of_rows, weights_of_rows, state, first, ends, weights):  # 
 def write_table(
     path: Path, engine: Engine, estimated: Estimated, on_progress: Progress | None = None
 ) -> None:
-    """Write the arrays of a model, as `table.write_arrays` does.
+    """Write the arrays of a model, as `array_file.write_arrays` does.
 
     Args:
         path: the file.

@@ -30,7 +30,7 @@ _longs = types.int64[::1]
 
 
 # nats by which the score of a head may be below that of a word's best one, for its label to count
-MARGIN = 3.0
+LABEL_MARGIN = 3.0
 
 
 @compiled(
@@ -106,7 +106,7 @@ class Arcs(NamedTuple):
         begins: of each word, the place of its first arc, that from ROOT.
         scores: of the heads.
         of_labels: log-probabilities of the best labels, where the score of a head is at most
-            `MARGIN` below that of the word's best one; for others, as if all labels were alike,
+            `LABEL_MARGIN` below that of the word's best one; for others, as if all were alike,
             which is the least that it can be.
         labels: the best labels of the former; -1 for others.
     """
@@ -244,9 +244,9 @@ class GraphDecoder(Decoder):
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give the probabilities of arcs: of choices of a head, or marginals over trees.
 
-        Labels are known of the arcs of the tree, and of those whose score is at most `MARGIN` below
-        that of the word's best one. In a sentence that is parsed in parts, no arc but that of its
-        root leads to another part. See `Decoder.arc_tables`.
+        Labels are known of the arcs of the tree, and of those whose score is at most `LABEL_MARGIN`
+        below that of the word's best one. In a sentence that is parsed in parts, no arc but that of
+        its root leads to another part. See `Decoder.arc_tables`.
         """
         group: Layout | None = None
         for sentence in self._each(arrays):
@@ -311,7 +311,7 @@ class GraphDecoder(Decoder):
         likely, words, places = (np.empty(len(scores), np.int64) for _ in range(3))
         heads = np.empty(len(scores), np.int32)
         num = _likely_arcs(
-            *(scores, layout.lengths, layout.roots, layout.begins, MARGIN),
+            *(scores, layout.lengths, layout.roots, layout.begins, LABEL_MARGIN),
             *(likely, words, heads, places),
         )
         likely = likely[:num]

@@ -22,11 +22,11 @@ from seqtool.parsing.parser.transition.arcs import (
     log_shares,
 )
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
-from seqtool.parsing.parser.transition.search import MARGIN, Beams, Scorer, lanes_for, search
+from seqtool.parsing.parser.transition.search import BEAM_MARGIN, Beams, Scorer, lanes_for, search
 from seqtool.parsing.parser.transition.trace import See, derivation, slot_features
 from seqtool.treebank.derivation import Derivation
 
-# as `MARGIN`, for sums of scores that are not normalised
+# as `BEAM_MARGIN`, for sums of scores that are not normalised
 GLOBAL_MARGIN = np.inf
 # hypotheses of a sentence at most, where several derivations lead to the same trees, so that a beam
 # as wide as there are to be trees holds too few of them
@@ -49,7 +49,7 @@ class SearchDecoder(Decoder):
     ) -> None:
         self._system, self._labels, self._temperature = system, labels, temperature
         self._normalised = normalised
-        self._margin = MARGIN if normalised else GLOBAL_MARGIN
+        self._margin = BEAM_MARGIN if normalised else GLOBAL_MARGIN
 
     @abstractmethod
     def _scorer(self, arrays: TokenArrays) -> Scorer:

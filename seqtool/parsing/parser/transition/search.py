@@ -21,7 +21,9 @@ from seqtool.parsing.parser.transition.transitions import UNATTACHED, Configurat
 
 LANE_ROWS = 256  # hypotheses scored together
 NODE_ROWS = 1 << 20  # rows of nodes at most (40 bytes each), unless one sentence needs more
-MARGIN = 1.6  # nats behind the best of its sentence at which a hypothesis is given up
+# nats behind the best of its sentence at which a hypothesis is given up; the manual has what other
+# margins bring ("Global training" among the experiments)
+BEAM_MARGIN = 1.6
 
 # (configurations, which of them, scores to fill [N, transitions])
 Scorer = Callable[[Configurations, Ints, Floats], None]
@@ -304,7 +306,7 @@ class Beams:
         num_lanes: sentences at a time.
         longest: words of the longest sentence.
         beam: hypotheses of a sentence.
-        margin: see `MARGIN`; infinite for none.
+        margin: see `BEAM_MARGIN`; infinite for none.
         temperature: scores are divided by it.
         normalised: whether they then become log-probabilities over the legal transitions, before
             they are added up.
@@ -443,7 +445,7 @@ def search(
     scorer: Scorer,
     *,
     beam: int = 1,
-    margin: float = MARGIN,
+    margin: float = BEAM_MARGIN,
     temperature: float = 1.0,
     normalised: bool = True,
 ) -> tuple[Ints, Ints]:
@@ -460,7 +462,7 @@ def search(
         num_rows: of the token arrays.
         scorer: fills in the scores of transitions.
         beam: hypotheses per sentence.
-        margin: see `MARGIN`; infinite for none.
+        margin: see `BEAM_MARGIN`; infinite for none.
         temperature: scores are divided by it before they become probabilities.
         normalised: whether they become probabilities.
 

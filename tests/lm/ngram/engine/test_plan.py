@@ -11,11 +11,12 @@ import pytest
 
 from seqtool.core.errors import DataError
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.array_file import map_arrays
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import count_ngrams
 from seqtool.lm.ngram.engine import contexts, duckdb, estimation, output
 from seqtool.lm.ngram.smoothing import estimate
-from seqtool.lm.ngram.table import BackoffTable, map_arrays
+from seqtool.lm.ngram.table import BackoffTable
 
 SIZE = 30  # words, some of which the text does not have
 

@@ -79,7 +79,7 @@ def of_labels(arcs: Any, labels: Any) -> Any:
     for heads, kinds in ((slice(0, 1), slice(num, None)), (slice(1, None), slice(num))):
         own = labels[:, heads, kinds]
         found[:, heads] = own.max(2) - np.logaddexp.reduce(own, axis=2)
-        unlikely = arcs[:, heads] < arcs.max(1, keepdims=True) - decoder_module.MARGIN
+        unlikely = arcs[:, heads] < arcs.max(1, keepdims=True) - decoder_module.LABEL_MARGIN
         found[:, heads][unlikely] = -np.log(own.shape[2])
     return found
 
@@ -316,7 +316,7 @@ def test_the_score_of_a_word_with_itself_changes_no_probability() -> None:
 def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(
     margin: float, loss: str, trees: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decoder_module, "MARGIN", margin)
+    monkeypatch.setattr(decoder_module, "LABEL_MARGIN", margin)
     parser = with_loss(graph_parser(trees), loss)
     sentences = [Sentence([], [], []), *random_sentences(12, 4), Sentence([], [], [])]
     arrays = parser.encode(sentences)

@@ -25,7 +25,7 @@ from seqtool.parsing.parser.linear.hashing import ATTRIBUTES
 from seqtool.parsing.parser.transition.hidden_layer import COUNTS, Slots, compile_slots
 
 NAME = "standard"  # stands for the list below among `model.templates`
-LONGEST = 8  # values of one template
+MOST_VALUES = 8  # of one template
 
 
 def _around(place: str) -> tuple[str, ...]:
@@ -246,8 +246,8 @@ def compile_templates(texts: Sequence[str]) -> Compiled:
     for text in texts:
         try:
             numbers = [value(part) for part in text.split()]
-            if not 1 <= len(numbers) <= LONGEST:
-                hint = f"write one value to {LONGEST}, such as s0.form b0.upos"
+            if not 1 <= len(numbers) <= MOST_VALUES:
+                hint = f"write one value to {MOST_VALUES}, such as s0.form b0.upos"
                 raise ConfigError(f"{len(numbers)} values", hint=hint)
             compile_slots(list(words), list(labels), list(measures))
         except ConfigError as error:

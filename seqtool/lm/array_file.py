@@ -1,0 +1,166 @@
+"""Vectors in one safetensors file, mapped into memory when it is opened.
+
+    8 bytes    length of the header, little-endian
+    header     JSON: name -> {"dtype", "shape", "data_offsets": [begin, end]}, filled up with blanks
+    data       the arrays, one after another; offsets count from here
+
+The format is that of https://github.com/huggingface/safetensors, whose own functions copy every
+array when they write and when they read.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+ALIGNMENT = 64  # of the data: a cache line
+MAX_HEADER = 100_000_000  # as safetensors has it
+
+_DTYPES = {
+    name: np.dtype(code)
+    for name, code in {"I32": "<i4", "F32": "<f4", "U64": "<u8", "F64": "<f8"}.items()
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Write vectors of int32, float32, uint64 or float64, none of them copied in memory.
+
+    Those of eight bytes are to come first: compiled code wants them at a multiple of eight.
+
+    Raises:
+        OSError: it cannot be written; names the file.
+    """
+    text, _ = _header({name: (array.dtype, len(array)) for name, array in arrays.items()})
+    with path.open("wb") as stream:
+        stream.write(text)
+        for array in arrays.values():
+            stream.write(np.ascontiguousarray(array).view(np.uint8).data)
+
+
+def _header(shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> tuple[bytes, dict[str, int]]:
+    """Return the header of a file of vectors, and where each of them begins in the file."""
+    header: dict[str, Any] = {}
+    begins: dict[str, int] = {}
+    position = 0
+    for name, (dtype, num) in shapes.items():
+        end = position + num * dtype.itemsize
+        header[name] = {"dtype": _NAMES[dtype], "shape": [num], "data_offsets": [position, end]}
+        begins[name] = position
+        position = end
+    text = json.dumps(header).encode("ascii")
+    text += b" " * (-(len(text) + 8) % ALIGNMENT)
+    text = len(text).to_bytes(8, "little") + text
+    return text, {name: len(text) + begin for name, begin in begins.items()}
+
+
+class ArrayWriter:
+    """Writes a file of vectors piece by piece; a context that closes it.
+
+    Args:
+        path: the file.
+        shapes: the type and the length of each vector.
+    """
+
+    def __init__(self, path: Path, shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> None:
+        text, self._begins = _header(shapes)
+        self._path, self._shapes, self._places = path, dict(shapes), dict(self._begins)
+        self._stream = path.open("wb")
+        self._stream.write(text)
+
+    def __enter__(self) -> ArrayWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stream.close()
+
+    def append(self, name: str, piece: npt.NDArray[Any]) -> None:
+        """Write what comes next in a vector; all of it is to be written in the end."""
+        self._stream.seek(self._places[name])  # pieces of several vectors come by turns
+        self._stream.write(np.ascontiguousarray(piece).view(np.uint8).data)
+        self._places[name] += piece.nbytes
+
+    def begin_again(self, *names: str) -> None:
+        """Give up what was written of some vectors."""
+        for name in names:
+            self._places[name] = self._begins[name]
+
+    def mapped(self, name: str) -> npt.NDArray[Any]:
+        """Return a vector that was written, mapped from the file."""
+        self._stream.flush()
+        dtype, num = self._shapes[name]
+        if not num:  # nothing can be mapped
+            return np.empty(0, dtype)
+        begin = self._begins[name]
+        return np.asarray(np.memmap(self._path, dtype, mode="c", offset=begin, shape=(num,)))
+
+
+def array_sizes(path: Path) -> dict[str, int]:
+    """Return the bytes of each array, from the header alone.
+
+    Raises:
+        ValueError: it is no such file.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        entries, _ = _read_header(stream.read, os.fstat(stream.fileno()).st_size)
+    return {name: end - begin for name, (_, begin, end) in entries.items()}
+
+
+def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Return the arrays of a file, read-only, mapped from disk and shared between processes.
+
+    Raises:
+        ValueError: it is no such file, or holds other arrays than `write_arrays` writes.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        entries, start = _read_header(stream.read, size)
+        mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    data = np.frombuffer(mapped, np.uint8)[start:]
+    arrays = {}
+    for name, (dtype, begin, end) in entries.items():
+        # compiled code wants whole numbers where they belong; ours always are
+        arrays[name] = np.require(data[begin:end].view(dtype), requirements="A")
+        arrays[name].flags.writeable = False
+    return arrays
+
+
+def _read_header(read: Any, size: int) -> tuple[dict[str, tuple[np.dtype[Any], int, int]], int]:
+    """Return name -> (dtype, begin, end), and where the data begins in a file of `size` bytes."""
+    length = int.from_bytes(read(8), "little")
+    start = 8 + length
+    if size < 8 or length > MAX_HEADER or start > size:
+        raise ValueError("its header is cut off")
+    try:
+        content = json.loads(read(length))
+        content.pop("__metadata__", None)
+        entries = {}
+        for name, entry in content.items():
+            dtype = _DTYPES[entry["dtype"]]
+            (num,) = entry["shape"]
+            begin, end = entry["data_offsets"]
+            # JSON's true would be an int to isinstance()
+            if not all(type(value) is int for value in (num, begin, end)):
+                raise TypeError(f"the sizes of {name}")
+            if not 0 <= begin <= end <= size - start or end - begin != num * dtype.itemsize:
+                raise ValueError(f"{name} lies outside the file")
+            entries[name] = dtype, begin, end
+    except (AttributeError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"its header is damaged: {error}") from error
+    return entries, start
+
+
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a view: compiled code takes one type of array only, and tables may be mapped files."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
