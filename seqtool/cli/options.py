@@ -120,7 +120,8 @@ TestSplitOption = Annotated[
 StrictOption = Annotated[
     bool,
     typer.Option(
-        "--strict", help="Of a treebank, refuse sentences whose enhanced graph (DEPS) is none, too."
+        "--strict",
+        help="Of a treebank, also refuse sentences whose enhanced graph (DEPS) is broken.",
     ),
 ]
 

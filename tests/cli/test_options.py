@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import _is_number, emit, note, show_table
+from seqtool.cli.options import UsageError, _is_number, emit, note, show_table
 from seqtool.core.errors import ModelError
 
 
@@ -180,3 +181,10 @@ def test_no_model_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_columns_of_numbers_are_recognised(cell: str, is_number: bool) -> None:
     assert _is_number(cell) is is_number
+
+
+def test_usage_errors_are_those_of_typers_copy_of_click() -> None:
+    """Typer has no public name for the class, which all mistakes on a command line are of."""
+    assert UsageError.__name__ == "UsageError"
+    assert issubclass(typer.BadParameter, UsageError)
+    assert not issubclass(UsageError, typer.BadParameter)
