@@ -26,11 +26,11 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
+from seqtool.cli.perplexities import Measured, show_figures
 from seqtool.cli.spark import SparkOptions, tell_left_out
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.runtime import writes_to
-from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.core.processes import Pool
@@ -39,14 +39,11 @@ if TYPE_CHECKING:
     from seqtool.lm.mixture.config import FreeConfig
     from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
     from seqtool.lm.neural.dynamic import DynamicTuning
-    from seqtool.lm.perplexity import Adaptation, LMEvaluation
+    from seqtool.lm.perplexity import LMEvaluation
     from seqtool.lm.protocol import LanguageModel
 
 CACHE_PANEL = "Cache: adapts to the text that is measured"
 DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
-STATES = {"carried": "carried from sentence to sentence", "reset": "each sentence begins anew"}
-HUGE = 1e9  # figures from here on are shown with an exponent
-SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
 
 
 def _cache(help: str, metavar: str = "X", min: float = 0, max: float | None = None) -> Any:
@@ -265,13 +262,9 @@ def eval_ppl(
     """
     from seqtool.core.progress import progress_bar
     from seqtool.lm.evaluation import evaluate_lm
-    from seqtool.lm.mixture.model import MixedModel, mix, open_parts
+    from seqtool.lm.mixture.model import MixedModel
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
-    from seqtool.lm.ngram.model import lacks_unknown
     from seqtool.lm.perplexity import check_targets
-    from seqtool.lm.protocol import carries_state
-    from seqtool.lm.stimuli import is_stimuli
-    from seqtool.lm.unknown import warning_of
 
     is_spark = spark.is_spark()
     if skip_invalid and not is_spark:
@@ -284,14 +277,7 @@ def eval_ppl(
         )
     if reset_state and carry_state:
         raise ConfigError("--reset-state and --carry-state contradict each other", hint="drop one")
-    paths = list(text or [])
-    if not paths and not is_spark and stdin_instead("TEXT"):
-        paths = ["-"]
-    for table in filter(is_stimuli, paths):
-        note(
-            f"note: {table} is read as lines of text, separators and names of columns too; "
-            "`seqtool surprisal --text-column NAME` reads its column of texts"
-        )
+    paths = _texts(text, is_spark=is_spark)
     models = chosen_models(model)
     shares = parse_weights(weights, len(models))
     adapting.check(reset_state=reset_state)
@@ -309,32 +295,23 @@ def eval_ppl(
         if as_json:
             emit({"text": paths, "split": None, **found.to_json()})
         else:
-            _show(found, [("model", str(models[0]))], " ".join(paths), to_stderr=False)
+            show_figures(found, [("model", str(models[0]))], " ".join(paths), to_stderr=False)
         return
     check_targets(per_token, per_sentence, paths)
-    parts = open_parts(models, device=device, threads=threads)
-    own = None
-    if not paths:
-        own = held_out(models, split)
+    language_model, own, dynamic = _opened(
+        models,
+        shares,
+        adapting,
+        paths,
+        split,
+        tune=tune,
+        field=field,
+        device=device,
+        threads=threads,
+    )
+    if own is not None:
         paths = [*map(str, own.paths)]
         split = own.split if own.is_corpus else None
-    dynamic_tunings: list[DynamicTuning] = []
-    if adapting.dynamic:
-        from seqtool.lm.neural.dynamic import make_dynamic
-
-        parts, dynamic_tunings = make_dynamic(
-            parts,
-            models,
-            adapting.dynamic_settings,
-            training_text=adapting.dynamic_stats,
-            tune=tune,
-            field=field,
-            on_trial=lambda tried, perplexity: note(
-                f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
-            ),
-        )
-    cache = adapting.cache_settings
-    language_model = mix(parts, models, shares, cache=cache, cache_weight=adapting.cache_lambda)
     if not carry_state and (per_token is not None or per_sentence is not None):
         reset_state = _resets_for_table(language_model)
     tuning = mixture = None
@@ -343,7 +320,7 @@ def eval_ppl(
             tuning = tune_mixture(
                 language_model,
                 tune,
-                cache=cache,
+                cache=adapting.cache_settings,
                 field=field,
                 reset_state=reset_state,
                 on_progress=on_progress,
@@ -363,35 +340,71 @@ def eval_ppl(
             result = evaluate_lm(language_model, paths, **options)
     if save_mixture is not None and mixture is not None:
         _save(save_mixture, mixture, models, paths, tuning)
+    is_one = len(models) == 1 and not adapting.cache
+    name = f"{models[0]} ({language_model.kind})" if is_one else "mixture"
+    measured = Measured(language_model, name, paths, result, mixture, tuning, dynamic)
     if as_json:
-        content: dict[str, Any] = {"text": paths, "split": own.split if own else result.split}
-        content |= result.to_json() if mixture is None else mixture.to_json()
-        if tuning is not None:
-            content["tuning"] = tuning.to_json()
-        if dynamic_tunings:
-            content["dynamic_tuning"] = [found.to_json() for found in dynamic_tunings]
-        emit(content)
+        emit(measured.to_json(own.split if own else result.split))
     else:
-        is_one = len(models) == 1 and not adapting.cache
-        rows = [("model", f"{models[0]} ({language_model.kind})" if is_one else "mixture")]
-        if mixture is not None:
-            rows += _mixture_rows(mixture, tuning)
-        num_tried = 0 if tuning is None else tuning.num_tried
-        rows += _adaptation_rows(result.adaptations, dynamic_tunings, num_tried)
-        if carries_state(language_model):
-            rows.append(("state", STATES[result.state]))
-        _show(result, rows, " ".join(paths), to_stderr=table_on_stdout)
-    if result.oov and lacks_unknown(language_model):
+        measured.show(to_stderr=table_on_stdout)
+    for remark in measured.remarks():
+        note(remark)
+
+
+def _texts(text: Sequence[str] | None, *, is_spark: bool) -> list[str]:
+    """Return the texts that are named, or stdin; none for those of the model's own corpus."""
+    from seqtool.lm.stimuli import is_stimuli
+
+    paths = list(text or [])
+    if not paths and not is_spark and stdin_instead("TEXT"):
+        return ["-"]
+    for table in filter(is_stimuli, paths):
         note(
-            "note: the model was read from an ARPA file without <unk>: each unknown word has a "
-            "log10 probability of -100, as in KenLM; SRILM leaves such words out of its perplexity"
+            f"note: {table} is read as lines of text, separators and names of columns too; "
+            "`seqtool surprisal --text-column NAME` reads its column of texts"
         )
-    for remark in _remarks(result, paths, tuning, dynamic_tunings, is_dynamic=adapting.dynamic):
-        note(f"note: {remark}")
-    num_words = result.tokens - result.sentences
-    unknown = result.unknown_words
-    if warning := warning_of(result.oov, num_words, unknown, language_model.tokenizer):
-        note(f"warning: {warning}")
+    return paths
+
+
+def _opened(
+    models: Sequence[Path],
+    weights: Sequence[float] | None,
+    adapting: AdaptingOptions,
+    texts: Sequence[str],
+    split: str | None,
+    *,
+    tune: str | None,
+    field: str | None,
+    device: str,
+    threads: int | None,
+) -> tuple[LanguageModel, HeldOutText | None, list[DynamicTuning]]:
+    """Open what is measured: a model, or a mixture, which may adapt to the text.
+
+    Returns:
+        The model; the text of its own that is measured where none is named; what was chosen for
+        dynamic evaluation, of each model.
+    """
+    from seqtool.lm.mixture.model import mix, open_parts
+
+    parts = open_parts(models, device=device, threads=threads)
+    own = None if texts else held_out(models, split)
+    tunings: list[DynamicTuning] = []
+    if adapting.dynamic:
+        from seqtool.lm.neural.dynamic import make_dynamic
+
+        parts, tunings = make_dynamic(
+            parts,
+            models,
+            adapting.dynamic_settings,
+            training_text=adapting.dynamic_stats,
+            tune=tune,
+            field=field,
+            on_trial=lambda tried, perplexity: note(
+                f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
+            ),
+        )
+    cache, share = adapting.cache_settings, adapting.cache_lambda
+    return mix(parts, models, weights, cache=cache, cache_weight=share), own, tunings
 
 
 def _evaluate_on_spark(
@@ -589,135 +602,3 @@ def _save(
         data=data,
         command=typed(),
     )
-
-
-def _show(
-    result: LMEvaluation, model: Sequence[tuple[str, str]], text: str, *, to_stderr: bool
-) -> None:
-    """Print the figures as aligned lines; people ask for vocabulary and unknowns beside them."""
-    symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
-    words = result.tokens - result.sentences
-    sentences = counted(result.sentences, "sentence")
-    text = "stdin" if text == "-" else text
-    text = text if result.split is None else f"{text} ({result.split})"
-    unknown = f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"
-    figures: list[tuple[str, float | None, str]] = [
-        ("perplexity", result.perplexity, ",.2f"),
-        ("  without unknown", result.perplexity_without_oov if result.oov else None, ",.2f"),
-        ("  of the grammar", result.true_perplexity, ",.2f"),
-        ("bits per token", result.bits_per_token, ".4f"),
-        ("bits per byte", result.bits_per_byte, ".4f"),
-        ("  of the grammar", result.true_bits_per_byte, ".4f"),
-        ("log10 probability", result.log10_probability, ",.2f"),
-        ("seconds", result.seconds, ".1f"),
-    ]
-    rows = [
-        ("text", f"{text}: {sentences}, {result.tokens:,} tokens with </s>"),
-        *model,
-        ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
-        *([] if result.unit == "byte" else [(f"unknown {symbols}", unknown)]),  # no byte is unknown
-        *(
-            # what has no probability to speak of gives numbers of forty digits
-            (label, format(value, form if abs(value) < HUGE else ".3e"))
-            for label, value, form in figures
-            if value is not None
-        ),
-    ]
-    width = 2 + max(len(label) for label, _ in rows)
-    for label, value in rows:
-        echo(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
-
-
-def _mixture_rows(mixture: MixtureEvaluation, tuning: Tuning | None) -> list[tuple[str, str]]:
-    """Return a row per part, its weight and what it is worth alone, and one about the tuning."""
-    from seqtool.lm.protocol import adaptations_of
-
-    rows = []
-    for weight, name, part, perplexity, impossible in zip(
-        mixture.model.weights,
-        mixture.model.names,
-        mixture.model.parts,
-        mixture.perplexities,
-        mixture.impossible,
-        strict=True,
-    ):
-        if part.kind == "cache":
-            share = 1 - impossible / mixture.result.tokens
-            worth = f"{name}: has {share:.1%} of the tokens"
-        else:
-            is_dynamic = any(found.kind == "dynamic" for found in adaptations_of(part))
-            kind = f"{part.kind}, dynamic" if is_dynamic else part.kind
-            worth = f"{name} ({kind}): perplexity {perplexity:,.2f} alone"
-        rows.append((f"  weight {weight:.4f}", worth))
-    if tuning is not None:
-        text = f"{tuning.text}: {tuning.tokens:,} tokens, perplexity {tuning.perplexity:,.2f}"
-        rows.append(("  tuned on", text))
-    return rows
-
-
-def _adaptation_rows(
-    adaptations: Sequence[Adaptation], tunings: Sequence[DynamicTuning], num_caches_tried: int
-) -> list[tuple[str, str]]:
-    """Return a row that says that the models adapt, and one for each with its settings."""
-    if not adaptations:
-        return []
-    chosen = {tuning.model.name: tuning for tuning in tunings}
-    rows = [("adapting", "to this very text, as it is read; fixed models do not compare")]
-    for found in adaptations:
-        settings = ", ".join(
-            f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name} {value:g}"
-            for name, value in found.settings.items()
-        )
-        how = ""
-        if found.kind == "cache" and num_caches_tried:
-            how = f"; the best of {num_caches_tried:,} settings"
-        if found.kind == "dynamic" and found.model in chosen:
-            tuning = chosen[found.model]
-            how = (
-                f"; the best of {len(tuning.tried)} settings on the first {tuning.tokens:,} "
-                f"tokens of {tuning.text}, perplexity {tuning.perplexity:,.2f}"
-            )
-        rows.append((f"  {found.kind}", f"{found.model}: {settings}{how}"))
-    return rows
-
-
-def _remarks(
-    result: LMEvaluation,
-    texts: Sequence[str],
-    tuning: Tuning | None,
-    dynamic: Sequence[DynamicTuning],
-    *,
-    is_dynamic: bool,
-) -> Iterator[str]:
-    """Give what to say of figures that do not compare, or that something was fitted to get."""
-    if result.impossible:
-        yield (
-            f"{result.impossible:,} tokens have no probability at all under this model, so the "
-            "perplexity is infinite (null in JSON)"
-        )
-    elif is_dynamic and result.perplexity > result.vocabulary_size:
-        # what knows nothing of a text has the size of the vocabulary
-        yield (
-            "the perplexity is worse than that of guessing among all symbols of the vocabulary; a "
-            "lower --dynamic-rate may keep the network in balance"
-        )
-    if result.true_perplexity is not None and result.oov:
-        yield (
-            "the grammar's figures are for the words themselves; this model reads some as "
-            "<unk>, which is easier, so the two do not compare"
-        )
-    elif result.true_perplexity is not None and result.perplexity < result.true_perplexity:
-        yield "better than the grammar that wrote the text: the model has seen this text before"
-    measured = [(Path(text).resolve(), result.split) for text in texts]
-    fitted: list[Any] = [*([] if tuning is None else [tuning]), *dynamic]
-    if any((Path(found.text).resolve(), found.split) in measured for found in fitted):
-        what = "weights were" if tuning is not None and not tuning.num_tried else "settings were"
-        yield (
-            f"the {what} fitted on the very text that is measured, so the perplexity is a "
-            "little too good"
-        )
-    if tuning is not None and tuning.fitted.impossible:
-        yield (
-            f"{tuning.fitted.impossible:,} tokens of the tuning text have no probability under any "
-            "of the models; the weights were fitted on the others"
-        )
