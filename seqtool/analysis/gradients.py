@@ -223,104 +223,125 @@ def analyse(
     if lags < 1 or num_positions < 1 or num_jacobians < 1:
         what = "lags, num_positions and num_jacobians must be at least 1"
         raise ConfigError(what, hint="give larger numbers")
-    gradient_series: list[Series] = []
-    relative_series: list[Series] = []
-    product_series: list[Series] = []
-    gradient_rows: list[list[Cell]] = []
-    jacobian_rows: list[list[Cell]] = []
-    remarks = []
+    shown = _Shown(lags)
     values: dict[str, Any] = {"lags": list(range(lags + 1)), "models": {}, "clipping": {}}
     for name, model, network in open_networks(models, initial=initial, seed=seed):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=lags + 1)
         positions = spread_out(lags - 1, len(ids) - 1, num_positions, seed)
-        norms = loss_gradients(network, ids, positions, lags)
-        spread = [quantiles(row) for row in norms.tolist()]
-        shares = [quantiles(row) for row in (norms / norms[0]).tolist()]
-        for series, quartiles in ((gradient_series, spread), (relative_series, shares)):
-            low, middle, high = (list(part) for part in zip(*quartiles, strict=True))
-            series.append(Series(name, list(range(lags + 1)), middle, low=low, high=high))
-        shown = [k for k in (0, *SHOWN_LAGS) if k <= lags]
-        gradient_rows += [[name, k, *spread[k], shares[k][1]] for k in shown]
-        remarks.append(_half_way(name, [middle for _, middle, _ in shares]))
         of_model: dict[str, Any] = {
             "positions": len(positions),
-            "gradient_norm": _as_columns(spread),
-            "share_of_lag_0": _as_columns(shares),
-            "layers": [],
+            **shown.add_gradients(name, loss_gradients(network, ids, positions, lags)),
         }
-        values["models"][name] = of_model
         chosen = positions[:: max(1, len(positions) // num_jacobians)][:num_jacobians]
         found = layer_jacobians(network, ids, chosen, lags)
-        for label, steps in zip(layer_labels(name, network), found, strict=True):
-            measured = (steps.radii, steps.largest, steps.smallest)
-            jacobian_rows.append([label, *(quantiles(part.tolist())[1] for part in measured)])
-            at = list(steps.norms)
-            middles = [quantiles(steps.norms[k].tolist())[1] for k in at]
-            bounds = [quantiles(steps.bounds[k].tolist())[1] for k in at]
-            product_series.append(Series(label, at, middles))
-            product_series.append(Series(f"{label}: bound", at, bounds, style="dashed"))
-            of_model["layers"].append(
-                {
-                    "spectral_radius": steps.radii.tolist(),
-                    "largest_singular_value": steps.largest.tolist(),
-                    "smallest_singular_value": steps.smallest.tolist(),
-                    "lags": at,
-                    "product_norm": [steps.norms[k].tolist() for k in at],
-                    "product_bound": [steps.bounds[k].tolist() for k in at],
-                }
-            )
-    quartiles_note = "Line: median over positions of the text; band: quartiles."
-    charts = [
-        Chart(
-            "Gradient of the loss by an earlier state",
-            "lines",
-            "lag k (tokens)",
-            "norm of d loss(t) / d state(t-k) (nats)",
-            gradient_series,
-            y_scale="log",
-            note=quartiles_note,
-        ),
-        Chart(
-            "The same as a share of lag 0",
-            "lines",
-            "lag k (tokens)",
-            "norm at lag k / norm at lag 0",
-            relative_series,
-            y_scale="log",
-            note=f"{quartiles_note} A straight line falls by the same factor with each token.",
-        ),
-        Chart(
-            "Products of temporal Jacobians",
-            "lines",
-            "steps multiplied (tokens)",
-            "largest singular value",
-            product_series,
-            y_scale="log",
-            note="Dashed: what the weights and gates of these steps allow at most.",
-        ),
-    ]
-    tables = [
-        Table(
-            "Norm of d loss(t) / d state(t-k)",
-            (
-                *("model", "lag k (tokens)", "lower quartile (nats)", "median (nats)"),
-                *("upper quartile (nats)", "median share of lag 0"),
-            ),
-            gradient_rows,
-        ),
-        Table(
-            "Temporal Jacobian d state(t) / d state(t-1), medians over positions",
-            ("layer", "spectral radius", "largest singular value", "smallest singular value"),
-            jacobian_rows,
-        ),
-    ]
+        of_model["layers"] = [
+            shown.add_jacobians(label, steps)
+            for label, steps in zip(layer_labels(name, network), found, strict=True)
+        ]
+        values["models"][name] = of_model
+    charts, tables = shown.charts(), shown.tables()
     for run in runs:
         clipping = read_clipping(Path(run) / "log.jsonl")
         chart, table = _show_clipping(str(run), clipping)
         charts.append(chart)
         tables.append(table)
         values["clipping"][str(run)] = vars(clipping)
-    return Report("Gradients through time", remarks, tables, charts, values)
+    return Report("Gradients through time", shown.remarks, tables, charts, values)
+
+
+class _Shown:
+    """What the report shows of networks, side by side."""
+
+    def __init__(self, lags: int) -> None:
+        self._lags = lags
+        self.gradient_series: list[Series] = []
+        self.relative_series: list[Series] = []
+        self.product_series: list[Series] = []
+        self.gradient_rows: list[list[Cell]] = []
+        self.jacobian_rows: list[list[Cell]] = []
+        self.remarks: list[str] = []
+
+    def add_gradients(self, name: str, norms_KB: Tensor) -> dict[str, Any]:
+        """Take in what `loss_gradients` returned of a network; return its numbers."""
+        spread = [quantiles(row) for row in norms_KB.tolist()]
+        shares = [quantiles(row) for row in (norms_KB / norms_KB[0]).tolist()]
+        every = list(range(self._lags + 1))
+        for series, quartiles in ((self.gradient_series, spread), (self.relative_series, shares)):
+            low, middle, high = (list(part) for part in zip(*quartiles, strict=True))
+            series.append(Series(name, every, middle, low=low, high=high))
+        shown = [k for k in (0, *SHOWN_LAGS) if k <= self._lags]
+        self.gradient_rows += [[name, k, *spread[k], shares[k][1]] for k in shown]
+        self.remarks.append(_half_way(name, [middle for _, middle, _ in shares]))
+        return {"gradient_norm": _as_columns(spread), "share_of_lag_0": _as_columns(shares)}
+
+    def add_jacobians(self, label: str, steps: JacobianSteps) -> dict[str, Any]:
+        """Take in the Jacobians of a layer; return their numbers."""
+        measured = (steps.radii, steps.largest, steps.smallest)
+        self.jacobian_rows.append([label, *(quantiles(part.tolist())[1] for part in measured)])
+        at = list(steps.norms)
+        middles = [quantiles(steps.norms[k].tolist())[1] for k in at]
+        bounds = [quantiles(steps.bounds[k].tolist())[1] for k in at]
+        self.product_series.append(Series(label, at, middles))
+        self.product_series.append(Series(f"{label}: bound", at, bounds, style="dashed"))
+        return {
+            "spectral_radius": steps.radii.tolist(),
+            "largest_singular_value": steps.largest.tolist(),
+            "smallest_singular_value": steps.smallest.tolist(),
+            "lags": at,
+            "product_norm": [steps.norms[k].tolist() for k in at],
+            "product_bound": [steps.bounds[k].tolist() for k in at],
+        }
+
+    def charts(self) -> list[Chart]:
+        """Return the charts of all networks that were taken in."""
+        quartiles_note = "Line: median over positions of the text; band: quartiles."
+        return [
+            Chart(
+                "Gradient of the loss by an earlier state",
+                "lines",
+                "lag k (tokens)",
+                "norm of d loss(t) / d state(t-k) (nats)",
+                self.gradient_series,
+                y_scale="log",
+                note=quartiles_note,
+            ),
+            Chart(
+                "The same as a share of lag 0",
+                "lines",
+                "lag k (tokens)",
+                "norm at lag k / norm at lag 0",
+                self.relative_series,
+                y_scale="log",
+                note=f"{quartiles_note} A straight line falls by the same factor with each token.",
+            ),
+            Chart(
+                "Products of temporal Jacobians",
+                "lines",
+                "steps multiplied (tokens)",
+                "largest singular value",
+                self.product_series,
+                y_scale="log",
+                note="Dashed: what the weights and gates of these steps allow at most.",
+            ),
+        ]
+
+    def tables(self) -> list[Table]:
+        """Return the tables of all networks that were taken in."""
+        return [
+            Table(
+                "Norm of d loss(t) / d state(t-k)",
+                (
+                    *("model", "lag k (tokens)", "lower quartile (nats)", "median (nats)"),
+                    *("upper quartile (nats)", "median share of lag 0"),
+                ),
+                self.gradient_rows,
+            ),
+            Table(
+                "Temporal Jacobian d state(t) / d state(t-1), medians over positions",
+                ("layer", "spectral radius", "largest singular value", "smallest singular value"),
+                self.jacobian_rows,
+            ),
+        ]
 
 
 def _half_way(name: str, shares: Sequence[float]) -> str:

@@ -339,27 +339,7 @@ def prepare_data(
             path=train_files[0],
         )
     vectors = read_vectors(embeddings, fields, config.model.lexical_size) if embeddings else None
-    lexical, tags = (
-        SymbolTable.build(
-            weighed.items(),
-            [name for name in fields if name in kind],
-            config.model.min_count,
-            reader.columns,
-        )
-        for kind in (LEXICAL_FIELDS, TAG_FIELDS)
-    )
-    if vectors is not None:
-        lexical = vectors.add_words(lexical)
-    characters = None
-    if config.model.character_width:
-        place = reader.columns.index(FORM)
-        forms: Counter[str] = Counter()
-        for key, count in reader.counts.items():
-            forms[key[place]] += count
-        characters = Characters.build(forms, config.model.min_count)
-    types = Types(lexical, tags, empty_shares, characters)
-    for key in reader.ids:
-        types.add(key)
+    types = _types(reader, config, weighed, empty_shares, vectors)
     _refuse_lacking(types, gold.arrays, num_gold, num_variants)
     _refuse_other_labels(gold.trees[:num_gold], gold.trees[num_gold:])
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
@@ -369,7 +349,10 @@ def prepare_data(
     trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
-    counts = lexical.counted(reader.counts.items()), tags.counted(reader.counts.items())
+    counts = (
+        types.lexical.counted(reader.counts.items()),
+        types.tags.counted(reader.counts.items()),
+    )
     summary = {
         "sentences": num_gold,
         "words": int(gold.arrays.lengths[:num_gold].sum()),
@@ -390,6 +373,46 @@ def prepare_data(
         config, types, labels, gold, validation, heads, label_ids, counts, vectors, word_states,
         train.gold_tag_ids(), summary, skipped, len(gold.trees) - num_gold,
     )  # fmt: skip
+
+
+def _types(
+    reader: _Reader,
+    config: ParserConfig,
+    counts: Mapping[tuple[str, ...], float],
+    empty_shares: list[float],
+    vectors: WordVectors | None,
+) -> Types:
+    """Return the symbols of the columns that were read, and the types that have them.
+
+    Args:
+        reader: has read the treebank, and what teachers have parsed.
+        config: names the fields.
+        counts: of types; text of teachers counts less.
+        empty_shares: of columns, how often the treebank leaves them empty.
+        vectors: whose words get symbols too; None without.
+    """
+    lexical, tags = (
+        SymbolTable.build(
+            counts.items(),
+            [name for name in config.model.fields if name in kind],
+            config.model.min_count,
+            reader.columns,
+        )
+        for kind in (LEXICAL_FIELDS, TAG_FIELDS)
+    )
+    if vectors is not None:
+        lexical = vectors.add_words(lexical)
+    characters = None
+    if config.model.character_width:
+        place = reader.columns.index(FORM)
+        forms: Counter[str] = Counter()
+        for key, count in reader.counts.items():
+            forms[key[place]] += count
+        characters = Characters.build(forms, config.model.min_count)
+    types = Types(lexical, tags, empty_shares, characters)
+    for key in reader.ids:
+        types.add(key)
+    return types
 
 
 def _with_gold(
