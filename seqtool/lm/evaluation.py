@@ -147,43 +147,22 @@ def evaluate_lm(
             hint="give files, or the text itself as text=...",
         )
     tokenizer = model.tokenizer
-    corpus = _prepared_corpus(paths, tokenizer)
-    digests: dict[str, str] = {}
-    source: Iterator[ScoredInput]
-    spellings: Spellings | None = None
-    if corpus is not None:
-        split = _choose_split(corpus, split)
-        spellings = corpus.spellings(split) if isinstance(model, SpellingModel) else None
-        source = _cut_sentences(corpus.reader(split), on_progress)
-        if corpus.info.get("shares") is None:  # the split is the whole of its files
-            digests = {
-                item["path"]: item["sha256"]
-                for item in corpus.info.get("sources", [])
-                if item["split"] == split and "sha256" in item  # Spark takes no sums
-            }
-    elif split is not None:
-        raise ConfigError(
-            f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
-        )
-    elif text is not None:
-        source = encode_text(text, tokenizer)
-    else:
-        size = BYTES_PER_BLOCK if pool is None else BYTES_PER_SHARE
-        blocks = read_blocks(
-            paths, field=field, block_size=size, on_progress=on_progress, digests=digests
-        )
-        source = _encode(blocks, tokenizer)
-
+    size = BYTES_PER_BLOCK if pool is None else BYTES_PER_SHARE
+    source = _open_source(paths, text, tokenizer, split, field, size, on_progress)
+    corpus = source.corpus
     scored: Iterator[tuple[ScoredBlock, bytes | None]]
     if pool is None:
-        scored = _score(model, source, spellings, reset_state=reset_state)
-    elif corpus is not None or text is not None:
+        spellings = None
+        if corpus is not None and isinstance(model, SpellingModel):
+            spellings = corpus.spellings(source.split)
+        scored = _score(model, source.inputs, spellings, reset_state=reset_state)
+    elif source.blocks is None:
         raise ConfigError(
             "several processes read files of text", hint="name the text itself, or leave out --jobs"
         )
     else:
         check_shared(model, reset_state=reset_state)
-        scored = _score_in(pool, blocks)
+        scored = _score_in(pool, source.blocks)
 
     sums = _Sums()
     unknown = UnknownWords(tokenizer)
@@ -212,17 +191,76 @@ def evaluate_lm(
         sentences=sums.sentences,
         tokens=sums.tokens,
         oov=sums.oov,
-        num_bytes=sums.num_bytes if corpus is None else corpus.info["splits"][split].get("bytes"),
+        num_bytes=(
+            sums.num_bytes if corpus is None else corpus.info["splits"][source.split].get("bytes")
+        ),
         known_nats=math.fsum(sums.known_nats),
         unknown_nats=math.fsum(sums.unknown_nats),
         impossible=sums.impossible,
         seconds=time.perf_counter() - began,
-        true_log10_probability=_true_log10_probability(digests.values()),
-        split=None if corpus is None else split,
+        true_log10_probability=_true_log10_probability(source.digests.values()),
+        split=None if corpus is None else source.split,
         adaptations=adaptations_of(model),
         state="reset" if reset_state or not carries_state(model) else "carried",
         unknown_words=unknown.counts,
     )
+
+
+class _Source(NamedTuple):
+    """The text that a model is measured on.
+
+    Attributes:
+        inputs: ids of blocks of whole sentences, and their lines.
+        blocks: the lines of files alone; None of a corpus, or of a text that is given itself.
+        corpus: the prepared corpus; None of another text.
+        split: of it; empty for other texts.
+        digests: of whole files, by their paths, complete when they have been read.
+    """
+
+    inputs: Iterator[ScoredInput]
+    blocks: BlockReader | None
+    corpus: PreparedCorpus | None
+    split: str
+    digests: dict[str, str]
+
+
+def _open_source(
+    paths: Sequence[str | Path],
+    text: str | Iterable[str] | None,
+    tokenizer: Tokenizer,
+    split: str | None,
+    field: str | None,
+    block_size: int,
+    on_progress: Callable[[int, int | None], None] | None,
+) -> _Source:
+    """Open what `evaluate_lm` measures, by its arguments; `block_size` is in bytes.
+
+    Raises:
+        ConfigError: a split of what has none.
+        DataError: a corpus of another vocabulary.
+    """
+    digests: dict[str, str] = {}
+    corpus = _prepared_corpus(paths, tokenizer)
+    if corpus is not None:
+        split = _choose_split(corpus, split)
+        if corpus.info.get("shares") is None:  # the split is the whole of its files
+            digests = {
+                item["path"]: item["sha256"]
+                for item in corpus.info.get("sources", [])
+                if item["split"] == split and "sha256" in item  # Spark takes no sums
+            }
+        inputs = _cut_sentences(corpus.reader(split), on_progress)
+        return _Source(inputs, None, corpus, split, digests)
+    if split is not None:
+        raise ConfigError(
+            f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
+        )
+    if text is not None:
+        return _Source(encode_text(text, tokenizer), None, None, "", digests)
+    blocks = read_blocks(
+        paths, field=field, block_size=block_size, on_progress=on_progress, digests=digests
+    )
+    return _Source(_encode(blocks, tokenizer), blocks, None, "", digests)
 
 
 class TextBlock(NamedTuple):
