@@ -139,6 +139,9 @@ class Run:
                 yield
         if num_broken > MAX_SHOWN:
             note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
+        known = getattr(self._model, "known", None)
+        for warning in self.seen.unknown.warnings(known) if known is not None else ():
+            note(f"warning: {warning}")
         if self.seen.is_decomposed:
             note(
                 "warning: there are letters that are written in parts (Unicode NFD), and a model "

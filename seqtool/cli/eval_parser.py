@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.annotate import AllowMissingOption
-from seqtool.cli.models import default_model, names_of, note_beam, open_model
+from seqtool.cli.models import default_model, names_of, note_beam, note_unknown, open_model
 from seqtool.cli.options import (
     UNNAMED,
     JsonOption,
@@ -191,6 +191,8 @@ def _annotations(
     annotations = [read_annotation(path) for path in files]
     has_tags = any(columns[UPOS] != "_" for sentence in sentences for columns in sentence.rows)
     for paths, parser in zip(groups, parsers, strict=True):
+        if len(paths) == 1:  # what they find together is by parsers that were told of
+            note_unknown(parser, sentences, paths[0])
         is_pipeline = hasattr(parser, "tag_stream")
         if is_pipeline and has_tags:
             note(

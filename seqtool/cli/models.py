@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seqtool.cli.options import note
 from seqtool.core.errors import ConfigError, ModelError
+
+if TYPE_CHECKING:
+    from seqtool.treebank.sentence import Sentence
 
 # kind -> the command that makes one, in runs/KIND where nothing else is said
 COMMANDS = {
@@ -156,6 +159,19 @@ def open_model(path: Path | Sequence[Path], kind: str) -> Any:
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     return model
+
+
+def note_unknown(model: Any, sentences: Iterable[Sentence], path: Path) -> None:
+    """Say so where a parser does not know the words or tags of sentences."""
+    from seqtool.parsing.unknown import Unknown
+
+    known = getattr(model, "known", None)
+    if known is None:
+        return
+    unknown = Unknown()
+    unknown.add(sentences, known)
+    for warning in unknown.warnings(known):
+        note(f"warning: {path}: {warning}")
 
 
 def note_beam(parser: Any, beam: int, paths: Sequence[Path]) -> None:

@@ -29,6 +29,7 @@ from seqtool.parsing.segmenter.documents import (
     read_parts,
     segment_parts,
 )
+from seqtool.parsing.unknown import Known, Unknown
 from seqtool.treebank.conllu import (
     Broken,
     Item,
@@ -46,6 +47,7 @@ from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
 
 # of a chunk: enough words for a parser to be fast, and few enough for all processes to end at once
 TREE_BYTES, TEXT_BYTES = 1 << 18, 1 << 16
+EARLY_BYTES = 1 << 17  # of a corpus: there are the words that tell whether a model knows its kind
 
 Work = Literal["segment", "tag", "parse"]
 Form = Literal["conllu", "text", "lines"]
@@ -67,11 +69,14 @@ class Chunk:
     Attributes:
         stretches: of CoNLL-U, whole sentences; of plain text, parts of documents as `read_parts`
             cuts them, of which the first one of a document has line 1.
+        is_early: whether it is looked for words that the model does not know, as the beginning of
+            the corpus is.
         names: the columns of CoNLL-U Plus, of a file whose beginning is in a chunk before.
     """
 
     stretches: tuple[Stretch, ...]
     names: Sequence[str] | None = None
+    is_early: bool = False
 
     def __str__(self) -> str:
         """Return where it begins, as a message names it."""
@@ -89,6 +94,7 @@ class Seen:
         num_words: so far as all of them had UPOS and a lemma.
         is_tagged: whether all had.
         is_decomposed: whether any has letters that are written in parts, as in Unicode NFD.
+        unknown: words and tags at the beginning that the model does not know.
     """
 
     num_sentences: int = 0
@@ -96,6 +102,7 @@ class Seen:
     num_words: int = 0
     is_tagged: bool = True
     is_decomposed: bool = False
+    unknown: Unknown = field(default_factory=Unknown)
 
     def add(self, other: Seen) -> None:
         """Count what was seen elsewhere as well."""
@@ -104,6 +111,7 @@ class Seen:
         self.num_words += other.num_words
         self.is_tagged = self.is_tagged and other.is_tagged
         self.is_decomposed = self.is_decomposed or other.is_decomposed
+        self.unknown.merge(other.unknown)
 
     def note(self, item: Sentence | SentenceBatch, longest: int | None, *, tags: bool) -> None:
         """Count a sentence, or several; with `tags`, see whether they have any."""
@@ -211,6 +219,15 @@ class Annotation:
         """
         if size is None:
             size = TREE_BYTES if self.layout is None else TEXT_BYTES
+        num_bytes = 0
+        for stretches, names in self._chunks(files, size, on_progress):
+            yield Chunk(stretches, names, is_early=num_bytes < EARLY_BYTES)
+            num_bytes += sum(len(content) for _, _, content in stretches)
+
+    def _chunks(
+        self, files: Sequence[str], size: int, on_progress: Progress | None
+    ) -> Iterator[tuple[tuple[Stretch, ...], Sequence[str] | None]]:
+        """Give stretches that make a chunk, and the columns of the file of the first one."""
         last: list[Stretch] = []  # a chunk that is whole, unless too little comes after it
         held: list[Stretch] = []
         num_bytes = 0
@@ -228,20 +245,20 @@ class Annotation:
                 # what is read of a file at a time ends with a sentence, so it is some less
                 if num_bytes >= size * 3 // 4:
                     if last:
-                        yield Chunk(tuple(last), last_names)
+                        yield tuple(last), last_names
                     last, last_names, held, num_bytes = held, held_names, [], 0
         except DataError as error:  # what was read before comes first
             damaged = error
         # a parser that misses a column goes by more words than a small rest may have
         if last and num_bytes >= size // 2:
-            yield Chunk(tuple(last), last_names)
+            yield tuple(last), last_names
             last, last_names = held, held_names
         elif last:
             last += held
         else:
             last, last_names = held, held_names
         if last:
-            yield Chunk(tuple(last), last_names)
+            yield tuple(last), last_names
         if damaged is not None:
             raise damaged
 
@@ -263,6 +280,8 @@ class Annotation:
         model: Any,
         seen: Seen,
         on_broken: OnBroken,
+        *,
+        looks: bool = True,
     ) -> Iterator[Item]:
         """Pass items on to a model, and count them; a broken sentence is told, or refused.
 
@@ -271,13 +290,21 @@ class Annotation:
             model: that gets them.
             seen: to be added to.
             on_broken: called with each broken sentence.
+            looks: for words that the model does not know.
 
         Raises:
             DataError: when iterated: there is one, and it is not to be skipped.
         """
         longest = getattr(model, "longest", None) if self.work == "parse" else None
+        known: Known | None = getattr(model, "known", None) if looks else None
+        if known is not None and self.options.get("retag"):  # tags that are there are not read
+            known = Known(known.words, usual=known.usual)
         for item in items:
             if not isinstance(item, Broken):
+                if known is not None and not seen.unknown.is_enough:
+                    seen.unknown.add(
+                        item.to_sentences() if isinstance(item, SentenceBatch) else [item], known
+                    )
                 seen.note(item, longest, tags=self.work == "tag")
                 yield item
                 continue
@@ -354,7 +381,9 @@ class Annotation:
         result = Annotated([])
         path = chunk.stretches[0][0]
         items = self.items(chunk, model)
-        watched = self.watched(items, model, result.seen, result.broken.append)
+        watched = self.watched(
+            items, model, result.seen, result.broken.append, looks=chunk.is_early
+        )
         pieces: list[bytes] = []
         for own, piece in self.parts(watched, model, path):
             if own != path and pieces:

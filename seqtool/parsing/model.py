@@ -28,6 +28,7 @@ from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, grown, open_own
+from seqtool.parsing.unknown import SHARE
 from seqtool.treebank.conllu import Broken, no_item
 from seqtool.treebank.sentence import Sentence
 
@@ -53,6 +54,7 @@ class TreebankModel(ABC, Generic[C]):
         config_class: the class of the settings.
         works: what several of them do together, as a message says it ("tag").
         scores: what was measured on the validation part, where it was opened from a directory.
+        unknown_share: of the words of that part, how many it does not know: see `Known.usual`.
     """
 
     kind: ClassVar[str]
@@ -65,6 +67,7 @@ class TreebankModel(ABC, Generic[C]):
     ) -> None:
         self.config, self.weights, self.word_states = config, weights, word_states
         self.scores: Mapping[str, float] = {}
+        self.unknown_share: float | None = None
         self._threads = ThreadpoolController()
 
     @property
@@ -145,7 +148,9 @@ class TreebankModel(ABC, Generic[C]):
             ModelError: it reads no vectors of words, or others than these.
         """
         first, *others = [member._with_words(vectors) for member in self.members]
-        return first.ensemble(others) if others else first
+        together = first.ensemble(others) if others else first
+        together.unknown_share = self.unknown_share
+        return together
 
     def _with_words(self, vectors: WordVectors) -> Self:
         """Do it for this model alone; one that has vectors of words does it with `_grown`."""
@@ -188,12 +193,13 @@ class TreebankModel(ABC, Generic[C]):
         versions: Mapping[str, str] | None = None,
     ) -> None:
         """Write the model directory: what the header tells, vocabulary, weights and card."""
+        told = {} if self.unknown_share is None else {SHARE: round(self.unknown_share, 4)}
         header = Header(
             kind=self.kind,
             config=to_dict(self.config),
             tokenizer={},
             scores=dict(scores),
-            data=dict(data),
+            data={**data, **told},
             command=command,
             num_parameters=sum(
                 array.size for array in self.weights.values() if array.dtype != np.uint8
@@ -235,6 +241,8 @@ class TreebankModel(ABC, Generic[C]):
                 path=directory,
             ) from error
         model.scores = header.scores
+        share = header.data.get(SHARE)
+        model.unknown_share = float(share) if isinstance(share, int | float) else None
         return model
 
 

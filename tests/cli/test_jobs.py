@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random_parser(tiny_config("swap")).save(folder / "parser", scores={}, data={})
     random_tagger().save(folder / "tagger", scores={}, data={})
     for seed, name in enumerate(("a.conllu", "b.conllu")):
-        write_conllu(random_sentences(30, 9, seed), folder / name)
+        write_conllu(random_sentences(30, 9, seed, "XXXYYYZ"), folder / name)
     (folder / "letter.txt").write_text("The dog sleeps. It dreams.\n\nA cat sees it!\n" * 4)
     (folder / "more.txt").write_text("# sent_id = 7\n\nIt barks. It ends.\n\n" * 9)
     random_segmenter().save(folder / "pipeline/segmenter", scores={}, data={})

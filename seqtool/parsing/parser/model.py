@@ -34,6 +34,7 @@ from seqtool.parsing.parser.families import describe, make_decoder, weight_shape
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.stream import CHUNK_WORDS, ParsesInputs, in_stream
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
+from seqtool.parsing.unknown import Known, unknown_share
 from seqtool.text.characters import Characters
 from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.derivation import Derivation
@@ -206,7 +207,13 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         """Return a parser with other types or weights, and what was measured and fitted of this."""
         other = Parser(self.config, types, self.labels, weights, self.word_states)
         other.scores, other.calibrations = self.scores, self.calibrations
+        other.unknown_share = self.unknown_share
         return other
+
+    @property
+    def known(self) -> Known:
+        """What it knows of the words that it reads."""
+        return Known.of((self.types.lexical, self.types.tags), self.unknown_share)
 
     @property
     def has_beam(self) -> bool:
@@ -224,6 +231,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         The temperature comes first, as probabilities of a beam depend on it.
         """
         arrays, trees = data.dev.arrays, data.dev.trees
+        self.unknown_share = self._share_of_unknown(arrays)
         # few numbers do not need more; and in chunks, as a search keeps its history for tables
         ends = np.cumsum(arrays.lengths, dtype=np.int64)
         num = max(1, int(np.searchsorted(ends, TUNING_WORDS)))
@@ -245,6 +253,15 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             self.calibrations[beam] = calibration.fit(
                 *map(np.concatenate, zip(*tables, strict=True))
             )
+
+    def _share_of_unknown(self, arrays: TokenArrays) -> float | None:
+        """Return how many of the words it does not know; None where it reads no forms."""
+        words, columns = self.known.words, self.types.lexical.columns
+        if words is None:
+            return None
+        place = columns.index(FORM)
+        forms = ["", "", *(key[place] for key in self.types.texts())]  # those of NONE and ROOT
+        return unknown_share((forms[number] for number in arrays.types.tolist()), words)
 
     def _num_right(self, parts: Sequence[GoldTrees]) -> list[int]:
         """Return how many words are right with each temperature that is tried."""

@@ -44,6 +44,7 @@ from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser, Tree
 from seqtool.parsing.parser.stream import ParsesInputs, in_stream
+from seqtool.parsing.unknown import Known
 from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.derivation import Trace
 from seqtool.treebank.projectivity import LIFTED
@@ -175,6 +176,11 @@ class Vote(ParsesInputs):
     def longest(self) -> int:
         """Words of the longest sentence that gets its best tree."""
         return min([LONGEST, *(parser.longest or LONGEST for parser in self.parsers)])
+
+    @property
+    def known(self) -> Known:
+        """What the parser knows that reads the most tags."""
+        return max((parser.known for parser in self.parsers), key=lambda known: len(known.tags))
 
     @property
     def has_beam(self) -> bool:

@@ -46,6 +46,7 @@ from seqtool.parsing.segmenter.data import MultiwordSplitter, surface_tokens
 from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.tagger.model import Tagger
+from seqtool.parsing.unknown import Known
 from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.derivation import Trace
 from seqtool.treebank.document import Doc
@@ -155,6 +156,12 @@ class Pipeline:
     def longest(self) -> int | None:
         """That of the parser, see `Decoder.longest`."""
         return self.parser.longest
+
+    @property
+    def known(self) -> Known:
+        """What tagger and parser know: words, and the tags that a text may have already."""
+        words = self.tagger.known
+        return Known(words.words, self.parser.known.tags, words.usual)
 
     @property
     def has_beam(self) -> bool:

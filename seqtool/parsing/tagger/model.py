@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -35,10 +35,14 @@ from seqtool.parsing.tagger.morphology import (
     best_bundles,
     values_there,
 )
+from seqtool.parsing.unknown import Known, unknown_share
 from seqtool.text.characters import Characters, filter_shapes
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
+
+if TYPE_CHECKING:
+    from seqtool.parsing.tagger.data import TrainingData
 
 CHUNK_WORDS = 1 << 12  # words read together
 
@@ -193,6 +197,16 @@ class Tagger(TreebankModel[TaggerConfig]):
             attributes = self.forms.attributes(present)
             scores += self._sparse.scores(sparse.words_of(attributes, places, lengths))
         return Reading(scores, states, vectors, places)
+
+    @property
+    def known(self) -> Known:
+        """What it knows of the words that it reads."""
+        return Known.of([self.forms.symbols], self.unknown_share)
+
+    def tune(self, data: TrainingData) -> None:
+        """Note how many words of the validation part it does not know."""
+        forms = (data.distinct[number][0] for number in data.dev.words)
+        self.unknown_share = unknown_share(forms, self.known.words or ())
 
     @property
     def num_layers(self) -> int:

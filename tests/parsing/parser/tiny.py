@@ -38,13 +38,13 @@ def make_sentence(words: list[tuple[str, str]], heads: list[int] | None = None) 
     return Sentence([], rows, [])
 
 
-def random_sentences(num: int, longest: int, seed: int = 0) -> list[Sentence]:
-    """Of words that random parsers have symbols for, and some that they do not."""
+def random_sentences(num: int, longest: int, seed: int = 0, tags: str = "XYZ") -> list[Sentence]:
+    """Of words that random parsers have symbols for, and some that they do not; so the tags."""
     chooser = random.Random(seed)
     return [
         make_sentence(
             [
-                (chooser.choice(["a", "B", "cc", "unseen"]), chooser.choice(["X", "Y", "Z"]))
+                (chooser.choice(["a", "B", "cc", "unseen"]), chooser.choice(tags))
                 for _ in range(chooser.randint(1, longest))
             ]
         )
