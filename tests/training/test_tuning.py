@@ -180,6 +180,18 @@ def test_trials_are_distinct_and_begin_alike() -> None:
     assert len(draw_trials({"a": Range(0.1, 0.101)}, 50, seed=1)) < 50  # 0.1 and 0.101 alone
 
 
+def test_eight_trials_in_a_row_are_spread_evenly() -> None:
+    space = {"two": Choices(("a", "b")), "four": Range(1, 4), "rate": Range(0.0, 8.0)}
+    trials = draw_trials(space, 24, seed=3)
+    for begin in (0, 8, 16):
+        block = trials[begin : begin + 8]
+        assert sorted(trial["two"] for trial in block) == ["a"] * 4 + ["b"] * 4
+        assert sorted(trial["four"] for trial in block) == [1, 1, 2, 2, 3, 3, 4, 4]
+        assert sorted(int(trial["rate"]) for trial in block) == list(range(8))
+    # each setting by itself
+    assert len({tuple(trial["two"] for trial in trials[i : i + 8]) for i in (0, 8, 16)}) > 1
+
+
 def test_the_settings_as_they_are_come_first(tmp_path: Path) -> None:
     space = {"size": [30, 10, 20], "rate": "0.25..0.75"}
     train = ToyTraining(size)
