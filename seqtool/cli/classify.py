@@ -26,6 +26,7 @@ from seqtool.cli.training import (
     SETTINGS,
     PresetFileOption,
     TrainingOptions,
+    note_unread,
     report,
     run_training,
 )
@@ -117,6 +118,7 @@ def train_classifier(
     from seqtool.classification.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    note_unread(config, chosen)
     if options.list_settings:
         return print_settings(chosen)
     from seqtool.classification.train import train_classifier as train

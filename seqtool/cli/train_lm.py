@@ -17,7 +17,15 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
-from seqtool.cli.training import PANEL, SETTINGS, TrainingOptions, report, run_training, typed_names
+from seqtool.cli.training import (
+    PANEL,
+    SETTINGS,
+    TrainingOptions,
+    note_unread,
+    report,
+    run_training,
+    typed_names,
+)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
@@ -91,10 +99,11 @@ def train_lm(
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
     from seqtool.core.reading import is_corpus
-    from seqtool.lm.neural.config import refuse_idle, resolve
+    from seqtool.lm.neural.config import refuse_idle, refuse_unread, resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
     refuse_idle(chosen, options.given(chosen, settings))
+    note_unread(config, chosen, refuse_unread, refuse_idle)
     if options.list_settings:
         return print_settings(chosen)
     if corpus is None and not options.resume:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from seqtool.cli.training import (
     TreebankOptions,
     dev_option,
     note_data,
+    note_unread,
     report,
     run_training,
     setting_option,
@@ -141,6 +143,7 @@ def train_parser(
     from seqtool.core.checkpoint import run_kind, run_record
     from seqtool.core.storage import read_object
     from seqtool.parsing.parser import config as parsers
+    from seqtool.parsing.parser import families
     from seqtool.parsing.pipeline import config as pipelines
 
     raw = raw or (options.resume and run_kind(output) == "pipeline")
@@ -156,10 +159,13 @@ def train_parser(
         raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
     if raw:
         _check_all_read(chosen, settings, options.set_)
+        note_unread(config, chosen, pipelines.refuse_unread)
     else:
         run = read_object(run_record(output)) if options.resume else {}
         is_taught = bool(teachers or run.get("distil"))
-        _check_read(chosen, settings, options.set_, ["teachers"] * is_taught)
+        also = ["teachers"] * is_taught
+        _check_read(chosen, settings, options.set_, also)
+        note_unread(config, chosen, partial(families.refuse_unread, also=also))
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)

@@ -19,6 +19,7 @@ from seqtool.cli.training import (
     TreebankOptions,
     dev_option,
     note_data,
+    note_unread,
     report,
     run_training,
     setting_option,
@@ -78,6 +79,7 @@ def train_tagger(
     from seqtool.parsing.tagger.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    note_unread(config, chosen)
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
@@ -127,6 +129,7 @@ def _train_labels(
     from seqtool.parsing.labeller.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    note_unread(config, chosen)
     if options.list_settings:
         return print_settings(chosen)
     from seqtool.cli.labels import show_types, told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +25,7 @@ from seqtool.cli.options import (
     stdin_or_sample,
     typed,
 )
+from seqtool.core.errors import ConfigError
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -141,6 +142,44 @@ class TrainingOptions:
         from seqtool.core.config import apply_overrides
 
         return [*settings, *apply_overrides(type(config), {}, self.set_ or [])]
+
+
+def note_unread(
+    file: str | Path | None, config: Any, *checks: Callable[[Any, list[str]], object]
+) -> None:
+    """Say which settings of a YAML file the training does not read.
+
+    They are no error, as they are where they are typed: a file may serve several networks.
+
+    Args:
+        file: of --config; the name of a recipe has no such settings.
+        config: all settings.
+        checks: each is called with these and the names of some, dotted, and refuses what is unread.
+    """
+    if file is None or not Path(file).is_file():
+        return
+    from seqtool.core.config import load_yaml, to_dict
+    from seqtool.training.config import refuse_unread
+
+    defaults = dict(_dotted(to_dict(type(config)())))
+    for name, value in _dotted(load_yaml(file)):
+        if value == defaults.get(name):
+            continue
+        for check in (refuse_unread, *checks):
+            try:
+                check(config, [name])
+            except ConfigError as error:
+                note(f"note: {file}: {error.message}")
+                break
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Give settings by their dotted names."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def typed_names(settings: Mapping[str, Any], set_: Sequence[str] | None) -> set[str]:

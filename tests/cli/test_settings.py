@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -144,3 +145,35 @@ def test_no_configuration_is_imported_for_the_list_of_commands() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert run.stderr == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "told"),
+    [
+        (
+            ["train-lm"],
+            "model: {cell: lstm, depth: 7}\ntraining: {schedule: constant, schedule_minimum: 0.1}",
+            ["model.depth is a setting of rhn", "schedule_minimum is set, but the schedule is"],
+        ),
+        (["train-lm"], "model: {cell: rhn, depth: 7}", []),
+        (["train-lm"], "model: {dropout_hidden: 0.3}", ["the network has 1 layer"]),
+        (["train-parser"], "model: {encoder_size: 9}", ["encoder_size is set, which decoder"]),
+        # what is as it is without the file says nothing
+        (["train-parser"], "model: {encoder_size: 128}", []),
+        (["train-parser", "--preset", "accurate"], "model: {encoder_size: 9}", []),
+        (["train-parser", "--raw"], "parser: {model: {arc_size: 9}}", ["arc_size is set, which"]),
+        (["train-tagger"], "training: {schedule_factor: 0.3}", ["schedule_factor is set, but the"]),
+    ],
+)
+def test_a_file_of_settings_that_are_not_read(
+    seqtool: Callable[..., Any], tmp_path: Path, command: list[str], text: str, told: list[str]
+) -> None:
+    path = tmp_path / "my.yaml"
+    path.write_text(text, encoding="utf-8")
+    result = seqtool(*command, "--config", path, "--list-settings")
+    assert result.code == 0
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert len(notes) == len(told)
+    for note, part in zip(notes, told, strict=True):
+        assert note.startswith(f"note: {path}: ")
+        assert part in note
