@@ -25,6 +25,8 @@ from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.task import TreeTask
 from seqtool.parsing.train import batches_of_like_lengths
 
+LEAST_SHARE = 1e-6  # of every arc among what teachers tell, so that there is a tree in any case
+
 
 class GraphTask(TreeTask):
     """The heads and labels of all words of a sentence, for `seqtool.training.loop.train`.
@@ -232,8 +234,8 @@ def tree_loss(
 ) -> Tensor:
     """Return the negative log-likelihood of the gold tree of each sentence, in nats, [B].
 
-    With what teachers tell, the score of a tree that is drawn from their probabilities has this
-    weight in its expectation, and that of the gold tree has the rest.
+    With what teachers tell, the log-likelihood of a tree that is drawn as they tell has this weight
+    in its expectation, and that of the gold tree has the rest: see `shares_of_trees`.
 
     The gradient is that of `partition.marginals`: the probability of each arc, less 1 if it is gold
     (Koo et al. 2007; Zhang, Li & Zhang 2020 for projective trees). It cannot be differentiated
@@ -251,12 +253,31 @@ def tree_loss(
     heads_H = torch.arange(scores_BDH.shape[2], device=scores_BDH.device)
     is_word_BD = heads_H[:-1] < lengths_B[:, None]
     inside_BDH = is_word_BD[:, :, None] & (heads_H <= lengths_B[:, None])[:, None]
-    wanted_BDH = (heads_BD[:, :, None] == heads_H).double()
+    gold_BDH = (heads_BD[:, :, None] == heads_H).double()
+    wanted_S = gold_BDH[inside_BDH]
     if told_BDH is not None:
         # of a word of which nothing is told, all is gold
-        told_BD1 = told_BDH.sum(2, keepdim=True)
-        wanted_BDH = (1.0 - weight * told_BD1) * wanted_BDH + weight * told_BDH
+        drawn_BDH = told_BDH + (1.0 - told_BDH.sum(2, keepdim=True)) * gold_BDH
+        shares_S = shares_of_trees(drawn_BDH[inside_BDH], lengths_B, projective)
+        wanted_S = (1.0 - weight) * wanted_S + weight * shares_S
     loss_B: Tensor = _TreeLoss.apply(  # type: ignore[no-untyped-call]
-        scores_BDH[inside_BDH], wanted_BDH[inside_BDH], lengths_B, projective
+        scores_BDH[inside_BDH], wanted_S, lengths_B, projective
     )
     return loss_B
+
+
+def shares_of_trees(heads_S: Tensor, lengths_B: Tensor, projective: bool) -> Tensor:
+    """Return how probable each arc is in a tree whose heads are drawn one by one, [S].
+
+    Only those draws count that are trees. What teachers tell of single words is of no trees: two
+    words may be likely heads of each other. Were it wanted as it is, scores without end would be
+    best, by which the impossible gets ever more likely.
+
+    Args:
+        heads_S: the probability of each head of each word, flat as of `partition.marginals`.
+        lengths_B: words of each sentence.
+        projective: of projective trees, or of all with one arc from ROOT.
+    """
+    scores_S = (heads_S.double() + LEAST_SHARE).log()
+    _, shares_S = marginals(scores_S.cpu().numpy(), lengths_B.int().cpu().numpy(), projective)
+    return torch.from_numpy(shares_S).to(heads_S.device)

@@ -21,7 +21,12 @@ from seqtool.parsing.parser.config import ParserConfig, implied, preset
 from seqtool.parsing.parser.data import HeadShares, prepare_data
 from seqtool.parsing.parser.graph import task as task_module
 from seqtool.parsing.parser.graph.network import GraphNetwork
-from seqtool.parsing.parser.graph.task import GraphTask
+from seqtool.parsing.parser.graph.task import (
+    LEAST_SHARE,
+    GraphTask,
+    shares_of_trees,
+    tree_loss,
+)
 from seqtool.parsing.parser.train import train_parser
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import LIFTED
@@ -125,6 +130,39 @@ def told_heads(lengths: Any, generator: np.random.Generator) -> tuple[HeadShares
     return told, tables
 
 
+def drawn_trees(shares: np.ndarray, *, projective: bool) -> np.ndarray:
+    """How often arcs are in a tree whose heads are drawn by shares, by enumeration."""
+    found, total = np.zeros_like(shares), 0.0
+    for tree in all_trees(len(shares), projective=projective):
+        chance = float(
+            np.prod([shares[word, head] + LEAST_SHARE for word, head in enumerate(tree)])
+        )
+        total += chance
+        for word, head in enumerate(tree):
+            found[word, head] += chance
+    return found / total
+
+
+@pytest.mark.parametrize("projective", [True, False])
+def test_what_teachers_tell_of_words_alone_is_no_reason_for_scores_without_end(
+    projective: bool,
+) -> None:
+    """Two words that are likely heads of each other: no tree has both arcs."""
+    told = torch.tensor([[[0.1, 0.0, 0.9], [0.1, 0.9, 0.0]]])
+    heads, lengths = torch.tensor([[0, 1]]), torch.tensor([2])
+    for factor in (1.0, 10.0, 1000.0):
+        scores = (factor * told).requires_grad_()
+        loss = tree_loss(scores, lengths, heads, projective, told, weight=0.5)
+        # a cross-entropy of trees; by the shares themselves it would fall to -319 at 1,000
+        assert loss.item() > 0.0
+    # as likely in both trees, and the gold one has the rest
+    shares = shares_of_trees(told.flatten(), lengths, projective).view(2, 3)
+    assert shares.numpy() == pytest.approx(
+        drawn_trees(told[0].numpy(), projective=projective), abs=1e-6
+    )
+    assert shares[0, 0].item() == pytest.approx(0.5, abs=1e-6)
+
+
 @pytest.mark.parametrize("teacher_weight", [0.0, 0.25])
 @pytest.mark.parametrize("loss", ["local", "crf", "matrix-tree"])
 def test_the_loss_is_that_of_all_choices_or_all_trees(
@@ -163,8 +201,12 @@ def test_the_loss_is_that_of_all_choices_or_all_trees(
             states = network.encoder(network.type_vectors(*rows), lengths)
             dependents, of_heads, *relations = network(states)
             arcs = network.arc_scores(dependents, of_heads, lengths)[0][0, 1:].double()
-        wanted = teacher_weight * tables[place]
-        wanted[np.arange(len(heads)), heads] += 1.0 - wanted.sum(1)
+        told_here = tables[place].copy()  # of a word of which nothing is told, all is gold
+        told_here[np.arange(len(heads)), heads] += 1.0 - told_here.sum(1)
+        if teacher_weight and loss != "local":
+            told_here = drawn_trees(told_here, projective=loss == "crf")
+        wanted = teacher_weight * told_here
+        wanted[np.arange(len(heads)), heads] += 1.0 - teacher_weight
         if loss == "local":
             logs = arcs.log_softmax(1).numpy()
             nats -= float((wanted * np.where(wanted > 0, logs, 0.0)).sum())
