@@ -51,6 +51,7 @@ class Run:
         self._path = paths[0] if paths else None
         self._on_broken: OnBroken = lambda broken: None
         self.seen = Seen()
+        self._has_told = False
         if annotation.layout is not None:  # before anything is begun
             annotation.layout.splitter(model, self._path)
 
@@ -88,8 +89,15 @@ class Run:
                 chunks = annotation.read_chunks(files, on_progress=on_progress)
                 done = pool.map(chunks, annotation.doing)
                 parts = put_together(annotation, done, self.seen, self._on_broken)
-                self.write_parts(parts, output)
+                self.write_parts(self._told(parts), output)
         return self.seen
+
+    def _told(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Pass on what is written, and tell of unknown words as soon as they are."""
+        for part in parts:
+            yield part
+            if self.seen.unknown.is_enough:
+                self._tell_unknown()
 
     @contextmanager
     def reading(self, output: str, invalid: str | None, *, fate: str) -> Iterator[Iterator[Item]]:
@@ -110,7 +118,21 @@ class Run:
 
     def watched(self, items: Iterable[Item]) -> Iterator[Item]:
         """Pass items on; see `Annotation.watched`."""
-        return self._annotation.watched(items, self._model, self.seen, self._on_broken)
+        for item in self._annotation.watched(items, self._model, self.seen, self._on_broken):
+            if self.seen.unknown.is_enough:
+                self._tell_unknown()
+            yield item
+
+    def _tell_unknown(self) -> None:
+        """Say once where words and tags are none that the model learnt."""
+        known = getattr(self._model, "known", None)
+        if known is None or self._has_told:
+            return
+        self._has_told = True
+        has_retag = self._annotation.work == "parse" and hasattr(self._model, "tag_stream")
+        way_out = ", as --retag does" * has_retag
+        for warning in self.seen.unknown.warnings(known, way_out):
+            note(f"warning: {warning}")
 
     @contextmanager
     def _telling(self, invalid: str | None, fate: str) -> Iterator[None]:
@@ -139,9 +161,7 @@ class Run:
                 yield
         if num_broken > MAX_SHOWN:
             note(f"{counted(num_broken, 'broken sentence')} {fate} in all")
-        known = getattr(self._model, "known", None)
-        for warning in self.seen.unknown.warnings(known) if known is not None else ():
-            note(f"warning: {warning}")
+        self._tell_unknown()
         if self.seen.is_decomposed:
             note(
                 "warning: there are letters that are written in parts (Unicode NFD), and a model "

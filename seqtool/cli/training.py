@@ -149,7 +149,9 @@ def note_unread(
 ) -> None:
     """Say which settings of a YAML file the training does not read.
 
-    They are no error, as they are where they are typed: a file may serve several networks.
+    They are no error, as they are where they are typed: a file may serve several networks. A
+    section with all settings, such as `tune` and --list-settings write, was not thought of one by
+    one, and is passed over.
 
     Args:
         file: of --config; the name of a recipe has no such settings.
@@ -161,16 +163,23 @@ def note_unread(
     from seqtool.core.config import load_yaml, to_dict
     from seqtool.training.config import refuse_unread
 
-    defaults = dict(_dotted(to_dict(type(config)())))
-    for name, value in _dotted(load_yaml(file)):
-        if value == defaults.get(name):
+    defaults, given = (
+        dict(_dotted(values)) for values in (to_dict(type(config)()), load_yaml(file))
+    )
+    whole = {_section(name) for name in given} - {_section(name) for name in {*defaults} - {*given}}
+    for name, value in given.items():
+        if value == defaults.get(name) or _section(name) in whole:
             continue
         for check in (refuse_unread, *checks):
             try:
                 check(config, [name])
             except ConfigError as error:
-                note(f"note: {file}: {error.message}")
+                note(f"note: {file}, {name}: {error.message}")
                 break
+
+
+def _section(name: str) -> str:
+    return name.rpartition(".")[0]
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

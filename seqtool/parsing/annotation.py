@@ -69,9 +69,8 @@ class Chunk:
     Attributes:
         stretches: of CoNLL-U, whole sentences; of plain text, parts of documents as `read_parts`
             cuts them, of which the first one of a document has line 1.
-        is_early: whether it is looked for words that the model does not know, as the beginning of
-            the corpus is.
         names: the columns of CoNLL-U Plus, of a file whose beginning is in a chunk before.
+        is_early: whether it is of the beginning of the corpus, where words and tags are looked up.
     """
 
     stretches: tuple[Stretch, ...]
@@ -296,9 +295,11 @@ class Annotation:
             DataError: when iterated: there is one, and it is not to be skipped.
         """
         longest = getattr(model, "longest", None) if self.work == "parse" else None
-        known: Known | None = getattr(model, "known", None) if looks else None
-        if known is not None and self.options.get("retag"):  # tags that are there are not read
-            known = Known(known.words, usual=known.usual)
+        known: Known | None = getattr(model, "known", None)
+        if not looks or self.work == "segment":
+            known = None
+        elif known is not None and (self.work == "tag" or self.options.get("retag")):
+            known = known.without_tags
         for item in items:
             if not isinstance(item, Broken):
                 if known is not None and not seen.unknown.is_enough:

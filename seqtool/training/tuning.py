@@ -9,7 +9,7 @@ A search is a directory:
 
 The first trial has the settings as they are, if they belong to what is searched, so that the table
 tells what the search brought. Each setting of the others is drawn by itself (Bergstra & Bengio
-2012), but evenly: eight trials in a row have each an eighth of its values (a Latin hypercube,
+2012), but evenly: eight draws in a row have each an eighth of its values (a Latin hypercube,
 McKay, Beckman & Conover 1979). With several rounds, trials get a share of the time or of the epochs
 first, and the best of a round get `factor` times as much in the next one (successive halving,
 Jamieson & Talwalkar 2016). They are trained anew there, since a schedule that has come to its end
@@ -491,6 +491,9 @@ class _Search:
                 hint = "give the same settings again, --force to begin anew, or another -o"
                 if about == {**own, "sums": about.get("sums")}:
                     what = "holds a search over other data: files have changed since it began"
+                    hint = "begin anew with --force, or give another -o"
+                elif "block" not in about:
+                    what = "holds a search that an older seqtool began, which drew other trials"
                     hint = "begin anew with --force, or give another -o"
                 raise OutputError(what, hint=hint, path=self.output)
             self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in found}

@@ -153,7 +153,7 @@ def test_no_configuration_is_imported_for_the_list_of_commands() -> None:
         (
             ["train-lm"],
             "model: {cell: lstm, depth: 7}\ntraining: {schedule: constant, schedule_minimum: 0.1}",
-            ["model.depth is a setting of rhn", "schedule_minimum is set, but the schedule is"],
+            ["model.depth is a setting of rhn", "training.schedule_minimum: schedule_minimum is"],
         ),
         (["train-lm"], "model: {cell: rhn, depth: 7}", []),
         (["train-lm"], "model: {dropout_hidden: 0.3}", ["the network has 1 layer"]),
@@ -175,5 +175,16 @@ def test_a_file_of_settings_that_are_not_read(
     notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
     assert len(notes) == len(told)
     for note, part in zip(notes, told, strict=True):
-        assert note.startswith(f"note: {path}: ")
+        assert note.startswith(f"note: {path}, ")
         assert part in note
+
+
+def test_a_file_of_all_settings_is_no_wish_for_each(
+    seqtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "all.yaml"
+    listed = seqtool("train-parser", "--preset", "linear", "--list-settings").stdout
+    path.write_text(listed, encoding="utf-8")
+    for preset in ("linear", "fast"):
+        command = ("train-parser", "--preset", preset, "--config", path, "--list-settings")
+        assert seqtool(*command).stderr == ""

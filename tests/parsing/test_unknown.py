@@ -6,18 +6,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from parsing.parser.tiny import make_sentence, random_parser, tiny_config
+from parsing.segmenter.tiny_segmenter import random_segmenter
+from parsing.tagger.toy import random_tagger
 
 from seqtool.core.checkpoint import load
 from seqtool.parsing.encoding.features import SymbolTable
+from seqtool.parsing.encoding.pretrained import WordVectors
+from seqtool.parsing.parser import vote
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.unknown import LEAST_WORDS, LOOKED_AT, Known, Unknown, unknown_share
+from seqtool.parsing.pipeline.model import Pipeline
+from seqtool.parsing.unknown import LEAST_WORDS, LOOKED_AT, Known, Unknown
 from seqtool.treebank.conllu import write_conllu
-from seqtool.treebank.sentence import FEATS, UPOS, XPOS, Sentence
+from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS, Sentence
 
 Run = Callable[..., Any]
-COLUMNS = (1, 3, 4, 5)
+COLUMNS = (FORM, UPOS, XPOS, FEATS)
 
 
 def words(*rows: Sequence[str]) -> Sentence:
@@ -32,10 +38,10 @@ def words(*rows: Sequence[str]) -> Sentence:
     )
 
 
-def known(usual: float | None = None) -> Known:
+def known(usual: float | None = None, xpos: str = "pvg+ep+ef") -> Known:
     types = [
-        (("집에", "NOUN", "ncn+jca", "_"), 3),
-        (("갔다", "VERB", "pvg+ep+ef", "Tense=Past|Mood=Ind"), 3),
+        (("집에", "NOUN", "ncn", "_"), 3),
+        (("Gone", "VERB", xpos, "Tense=Past|Mood=Ind"), 30),
         ((".", "PUNCT", "sf", "_"), 9),
     ]
     lexical = SymbolTable.build(types, ["form", "suffix"], 1, COLUMNS)
@@ -45,17 +51,34 @@ def known(usual: float | None = None) -> Known:
 
 def test_what_is_known() -> None:
     found = known(0.5)
-    assert found.words == {"집에", "갔다", "."}
-    assert found.most == 0.75
-    assert known().most == 0.8
-    assert found.knows(UPOS, "NOUN")
-    assert not found.knows(UPOS, "N")
+    assert (found.most, known().most) == (0.75, 0.95)
+    assert [found.knows(form) for form in ("집에", "GONE", "gone", "집")] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert found.knows_tag(UPOS, "NOUN")
+    assert not found.knows_tag(UPOS, "N")
     # a new combination of known morphemes or features is no other tagset
-    assert found.knows(XPOS, "ncn+ef")
-    assert found.knows(FEATS, "Mood=Ind|Number=Sing")
-    assert not found.knows(XPOS, "NN")
-    assert not found.knows(FEATS, "Number=Sing")
-    assert Known.of([SymbolTable.build([(("X",), 1)], ["upos"], 1, (3,))], None).words is None
+    assert found.knows_tag(XPOS, "ncn+ef")
+    assert found.knows_tag(FEATS, "Mood=Ind|Number=Sing")
+    assert not found.knows_tag(XPOS, "NN")
+    assert not found.knows_tag(FEATS, "Number=Sing")
+    # where tags are not read by their parts, their parts do not count
+    assert not known(xpos="pvg").knows_tag(XPOS, "ncn+pvg")
+    assert found.without_tags.tags == {}
+    assert found.without_tags.usual == 0.5
+
+
+def test_a_model_that_reads_no_forms() -> None:
+    table = SymbolTable.build([(("a", "X"), 1)], ["upos"], 1, (FORM, UPOS))
+    found = Known.of([table], None)
+    assert not found.reads_forms
+    assert found.share_of(["b"]) is None
+    unknown = Unknown()
+    unknown.add([words(*[("house", "X", "_", "_")] * LEAST_WORDS)], found)
+    assert (unknown.num_seen, unknown.num_words) == (LEAST_WORDS, 0)
 
 
 def test_counts() -> None:
@@ -70,45 +93,53 @@ def test_counts() -> None:
         known(),
     )
     assert (unknown.num_seen, unknown.num_words, unknown.num_unknown) == (4, 2, 1)
-    assert unknown.num_tagged == {UPOS: 3, XPOS: 3, FEATS: 0}
     assert unknown.tags == {UPOS: {"N": 1}, XPOS: {"NNG": 1, "NN": 1}, FEATS: {}}
-    assert unknown_share(["집에", "House", "1999", "A"], known().words or ()) == pytest.approx(
-        2 / 3
-    )
-    assert unknown_share(["1", "."], ()) == 0
+    assert known().share_of(["집에", "House", "1999", "A"]) == pytest.approx(2 / 3)
+    assert known().share_of(["1", "."]) == 0
 
 
-def warnings(sentence: Sentence, usual: float | None = None) -> list[str]:
+def warnings(sentence: Sentence, learnt: Known) -> list[str]:
     unknown = Unknown()
-    unknown.add([sentence], known(usual))
-    return list(unknown.warnings(known(usual)))
+    unknown.add([sentence], learnt)
+    return list(unknown.warnings(learnt, ", or so"))
 
 
 def test_another_language() -> None:
-    num = LEAST_WORDS
-    text = [("house", "NOUN", "_", "_")] * 8 + [("집에", "NOUN", "_", "_")] * 2
-    assert warnings(words(*text * num)) == []  # four of five, as many as the least share
-    text[8] = text[0]
-    assert warnings(words(*text * num)) == [
-        "90% of the words are unknown to the model: they are in another language or script than "
-        "its treebank, or written in another way"
+    text = [("house", "NOUN", "_", "_")] * 95 + [("집에", "NOUN", "_", "_")] * 5
+    assert warnings(words(*text), known()) == []  # as many as the least share
+    text[99] = text[0]
+    assert warnings(words(*text), known()) == [
+        "96% of the words are unknown to the model: the text may be in another language or script "
+        "than its treebank, or written in another way"
     ]
-    (told,) = warnings(words(*text * num), usual=0.25)
-    assert "90% of the words are unknown to the model (25% where it was validated)" in told
-    assert warnings(words(*text * num), usual=0.8) == []
-    assert warnings(words(*text[:7] * (num // 7))) == []  # too few to tell
+    (told,) = warnings(words(*text), known(0.25))
+    assert "96% of the words are unknown to the model, 25% where it was validated: the" in told
+    assert warnings(words(*text), known(0.95)) == []
+    assert warnings(words(*text[: LEAST_WORDS - 1]), known()) == []  # too few to tell
+    (told,) = warnings(words(*text * 20), known())
+    assert told.startswith("96% of the words of the first 2,000 are unknown")
 
 
 def test_another_tagset() -> None:
-    num = LEAST_WORDS
-    text = [("집에", "NOUN", "ncn", "_")] * 4
-    assert warnings(words(*text * num)) == []
-    text.append(("집에", "NOUN", "NNG", "_"))
-    assert warnings(words(*text * num)) == []  # one of five
-    text[0] = ("집에", "NOUN", "NNP", "_")
-    assert warnings(words(*text * num)) == [
+    text = [("집에", "NOUN", "ncn", "_")] * 80 + [("집에", "NOUN", "NNG", "_")] * 20
+    assert warnings(words(*text), known()) == []  # one of five
+    # words without a tag count as well: few stray ones are no other tagset
+    stray = [("집에", "_", "_", "_")] * 100 + [("집에", "X", "X", "X=Y")] * 25
+    assert warnings(words(*stray), known()) == []
+    text[:20] = [("집에", "NOUN", "NNP", "_")] * 20
+    assert warnings(words(*text), known()) == [
         "40% of the words have XPOS that the model does not know, such as NNP, NNG: tag them as "
-        "its treebank is tagged"
+        "its treebank is tagged, or so"
+    ]
+
+
+def test_a_column_that_the_treebank_does_not_have() -> None:
+    types = [(("a", "X", "_", "_"), 9)]
+    table = SymbolTable.build(types, ["upos", "xpos", "feats"], 1, COLUMNS)
+    text = [("a", "X", "_", "Case=Nom")] * LEAST_WORDS
+    assert warnings(words(*text), Known.of([table], None)) == [
+        "100% of the words have FEATS that the model does not know, such as Case=Nom: its "
+        "treebank has no FEATS, so leave the column empty (_)"
     ]
 
 
@@ -121,39 +152,83 @@ def test_only_the_beginning_is_looked_at() -> None:
     assert later.num_seen == LOOKED_AT
     unknown.merge(later)
     assert unknown.num_seen == 3 * LOOKED_AT // 2
-    before = unknown.num_unknown
     unknown.merge(later)
     unknown.add([words(("house", "N", "_", "_"))], known())
-    assert unknown.num_unknown == before
-    assert unknown.num_seen == 3 * LOOKED_AT // 2
+    assert (unknown.num_seen, unknown.num_unknown) == (3 * LOOKED_AT // 2, 0)
 
 
 def test_the_usual_share_is_kept(tmp_path: Path) -> None:
-    parser = random_parser(tiny_config())
-    assert parser.known.usual is None
+    parser = random_parser(tiny_config(lexical_size=1))
     parser.save(tmp_path / "old", scores={}, data={})
     assert load(tmp_path / "old").known.usual is None
-    parser.unknown_share = 0.12345
+    parser.unknown_share = 0.12341
     parser.save(tmp_path / "new", scores={}, data={"words": 3})
     opened = load(tmp_path / "new")
     assert isinstance(opened, Parser)
-    assert opened.known.usual == 0.1235 or opened.known.usual == 0.1234
-    assert opened.copy().known.usual == opened.known.usual
+    lexical = opened.types.lexical
+    vectors = WordVectors((*lexical.groups["form"], "maison"), np.ones((4, 1), np.float32))
+    vectors.rows[:3] = opened.weights["lexical.weight"][[*lexical.ids_of("form").values()]]
+    grown = opened.with_words(vectors)
+    other = random_parser(tiny_config("swap"))
+    for model in (opened, opened.copy(), grown, vote.together([other, opened])):
+        assert model.known.usual == (None if isinstance(model, vote.Vote) else 0.1234)
+        assert model.known.knows("maison") == (model is grown)
+
+
+def test_what_a_vote_and_a_pipeline_know() -> None:
+    few, more = (
+        random_parser(tiny_config(fields=["form", *tags])) for tags in ([], ["upos", "feats"])
+    )
+    together = vote.together([few, more])
+    assert together.known.tags.keys() == {UPOS, FEATS}
+    tagger = random_tagger()
+    tagger.unknown_share = 0.5
+    found = Pipeline(random_segmenter(), tagger, together).known
+    assert found.tags == together.known.tags
+    assert (found.forms, found.usual) == (tagger.known.forms, 0.5)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A parser, and a treebank of more than one chunk with unknown tags at its end."""
+    folder = tmp_path_factory.mktemp("unknown")
+    random_parser(tiny_config()).save(folder / "parser", scores={}, data={})
+    usual = make_sentence([("a", "X"), ("b", "Y")] * 10, [0, *[1] * 19])
+    strange = make_sentence([("a", "X")] * 9 + [("a", "NN")] * 3, [0, *[1] * 11])
+    for name, sentences in (
+        ("usual", [usual] * 700 + [strange] * 700),
+        ("strange", [strange] * 170 + [usual] * 700),
+    ):
+        (folder / f"{name}.conllu").write_text(write_conllu(sentences), encoding="utf-8")
+    return folder
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_parse_warns(seqtool: Run, tmp_path: Path, jobs: int) -> None:
-    parser, path = random_parser(tiny_config()), tmp_path / "text.conllu"
-    parser.save(tmp_path / "parser", scores={}, data={})
-    sentences = [make_sentence([("dog", "X")] * 9 + [("a", "NN")] * 3)] * 200
-    path.write_text(write_conllu(sentences), encoding="utf-8")
-    command = ["-m", tmp_path / "parser"]
-    result = seqtool("parse", path, *command, "--jobs", jobs, "-o", tmp_path / "out.conllu")
+def test_parse_warns_of_the_beginning(seqtool: Run, folder: Path, jobs: int) -> None:
+    command = ("-m", folder / "parser", "--jobs", jobs, "-o", folder / "out.conllu")
+    result = seqtool("parse", folder / "strange.conllu", *command)
     assert result.code == 0
     assert result.stderr.count("warning: ") == 1
-    assert "25% of the words have UPOS that the model does not know, such as NN" in result.stderr
-    found = seqtool("eval-parser", tmp_path / "out.conllu", *command)
-    assert "parser: 25% of the words have UPOS" in found.stderr
+    assert "25% of the words of the first 2,000 have UPOS that the model does" in result.stderr
+    assert "such as NN: tag them as its treebank is tagged\n" in result.stderr
+    assert seqtool("parse", folder / "usual.conllu", *command).stderr == ""
+
+
+def test_eval_parser_warns(seqtool: Run, folder: Path) -> None:
+    found = seqtool("eval-parser", folder / "strange.conllu", "-m", folder / "parser")
+    assert f"warning: {folder / 'parser'}: " in found.stderr
+
+
+def test_tags_that_are_not_read_are_none_to_warn_of(
+    seqtool: Run, folder: Path, tmp_path: Path
+) -> None:
+    random_tagger().save(tmp_path / "tagger", scores={}, data={})
+    text = make_sentence([("a", "NN")] * LEAST_WORDS, [0, *[1] * (LEAST_WORDS - 1)])
+    (tmp_path / "text.conllu").write_text(text.to_conllu(), encoding="utf-8")
+    for retag in ([], ["--retag"]):
+        result = seqtool("tag", tmp_path / "text.conllu", "-m", tmp_path / "tagger", *retag)
+        assert result.code == 0
+        assert "UPOS" not in result.stderr
 
 
 def test_training_notes_the_share(seqtool: Run, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from seqtool.parsing.parser.families import describe, make_decoder, weight_shape
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.stream import CHUNK_WORDS, ParsesInputs, in_stream
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
-from seqtool.parsing.unknown import Known, unknown_share
+from seqtool.parsing.unknown import Known
 from seqtool.text.characters import Characters
 from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
 from seqtool.treebank.derivation import Derivation
@@ -256,12 +256,12 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
     def _share_of_unknown(self, arrays: TokenArrays) -> float | None:
         """Return how many of the words it does not know; None where it reads no forms."""
-        words, columns = self.known.words, self.types.lexical.columns
-        if words is None:
+        columns = self.types.lexical.columns
+        if FORM not in columns:
             return None
         place = columns.index(FORM)
         forms = ["", "", *(key[place] for key in self.types.texts())]  # those of NONE and ROOT
-        return unknown_share((forms[number] for number in arrays.types.tolist()), words)
+        return self.known.share_of(forms[number] for number in arrays.types.tolist())
 
     def _num_right(self, parts: Sequence[GoldTrees]) -> list[int]:
         """Return how many words are right with each temperature that is tried."""

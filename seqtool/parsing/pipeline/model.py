@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -160,8 +161,7 @@ class Pipeline:
     @property
     def known(self) -> Known:
         """What tagger and parser know: words, and the tags that a text may have already."""
-        words = self.tagger.known
-        return Known(words.words, self.parser.known.tags, words.usual)
+        return replace(self.tagger.known, tags=self.parser.known.tags)
 
     @property
     def has_beam(self) -> bool:

@@ -35,7 +35,7 @@ from seqtool.parsing.tagger.morphology import (
     best_bundles,
     values_there,
 )
-from seqtool.parsing.unknown import Known, unknown_share
+from seqtool.parsing.unknown import Known
 from seqtool.text.characters import Characters, filter_shapes
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.document import Doc
@@ -206,7 +206,7 @@ class Tagger(TreebankModel[TaggerConfig]):
     def tune(self, data: TrainingData) -> None:
         """Note how many words of the validation part it does not know."""
         forms = (data.distinct[number][0] for number in data.dev.words)
-        self.unknown_share = unknown_share(forms, self.known.words or ())
+        self.unknown_share = self.known.share_of(forms)
 
     @property
     def num_layers(self) -> int:
