@@ -256,8 +256,9 @@ def tree_loss(
     gold_BDH = (heads_BD[:, :, None] == heads_H).double()
     wanted_S = gold_BDH[inside_BDH]
     if told_BDH is not None:
-        # of a word of which nothing is told, all is gold
-        drawn_BDH = told_BDH + (1.0 - told_BDH.sum(2, keepdim=True)) * gold_BDH
+        # of a word of which nothing is told, all is gold; of half precision, sums may be above 1
+        untold_BD1 = (1.0 - told_BDH.double().sum(2, keepdim=True)).clamp(min=0.0)
+        drawn_BDH = told_BDH + untold_BD1 * gold_BDH
         shares_S = shares_of_trees(drawn_BDH[inside_BDH], lengths_B, projective)
         wanted_S = (1.0 - weight) * wanted_S + weight * shares_S
     loss_B: Tensor = _TreeLoss.apply(  # type: ignore[no-untyped-call]

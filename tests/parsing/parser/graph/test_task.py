@@ -155,6 +155,9 @@ def test_what_teachers_tell_of_words_alone_is_no_reason_for_scores_without_end(
         loss = tree_loss(scores, lengths, heads, projective, told, weight=0.5)
         # a cross-entropy of trees; by the shares themselves it would fall to -319 at 1,000
         assert loss.item() > 0.0
+    # shares in half precision, which add up to more than 1
+    rounded = torch.tensor([[[0.0, 0.0, 1.002], [1.001, 0.0, 0.0]]])
+    assert tree_loss(scores, lengths, heads, projective, rounded, weight=0.5).isfinite().all()
     # as likely in both trees, and the gold one has the rest
     shares = shares_of_trees(told.flatten(), lengths, projective).view(2, 3)
     assert shares.numpy() == pytest.approx(
