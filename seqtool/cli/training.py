@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,7 @@ from seqtool.cli.options import (
     SeedOption,
     ThreadsOption,
     emit,
+    flattened,
     note,
     note_next,
     stdin_or_sample,
@@ -164,7 +165,7 @@ def note_unread(
     from seqtool.training.config import refuse_unread
 
     defaults, given = (
-        dict(_dotted(values)) for values in (to_dict(type(config)()), load_yaml(file))
+        dict(flattened(values)) for values in (to_dict(type(config)()), load_yaml(file))
     )
     whole = {_section(name) for name in given} - {_section(name) for name in {*defaults} - {*given}}
     for name, value in given.items():
@@ -180,15 +181,6 @@ def note_unread(
 
 def _section(name: str) -> str:
     return name.rpartition(".")[0]
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Give settings by their dotted names."""
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def typed_names(settings: Mapping[str, Any], set_: Sequence[str] | None) -> set[str]:
