@@ -270,9 +270,9 @@ def tree_loss(
 def shares_of_trees(heads_S: Tensor, lengths_B: Tensor, projective: bool) -> Tensor:
     """Return how probable each arc is in a tree whose heads are drawn one by one, [S].
 
-    Only those draws count that are trees. What teachers tell of single words is of no trees: two
-    words may be likely heads of each other. Were it wanted as it is, scores without end would be
-    best, by which the impossible gets ever more likely.
+    Only those draws count that are trees. What teachers tell of single words may fit no trees: two
+    words may be likely heads of each other. Learnt as it is, it would leave the loss without a
+    bound, and scores would grow without end.
 
     Args:
         heads_S: the probability of each head of each word, flat as of `partition.marginals`.
