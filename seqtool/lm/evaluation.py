@@ -63,6 +63,7 @@ def read_ids(
     split: str,
     field: str | None = None,
     num_tokens: int | None = None,
+    spell_unknown: bool = False,
 ) -> Ids:
     """Return a text as ids of the model, `EOS_ID` after each sentence.
 
@@ -72,17 +73,20 @@ def read_ids(
         split: which split of a prepared corpus.
         field: which field of .jsonl files holds the text.
         num_tokens: read no more than these first tokens.
+        spell_unknown: give unknown words as the model reads them where it scores a text, see
+            `as_read`, and not as `<unk>`.
 
     Raises:
         DataError: a text that cannot be used, or a corpus of another vocabulary.
     """
     corpus = _prepared_corpus([text], model.tokenizer)
     if corpus is not None:
-        return corpus.reader(split)[:num_tokens].astype(np.int32)
+        ids = corpus.reader(split)[:num_tokens].astype(np.int32)
+        return as_read(model, ids, None, corpus.spellings(split)) if spell_unknown else ids
     parts: list[Ids] = []
     num_read = 0
-    for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
-        parts.append(ids)
+    for ids, block in _encode(read_blocks([text], field=field), model.tokenizer):
+        parts.append(as_read(model, ids, block) if spell_unknown else ids)
         num_read += len(ids)
         if num_tokens is not None and num_read >= num_tokens:
             break

@@ -41,6 +41,7 @@ from seqtool.lm.neural.config import DynamicConfig
 from seqtool.lm.neural.data import TokenStreams
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
+from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.neural.train import RunRecord
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import Summary, TokenScores
@@ -163,10 +164,6 @@ class DynamicLanguageModel(NeuralLanguageModel):
         """Return the same with other settings."""
         return DynamicLanguageModel(self, self.statistics, config, name=self.name)
 
-    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
-        """Return the ids as they are: unknown words are `<unk>` to a network that learns."""
-        return ids
-
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
@@ -186,6 +183,8 @@ class DynamicLanguageModel(NeuralLanguageModel):
         state, before = network.initial_state(1), EOS_ID
         segment: Ids = np.zeros(0, dtype=np.int32)  # what was scored, but not learned from
         for block in blocks:
+            if self.letters is not None and isinstance(network.embedding, SpelledWords):
+                network.embedding.know(self.letters)  # the unknown words of this block, too
             parts = [np.zeros(0)]
             start = 0
             while start < len(block):
@@ -198,7 +197,9 @@ class DynamicLanguageModel(NeuralLanguageModel):
                 with torch.set_grad_enabled(is_whole), _native_loops(self.device):
                     output = network.output(inputs_T1, state)
                     hidden_T1H, after = network(inputs_T1, state)
-                    log_probs_N = output.target_log_probs(hidden_T1H[:, 0], self._tensor(segment))
+                    log_probs_N = output.target_log_probs(
+                        hidden_T1H[:, 0], self._as_targets(self._tensor(segment))
+                    )
                     if is_whole:
                         learner.step(-log_probs_N.mean())
                 scores = log_probs_N.detach()[num_scored:].double().cpu().numpy()
@@ -339,7 +340,9 @@ def tune_dynamic(
     Raises:
         DataError: a text that cannot be used.
     """
-    ids = read_ids(model, text, split="valid", field=field, num_tokens=TUNING_TOKENS)
+    ids = read_ids(
+        model, text, split="valid", field=field, num_tokens=TUNING_TOKENS, spell_unknown=True
+    )
     tried: dict[DynamicConfig, float] = {}
 
     def perplexity(config: DynamicConfig) -> float:

@@ -132,6 +132,10 @@ class NeuralLanguageModel(LanguageModel):
                 parts.append(figures_FT1[:, :, 0])
             yield _as_scores(np.concatenate(parts, axis=1), summary)
 
+    def _as_targets(self, ids: Tensor) -> Tensor:
+        """Return ids as they are predicted: a word read by its characters alone is `<unk>`."""
+        return ids.where(ids < len(self.tokenizer.vocabulary), UNK_ID)
+
     def _figures(
         self,
         inputs_TB: Tensor,
@@ -144,8 +148,7 @@ class NeuralLanguageModel(LanguageModel):
         They are its nats, and of the distribution that it is drawn from, what is asked for: the
         nats of a class, the entropy.
         """
-        # a word that the vocabulary lacks is read by its characters, and predicted as `<unk>`
-        targets_TB = targets_TB.where(targets_TB < len(self.tokenizer.vocabulary), UNK_ID)
+        targets_TB = self._as_targets(targets_TB)
         output = self.network.output(inputs_TB, state)
         hidden_TBH, after = self.network(inputs_TB, state)
         hidden_NH, targets_N = hidden_TBH.flatten(0, 1), targets_TB.flatten()

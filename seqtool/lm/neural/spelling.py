@@ -141,6 +141,15 @@ class SpelledWords(nn.Module):
             )
         return [self._unknown.get(word, UNK_ID) for word in words]
 
+    def know(self, other: SpelledWords) -> None:
+        """Know the words beyond the vocabulary that another has met, by the same ids.
+
+        Args:
+            other: of the same vocabulary; this one is a copy of it that met none by itself.
+        """
+        if len(other.spelled_UL) > len(self.spelled_UL):
+            self.spelled_UL, self._unknown = other.spelled_UL, dict(other._unknown)
+
     def train(self, mode: bool = True) -> Self:
         """Set the mode, and forget the vectors: weights may have changed."""
         self._kept_UE = None

@@ -27,7 +27,7 @@ from seqtool.lm.neural.config import (
     NeuralLMConfig,
     OutputConfig,
 )
-from seqtool.lm.neural.dynamic import DynamicLanguageModel, GradientStatistics
+from seqtool.lm.neural.dynamic import DynamicLanguageModel, GradientStatistics, tune_dynamic
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.spelling import SpelledWords
@@ -296,6 +296,41 @@ def test_a_network_that_learns_makes_its_vectors_anew() -> None:
     targets = torch.from_numpy(ids[16:].astype(np.int64))
     expected = network.softmax.target_log_probs(hidden[:, 0], targets)
     np.testing.assert_allclose(scores[0][16:], expected.detach().numpy(), rtol=0, atol=1e-10)
+
+
+def test_a_network_that_learns_reads_unknown_words_by_their_letters(tmp_path: Path) -> None:
+    model = language_model()
+    text = "ab abab a\nthe <unk> thehet a\n" * 2
+    statistics = GradientStatistics(
+        tuple(torch.ones_like(parameter) for parameter in model.network.parameters()), "", 1
+    )
+    still = DynamicLanguageModel(model, statistics, DynamicConfig(rate=1e-12, decay=0.0, segment=5))
+    found, expected = (
+        evaluate_lm(still, text=text),
+        evaluate_lm(model, text=text, reset_state=False),
+    )
+    assert (found.oov, expected.oov) == (6, 6)
+    assert found.known_nats == pytest.approx(expected.known_nats, abs=1e-9)
+    assert found.unknown_nats == pytest.approx(expected.unknown_nats, abs=1e-9)
+    # where it learns, as it does without unknown words, if the vocabulary has them all
+    learning = DynamicLanguageModel(model, statistics, DynamicConfig(rate=0.05, segment=5))
+    (abab,) = letters(model.network).add(["abab"])
+    blocks = [np.array([2, abab, 3, EOS_ID], np.int32), np.array([7, 2, EOS_ID] * 3, np.int32)]
+    scores = [block.log_probs for block in learning.score_ids(iter(blocks))]
+    known = copy.deepcopy(model)
+    known.network.embedding.spelled_UL[UNK_ID] = letters(model.network).spelled_UL[abab]
+    same = DynamicLanguageModel(known, statistics, learning.config)
+    blocks[0] = np.where(blocks[0] == abab, UNK_ID, blocks[0]).astype(np.int32)
+    np.testing.assert_allclose(
+        np.concatenate(scores),
+        np.concatenate([block.log_probs for block in same.score_ids(iter(blocks))]),
+        rtol=0,
+        atol=1e-12,
+    )
+    # settings are chosen on the text as it will be read
+    (tmp_path / "held-out").write_text(text, encoding="utf-8")
+    tuning = tune_dynamic(still, tmp_path / "held-out", names=("decay",))
+    assert tuning.tried[0][1] == pytest.approx(found.perplexity, rel=1e-9)
 
 
 # Ties.
