@@ -201,7 +201,7 @@ def segment(
     _check_format(format_, (*TEXT_FORMATS, "parquet") if is_spark else TEXT_FORMATS)
     segmenter = path = None
     if not (layout.rules or layout.pretokenized):
-        path = model or default_model("segmenter")
+        path = model or default_model("segmenter", otherwise="split by rules: --rules")
         segmenter = open_model(path, "segmenter")
     elif model is not None:
         option = "--rules" if layout.rules else "--pretokenized"

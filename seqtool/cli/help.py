@@ -43,6 +43,7 @@ TOPICS = {
     "formats": "files that are read and written: text, corpora, models, ARPA, CoNLL-U",
     "past-one-machine": "several processes and machines: --jobs, Apache Spark, from Python too",
     "python": "the same from Python",
+    "glossary": "the terms of the manual: gold, held out, fold, beam, vote, perplexity",
     "figures": "measured results: table, command, date, machine",
     "experiments": "what was tried without gain",
     "reliability": "crashes, damaged and hostile files, reproducibility, how it is tested",

@@ -63,8 +63,12 @@ WeightsOption = Annotated[
 ]
 
 
-def default_model(*kinds: str) -> Path:
+def default_model(*kinds: str, otherwise: str = "") -> Path:
     """Return the default model of the first of these kinds that has one, and say so on stderr.
+
+    Args:
+        kinds: of models, as in `COMMANDS`.
+        otherwise: what the hint says that can be done without a model.
 
     Raises:
         ModelError: there is none; the hint names the command that makes one, and models at hand.
@@ -81,6 +85,7 @@ def default_model(*kinds: str) -> Path:
     commands = " or ".join(f"`seqtool {COMMANDS[kind]}`" for kind in kinds)
     others = checkpoint.models_in(Path("runs"), [name for kind in kinds for name in HEADERS[kind]])
     choose = f", or choose one: {', '.join(others[:8])}" if others else ""
+    choose += f", or {otherwise}" if otherwise else ""
     raise ModelError(
         f"no model was given, and there is none in {directories}",
         hint=f"train one with {commands}{choose}",

@@ -54,8 +54,8 @@ InputsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="CORPUS",
-        help="A prepared corpus, or text: files (.gz, .zst and .jsonl too), directories, or - for "
-        f"stdin. {UNNAMED} the shipped English sample.",
+        help="A prepared corpus, or text: files (.gz, .zst, .jsonl, .parquet too), directories, or "
+        f"- for stdin. {UNNAMED} the shipped English sample.",
     ),
 ]
 ArpaOption = Annotated[

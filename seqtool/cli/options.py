@@ -111,7 +111,11 @@ ForceOption = Annotated[
 # of a text that is measured
 TextFieldOption = Annotated[
     str | None,
-    typer.Option("--field", metavar="NAME", help="The field of .jsonl that holds the text."),
+    typer.Option(
+        "--field",
+        metavar="NAME",
+        help="The field of .jsonl, or the column of .parquet, that holds the text.",
+    ),
 ]
 TestSplitOption = Annotated[
     str | None,

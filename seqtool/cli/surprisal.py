@@ -46,8 +46,8 @@ def surprisal(
         list[Path] | None,
         typer.Argument(
             metavar="TEXT",
-            help="Text, one sentence per line: files (also .gz, .zst, .jsonl), directories, - for "
-            "stdin; or one CSV or TSV of stimuli. Stdin if it is a pipe or a file, else the "
+            help="Text, one sentence per line: files (also .gz, .zst, .jsonl, .parquet), directories, "
+            "- for stdin; or one CSV or TSV of stimuli. Stdin if it is a pipe or a file, else the "
             "shipped sample's English test text.",
         ),
     ] = None,

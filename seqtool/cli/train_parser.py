@@ -77,7 +77,8 @@ def train_parser(
             help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
             "lemmatizer, and parsers that are used to their tags. Parts that are trained at once, "
             "each in a process of its own, share the threads; --threads 1 trains one after "
-            "another. Options for settings are those of the parsers, --seed that of all parts; "
+            "another. --seed and --time-limit are of all parts, --epochs and --fields of all "
+            "parsers, --lr and --patience of the neural ones, other settings of the first parser; "
             "--set tagger.training.epochs=5 names another part.",
         ),
     ] = False,

@@ -70,7 +70,7 @@ class Cell(nn.Module):
         self.dropout_weights = config.dropout_weights
 
     @property
-    def half_pays(self) -> bool:
+    def bf16_pays(self) -> bool:
         """Whether its products in bfloat16 are faster on this CPU, with all else in float32."""
         return False
 
@@ -295,7 +295,7 @@ class LSTMCell(_TorchCell):
                 self.readers.append(nn.Parameter(torch.empty(rank, read)))
 
     @property
-    def half_pays(self) -> bool:
+    def bf16_pays(self) -> bool:
         """Whether this processor has fast products of bfloat16, and the loop of the CPU runs."""
         return numpy_is_fast() and runtime.has_bf16_products()
 
@@ -335,8 +335,8 @@ class LSTMCell(_TorchCell):
         Where the loop of torch.nn cannot, or is slower, that of the CPU does.
         """
         is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
-        half = is_fast and torch.is_autocast_enabled("cpu")
-        is_torch = self.has_loop and mask_BP is None and update_SBH is None and not half
+        bf16 = is_fast and torch.is_autocast_enabled("cpu")
+        is_torch = self.has_loop and mask_BP is None and update_SBH is None and not bf16
         if is_torch or (self.has_loop and not is_fast):
             return super().forward(inputs_TBI, state, mask_BP, update_SBH)
         rounds = self.round_weights()
@@ -354,7 +354,7 @@ class LSTMCell(_TorchCell):
                 mask_BP,
                 update_SBH,
                 projection[0] if projection else None,
-                half,
+                bf16,
                 torch.is_grad_enabled(),
                 *rounds,
             )

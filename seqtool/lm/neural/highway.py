@@ -145,7 +145,7 @@ class RecurrentHighwayCell(Cell):
     """
 
     @property
-    def half_pays(self) -> bool:
+    def bf16_pays(self) -> bool:
         """True: small products are compiled where the processor can."""
         return True
 

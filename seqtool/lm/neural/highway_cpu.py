@@ -1,7 +1,8 @@
 """The time loop of the recurrent highway cell on the CPU, its gradient written by hand.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, D recurrence
-depth, G gates (G x H rows), N = T x B.
+depth, G rows of the candidate, the transform gate and, where it is not coupled, the carry gate, H
+each; S = T x D updates, N = T x B.
 
 The tanh is NumPy's, several times as fast as torch's; products are those of `recurrent_products`,
 and what else is elementwise is compiled here. The state is stored feature-major, (H, B): products
@@ -102,10 +103,10 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level
     # what leaves the last micro-step enters the next time step, which may overwrite this one
     target = flat(states_DTHB[level + 1, at] if level + 1 < depth else last_HB)
     length, half = size * batch, bounded_GB.dtype.type(0.5)
-    candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
+    candidate, transform, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
     for index in range(length):  # the gradient needs it as it is
         candidate[index] = bounded[index]
-    # in the place of the tanh: the candidate itself is kept in the gates
+    # overwrites what the tanh gave; `gates` keeps the candidate without its mask
     added, dropped = bounded[:length], flat(dropped_HB)
     for index in range(len(dropped)):
         added[index] *= dropped[index]
@@ -114,11 +115,11 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level
         sigmoids[index] = half * halved[index] + half
     if len(carry) == 0:  # coupled: c = 1 - t
         for index in range(length):  # s + (h - s) t, one product less than h t + s (1 - t)
-            change = (added[index] - source[index]) * opened[index]
+            change = (added[index] - source[index]) * transform[index]
             target[index] = change + source[index]
     else:
         for index in range(length):  # h t + s c
-            target[index] = added[index] * opened[index] + source[index] * carry[index]
+            target[index] = added[index] * transform[index] + source[index] * carry[index]
 
 
 @compiled(
@@ -146,13 +147,13 @@ def differentiate_update(  # type: ignore[no-untyped-def]
     """
     length = running_HB.size
     gates, source = flat(gates_DTGB[level, at]), flat(states_DTHB[level, at])
-    candidate, opened, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
+    candidate, transform, carry = gates[:length], gates[length : 2 * length], gates[2 * length :]
     running, summed = flat(running_HB), flat(summed_DGB[level])
     factors, grads = flat(factors_GB), np.empty_like(gates)
     one = running_HB.dtype.type(1)
     first, second, third = grads[:length], grads[length : 2 * length], grads[2 * length :]
     for index in range(length):  # of the candidate: t (1 - h^2)
-        slope = (one - candidate[index] * candidate[index]) * opened[index]
+        slope = (one - candidate[index] * candidate[index]) * transform[index]
         first[index] = slope * running[index]
     added, dropped = candidate, flat(dropped_HB)
     if len(dropped) > 0:  # what is added is h u in place of h
@@ -163,14 +164,14 @@ def differentiate_update(  # type: ignore[no-untyped-def]
     # `running` is changed last: all of the gates need it as it came
     if len(carry) == 0:
         for index in range(length):  # of the transform gate: (h - s) t (1 - t)
-            closed = one - opened[index]
-            slope = (added[index] - source[index]) * opened[index] * closed
+            closed = one - transform[index]
+            slope = (added[index] - source[index]) * transform[index] * closed
             second[index] = slope * running[index]
         for index in range(length):
-            running[index] *= one - opened[index]
+            running[index] *= one - transform[index]
     else:
         for index in range(length):  # of the transform gate: h t (1 - t)
-            slope = opened[index] * (one - opened[index]) * added[index]
+            slope = transform[index] * (one - transform[index]) * added[index]
             second[index] = slope * running[index]
         for index in range(length):  # of the carry gate: s c (1 - c)
             slope = (one - carry[index]) * carry[index] * source[index]
@@ -201,7 +202,7 @@ class FeatureMajorLoop(torch.autograd.Function):
     product per depth after the loop. One tanh serves all gates too: sigmoid(x) = (1 + tanh(x / 2))
     / 2, and the halves are in the weights and biases that the loop reads.
 
-    With `half`, the factors of all products are rounded to bfloat16, and so are those products
+    With `bf16`, the factors of all products are rounded to bfloat16, and so are those products
     themselves that are not compiled; what is added to them, and states, are not.
 
     Threads divide the streams: each takes a part of them through the loop (`threads`).
@@ -273,13 +274,27 @@ def _forward(
     bias_DG: Tensor,
     mask_BH: Tensor | None,
     update_SBH: Tensor | None,
-    half: bool,
+    bf16: bool,
     needs_grad: bool,
 ) -> Tensor:
+    """Run over a window; return the state after each step, (T, B, H).
+
+    Args:
+        ctx: of the function.
+        inputs_TBI: the inputs.
+        state_BH: the state before the window.
+        weight_GI: of the gates, for the input, which enters the first micro-step alone.
+        weight_DHG: for the state, one for each depth.
+        bias_DG: theirs.
+        mask_BH: multiplies the state where it enters a product.
+        update_SBH: multiplies the candidate where it is added to the state.
+        bf16: whether the factors of products are rounded to bfloat16.
+        needs_grad: whether gradients are made.
+    """
     num_steps, batch, _ = inputs_TBI.shape
     depth, size, width = weight_DHG.shape
     dtype = state_BH.dtype
-    factor = torch.bfloat16 if half else dtype
+    factor = torch.bfloat16 if bf16 else dtype
     # without gradients each step overwrites the one before
     num_kept = num_steps if needs_grad else 1
     outputs_TBH = torch.empty(num_steps, batch, size, dtype=dtype)
@@ -317,7 +332,7 @@ def _forward(
     sizes, masks = (depth, width, size), (mask_BH, update_SBH)
     parts = [
         _Part(streams, num_kept, sizes, state_BH, masks, depth * num_steps, factor)
-        for streams in parts_of(batch, size * width, half=half)
+        for streams in parts_of(batch, size * width, bf16=bf16)
     ]
     projected = [
         project(inputs_TBI[:, part.streams], halved_GI, bias_DG[0]).numpy() for part in parts
@@ -330,6 +345,7 @@ def _forward(
 
 
 def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
+    """Go back through the window; return the gradients of the arguments of `_forward`."""
     inputs_TBI, weight_GI, weight_DHG = ctx.saved_tensors
     parts: list[_Part] = ctx.parts
     depth, num_steps, width, _ = parts[0].gates_DTGB.shape
@@ -376,5 +392,5 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         torch.cat([torch.from_numpy(running_HB.T) for running_HB, _, _ in found]),
         *grads,
         torch.from_numpy(sum(summed_DGB.sum(axis=2) for _, summed_DGB, _ in found)).to(dtype),
-        *[None] * 4,  # of the masks, `half` and `needs_grad`
+        *[None] * 4,  # of the masks, `bf16` and `needs_grad`
     )

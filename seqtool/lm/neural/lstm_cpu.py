@@ -1,7 +1,7 @@
-"""The time loop of the LSTM on the CPU, with all that torch's own does not have; its gradient.
+"""The time loop of the LSTM on the CPU, and its gradient.
 
-That are masks of the state and of what is added to the memory, the rounds of the Mogrifier, and
-products of bfloat16 with all else in float32.
+It has what torch's own lacks: masks of the state and of what is added to the memory, the rounds of
+the Mogrifier, and products of bfloat16 with all else in float32.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, P output
 width, G gates (4 x H rows, in the order i, f, g, o of torch.nn), K what the gates read, N = T x B.
@@ -78,7 +78,7 @@ def write_gates(gates_GB, memory_HB, before_HB, dropped_HB):  # type: ignore[no-
     length, half = memory_HB.size, gates_GB.dtype.type(0.5)
     gates, memory = flat(gates_GB), flat(memory_HB)
     before, dropped = flat(before_HB), flat(dropped_HB)
-    opened, forget, candidate = gates[:length], gates[length : 2 * length], gates[2 * length :]
+    input_gate, forget, candidate = gates[:length], gates[length : 2 * length], gates[2 * length :]
     # i and f, then o; between them the candidate stays what the tanh gave
     first, last = gates[: 2 * length], gates[3 * length :]
     for index in range(2 * length):
@@ -90,11 +90,11 @@ def write_gates(gates_GB, memory_HB, before_HB, dropped_HB):  # type: ignore[no-
         before[index] = memory[index]
     if len(dropped) > 0:
         for index in range(length):
-            added = opened[index] * candidate[index] * dropped[index]
+            added = input_gate[index] * candidate[index] * dropped[index]
             memory[index] = forget[index] * memory[index] + added
     else:
         for index in range(length):
-            added = opened[index] * candidate[index]
+            added = input_gate[index] * candidate[index]
             memory[index] = forget[index] * memory[index] + added
 
 
@@ -125,9 +125,9 @@ def differentiate_gates(  # type: ignore[no-untyped-def]
     gates, before, bounded = flat(gates_GB), flat(before_HB), flat(bounded_HB)
     shown, memory, dropped = flat(shown_HB), flat(memory_HB), flat(dropped_HB)
     summed, factors, grads = flat(summed_GB), flat(factors_GB), np.empty_like(gates)
-    opened, forget = gates[:length], gates[length : 2 * length]
+    input_gate, forget = gates[:length], gates[length : 2 * length]
     candidate, output = gates[2 * length : 3 * length], gates[3 * length :]
-    of_opened, of_forget = grads[:length], grads[length : 2 * length]
+    of_input_gate, of_forget = grads[:length], grads[length : 2 * length]
     of_candidate, of_output = grads[2 * length : 3 * length], grads[3 * length :]
     # h = o tanh(c): the memory's gradient came from the step after, and comes through h as well
     for index in range(length):
@@ -137,15 +137,15 @@ def differentiate_gates(  # type: ignore[no-untyped-def]
         of_output[index] = shown[index] * bounded[index] * output[index] * (one - output[index])
     for index in range(length):
         of_forget[index] = memory[index] * before[index] * forget[index] * (one - forget[index])
-        slope = candidate[index] * opened[index] * (one - opened[index])
-        of_opened[index] = memory[index] * slope
-        slope = opened[index] * (one - candidate[index] * candidate[index])
+        slope = candidate[index] * input_gate[index] * (one - input_gate[index])
+        of_input_gate[index] = memory[index] * slope
+        slope = input_gate[index] * (one - candidate[index] * candidate[index])
         of_candidate[index] = memory[index] * slope
     # the mask is a factor of i g, so that the gradients of both gates have it
     for index in range(len(dropped)):
-        of_opened[index] *= dropped[index]
+        of_input_gate[index] *= dropped[index]
         of_candidate[index] *= dropped[index]
-    # last, as those of all gates read it as it is after the step
+    # last: the gradients of the gates above need that of the memory after the step
     for index in range(length):
         memory[index] *= forget[index]
     for index in range(len(grads)):
@@ -160,7 +160,7 @@ def differentiate_gates(  # type: ignore[no-untyped-def]
 class FeatureMajorLSTM(torch.autograd.Function):
     """The loop and its gradient.
 
-    With `half`, the factors of all products are rounded to bfloat16, and so are those products
+    With `bf16`, the factors of all products are rounded to bfloat16, and so are those products
     themselves that are not compiled; what is added to them, and states, are not.
 
     Threads divide the streams: each takes a part of them through the loop (`threads`).
@@ -264,7 +264,7 @@ def _forward(
     mask_BP: Tensor | None,
     update_SBH: Tensor | None,
     projection_PH: Tensor | None,
-    half: bool,
+    bf16: bool,
     needs_grad: bool,
     *rounds: Tensor,
 ) -> tuple[Tensor, Tensor]:
@@ -281,14 +281,14 @@ def _forward(
         mask_BP: multiplies h where it enters a step.
         update_SBH: multiplies what each step adds to the memory.
         projection_PH: of the output, if there is one.
-        half: whether the factors of products are rounded to bfloat16.
+        bf16: whether the factors of products are rounded to bfloat16.
         needs_grad: whether gradients are made.
         rounds: weights of the Mogrifier, (I, P) of odd rounds and (P, I) of even ones.
     """
     num_steps, batch, num_inputs = inputs_TBI.shape
     size, width = memory_BH.shape[1], output_BP.shape[1]
     dtype = inputs_TBI.dtype
-    factor = torch.bfloat16 if half else dtype
+    factor = torch.bfloat16 if bf16 else dtype
     num_kept = num_steps if needs_grad else 1
     scale_G1 = weight_GI.new_full((4 * size, 1), 0.5)
     scale_G1[2 * size : 3 * size] = 1.0  # the candidate's tanh is its own
@@ -333,7 +333,7 @@ def _forward(
         return memory_HB
 
     parts, added = [], []
-    for streams in parts_of(batch, read_GK.numel(), half=half):
+    for streams in parts_of(batch, read_GK.numel(), bf16=bf16):
         part = _Part(streams, num_kept, len(rounds), (num_inputs, size, width), dtype, factor)
         part.mask_PB = None if mask_BP is None else mask_BP[streams].t().contiguous().numpy()
         update_SBH_of = None if update_SBH is None else update_SBH[:, streams]

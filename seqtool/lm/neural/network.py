@@ -259,16 +259,16 @@ class NeuralNetwork(nn.Module):
     ) -> tuple[Tensor, list[CellState]]:
         """Return the last layer's output, (T, B, H), and the state of every layer after it.
 
-        Layers stay in float32 whatever the precision, but those of which `half_pays` on a CPU. On a
+        Layers stay in float32 whatever the precision, but those of which `bf16_pays` on a CPU. On a
         GPU cuDNN's loops would be in float16 under autocast, whose gradients have no room there.
         With `num_layers`, only so many are read, and the last of these counts as the last one.
         """
         num_layers = self.config.layers if num_layers is None else num_layers
         device = ids_TB.device.type
         if not torch.is_autocast_enabled(device):
-            return self._run_layers(ids_TB, state, num_layers, half=False)
+            return self._run_layers(ids_TB, state, num_layers, bf16=False)
         with torch.autocast(device, enabled=False):
-            return self._run_layers(ids_TB, state, num_layers, half=device == "cpu")
+            return self._run_layers(ids_TB, state, num_layers, bf16=device == "cpu")
 
     def _join(self, layer: int, below: Tensor, outputs: Tensor, *, is_last: bool) -> Tensor:
         """Return what the next layer reads, from what a layer read and gave, (..., E)."""
@@ -315,7 +315,7 @@ class NeuralNetwork(nn.Module):
         return mask_BP, update_SBH
 
     def _run_layers(
-        self, ids_TB: Tensor, state: Sequence[CellState], num_layers: int, *, half: bool
+        self, ids_TB: Tensor, state: Sequence[CellState], num_layers: int, *, bf16: bool
     ) -> tuple[Tensor, list[CellState]]:
         config = self.config
         below = self.embed(ids_TB)
@@ -326,7 +326,7 @@ class NeuralNetwork(nn.Module):
             if self.training:
                 inputs_TBE = drop_units(below, share, variational=self._variational)
             masks = self._masks(cell, inputs_TBE, next(cell.parameters()))
-            if half and cell.half_pays:
+            if bf16 and cell.bf16_pays:
                 with torch.autocast("cpu", dtype=torch.bfloat16):
                     outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
             else:

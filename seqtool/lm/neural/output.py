@@ -215,7 +215,7 @@ def cross_entropy(
     alone, there may be additions to the logits.
     """
     if hidden_NH.device.type == "cpu":
-        half = torch.is_autocast_enabled("cpu")
+        bf16 = torch.is_autocast_enabled("cpu")
         with torch.autocast("cpu", enabled=False), one_blas_thread():
             loss: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
                 hidden_NH.to(weight_VH.dtype),
@@ -224,7 +224,7 @@ def cross_entropy(
                 None if additions is None else additions.weights_M,
                 targets_N,
                 num_targets,
-                half,
+                bf16,
                 torch.is_grad_enabled(),
                 additions,
             )
@@ -436,7 +436,7 @@ def saved_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
 class _FusedCrossEntropy(torch.autograd.Function):
     """Linear layer, softmax and mean cross-entropy.
 
-    With `half`, products and their factors are rounded to bfloat16; sums and the softmax are not.
+    With `bf16`, products and their factors are rounded to bfloat16; sums and the softmax are not.
     """
 
     @staticmethod
@@ -448,7 +448,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
         added_M: Tensor | None,
         targets_N: Tensor,
         num_targets: int | None,
-        half: bool,
+        bf16: bool,
         needs_grad: bool,
         additions: Additions | None,
     ) -> Tensor:
@@ -462,7 +462,7 @@ class _FusedCrossEntropy(torch.autograd.Function):
             bias_V,
             targets_N,
             kept_N1.to(dtype) / num_targets,
-            torch.bfloat16 if half else dtype,
+            torch.bfloat16 if bf16 else dtype,
             needs_grad=needs_grad,
             additions=additions,
         )

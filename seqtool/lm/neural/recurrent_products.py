@@ -285,11 +285,11 @@ class RecurrentProducts:
 
     def __init__(self, weights: PackedWeights, batch: int) -> None:
         (rows, inner), levels = weights.shape, weights.levels
-        is_half = weights.like.dtype == torch.bfloat16
+        is_bf16 = weights.like.dtype == torch.bfloat16
         # zeros: what is beyond the inner size might be NaN, which times a padding's zero is NaN
         whole_KB = weights.like.new_zeros(inner + -inner % BLOCK, batch)
         factors_KB = whole_KB[:inner]
-        product_MB = torch.empty(rows, batch, dtype=torch.float32 if is_half else factors_KB.dtype)
+        product_MB = torch.empty(rows, batch, dtype=torch.float32 if is_bf16 else factors_KB.dtype)
         factors, product = numbers_of(factors_KB), product_MB.numpy()
         self._make: Callable[[int], object]
         if weights.kind == "small":

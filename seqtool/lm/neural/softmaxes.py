@@ -420,7 +420,7 @@ class MixtureOfSoftmaxes(FullSoftmax):
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
         latent_ME, log_prior_NK = self.mix(hidden_NH)
         if hidden_NH.device.type == "cpu":
-            half = torch.is_autocast_enabled("cpu")
+            bf16 = torch.is_autocast_enabled("cpu")
             with torch.autocast("cpu", enabled=False), one_blas_thread():
                 loss: Tensor = _FusedMixture.apply(  # type: ignore[no-untyped-call]
                     latent_ME,
@@ -428,7 +428,7 @@ class MixtureOfSoftmaxes(FullSoftmax):
                     self.weight,
                     self.bias,
                     targets_N,
-                    half,
+                    bf16,
                     torch.is_grad_enabled(),
                 )
             return loss
@@ -489,7 +489,7 @@ class _FusedMixture(torch.autograd.Function):
         weight_VE: Tensor,
         bias_V: Tensor,
         targets_N: Tensor,
-        half: bool,
+        bf16: bool,
         needs_grad: bool,
     ) -> Tensor:
         """Return the mean loss in nats."""
@@ -516,7 +516,7 @@ class _FusedMixture(torch.autograd.Function):
             bias_V,
             targets_M,
             shares_M1,
-            torch.bfloat16 if half else dtype,
+            torch.bfloat16 if bf16 else dtype,
             needs_grad=needs_grad,
             share_out=share_out,
             group=num_mixtures,

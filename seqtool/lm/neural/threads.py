@@ -30,18 +30,18 @@ FEWEST = 16  # streams of a part: products of fewer columns take nearly as long
 LEAST_WORK = 3_000_000
 
 
-def parts_of(num_streams: int, num_weights: int, *, half: bool) -> list[slice]:
+def parts_of(num_streams: int, num_weights: int, *, bf16: bool) -> list[slice]:
     """Return the streams of each part; one part where dividing does not pay.
 
     Args:
         num_streams: of the batch.
         num_weights: of each product in the loop.
-        half: whether products are of bfloat16.
+        bf16: whether products are of bfloat16.
     """
     # torch's own products wake threads by themselves, MKL's in each of ours
-    is_ours = not torch_is_faster() and (has_bf16_dot_products() or not half)
+    is_ours = not torch_is_faster() and (has_bf16_dot_products() or not bf16)
     # a tile of bfloat16 has 16 columns or more, whether they are used or not
-    num_parts = -(-num_streams // LANES) if half else num_streams // FEWEST
+    num_parts = -(-num_streams // LANES) if bf16 else num_streams // FEWEST
     num_parts = min(num_parts, num_streams * num_weights // LEAST_WORK)
     num = max(1, min(torch.get_num_threads(), num_parts)) if is_ours else 1
     borders = [num_streams * place // num for place in range(num + 1)]

@@ -25,9 +25,9 @@ from seqtool.lm.array_file import read_only
 from seqtool.lm.ngram.suffixes import (
     BackingOff,
     contexts_of,
+    left_over,
+    left_over_below,
     select,
-    unused,
-    unused_below,
     with_weights,
 )
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
@@ -57,8 +57,8 @@ def _judge(begins, log_probs, lower, backoffs, contexts, threshold, kept):  # ty
     """
     for context in range(begins.shape[0] - 1):
         begin, end = begins[context], begins[context + 1]
-        left = unused(begin, end, log_probs)
-        left_below = unused_below(begin, end, lower)
+        left = left_over(begin, end, log_probs)
+        left_below = left_over_below(begin, end, lower)
         weight = np.exp(contexts[context])
         backoff = backoffs[context]
         for row in range(begin, end):

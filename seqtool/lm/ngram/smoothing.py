@@ -40,7 +40,7 @@ class Order(NamedTuple):
     Attributes:
         begins: int32 [M + 1], the rows of each context.
         suffixes: int32 [N], of each row its suffix in the order below.
-        raw: int32 [N], occurrences.
+        raw: int32 [N], occurrences; 0 for n-grams with words that are left out.
         threshold: rows that occur this often, or less, are pruned.
     """
 
@@ -230,7 +230,7 @@ Arguments = Callable[[int, CountLevel], tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Discounts:
-    """Discounts of one order: the share of a count that goes to unseen n-grams.
+    """Discounts of one order: what is subtracted from a count, for unseen n-grams.
 
     Attributes:
         values: D1, D2 and D3+, of n-grams with a count of 1, of 2, and of 3 or more.
@@ -328,10 +328,10 @@ class Counted(Protocol):
         """Return how many contexts of an order do not begin with `<s>`; they come first."""
 
     def context_sums(self, n: int, level: CountLevel) -> tuple[Ints, Doubles, Doubles]:
-        """Return what sums of contexts `back_off` takes and fills.
+        """Return those arguments of `back_off` that are sums of contexts.
 
-        They are the row of each context's suffix among the sums of the order below, these, and
-        room for those of the order.
+        int32 [M], the row of each context's suffix among the sums of the order below; float64, Z
+        of the order below; float64 [M], room for Z of this order.
         """
 
     def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
@@ -666,7 +666,7 @@ def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
 
 
 def take_logarithms(ratios: Float32) -> None:
-    """Replace ratios by their natural logarithms."""
+    """Replace ratios, [N], by their natural logarithms; -inf of 0."""
     with np.errstate(divide="ignore"):  # -inf is the logarithm of nothing
         # computed in float64: the result is rounded once
         np.log(ratios, out=ratios, dtype=np.float64, casting="unsafe")

@@ -88,8 +88,8 @@ def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, found,
 
 
 @compiled(types.float64(types.int64, types.int64, _read_floats))
-def unused(begin, end, log_probs):  # type: ignore[no-untyped-def]
-    """Return 1 - sum p of some rows, nats; 0 where it is no more than the rounding of float32."""
+def left_over(begin, end, log_probs):  # type: ignore[no-untyped-def]
+    """Return 1 - sum p of some rows, of logarithms; 0 where that is the rounding of float32."""
     total, error = 0.0, 0.0
     for row in range(begin, end):
         # zero times -inf is NaN
@@ -103,8 +103,8 @@ def unused(begin, end, log_probs):  # type: ignore[no-untyped-def]
 
 
 @compiled(types.float64(types.int64, types.int64, _doubles))
-def unused_below(begin, end, lower):  # type: ignore[no-untyped-def]
-    """Return 1 - sum p(w | h') of some rows, nats; may be off by the rounding of float32."""
+def left_over_below(begin, end, lower):  # type: ignore[no-untyped-def]
+    """Return 1 - sum p(w | h') of some rows, of logarithms; off by the rounding of float32."""
     total = 0.0
     for row in range(begin, end):
         total += np.exp(lower[row])
@@ -123,8 +123,8 @@ def _weigh(begins, log_probs, lower, backoffs):  # type: ignore[no-untyped-def]
         if begin == end:
             backoffs[context] = 0
             continue
-        left = unused(begin, end, log_probs)
-        left_below = unused_below(begin, end, lower)
+        left = left_over(begin, end, log_probs)
+        left_below = left_over_below(begin, end, lower)
         if left > 0:
             follows_all = left_below < 1e-9  # all words of the order below, but for rounding
             backoffs[context] = 0 if follows_all else np.log(left) - np.log(left_below)

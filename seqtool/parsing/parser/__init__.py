@@ -1,1 +1,1 @@
-"""The transition-based dependency parser."""
+"""Dependency parsers: by transitions, by graphs, by sparse features; votes, teachers, variants."""

@@ -117,7 +117,8 @@ class Decoder(ABC):
         """Give the `num` best trees of each sentence that differ, the best first; `prepare`d.
 
         There may be fewer. The first one is that of `decode`, if it is the only one or the search
-        is exact; a beam that looks further for others may find a better one.
+        is exact; a beam that looks further for others may find a better one. They are found by
+        `transition.search`, `graph.ranking` or `linear.arcs.search`.
         """
 
     @abstractmethod

@@ -156,13 +156,13 @@ def _settings_of(name: str) -> dict[str, Any]:
 def _targets(option: str) -> list[str]:
     """Return the settings of an option: the seed is that of all parts, as is the limit of time.
 
-    The epochs are those of all that find heads, and what else is of the training loop that of the
-    neural ones; all others are the parser's.
+    The epochs, and the columns that are read, are those of all that find heads; what else is of the
+    training loop that of the neural ones; all others are the parser's.
     """
     if option == "training.time_limit":
         return ["time_limit"]
     parts: tuple[str, ...] = NEURAL if option.startswith("training.") else ("parser",)
-    if option == "training.epochs":
+    if option in ("training.epochs", "model.fields"):
         parts = PARSERS
     if option == "training.seed":
         parts = PARTS

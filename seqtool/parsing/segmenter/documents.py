@@ -598,7 +598,8 @@ class Layout:
         if not hasattr(model, "split"):
             raise ModelError(
                 "has no segmenter, so it cannot read plain text",
-                hint="train one with `seqtool train-parser --raw`, or split the text by --rules",
+                hint="train one with `seqtool train-parser --raw`, or split the text by rules: "
+                "`seqtool segment --rules`, and tag it where a parser reads tags: `seqtool tag`",
                 path=path,
             )
         splitter: Splitter = model

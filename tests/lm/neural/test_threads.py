@@ -33,7 +33,7 @@ def three_threads() -> Iterator[None]:
 
 
 def sizes(num_streams: int, num_weights: int = 1_000_000, *, half: bool = False) -> list[int]:
-    parts = parts_of(num_streams, num_weights, half=half)
+    parts = parts_of(num_streams, num_weights, bf16=half)
     return [part.stop - part.start for part in parts]
 
 
@@ -57,7 +57,7 @@ def test_parts_are_the_whole_and_not_too_small(monkeypatch: pytest.MonkeyPatch) 
     ]
     # 3,000,000 multiplications or more a part
     assert [sizes(64, num) for num in (93_749, 93_750, 140_625)] == [[64], [32, 32], [21, 21, 22]]
-    assert parts_of(50, 1_000_000, half=False) == [slice(0, 16), slice(16, 33), slice(33, 50)]
+    assert parts_of(50, 1_000_000, bf16=False) == [slice(0, 16), slice(16, 33), slice(33, 50)]
     torch.set_num_threads(1)
     assert sizes(500) == [500]
 

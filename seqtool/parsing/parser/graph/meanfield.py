@@ -38,7 +38,10 @@ Array = Any  # of NumPy, or a tensor
 
 
 def pair_borders(config: ModelConfig) -> tuple[int, int]:
-    """Return how many units of a token stand once in products, and how many others there are."""
+    """Return the widths of the two parts of a token's units: those that stand once in a product.
+
+    These are [a, m] of the equations above, and the others [b, d, g].
+    """
     siblings, grandparents = _kinds(config)
     size = config.second_size
     return (siblings + grandparents) * size, (siblings + 2 * grandparents) * size

@@ -87,8 +87,11 @@ class _Derivation(NamedTuple):
 def _projective(weights: Doubles, num: int) -> Iterator[Ints]:
     """Give the best projective trees, the best first.
 
-    The charts say what the best tree is that a derivation can become, so that the best derivation
-    is always gone on with. Of the ways to take a span apart, no more than the `num` best matter.
+    The charts of Eisner's algorithm, O(n^3), say what the best tree is that a derivation can
+    become. So the best derivation is always gone on with: a best-first search whose estimates are
+    exact, for the trees of Huang & Chiang's (2005) k-best parsing. Each tree takes some 2n steps,
+    and each of these adds `num` derivations at most, as of the ways to take a span apart no more
+    than the `num` best matter.
     """
     size = len(weights)
     charts = [np.empty(size * size) for _ in range(3)]

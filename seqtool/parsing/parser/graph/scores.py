@@ -337,7 +337,7 @@ def distance_classes(num_tokens: int) -> Ints:
 
 
 def softmax(scores: Floats) -> Floats:
-    """Return the softmax of each row."""
+    """Return the softmax of each row, [..., K]; a row of -inf alone gives NaN."""
     likely: Floats = np.exp(scores - scores.max(axis=-1, keepdims=True))
     likely /= likely.sum(axis=-1, keepdims=True)
     return likely

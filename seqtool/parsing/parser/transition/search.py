@@ -346,7 +346,13 @@ class Beams:
         self._bits = np.empty(labels.num_transitions, np.int32)
 
     def begin(self, rows: Ints, tokens: Ints, lengths: Ints) -> None:
-        """Begin sentences in lanes that are free, of which the first rows are given."""
+        """Begin sentences in lanes that are free.
+
+        Args:
+            rows: int32 [B], the first row of each lane.
+            tokens: int32 [B], the row of each sentence's ROOT in the token arrays.
+            lengths: int32 [B], words of each sentence.
+        """
         self.configurations.start(rows, tokens, lengths)
         self.hypotheses.used[rows] = True
         self.hypotheses.totals[rows] = 0.0
@@ -354,7 +360,7 @@ class Beams:
             self.history.begin(rows)
 
     def step(self, scorer: Scorer) -> bool:
-        """Take each hypothesis that is not final one choice on; return whether there is any."""
+        """Take every open hypothesis one transition on; return False where none is open."""
         configurations, hypotheses, step = self.configurations, self.hypotheses, self._step
         configs = configurations.configs
         num_open = _open_rows(configs, len(configs), hypotheses.used, self._which)
@@ -397,7 +403,7 @@ class Beams:
         return ranked
 
     def free(self, rows: Ints) -> Ints:
-        """Free the lanes of some rows; return the first row of each."""
+        """Free the lanes of some rows, [B]; return the first row of each lane, int32 [B]."""
         begins: Ints = rows - rows % self.beam
         self.hypotheses.used.reshape(-1, self.beam)[begins // self.beam] = False
         return begins
@@ -407,6 +413,15 @@ def run(beams: Beams, tokens: Ints, lengths: Ints, scorer: Scorer) -> Iterator[t
     """Parse sentences; yield the best hypotheses of lanes in which all are final, as rows.
 
     With each comes the place of its sentence. The lanes are free once the next ones are asked for.
+
+    Args:
+        beams: whose lanes are all free.
+        tokens: int32 [B], the row of each sentence's ROOT in the token arrays.
+        lengths: int32 [B], words of each.
+        scorer: fills in the scores of transitions.
+
+    Yields:
+        int32 and int64, as many as are done.
     """
     # the longest sentences first, so that the lanes are full to the end
     order = np.argsort(-lengths, kind="stable")
@@ -431,7 +446,7 @@ def run(beams: Beams, tokens: Ints, lengths: Ints, scorer: Scorer) -> Iterator[t
 
 
 def lanes_for(lengths: Ints, beam: int) -> int:
-    """Return how many of the sentences, of which there is one, are to be parsed at a time."""
+    """Return how many sentences are parsed at a time, 1 or more; `lengths` is not empty."""
     longest = int(lengths.max())
     return max(1, min(LANE_ROWS // beam, len(lengths), NODE_ROWS // (beam * (longest + 1))))
 
@@ -457,17 +472,17 @@ def search(
     Args:
         system: a name in `transitions.SYSTEMS`.
         labels: of arcs.
-        tokens: the row of each sentence's ROOT in the token arrays.
-        lengths: words of each sentence.
+        tokens: int32 [B], the row of each sentence's ROOT in the token arrays.
+        lengths: int32 [B], words of each sentence.
         num_rows: of the token arrays.
         scorer: fills in the scores of transitions.
         beam: hypotheses per sentence.
-        margin: see `BEAM_MARGIN`; infinite for none.
+        margin: nats, see `BEAM_MARGIN`; infinite for none.
         temperature: scores are divided by it before they become probabilities.
         normalised: whether they become probabilities.
 
     Returns:
-        Token arrays of heads and of label ids; -1 in the rows of NONE and ROOT.
+        Token arrays of heads and of label ids, int32 [num_rows]; -1 in the rows of NONE and ROOT.
     """
     heads = np.full(num_rows, -1, np.int32)
     label_ids = np.full(num_rows, -1, np.int32)
