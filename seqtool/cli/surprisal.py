@@ -46,9 +46,9 @@ def surprisal(
         list[Path] | None,
         typer.Argument(
             metavar="TEXT",
-            help="Text, one sentence per line: files (also .gz, .zst, .jsonl, .parquet), directories, "
-            "- for stdin; or one CSV or TSV of stimuli. Stdin if it is a pipe or a file, else the "
-            "shipped sample's English test text.",
+            help="Text, one sentence per line: files (also .gz, .zst, .jsonl, .parquet), "
+            "directories, - for stdin; or one CSV or TSV of stimuli. Stdin if it is a pipe or a "
+            "file, else the shipped sample's English test text.",
         ),
     ] = None,
     model: Annotated[
