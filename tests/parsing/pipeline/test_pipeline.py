@@ -426,10 +426,14 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert (config.perceptron.model.classifier, config.perceptrons) == ("linear", 0)
     # epochs are of all that find heads, what else is of the training loop of the neural ones
     given = {"training.epochs": 2, "training.learning_rate": 0.5, "model.hidden_size": 8}
+    given["model.fields"] = ("form", "upos")
     config = resolve("accurate", None, given, [])
     found = [getattr(config, part).training for part in PARSERS]
     assert [training.epochs for training in found] == [2, 2, 2]
     assert [training.learning_rate for training in found] == [0.5, 0.5, 0.1]
+    # what is left out of a word is so for all that vote
+    parsers = (config.parser, config.graph, config.perceptron)
+    assert {parser.model.fields for parser in parsers} == {("form", "upos")}
     assert config.tagger.training.epochs > 2
     assert (config.parser.model.hidden_size, config.graph.model.hidden_size) == (8, 192)
 
