@@ -296,7 +296,7 @@ def tag(
     seen = run.write(output, jobs=jobs, invalid=invalid)
     if seen.is_tagged and seen.num_words and not retag and annotation.layout is None:
         # the file that is written is the one that was read: rarely what was wanted of a tagger
-        note("all words had tags and lemmas already, which are kept; --retag predicts them anew")
+        note("all words had UPOS and a lemma already, which are kept; --retag predicts all anew")
 
 
 @takes_options()

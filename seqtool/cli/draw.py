@@ -88,7 +88,9 @@ def draw(
     differing: Annotated[
         bool,
         typer.Option(
-            "--differing", help="Only sentences with errors, or in which analyses differ."
+            "--differing",
+            help="Only sentences with errors, or in which analyses differ: in heads, or in "
+            "relations without their subtypes.",
         ),
     ] = False,
     beside: Annotated[
@@ -235,7 +237,9 @@ def _chosen(groups: Iterator[Group], where: Sequence[str], *, differing: bool) -
             yield group
         if is_empty and (where or differing):
             options = [*(["--where"] if where else []), *(["--differing"] if differing else [])]
-            what = "no sentence has a word that --where asks for" if where else "no trees differ"
+            what = "no trees differ in heads or relations, subtypes apart"
+            if where:
+                what = "no sentence has a word that --where asks for"
             raise DataError(what, hint=f"leave out {' or '.join(options)}")
 
     return chosen()

@@ -74,14 +74,16 @@ def inspect(
     Every file of a model is checked against the sum that its header records.
     """
     from seqtool.cli.prepare import check_treebanks
-    from seqtool.core.reading import is_corpus, is_treebank
+    from seqtool.core.reading import holds_treebanks, is_corpus
 
     if path is None:
         path = default_model("lm", "ngram", "parser", "tagger", "segmenter", "classifier")
-    if strict and not is_treebank(path):
+    is_treebank = holds_treebanks(path)
+    if strict and not is_treebank:
         raise ConfigError("--strict is for treebanks", hint="leave --strict out")
-    if where and not is_treebank(path):
-        raise ConfigError("--where is for treebanks", hint="name a .conllu file")
+    if where and not is_treebank:
+        what = "--where is for treebanks"
+        raise ConfigError(what, hint="name a .conllu file, or a directory of such files")
     chosen = [("--where", where), ("--plot", plot), ("--strict", strict), ("--json", as_json)]
     given = [option for option, value in chosen if value]
     if len(given) > 1 and given != ["--where", "--json"] and given != ["--strict", "--json"]:
@@ -90,7 +92,7 @@ def inspect(
         _show_words(path, where, as_json)
     elif plot is not None:
         _plot(path, plot)
-    elif is_treebank(path):
+    elif is_treebank:
         check_treebanks([str(path)], as_json, strict=strict)
     elif path.is_file():
         _inspect_file(path, as_json)
@@ -104,10 +106,10 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
     """Print the words of a treebank that a query asks for: a line for each, or one object."""
     from seqtool.core.progress import open_console
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.queries import Values, matches, parse_query, wants
+    from seqtool.treebank.queries import Contracted, Values, matches, parse_query, wants
 
     query = parse_query(where)
-    wanted, values = wants(query), Values(query)
+    wanted, values, contracted = wants(query), Values(query), Contracted(query)
     width = None if as_json or not terminal.stream().isatty() else open_console().width
     found: list[dict[str, Any]] = []
     num_words = num_with = num_sentences = 0
@@ -117,6 +119,7 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
         num_with += bool(here)
         num_sentences += 1
         values.add(sentence)
+        contracted.add(sentence)
         for match in here:
             if as_json:
                 found.append(match.to_json())
@@ -124,8 +127,9 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
                 echo(_line(match, width))
     if as_json:
         emit({"path": str(path), "where": query, "words": found})
-    for hint in () if num_words else values.hints():
-        note(f"note: {hint}")
+    for hint in (*([] if num_words else values.hints()), contracted.hint()):
+        if hint:
+            note(f"note: {hint}")
     if as_json:
         return
     note(f"{counted(num_words, 'word')} in {num_with:,} of {counted(num_sentences, 'sentence')}")

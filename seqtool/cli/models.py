@@ -183,7 +183,7 @@ def note_beam(parser: Any, beam: int, paths: Sequence[Path]) -> None:
     """Say on stderr where a beam is asked of a parser that has none."""
     if beam > 1 and not parser.has_beam:
         names = ", ".join(map(str, paths))
-        note(f"{names}: finds the best tree without a beam, so --beam changes nothing")
+        note(f"{names}: finds a tree without a beam, so --beam changes nothing")
 
 
 def note_reset(model: Any, name: str, *, way_out: str = "") -> None:

@@ -250,11 +250,11 @@ def _sample(info: dict[str, Any]) -> str:
 
 def _are_treebanks(inputs: list[str]) -> bool:
     """Whether the inputs are treebanks, all of them, by their names."""
-    from seqtool.core.reading import is_treebank
+    from seqtool.core.reading import holds_treebanks
 
-    treebanks = [name for name in inputs if is_treebank(name)]
+    treebanks = [name for name in inputs if holds_treebanks(name)]
     if treebanks and len(treebanks) < len(inputs):
-        text = next(name for name in inputs if not is_treebank(name))
+        text = next(name for name in inputs if name not in treebanks)
         raise DataError(
             f"is a treebank, but {text} is not", hint="prepare them apart", path=treebanks[0]
         )

@@ -287,7 +287,7 @@ def _known_models(path: Path, wanted: Sequence[str]) -> str:
         return f"name one of the models in it: {', '.join(inside[:5])}"
     folder = path.parent if path.parent.is_dir() else Path()
     if known := [model for model in models_in(folder, wanted) if Path(model) != path]:
-        return f"models found there: {', '.join(known[:5])}"
+        return f"models at hand: {', '.join(known[:5])}"
     return f"train one, for example with: seqtool {trainer(wanted[0] if wanted else '')}"
 
 

@@ -48,7 +48,10 @@ _TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
 # columns of CoNLL-U that can be read as a text; `treebank.sentence` has all of them
 TEXT_COLUMNS = {"form": 1, "lemma": 2, "upos": 3, "xpos": 4}
 _NUM_COLUMNS = 10
-_AS_TEXT = "take its words: seqtool prepare {} --column form (with -o - as text on stdout)"
+_AS_TEXT = (
+    "take its words: seqtool prepare {} --column form (with -o - as text on stdout); to parse or "
+    "tag it, say --input conllu, without --raw and --rules"
+)
 
 _ROWS = 1 << 14  # of Parquet that are read at once
 _ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
@@ -77,6 +80,15 @@ def unpacked_name(path: str | Path) -> str:
 def is_treebank(path: str | Path) -> bool:
     """Whether a file's name says that it is a treebank."""
     return unpacked_name(path).endswith((".conllu", ".conll", ".conllup"))
+
+
+def holds_treebanks(path: str | Path) -> bool:
+    """Whether a path is a treebank by its name, or a directory that holds some."""
+    if is_treebank(path):
+        return True
+    folder = Path(path)
+    is_model = (folder / MODEL).is_file() or is_corpus(folder)
+    return folder.is_dir() and not is_model and any(map(is_treebank, folder.iterdir()))
 
 
 def is_text(path: str | Path) -> bool:
@@ -549,13 +561,18 @@ class BlockReader(Iterator[bytes]):
                 yield text
 
 
+def is_conllu(block: bytes) -> bool:
+    """Whether a text begins as a treebank does."""
+    return _TREEBANK.match(block) is not None
+
+
 def refuse_treebank(block: bytes, path: str) -> None:
     """Refuse a file of text that begins as a treebank does.
 
     Raises:
         DataError: so it is.
     """
-    if _TREEBANK.match(block):
+    if is_conllu(block):
         error = is_no_text("-" if path == "<stdin>" else path)
         raise DataError(error.message, hint=error.hint, path=path)
 

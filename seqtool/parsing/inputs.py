@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from seqtool.core.errors import DataError, ModelError
-from seqtool.core.reading import is_treebank
+from seqtool.core.reading import is_conllu, is_treebank
 from seqtool.parsing.spacy import from_spacy, is_spacy
 from seqtool.treebank.conllu import kind_of, read_conllu
 from seqtool.treebank.document import Doc
@@ -140,6 +140,11 @@ def _sentences_of(
                     f"a {what} reads sentences of words, not plain text",
                     hint="load a model of seqtool.train_pipeline (seqtool train-parser --raw), or "
                     'give words: [["The", "dog", "sleeps"]]',
+                )
+            if isinstance(part, str) and is_conllu(part.encode(errors="replace")):
+                raise DataError(
+                    "the text is CoNLL-U, whose words a model does not have to find",
+                    hint="give seqtool.read_conllu(text), or a pathlib.Path of the file",
                 )
             return read_text(part, number)
         case [*_] if part and all(isinstance(item, Mapping) for item in part):

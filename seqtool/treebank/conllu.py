@@ -26,7 +26,7 @@ import numpy as np
 import zstandard
 
 from seqtool.core.arrays import Ints, Longs
-from seqtool.core.errors import DataError, OutputError
+from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import (
     BLOCK_SIZE,
     STDIN,
@@ -40,7 +40,7 @@ from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
 from seqtool.treebank.plus import MARK, arranged, columns_of
 from seqtool.treebank.scores import ITEM_BEGIN, PREFIX
-from seqtool.treebank.sentence import Check, Sentence, parse_sentence
+from seqtool.treebank.sentence import CHECKS, Check, Sentence, parse_sentence
 
 if TYPE_CHECKING:
     from seqtool.treebank.scanner import LabelTexts, TextTable
@@ -215,7 +215,10 @@ def read_conllu(
     Raises:
         DataError: when iterated: a broken sentence with its line, no sentence at all, or a file
             that cannot be read, is not UTF-8 (with the byte offset) or damaged.
+        ConfigError: when iterated: `check` is neither.
     """
+    if check not in CHECKS:  # else a slip of the pen would let every tree pass
+        raise ConfigError(f"check is {check!r}", hint=f"give one of {', '.join(CHECKS)}")
     first: DataError | None = None
     nothing = True
     for item in read_items(inputs, check=check, on_progress=on_progress):

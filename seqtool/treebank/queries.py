@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from seqtool.core.errors import ConfigError, did_you_mean
-from seqtool.treebank.sentence import COLUMNS, DEPS, Sentence, Token
+from seqtool.core.errors import ConfigError, counted, did_you_mean
+from seqtool.treebank.sentence import COLUMNS, DEPS, FORM, Sentence, Token
 
 FIELDS = tuple(name.lower() for name in COLUMNS)
 MAPPINGS = ("feats", "misc")
@@ -37,9 +38,9 @@ def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Toke
         sentences: a `Doc`, any sentences, or a single one.
         wanted: column, in small letters, -> its value; `feats__Case` and `misc__Gloss` name an item
             of these two. `id` and `head` are numbers. A text for `deps` is one of the enhanced
-            arcs, such as "4:nsubj", or all of them. None asks for words without a value, whose
-            column is `_`. A function is called with the value, and says True for the words that are
-            wanted.
+            arcs, such as "4:nsubj", or all of them. None or "_" asks for words without a value,
+            whose column is `_`. A function is called with the value, and says True for the words
+            that are wanted.
 
     Raises:
         ConfigError: no column has that name.
@@ -73,8 +74,7 @@ def parse_query(texts: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"{text!r} asks for nothing", hint=hint)
         if name in wanted:
             raise ConfigError(f"{field} is asked for twice", hint="leave one out")
-        is_number = name in ("id", "head") and value.isascii() and value.isdecimal()
-        wanted[name] = int(value) if is_number else None if value == "_" else value
+        wanted[name] = _read(name, value)
     wants(wanted)  # which refuses unknown names
     return wanted
 
@@ -108,6 +108,37 @@ class Values:
                 hint = did_you_mean(same[0] if same else value, known)
                 hints.append(f"no word has {name.replace('__', '.')}={value}: {hint}")
         return hints
+
+
+class Contracted:
+    """Multiword tokens that are written as the form asked for, which none of their words may be.
+
+    Of French `du` the words are `de` and `le`: who asks for `du` finds the participle alone.
+    """
+
+    def __init__(self, query: Mapping[str, Any]) -> None:
+        self._form = query.get("form")
+        self._counts: Counter[tuple[str, ...]] = Counter()
+
+    def add(self, sentence: Sentence) -> None:
+        """Count those of a sentence."""
+        if not isinstance(self._form, str) or not sentence.extras:
+            return
+        for first, last, columns in sentence.multiword_tokens():
+            if columns[FORM] == self._form:
+                self._counts[tuple(sentence.column(FORM)[first - 1 : last])] += 1
+
+    def hint(self) -> str:
+        """Return a line about them; empty where there are none."""
+        if not self._counts:
+            return ""
+        words, _ = self._counts.most_common(1)[0]
+        tokens = counted(self._counts.total(), "multiword token")
+        is_are = "is" if self._counts.total() == 1 else "are"
+        return (
+            f"{tokens} {is_are} written {self._form}, and not counted here: the words are "
+            f"{' + '.join(words)}, which --where form={words[0]} finds"
+        )
 
 
 class Match(NamedTuple):
@@ -158,8 +189,16 @@ def matches(sentence: Sentence, wanted: Wanted) -> list[Match]:
     return result
 
 
+def _read(name: str, value: str) -> str | int | None:
+    """Return what a text asks for: of a number, the number; of `_`, no value."""
+    is_number = name in ("id", "head") and value.isascii() and value.isdecimal()
+    return int(value) if is_number else None if value == "_" else value
+
+
 def _test(name: str, value: Any) -> Wanted:
     field, _, item = name.partition("__")
+    if isinstance(value, str):
+        value = _read(name, value)
     if field not in FIELDS or bool(item) != (field in MAPPINGS):
         known = [*(field for field in FIELDS if field not in MAPPINGS), "feats.NAME", "misc.NAME"]
         message = f"{name} is no column that can be asked for"

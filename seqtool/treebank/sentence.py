@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import Literal, Self, overload
+from typing import Literal, Self, get_args, overload
 
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
@@ -32,6 +32,7 @@ NUM_COLUMNS = len(COLUMNS)
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(NUM_COLUMNS)
 
 Check = Literal["tree", "columns"]
+CHECKS: tuple[Check, ...] = get_args(Check)
 
 _FIX = "fix the line"
 _MAX_SHOWN = 30  # characters of a column in a message

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import read_items
-from seqtool.treebank.graph import doubts
+from seqtool.treebank.doubts import doubts
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 _SHOWN = 8  # symbols of a set in a row of the summary
@@ -51,7 +51,8 @@ class TreebankSummary:
         longest_at: its file and line.
         mean_length: words per sentence.
         broken: sentences that were left out.
-        doubtful_lines: lines of the others whose part in the enhanced graph cannot be right.
+        doubtful_lines: lines of the others that cannot be right, see `doubts`, and those of
+            sentences whose name another one of their file has.
         doubtful: the first hundred of them.
     """
 
@@ -98,7 +99,8 @@ def describe_treebank(
     num_sentences = num_words = num_ranges = num_covered = num_empty = 0
     doubtful: list[BrokenSentence] = []
     num_non_projective = num_non_projective_arcs = longest = num_doubtful = 0
-    longest_at = ""
+    longest_at = names_of = ""
+    names: set[str] = set()  # of the sentences of a file
     for item in read_items(inputs, on_progress=on_progress):
         if not isinstance(item, Sentence):
             error = item.error
@@ -119,7 +121,13 @@ def describe_treebank(
         non_projective = len(non_projective_arcs(item.heads()))
         num_non_projective_arcs += non_projective
         num_non_projective += non_projective > 0
-        for line, message in doubts(item):
+        found = list(doubts(item))
+        if item.path != names_of:
+            names_of, names = item.path, set()
+        if (name := item.sent_id) and name in names:
+            found.append((item.line, f"another sentence has the sent_id {name}, too"))
+        names.add(name)
+        for line, message in found:
             num_doubtful += 1
             if num_doubtful <= _HELD:
                 doubtful.append(BrokenSentence(item.path, line, message))

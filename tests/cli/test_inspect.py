@@ -224,6 +224,33 @@ def test_a_value_that_no_word_has(tmp_path: Path, seqtool: Run) -> None:
         assert "note" not in seqtool("inspect", path, *where).stderr
 
 
+def test_words_that_are_written_together(tmp_path: Path, seqtool: Run) -> None:
+    path = tmp_path / "x.conllu"
+    row = "{}\t{}\t_\tX\t_\t_\t{}\t{}\t_\t_\n".format
+    joined = "1-2\tdu" + "\t_" * 8 + "\n" + row(1, "de", 3, "a") + row(2, "le", 3, "a")
+    path.write_text((joined + row(3, "pain", 0, "root") + "\n") * 2 + row(1, "du", 0, "root"))
+    result = seqtool("inspect", path, "--where", "form=du")
+    assert result.stderr.splitlines() == [
+        "note: 2 multiword tokens are written du, and not counted here: the words are de + le, "
+        "which --where form=de finds",
+        "1 word in 1 of 3 sentences",
+    ]
+    assert "note" not in seqtool("inspect", path, "--where", "form=de").stderr
+
+
+@pytest.mark.parametrize("command", ["inspect", "prepare"])
+def test_a_directory_of_treebanks(tmp_path: Path, seqtool: Run, command: str) -> None:
+    folder = tmp_path / "UD"
+    folder.mkdir()
+    for name in ("a.conllu", "b.conllu", "README.txt"):
+        (folder / name).write_text(TREES if name.endswith("conllu") else "of trees\n")
+    result = seqtool(command, folder)
+    assert result.code == 0
+    assert result.stdout.splitlines()[0].split() == ["sentences", "4"]
+    shown = seqtool("inspect", folder, "--where", "upos=DET")
+    assert shown.stderr == "2 words in 2 of 4 sentences\n"
+
+
 def test_words_are_asked_of_treebanks_only(tmp_path: Path, seqtool: Run, model: Path) -> None:
     path = tmp_path / "x.conllu"
     path.write_text(TREES)

@@ -63,7 +63,7 @@ def test_it_says_that_a_beam_changes_nothing(
     both = seqtool("parse", text, "-m", model, "-m", other, "--beam", "4")
     assert (both.code, both.stderr) == (0, "")
     scored = seqtool("eval-parser", text, "-m", model, "-m", other, "--beam", "4")
-    assert f"{model}: finds the best tree without a beam" in scored.stderr
+    assert f"{model}: finds a tree without a beam" in scored.stderr
     assert f"{other}: " not in scored.stderr
 
 

@@ -67,7 +67,7 @@ def test_it_says_that_all_tags_were_there(seqtool: Run, folder: Path, tmp_path: 
     tag = ("tag", "-m", folder / "tagger")
     kept = seqtool(*tag, folder / "dev.conllu")
     assert kept.stdout == (folder / "dev.conllu").read_text(encoding="utf-8")
-    told = "all words had tags and lemmas already, which are kept; --retag predicts them anew\n"
+    told = "all words had UPOS and a lemma already, which are kept; --retag predicts all anew\n"
     assert kept.stderr == told
     assert seqtool(*tag, "--retag", folder / "dev.conllu").stderr == ""
     path = tmp_path / "in.conllu"

@@ -278,7 +278,7 @@ def test_no_such_model(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such model") as caught:
         find(tmp_path / "lm")
     near = f"{tmp_path / 'lm-1'}, {tmp_path / 'runs' / 'lm-2'}"
-    assert caught.value.hint == f"models found there: {near}"
+    assert caught.value.hint == f"models at hand: {near}"
 
 
 def test_models_of_the_kind_that_is_wanted(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_models_of_the_kind_that_is_wanted(tmp_path: Path) -> None:
     assert of_folder.value.hint == f"name one of the models in it: {mine / 'a'}, {mine / 'c'}"
     with pytest.raises(ModelError, match="no such model") as beside:
         find(mine / "x", ("ngram",))
-    assert beside.value.hint == f"models found there: {mine / 'b'}"
+    assert beside.value.hint == f"models at hand: {mine / 'b'}"
     with pytest.raises(ModelError, match="no such model") as none:
         find(mine / "x", ("tagger",))
     assert none.value.hint == "train one, for example with: seqtool train-tagger"

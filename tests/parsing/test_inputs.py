@@ -101,6 +101,16 @@ def test_files(nlp: Pipeline, tmp_path: Path) -> None:
         nlp(tmp_path / "nothing.txt")
 
 
+def test_a_treebank_is_no_text(nlp: Pipeline) -> None:
+    text = nlp(WORDS).to_conllu()
+    for given in (text, f"# newdoc\n{text}", [text]):
+        for model in (nlp, nlp.segmenter):
+            with pytest.raises(DataError, match="the text is CoNLL-U") as refused:
+                model(given)
+            assert "read_conllu" in refused.value.hint
+    assert nlp(list(seqtool.read_conllu(text))) == nlp(WORDS)
+
+
 def test_sentences_and_token_lists(nlp: Pipeline) -> None:
     doc = nlp(WORDS)
     lists = doc.to_tokenlists()

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import sentence_texts
 
-from seqtool.core.errors import DataError
+from seqtool.core.errors import ConfigError, DataError
 from seqtool.treebank import conllu as ours
 from seqtool.treebank.conllu import Broken, read_conllu, read_items, read_stretches, write_conllu
 from seqtool.treebank.sentence import DEPREL, DEPS, FORM, HEAD, ID, MISC, Sentence, parse_sentence
@@ -307,6 +307,12 @@ def test_trees_are_not_looked_at_when_only_columns_are_asked_for(tmp_path: Path,
     (item,) = read_items(path, check="columns")
     assert isinstance(item, Sentence) == (name in COLUMNS_ONLY)
     assert item.to_conllu().encode() == path.read_bytes()
+
+
+def test_what_is_checked_has_two_names() -> None:
+    with pytest.raises(ConfigError, match="check is 'trees'") as refused:
+        list(read_conllu(block(row(1)), check="trees"))  # type: ignore[arg-type]
+    assert refused.value.hint == "give one of tree, columns"
 
 
 def test_heads_that_were_not_checked(tmp_path: Path) -> None:

@@ -430,5 +430,10 @@ def test_underscores_are_words_without_a_value() -> None:
     ):
         wanted = parse_query([text])
         assert [token.id for token in seqtool.filter(sentence, **wanted)] == expected, text
+        # the same from Python, as it is typed
+        name, _, value = text.replace(".", "__").partition("=")
+        assert [token.id for token in seqtool.filter(sentence, **{name: value})] == expected, text
+    assert [token.id for token in seqtool.filter(sentence, head="2")] == [1, 3]
+    assert [token.id for token in seqtool.filter(sentence, id="3")] == [3]
     assert [token.id for token in seqtool.filter(sentence, lemma=None, form="it")] == [1]
     assert [token.id for token in seqtool.filter(sentence, form=lambda form: form == "_")] == [3]

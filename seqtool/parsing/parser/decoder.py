@@ -10,8 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
+
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.errors import ModelError
+from seqtool.core.errors import ConfigError, ModelError
 from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.treebank.derivation import Derivation
 
@@ -44,6 +46,20 @@ class ArcTable(NamedTuple):
     probabilities: Floats
     label_ids: Ints
     heads: Ints
+
+
+def check_search(beam: int, num: int = 1) -> None:
+    """Refuse a beam, or a number of trees, that is no whole number from 1 on.
+
+    Raises:
+        ConfigError: one is not.
+    """
+    for name, value in (("beam", beam), ("the number of trees", num)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ConfigError(
+                f"{name} is {value!r}, but must be a whole number from 1 on",
+                hint="a beam of 1 is greedy" if name == "beam" else "ask for 1 or more",
+            )
 
 
 class Decoder(ABC):

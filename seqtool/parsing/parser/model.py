@@ -28,7 +28,7 @@ from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.data import GoldTrees, TrainingData
-from seqtool.parsing.parser.decoder import ArcTable, Decoder
+from seqtool.parsing.parser.decoder import ArcTable, Decoder, check_search
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
 from seqtool.parsing.parser.families import describe, make_decoder, weight_shapes
 from seqtool.parsing.parser.labels import Labels
@@ -345,7 +345,11 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         Returns:
             Token arrays of heads and label ids; -1 in the rows of NONE and ROOT. Lifted arcs are
             where the system put them.
+
+        Raises:
+            ConfigError: a beam of no hypotheses.
         """
+        check_search(beam)
         # on several threads, products as small as these take longer
         with self._threads.limit(limits=1, user_api="blas"):
             self.prepare()
@@ -377,7 +381,11 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             arrays: sentences.
             num: of trees.
             beam: hypotheses per sentence; no fewer than `num` are followed.
+
+        Raises:
+            ConfigError: when iterated: fewer than one tree, or a beam of no hypotheses.
         """
+        check_search(beam, num)
         for ranked in self._each(arrays, lambda decoder: decoder.ranked(arrays, num, beam=beam)):
             trees: dict[tuple[tuple[int, ...], tuple[str, ...]], ScoredTree] = {}
             for heads, label_ids, score in ranked:
@@ -400,7 +408,11 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
         Returns:
             Of each sentence a table whose label ids are places in `deprels`.
+
+        Raises:
+            ConfigError: when iterated: a beam of no hypotheses.
         """
+        check_search(beam)
         for probabilities, label_ids, heads in self._each(
             arrays, lambda decoder: decoder.arc_tables(arrays, beam=beam)
         ):
@@ -436,7 +448,9 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
         Raises:
             ModelError: when iterated: no tree is built step by step.
+            ConfigError: a beam of no hypotheses.
         """
+        check_search(beam)
         return self._each(arrays, lambda decoder: decoder.derivations(arrays, beam=beam))
 
     def _each(

@@ -37,7 +37,7 @@ from seqtool.parsing.encoding.pretrained import WordVectors
 from seqtool.parsing.parser.calibration import BEAMS, Calibration, fit, nearest, of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND
-from seqtool.parsing.parser.decoder import ArcTable
+from seqtool.parsing.parser.decoder import ArcTable, check_search
 from seqtool.parsing.parser.details import ScoredTree, chunks, with_trees
 from seqtool.parsing.parser.graph.ranking import ranked_trees
 from seqtool.parsing.parser.graph.spanning import spanning_trees
@@ -299,6 +299,7 @@ class Vote(ParsesInputs):
         the votes, a parser's weight being its share of all weights. Those of a sentence that is too
         long to be voted on are the first parser's. See `DetailedParser.nbest`.
         """
+        check_search(beam, num)
         stream = _StreamVote(self, beam, allow_missing=allow_missing)
         whole = sum(self.weights)
         for chunk, is_last in chunks(items):
@@ -389,6 +390,7 @@ class _StreamVote:
     """A vote, and the columns that each parser has found in the sentences so far."""
 
     def __init__(self, vote: Vote, beam: int, *, allow_missing: bool) -> None:
+        check_search(beam)
         self._vote, self._beam = vote, beam
         ids = {label: number for number, label in enumerate(vote.labels)}
         # of each parser, the numbers of its labels here; the last one is that of none, -1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 
 import seqtool
-from seqtool.core.errors import DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.parsing.parser import calibration, details
 from seqtool.parsing.parser import vote as vote_module
 from seqtool.parsing.parser.decoder import ArcTable
@@ -457,3 +458,19 @@ def test_sentences_given_are_sentences_back() -> None:
     doc = together(kinds())([["a", "B"]], allow_missing=True)
     assert isinstance(doc[0], Sentence)
     assert LABELS.roots[0] in {token.deprel for token in doc.words}
+
+
+@pytest.mark.parametrize("beam", [0, -1, "4", 1.5, True])
+def test_a_beam_and_a_number_of_trees_are_numbers_from_1_on(beam: Any) -> None:
+    sentences = random_sentences(2, 3)
+    pipeline = Pipeline(random_segmenter(), random_tagger(), ONE)
+    for model in (*kinds(), Vote(kinds()), pipeline):
+        for ask in (
+            partial(model.parse_stream, sentences, beam=beam),
+            partial(model.parse_stream, sentences, beam=beam, scores=True),
+            partial(model.nbest, sentences, 2, beam=beam),
+            partial(model.nbest, sentences, beam),
+        ):
+            with pytest.raises(ConfigError, match="must be a whole number from 1 on"):
+                list(ask())
+        assert len(list(model.nbest(sentences, np.int64(1), beam=np.int32(2)))) == 2

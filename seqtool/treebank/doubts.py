@@ -1,19 +1,21 @@
-"""The enhanced graph of a sentence, column DEPS: what keeps it from being one.
+"""What cannot be right in a sentence that can be used: text, FEATS, root, enhanced graph.
 
+    # text = Sue ran                             what words and SpaceAfter in MISC make
     1   Sue    ...  2  nsubj  2:nsubj|4:nsubj    head:relation, sorted by head, each once
     2   ran    ...  0  root   0:root
     2.1 ...         _  _      2:conj             an empty node stands in the graph, not in the tree
 
-No command needs the graph, so a sentence without a sound one is of use; who publishes a treebank
-wants to know.
+No command needs these to be sound; who publishes a treebank wants to know. The validator of
+Universal Dependencies (`udtools`) knows many more rules.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
-from seqtool.treebank.sentence import COLUMNS, DEPS, HEAD, ID, Sentence
+from seqtool.treebank.sentence import COLUMNS, DEPREL, DEPS, FEATS, HEAD, ID, Sentence
 
 _ARC = re.compile(r"(0|[1-9][0-9]{0,8})(?:\.([1-9][0-9]{0,8}))?:[^:].*")
 _ROOT = (0, 0)
@@ -23,7 +25,45 @@ Node = tuple[int, int]  # word number, and the number of the empty node after it
 
 
 def doubts(sentence: Sentence) -> Iterator[tuple[int, str]]:
-    """Yield (line of the file, message) for each line whose DEPS, or HEAD, cannot be right.
+    """Yield (line of the file, message) for each line that cannot be right."""
+    yield from _doubts_of_text(sentence)
+    for word, row in enumerate(sentence.rows, start=1):
+        if not _are_features(row[FEATS]):
+            yield sentence.line_of(word), f"the FEATS {row[FEATS]} are no list of Name=Value"
+        if row[DEPREL].partition(":")[0] == "root" and row[HEAD] != "0":
+            yield sentence.line_of(word), f"word {word} is a {row[DEPREL]}, but depends on another"
+    yield from _doubts_of_enhancement(sentence)
+
+
+def _doubts_of_text(sentence: Sentence) -> Iterator[tuple[int, str]]:
+    text = sentence.metadata.get("text")
+    if text is None:
+        return
+    # how many spaces stand between words is not told by SpaceAfter
+    stated, made = text.split(), sentence.written().split()
+    if stated != made:
+        place = next(
+            (i for i, (one, other) in enumerate(zip(stated, made, strict=False)) if one != other),
+            min(len(stated), len(made)),
+        )
+        found = [" ".join(each[place : place + 3]) or "its end" for each in (stated, made)]
+        names = [comment.lstrip("# ").partition("=")[0].strip() for comment in sentence.comments]
+        line = sentence.line + names.index("text")
+        yield line, f"the text has {found[0]!r} where the words make {found[1]!r}"
+
+
+@lru_cache(maxsize=1 << 16)
+def _are_features(feats: str) -> bool:
+    """Return whether a column is a list of Name=Value, no name twice, or is empty."""
+    if feats == _NONE:
+        return True
+    items = [item.partition("=") for item in feats.split("|")]
+    names = [name for name, _, _ in items]
+    return all(name and value for name, _, value in items) and len(set(names)) == len(names)
+
+
+def _doubts_of_enhancement(sentence: Sentence) -> Iterator[tuple[int, str]]:
+    """Yield the lines whose DEPS, or HEAD, cannot be right.
 
     Each line of the graph has its arcs, from heads that are there, in their order and none twice;
     every node can be reached from the root. A line of a multiword token has no part in tree or

@@ -1,11 +1,14 @@
-"""Enhanced graphs: sound ones pass, and each fault is told with its line."""
+"""Doubtful lines: sound sentences pass, and each fault is told with its line."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from seqtool.treebank.graph import doubts
+from seqtool.treebank.doubts import doubts
 from seqtool.treebank.sentence import parse_sentence
+from seqtool.treebank.summary import describe_treebank
 
 
 def told(*lines: str) -> list[tuple[int, str]]:
@@ -65,3 +68,64 @@ def test_sound_graphs(lines: tuple[str, ...]) -> None:
 )  # fmt: skip
 def test_doubts(lines: tuple[str, ...], line: int, message: str) -> None:
     assert told(*lines) == [(line, message)]
+
+
+def sentence_of(*lines: str) -> list[tuple[int, str]]:
+    """Return the doubts about comments, and lines of FORM, FEATS, HEAD, DEPREL and MISC."""
+    comments = [line for line in lines if line.startswith("#")]
+    rows = []
+    for number, line in enumerate(lines[len(comments) :], start=1):
+        form, feats, head, deprel, misc = line.split()
+        rows.append(f"{number}\t{form}\t_\t_\t_\t{feats}\t{head}\t{deprel}\t_\t{misc}")
+    return list(doubts(parse_sentence("\n".join((*comments, *rows)), "x", 10, "tree")))
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Hi _ 0 root _",),
+        ("# text = Hi there.", "Hi _ 0 root _", "there A=1|B=2,3 1 a SpaceAfter=No", ". _ 1 b _"),
+        ("# text = Hi  there", "Hi _ 0 root SpacesAfter=\\s\\s", "there A[x]=1 1 a _"),
+    ],
+)
+def test_sound_sentences(lines: tuple[str, ...]) -> None:
+    assert sentence_of(*lines) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "message"),
+    [
+        (("Hi Foo 0 root _",), 10, "the FEATS Foo are no list of Name=Value"),
+        (("Hi A=1|A=2 0 root _",), 10, "the FEATS A=1|A=2 are no list of Name=Value"),
+        (("Hi A=1|=2 0 root _",), 10, "the FEATS A=1|=2 are no list of Name=Value"),
+        (("Hi A= 0 root _",), 10, "the FEATS A= are no list of Name=Value"),
+        (("Hi _ 0 a _", "you _ 1 root _"), 11, "word 2 is a root, but depends on another"),
+        (
+            ("# c", "# text = Hi", "Ho _ 0 root _"),
+            11,
+            "the text has 'Hi' where the words make 'Ho'",
+        ),
+        (
+            ("# text = a b c d", "a _ 0 root _", "b _ 1 x SpaceAfter=No", "c _ 1 x _", "d _ 1 x _"),
+            10,
+            "the text has 'b c d' where the words make 'bc d'",
+        ),
+        (
+            ("# text = a", "a _ 0 root _", "b _ 1 x _"),
+            10,
+            "the text has 'its end' where the words make 'b'",
+        ),
+    ],
+)
+def test_doubtful_sentences(lines: tuple[str, ...], line: int, message: str) -> None:
+    assert sentence_of(*lines) == [(line, message)]
+
+
+def test_a_name_given_twice(tmp_path: Path) -> None:
+    one = "# sent_id = a\n1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\t_\n\n"
+    (tmp_path / "a.conllu").write_text(one + one.replace("= a", "= b") + one)
+    (tmp_path / "b.conllu").write_text(one)  # a name of another file is no doubt
+    summary = describe_treebank(tmp_path)
+    assert [str(each) for each in summary.doubtful] == [
+        f"{tmp_path / 'a.conllu'}:7: another sentence has the sent_id a, too"
+    ]
