@@ -255,6 +255,8 @@ def _extend(order, is_highest, level, below, text, room):  # type: ignore[no-unt
                 at = np.uint64(where[np.uint64(search)]) + one
                 row = np.int64(candidates[k])
                 is_other = np.int64(found[k] != tokens[at]) | np.int64(listed[k] != candidates[k])
+                # row 0 itself is in the place of row 0 where it is of another context
+                is_other |= np.int64(row < lows[np.uint64(search)])
                 rows[at] = row | -is_other
                 # an empty slot, -1, ends a search; after the last slot comes the first
                 place = np.int64(places[k]) + 1

@@ -107,6 +107,15 @@ def test_a_context_with_very_many_continuations() -> None:
     check(table, ids)
 
 
+@pytest.mark.parametrize("size", range(22, 222))
+def test_the_first_row_is_found_in_its_own_context_alone(size: int) -> None:
+    """A probe for `<unk>` in another context may meet row 0, `<unk> <unk>`, on its way."""
+    rows: Rows = {(word,): (-5.0, -1.0) for word in range(size + 1)}
+    rows |= {(context, 1 + i): (-i / 64, 0.0) for context in range(2, size) for i in range(20)}
+    rows |= {(0, i): (-0.125 - i, 0.0) for i in range(20)}
+    check(build(rows, size, 2), [token for word in range(2, size) for token in (word, 0, EOS)])
+
+
 def stairs() -> BackoffTable:
     """40 words, of which word w goes on with w - 2 others: as many as one line holds, and more."""
     size = 40
