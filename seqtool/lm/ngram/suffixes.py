@@ -206,7 +206,7 @@ def contexts_of(level: TableLevel) -> Int32:
 
 
 def select(table: BackoffTable, kept: Sequence[Bools]) -> BackoffTable:
-    """Return a table of some n-grams; backoffs stay, 0 where a context lost all that followed.
+    """Return a table of some n-grams; their backoffs stay, also where nothing follows any more.
 
     Args:
         table: what to choose from.
@@ -224,10 +224,6 @@ def select(table: BackoffTable, kept: Sequence[Bools]) -> BackoffTable:
         # a context that goes has no rows that stay, so that one begins where the last one ended
         begins = np.zeros(np.count_nonzero(is_context) + 1, np.int32)
         begins[1:] = ends[1:][is_context]
-        is_bare = begins[1:] == begins[:-1]
-        levels[-1] = replace(
-            levels[-1], backoffs=np.where(is_bare, np.float32(0), levels[-1].backoffs)
-        )
         levels.append(
             TableLevel(
                 level.words[is_kept],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import random
 import re
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from lm.ngram.random_tables import build, random_rows
+from lm.ngram.references import Rows, entries, look_up
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import Vocabulary
@@ -275,6 +278,21 @@ def test_what_is_taken_for_an_arpa_file(tmp_path: Path) -> None:
     found = sorted(path.name for path in tmp_path.iterdir() if is_arpa(path))
     assert found == ["model.ARPA.GZ", "model.arpa", "model.gz", "model.lm"]
     assert not is_arpa(tmp_path / "missing.arpa")
+
+
+@given(random_rows(4, 3))
+def test_without_unknown_the_other_words_keep_their_probabilities(rows: Rows) -> None:
+    table = build(rows, 4, 3)
+    closed = arpa.without_unknown(table)
+    kept = entries(closed)
+    assert not [ngram for ngram in kept if len(ngram) > 1 and 0 in ngram]
+    if closed.order < table.order:  # an order goes if each of its n-grams has the word
+        return
+    for length in range(3):
+        for context in itertools.product((1, 2, 3, 4), repeat=length):
+            for word in (1, 2, 3):
+                expected = look_up(entries(table), word, context)
+                assert look_up(kept, word, context) == expected, (context, word)
 
 
 def test_a_failed_write_leaves_what_was_there(
