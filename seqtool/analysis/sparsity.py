@@ -119,15 +119,16 @@ def analyse(
         used.append(Series(name, numbers, [100 * order["probabilities_from"] for order in orders]))
         remarks.append(
             f"{name}: of the text's {table.order}-grams {100 * found[-1]['ngrams_unseen']:.1f}% "
-            f"were never seen, of their contexts {100 * found[-1]['contexts_unseen']:.1f}%."
+            f"are not in the model, of their contexts {100 * found[-1]['contexts_unseen']:.1f}%."
         )
     columns = [
-        *("model", "order", "n-grams", "seen once", "MB", "unseen (%)", "contexts unseen (%)"),
-        "used (%)",
+        *("model", "order", "n-grams", "seen once", "MB", "not there (%)"),
+        *("contexts not there (%)", "used (%)"),
     ]
     charts = [
         Chart(
-            "N-grams of the text that were never seen", "bars", "order", "tokens (percent)", unseen
+            "N-grams of the text that are not in the model",
+            *("bars", "order", "tokens (percent)", unseen),
         ),
         Chart(
             "The order that each probability came from", "bars", "order", "tokens (percent)", used
@@ -137,7 +138,7 @@ def analyse(
     return Report(
         "Sparsity and size of n-gram models",
         remarks,
-        [Table("What each order holds, and what it has not seen", columns, rows)],
+        [Table("What each order holds, and what it does not", columns, rows)],
         charts,
         {"models": values},
     )

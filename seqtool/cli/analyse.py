@@ -280,7 +280,7 @@ def sparsity(
     *,
     shown: ShownOptions,
 ) -> None:
-    """Show what n-gram models hold by order, and how much of a new text they have never seen."""
+    """Show what n-gram models hold by order, and how much of a new text they do not hold."""
     shown.check()
     models = open_language_models(model, None, "ngram")
     run_analysis(

@@ -312,7 +312,8 @@ def eval_ppl(
     if own is not None:
         paths = [*map(str, own.paths)]
         split = own.split if own.is_corpus else None
-    if not carry_state and (per_token is not None or per_sentence is not None):
+    has_table = per_token is not None or per_sentence is not None
+    if has_table and not (carry_state or reset_state):
         reset_state = _resets_for_table(language_model)
     tuning = mixture = None
     if tune is not None and isinstance(language_model, MixedModel):
@@ -501,13 +502,14 @@ def _scorers(
 
 
 def held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
-    """Return the text that models were not trained on, and say which it is."""
+    """Return the text that models were not trained on, or a part of their corpus; say which."""
     from seqtool.lm.held_out import held_out_text
 
     text = held_out_text(models, split=split)
     shown = " ".join(map(str, text.paths))
     part = f"the {text.split} part of {shown}" if text.is_corpus else shown
-    note(f"no TEXT given: measuring {part}, which the model was not trained on")
+    was = "was" if text.split == "train" else "was not"
+    note(f"no TEXT given: measuring {part}, which the model {was} trained on")
     return text
 
 

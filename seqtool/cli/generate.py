@@ -22,6 +22,7 @@ from seqtool.cli.options import (
     takes_options,
 )
 from seqtool.cli.usage import examples
+from seqtool.core.errors import ConfigError
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def generate(
 
     prompt = prompt_text(prompt)
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
+    if seed is not None and config.beam is not None:
+        raise ConfigError("--seed is of chance, and a beam draws nothing", hint="drop one")
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))
     language_model = open_mixture(paths, shares, device=device, threads=threads)

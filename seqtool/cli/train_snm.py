@@ -94,6 +94,9 @@ def train_snm(
             if source is None or source.name != "COMMANDLINE":
                 del settings[name]
     else:
+        source = context.get_parameter_source("epochs")
+        if settings.get("time_limit") and source is not None and source.name == "COMMANDLINE":
+            note("note: --time-limit takes the place of --epochs")
         inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
     end = time.monotonic() + 60.0 * (math.inf if max_minutes is None else max_minutes)
     with stage_bars() as on_progress:

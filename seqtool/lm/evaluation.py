@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import BlockReader, Place, is_corpus, read_blocks
+from seqtool.core.reading import BlockReader, Place, find_files, is_corpus, read_blocks
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.perplexity import (
     LMEvaluation,
@@ -202,7 +202,7 @@ def evaluate_lm(
         unknown_nats=math.fsum(sums.unknown_nats),
         impossible=sums.impossible,
         seconds=time.perf_counter() - began,
-        true_log10_probability=_true_log10_probability(source.digests.values()),
+        true_log10_probability=_true_log10_probability(source.read_digests(paths)),
         split=None if corpus is None else source.split,
         adaptations=adaptations_of(model),
         state="reset" if reset_state or not carries_state(model) else "carried",
@@ -226,6 +226,11 @@ class _Source(NamedTuple):
     corpus: PreparedCorpus | None
     split: str
     digests: dict[str, str]
+
+    def read_digests(self, paths: Sequence[str | Path]) -> list[str]:
+        """Return those of what was read, of a file that is named twice two; "" where unknown."""
+        names = self.digests if self.blocks is None else find_files(paths)
+        return [self.digests.get(name, "") for name in names]
 
 
 def _open_source(
@@ -408,7 +413,7 @@ def check_log_probs(log_probs: npt.NDArray[np.float64], num_before: int = 0) -> 
         token = num_before + int(np.argmin(sound)) + 1
         raise ModelError(
             f"the model's score of token {token} is no probability",
-            hint="train the model again: its weights are not sound",
+            hint="its weights are not sound: train the model, or write the ARPA file, again",
         )
 
 

@@ -297,7 +297,7 @@ def next_distribution(
     if not math.isfinite(best):
         raise ModelError(
             "the model's scores of the next token are no probabilities",
-            hint="train the model again: its weights are not sound",
+            hint="its weights are not sound: train the model, or write the ARPA file, again",
         )
     if temperature == 0:
         top_k, temperature = 1, 1.0

@@ -211,6 +211,18 @@ def test_bad_options(
     assert not Path("mix").exists()
 
 
+def test_a_table_resets_nothing_that_adapts(seqtool: Run) -> None:
+    """--reset-state is refused, with a table as without one."""
+    saved = seqtool(*("eval-ppl", "text.txt", "-m", "net", "--cache", "--save-mixture", "mix"))
+    assert saved.code == 0, saved.stderr
+    asked = ("eval-ppl", "text.txt", "-m", "mix", "--reset-state")
+    for arguments in (asked, (*asked, "--per-token", "q.tsv")):
+        result = seqtool(*arguments)
+        assert (result.code, result.stdout) == (1, "")
+        assert result.stderr.startswith("error: ")
+    assert not Path("q.tsv").exists()
+
+
 def test_processes_do_not_share_what_adapts(seqtool: Run) -> None:
     """No hint names --reset-state, which adapting refuses."""
     result = seqtool(*("eval-ppl", "text.txt", "-m", "net", "--dynamic", "--jobs", "2"))

@@ -121,6 +121,7 @@ def test_no_model(seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["--max-tokens", 0], "error: max_tokens is 0"),
         (["--beam", 3, "--top-k", 2], "error: beam search draws nothing by chance"),
         (["--beam", 3, "--num", 4], "error: num is 4"),
+        (["--beam", 3, "--seed", 4], "error: --seed is of chance"),
     ],
 )
 def test_bad_options(seqtool: Run, arguments: list[object], message: str) -> None:

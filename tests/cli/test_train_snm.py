@@ -60,6 +60,13 @@ def test_json(seqtool: Run) -> None:
     assert {"valid_perplexity", "train_seconds"} <= result.keys()
 
 
+def test_a_limit_of_time_and_epochs(seqtool: Run) -> None:
+    both = seqtool("train-snm", "texts", "-o", "snm", "--epochs", "3", "--time-limit", "1s")
+    assert "note: --time-limit takes the place of --epochs" in both.stderr.splitlines()
+    one = seqtool("train-snm", "texts", "-o", "timed", "--time-limit", "1s")
+    assert "takes the place" not in one.stderr
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [

@@ -35,6 +35,7 @@ from seqtool.core.reading import read_blocks
 from seqtool.lm.evaluation import evaluate_lm, scorer
 from seqtool.lm.perplexity import LMEvaluation
 from seqtool.lm.protocol import TokenScores
+from seqtool.text.datasets import sample_text
 from seqtool.text.prepared import PreparedCorpus, prepare
 
 # Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
@@ -289,6 +290,15 @@ def test_a_perplexity_beyond_floating_point_is_infinite() -> None:
     assert result.perplexity == math.inf
     assert result.bits_per_token == pytest.approx(1000 / math.log(2))
     assert result.to_json()["perplexity"] is None
+
+
+def test_a_file_that_is_named_twice_counts_twice() -> None:
+    path = sample_text("en", "valid")
+    model = two_words()
+    once, twice = evaluate_lm(model, [path]), evaluate_lm(model, [path, path])
+    assert once.true_perplexity is not None
+    assert twice.true_perplexity == pytest.approx(once.true_perplexity, rel=1e-12)
+    assert twice.tokens == 2 * once.tokens
 
 
 def test_true_figures_are_per_token_of_the_models_unit() -> None:

@@ -182,6 +182,8 @@ def test_eval_ppl_names_what_it_measures(seqtool: Run) -> None:
     assert "measuring the valid part of corpus, which" in result.stderr
     content = json.loads(result.stdout)
     assert (content["text"], content["split"], content["tokens"]) == (["corpus"], "valid", 2)
+    learnt = seqtool("eval-ppl", "-m", "c", "--split", "train")
+    assert "measuring the train part of corpus, which the model was trained on" in learnt.stderr
 
 
 def test_the_next_step_is_one_that_runs(seqtool: Run) -> None:

@@ -47,6 +47,7 @@ from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import Summary, TokenScores
 
 STATISTICS_STREAMS = 100  # as Krause et al.
+LEAST = -1e4  # nats of a token that a network gives which has not lost its balance
 _STEPS = 50  # between two times that freed memory is given back: about a megabyte may stay a step
 
 
@@ -203,7 +204,7 @@ class DynamicLanguageModel(NeuralLanguageModel):
                     if is_whole:
                         learner.step(-log_probs_N.mean())
                 scores = log_probs_N.detach()[num_scored:].double().cpu().numpy()
-                if not np.isfinite(scores).all():
+                if not (scores > LEAST).all():  # a NaN is not, either
                     raise ModelError(
                         f"the network that learns from the text has lost its balance at a rate of "
                         f"{self.config.rate:g}",

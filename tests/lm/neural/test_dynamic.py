@@ -241,6 +241,11 @@ def test_a_rate_that_is_too_high_is_said(tmp_path: Path) -> None:
     text.write_text("a b c d\n" * 8)
     tuned = tune_dynamic(dynamic, text, names=["rate"])
     assert tuned.tried[0][1] == np.inf
+    # also where scores stay finite, and mean nothing
+    far = dataclasses.replace(CONFIG, rate=1e5, decay=0.0)
+    gated = make(cell="lstm")
+    with pytest.raises(ModelError, match="lost its balance at a rate of 100000"):
+        score(DynamicLanguageModel(gated, statistics_of(gated), far), np.tile(IDS, 4))
 
 
 def test_a_text_that_is_forgotten_teaches_nothing() -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from toy_models import word_tokenizer
 
+from seqtool.analysis.passage import read_passage, surprisals
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
@@ -253,6 +254,17 @@ def test_a_prepared_corpus_is_read_by_its_letters_too(tmp_path: Path) -> None:
     unspelled = evaluate_lm(model, [corpus.path], split="valid", reset_state=True)
     assert unspelled.oov == of_text.oov == 12
     assert unspelled.known_nats != pytest.approx(of_text.known_nats, abs=1e-6)
+
+
+def test_an_analysis_reads_the_letters_of_a_corpus_too(tmp_path: Path) -> None:
+    (tmp_path / "valid").write_text("ab abab a\nthe <unk> a\nthehet\n", encoding="utf-8")
+    (tmp_path / "train").write_text(" ".join(WORDS[2:]), encoding="utf-8")
+    corpus = prepare(tmp_path / "train", tmp_path / "corpus", valid=tmp_path / "valid")
+    model = NeuralLanguageModel(make(words=corpus.vocabulary.symbols), corpus.tokenizer)
+    of_text, of_corpus = (read_passage(model, text) for text in (tmp_path / "valid", corpus.path))
+    assert of_corpus.tokens == of_text.tokens
+    np.testing.assert_array_equal(of_corpus.ids, of_text.ids)
+    np.testing.assert_array_equal(surprisals(model, of_corpus), surprisals(model, of_text))
 
 
 def test_surprisal_reads_letters_too() -> None:
