@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from seqtool.cli.options import (
     OutputOption,
     ThreadsOption,
     emit,
+    is_typed,
     note,
     note_next,
     offer,
@@ -34,6 +36,7 @@ from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo, json_text, stream
 
 if TYPE_CHECKING:
+    from seqtool.lm.ngram.config import WordsConfig
     from seqtool.lm.ngram.listing import Listing
     from seqtool.lm.ngram.train import NgramTraining
 
@@ -166,10 +169,10 @@ def train(
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
-    source = context.get_parameter_source("order")
-    if source is None or source.name != "COMMANDLINE":
+    if not is_typed(context, "order"):
         _refuse_order_as_output(str(output), "DIR")
     refuse_two_outputs(arpa, as_json=as_json)
+    refuse_unprepared(context, inputs or (), config)
     spark.check(is_used=engine == "spark")
     options: dict[str, Any] = {"arpa": arpa, "parquet": parquet, "force": force, "temp": temp}
     with stage_bars() as on_progress, ExitStack() as stack:
@@ -252,6 +255,19 @@ def show_path(path: Path, arpa: Path | None) -> None:
     if arpa is not None and not is_stdout(arpa):
         note(f"ARPA file: {arpa}")
     (note if is_stdout(arpa) else echo)(str(path))
+
+
+def refuse_unprepared(
+    context: typer.Context, inputs: Sequence[str | Path], config: WordsConfig
+) -> None:
+    """Refuse settings that were typed, and that the prepared corpus does not have."""
+    from seqtool.core.reading import is_corpus
+    from seqtool.lm.ngram.data import PREPARATION, check_preparation
+    from seqtool.text.prepared import PreparedCorpus
+
+    if len(inputs) == 1 and is_corpus(inputs[0]):
+        given = [name for name in PREPARATION if is_typed(context, name)]
+        check_preparation(PreparedCorpus.open(Path(inputs[0])), config, given)
 
 
 def _refuse_order_as_output(output: str, metavar: str) -> None:

@@ -579,6 +579,12 @@ def typed() -> str:
     return f"{runtime.program()} {shlex.join(sys.argv[1:])}"
 
 
+def is_typed(context: typer.Context, name: str) -> bool:
+    """Whether the parameter of a command was typed, be it with its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def show_table(
     title: str,
     columns: Sequence[str],

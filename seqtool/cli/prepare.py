@@ -20,6 +20,7 @@ from seqtool.cli.options import (
     StrictOption,
     ThreadsOption,
     emit,
+    is_typed,
     note,
     offer,
     stdin_or_sample,
@@ -266,9 +267,7 @@ def _refuse_other_options(
 ) -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        given = source is not None and source.name == "COMMANDLINE"
-        if given and name not in allowed:
+        if is_typed(context, name) and name not in allowed:
             option = max(parameter.opts, key=len)
             raise ConfigError(f"{option} {what}", hint=f"leave {option} out{advice}")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqtool.cli.ngram import READING, FieldOption, InputsArgument
+from seqtool.cli.ngram import READING, FieldOption, InputsArgument, refuse_unprepared
 from seqtool.cli.options import (
     ForceOption,
     JsonOption,
@@ -19,6 +19,7 @@ from seqtool.cli.options import (
     ResumeOption,
     ThreadsOption,
     emit,
+    is_typed,
     note,
     note_next,
     offer,
@@ -90,14 +91,13 @@ def train_snm(
         raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
     if resume:  # what is not typed is as the run has it
         for name in list(settings):
-            source = context.get_parameter_source({"learning_rate": "lr"}.get(name, name))
-            if source is None or source.name != "COMMANDLINE":
+            if not is_typed(context, {"learning_rate": "lr"}.get(name, name)):
                 del settings[name]
     else:
-        source = context.get_parameter_source("epochs")
-        if settings.get("time_limit") and source is not None and source.name == "COMMANDLINE":
+        if settings.get("time_limit") and is_typed(context, "epochs"):
             note("note: --time-limit takes the place of --epochs")
         inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
+        refuse_unprepared(context, inputs, from_dict(SnmConfig, settings))
     end = time.monotonic() + 60.0 * (math.inf if max_minutes is None else max_minutes)
     with stage_bars() as on_progress:
         trained = train(

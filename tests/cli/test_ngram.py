@@ -57,6 +57,17 @@ def test_train_shows_a_table_and_prints_the_path(seqtool: Run) -> None:
     assert checkpoint.read_header("m").config["prune"] == [0, 0, 30]
 
 
+@pytest.mark.parametrize("command", [("ngram", "train"), ("train-snm",)], ids=" ".join)
+def test_what_is_typed_of_a_prepared_corpus(seqtool: Run, command: tuple[str, ...]) -> None:
+    assert seqtool("prepare", "text.txt", "--min-count", 2, "-o", "corpus").code == 0
+    # also where it is the default, which is taken for nothing where it is not typed
+    error, hint = two_lines(seqtool(*command, "corpus", "--min-count", 1, "-o", "m"))
+    assert error == "error: corpus: min_count is 1, but the corpus was prepared with 2"
+    assert hint == "hint: leave min_count out, or prepare the text again"
+    for options_ in ((), ("--min-count", 2)):
+        assert seqtool(*command, "corpus", *options_, "-o", "m", "--force").code == 0
+
+
 def test_all_settings_arrive(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = {}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ _BYTES_PER_TOKEN = 25
 _BYTES_PER_TOKEN_AND_ORDER = 24
 _ORDERS_OF_FEW = 4
 
+# settings that decide what the vocabulary of a prepared corpus is
+PREPARATION = ("vocab", "vocab_size", "min_count", "special_tokens", "lowercase")
 _IDS = "ids"  # the file of a text on disk
 _READ = 1 << 22  # bytes of it that are renumbered at once
 _CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
@@ -231,6 +233,31 @@ def limited(tokenizer: Tokenizer, path: str) -> tuple[WordTokenizer, Bools]:
     return words, allowed
 
 
+def check_preparation(
+    corpus: PreparedCorpus, config: WordsConfig, given: Collection[str] = ()
+) -> None:
+    """Refuse settings of raw text that a prepared corpus does not have.
+
+    Args:
+        corpus: what is counted.
+        config: the settings; those that are the defaults are not asked for.
+        given: names of settings that are, as they were typed.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    prepared, defaults = corpus.info.get("config", {}), WordsConfig()
+    for name in PREPARATION:
+        value, default = getattr(config, name), getattr(defaults, name)
+        has = prepared.get(name, default)
+        if value != has and (name in given or value != default):
+            raise ConfigError(
+                f"{name} is {value}, but the corpus was prepared with {has}",
+                hint=f"leave {name} out, or prepare the text again",
+                path=corpus.path,
+            )
+
+
 def open_corpus(path: Path, config: WordsConfig, field: str | None) -> PreparedCorpus:
     """Open a prepared corpus for counting.
 
@@ -239,15 +266,7 @@ def open_corpus(path: Path, config: WordsConfig, field: str | None) -> PreparedC
         DataError: it is damaged, or has no words.
     """
     corpus = PreparedCorpus.open(path)
-    prepared, defaults = corpus.info.get("config", {}), WordsConfig()
-    for name in ("vocab", "vocab_size", "min_count", "special_tokens", "lowercase"):
-        value = getattr(config, name)
-        if value not in (getattr(defaults, name), prepared.get(name)):
-            raise ConfigError(
-                f"{name} is {value}, but the corpus was prepared with {prepared.get(name)}",
-                hint=f"leave {name} out, or prepare the text again",
-                path=path,
-            )
+    check_preparation(corpus, config)
     if field is not None:
         raise ConfigError("a prepared corpus has no fields", hint="leave --field out", path=path)
     split = corpus.info["splits"]["train"]
