@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -145,8 +145,25 @@ class TrainingOptions:
         return [*settings, *apply_overrides(type(config), {}, self.set_ or [])]
 
 
+Check = Callable[[Any, list[str]], object]  # refuses what is not read of settings, by some names
+
+
+def unread_by_all(configs: Iterable[Any], name: str, checks: Sequence[Check]) -> ConfigError | None:
+    """Return why a setting is not read, of the first of some settings; None if one reads it."""
+    why: ConfigError | None = None
+    for config in configs:
+        try:
+            for check in checks:
+                check(config, [name])
+        except ConfigError as error:
+            why = why or error
+        else:
+            return None
+    return why
+
+
 def note_unread(
-    file: str | Path | None, config: Any, *checks: Callable[[Any, list[str]], object]
+    file: str | Path | None, config: Any, *checks: Check, configs: Sequence[Any] = ()
 ) -> None:
     """Say which settings of a YAML file the training does not read.
 
@@ -158,6 +175,8 @@ def note_unread(
         file: of --config; the name of a recipe has no such settings.
         config: all settings.
         checks: each is called with these and the names of some, dotted, and refuses what is unread.
+        configs: all settings of several trainings, of which none may read a setting; `config` alone
+            when not given.
     """
     if file is None or not Path(file).is_file():
         return
@@ -171,12 +190,9 @@ def note_unread(
     for name, value in given.items():
         if value == defaults.get(name) or _section(name) in whole:
             continue
-        for check in (refuse_unread, *checks):
-            try:
-                check(config, [name])
-            except ConfigError as error:
-                note(f"note: {file}, {name}: {error.message}")
-                break
+        error = unread_by_all(configs or [config], name, (refuse_unread, *checks))
+        if error is not None:
+            note(f"note: {file}, {name}: {error.message}")
 
 
 def _section(name: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,17 +20,27 @@ from seqtool.cli.options import (
     OutputOption,
     ThreadsOption,
     emit,
+    flattened,
     note,
     print_settings,
     show_table,
     typed,
 )
-from seqtool.cli.training import PANEL, ListSettingsOption, resolve_length
+from seqtool.cli.training import (
+    PANEL,
+    Check,
+    ListSettingsOption,
+    note_unread,
+    resolve_length,
+    unread_by_all,
+)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
-    from seqtool.training.tuning import Outcome
+    from seqtool.training.tuning import Outcome, Space
+
+LOOKED_AT = 64  # draws, to see whether a setting is read by one
 
 
 @dataclass(frozen=True)
@@ -200,21 +212,13 @@ def tune(
     settings = resolve_length(lambda: tunable.resolve(config, chosen, set_ or []), chosen, set_)
     tried: dict[str, Any] = {} if space is None else dict(read_file(space, type(settings)))
     tried.update(read_texts(try_ or []))
-    searched = [*read_space(tried, type(settings))]
+    domains = read_space(tried, type(settings))
+    searched = [*domains]
     fixed = apply_overrides(type(settings), {}, set_ or [])
     if both := [name for name in searched if name in fixed]:
         what = f"{both[0]} is tried, and --set gives it one value"
         raise ConfigError(what, hint="leave out one of the two")
-    # what some trials read and others do not is searched for all
-    if kind == "lm" and "model.cell" not in searched:
-        from seqtool.lm.neural.config import refuse_unread as refuse_other_cells
-
-        refuse_other_cells(settings, searched)
-    if kind == "parser":
-        from seqtool.parsing.parser.families import DECIDING, refuse_unread
-
-        if not {*searched} & DECIDING:
-            refuse_unread(settings, [*searched, *fixed], ())
+    _check_read(tunable, settings, domains, fixed, config)
     if list_settings:
         return print_settings(settings)
     from seqtool.core.progress import Display
@@ -260,6 +264,45 @@ def tune(
     given = [*map(str, data or ()), *(("--dev", str(dev)) if dev else ())]
     again = shlex.join([f"train-{kind}", *given, "--config", str(output / BEST)])
     note(f"next: seqtool {again}")
+
+
+def _check_read(
+    tunable: Tunable, settings: Any, space: Space, fixed: Iterable[str], file: str | None
+) -> None:
+    """Refuse a setting that is tried or typed, and that no trial reads; say which of a file are so.
+
+    What some trials read and others do not may be searched for all.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    from seqtool.core.config import to_dict
+    from seqtool.training.config import refuse_unread
+    from seqtool.training.tuning import draw_trials, with_values
+
+    checks: list[Check] = [refuse_unread]
+    if tunable.name == "train_lm":
+        from seqtool.lm.neural import config as networks
+
+        checks += [networks.refuse_unread, networks.refuse_idle]
+    elif tunable.name == "train_parser":
+        from seqtool.parsing.parser import families
+
+        checks.append(partial(families.refuse_unread, also=()))
+    configs = []
+    for trial in draw_trials(space, LOOKED_AT, seed=0) if space else ():
+        with suppress(ConfigError):  # the search tells which trial cannot be
+            configs.append(with_values(settings, trial))
+    defaults = dict(flattened(to_dict(type(settings)())))
+    for name in space:
+        # the checks take a default for one that nobody has asked for
+        other = [each for each in configs if dict(flattened(to_dict(each)))[name] != defaults[name]]
+        if (error := unread_by_all(other, name, checks)) is not None:
+            raise error
+    for name in fixed:
+        if (error := unread_by_all(configs or [settings], name, checks)) is not None:
+            raise error
+    note_unread(file, settings, *checks, configs=configs)
 
 
 def _data(kind: str, data: list[Path] | None) -> Any:

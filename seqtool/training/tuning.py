@@ -217,6 +217,18 @@ def member(space: Space, config: Config) -> dict[str, Any] | None:
     return found
 
 
+def with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    """Return settings with other values of some, by their dotted names.
+
+    Raises:
+        ConfigError: they contradict one another.
+    """
+    kind, stored = type(config), to_dict(config)
+    for name, value in values.items():
+        set_value(kind, stored, name, value)
+    return from_dict(kind, stored)
+
+
 def draw_trials(
     space: Space, num_trials: int, seed: int, first: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:

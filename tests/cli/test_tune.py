@@ -119,6 +119,18 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
         (("lm", "--try", "depth=9..3"), "has no numbers", "depth=3..9"),
         (("lm", "--try", "depth=2,4"), "is a setting of rhn, but the cell is lstm", "--cell rhn"),
         (
+            ("lm", "--set", "depth=3", "--try", "hidden_size=4,8"),
+            *("is a setting of rhn, but the cell is lstm", "--cell rhn"),
+        ),
+        (
+            ("lm", "--try", "dropout_hidden=0.0,0.5"),
+            *("dropout_hidden is set, but the network has 1 layer", "layers"),
+        ),
+        (
+            ("lm", "--try", "schedule_cycle=3,4", "--try", "hidden_size=4,8"),
+            *("schedule_cycle is set, but the schedule is", "cyclic"),
+        ),
+        (
             ("lm", "--try", "epochs=2,4", "--time-limit", "1m"),
             "training.epochs is tried, but a limit of time ends the trainings",
             "leave out one",
@@ -166,11 +178,26 @@ def test_what_a_parser_does_not_read_is_not_searched(seqtool: Run, tmp_path: Pat
     command = ("tune", "parser", "--config", "linear", "--try", "hidden_size=8,16")
     result = seqtool(*command, "-o", tmp_path / "tune")
     assert (result.code, "hidden_size is set, which" in result.stderr) == (1, True)
+    typed = seqtool(*command[:4], "--set", "hidden_size=8", "--try", "hash_bits=14,15")
+    assert (typed.code, "hidden_size is set, which" in typed.stderr) == (1, True)
     # where the parser itself is searched for, some of them may read it
     listed = seqtool(*command, "--try", "classifier=neural,linear", "--list-settings")
     assert listed.code == 0
     unknown = seqtool("tune", "parser", "--list-settings", "--try", "nosuch=3")
     assert (unknown.code, unknown.stdout) == (1, "")
+
+
+def test_what_some_trials_read_may_be_searched_for_all(seqtool: Run, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("model: {depth: 3, dropout_hidden: 0.2}\ntraining: {schedule_cycle: 3}\n")
+    command = ("tune", "lm", "--config", file, "--list-settings", "-o", tmp_path / "tune")
+    some = ("--try", "cell=lstm,rhn", "--try", "layers=1,2", "--try", "schedule=cyclic,constant")
+    assert "note" not in seqtool(*command, *some).stderr
+    notes = seqtool(*command, "--try", "hidden_size=4,8").stderr.splitlines()
+    assert [note.partition(": ")[2].partition(" is ")[0] for note in notes] == [
+        f"{file}, {name}"
+        for name in ("model.depth: model.depth", "model.dropout_hidden: dropout_hidden")
+    ] + [f"{file}, training.schedule_cycle: schedule_cycle"]
 
 
 def test_a_search_in_which_nothing_was_trained_is_no_other(
