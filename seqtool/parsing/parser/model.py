@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.data import GoldTrees, TrainingData
-from seqtool.parsing.parser.decoder import ArcTable, Decoder, check_search
+from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree, check_search
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
 from seqtool.parsing.parser.families import describe, make_decoder, weight_shapes
 from seqtool.parsing.parser.labels import Labels
@@ -51,6 +52,30 @@ CHARACTERS = "characters"  # and that of the known ones
 
 Tree = tuple[list[int], list[str]]
 Answer = TypeVar("Answer")
+
+
+class _Answers(Iterator[Answer]):
+    """Answers about sentences, one by one, of a decoder that knows their types by number.
+
+    While they are open, the numbers have to stay: see `Parser.limit_types`.
+
+    Args:
+        answers: what is given.
+        num: how many there are.
+        open_: where it stands until the last one was given, or nobody asks for more.
+    """
+
+    def __init__(self, answers: Iterator[Answer], num: int, open_: WeakSet[_Answers[Any]]) -> None:
+        self._answers, self._num_left, self._open = answers, num, open_
+        if num:
+            open_.add(self)
+
+    def __next__(self) -> Answer:
+        answer = next(self._answers)
+        self._num_left -= 1
+        if not self._num_left:
+            self._open.discard(self)
+        return answer
 
 
 class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
@@ -81,6 +106,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         self.types, self.labels = types, labels
         self.calibrations: dict[int, Calibration] = {}
         self.decoder = make_decoder(config, labels, weights)
+        self._open: WeakSet[_Answers[Any]] = WeakSet()
         self._names = np.asarray((*labels.names, ""), object)
         self._lifted = np.asarray([LIFTED in label for label in (*labels.names, "")])
         own = [label.partition(LIFTED)[0] for label in labels.names]
@@ -292,8 +318,8 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         return dataclasses.replace(encode(sentences, self.types), lm_states=lm_states)
 
     def limit_types(self) -> None:
-        """Forget all types if too many were met."""
-        if self.decoder.num_bytes > TABLE_BYTES:
+        """Forget all types if too many were met, and no answer is open that is made by them."""
+        if self.decoder.num_bytes > TABLE_BYTES and not self._open:
             self.types.clear()
             self.decoder.clear()
 
@@ -383,18 +409,21 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             beam: hypotheses per sentence; no fewer than `num` are followed.
 
         Raises:
-            ConfigError: when iterated: fewer than one tree, or a beam of no hypotheses.
+            ConfigError: fewer than one tree, or a beam of no hypotheses.
         """
         check_search(beam, num)
-        for ranked in self._each(arrays, lambda decoder: decoder.ranked(arrays, num, beam=beam)):
-            trees: dict[tuple[tuple[int, ...], tuple[str, ...]], ScoredTree] = {}
-            for heads, label_ids, score in ranked:
-                names = self._names[label_ids].tolist()
-                tree = heads.tolist(), names
-                if self._lifted[label_ids].any():
-                    tree = deprojectivise(*tree)
-                trees.setdefault((tuple(tree[0]), tuple(tree[1])), ScoredTree(*tree, score))
-            yield list(trees.values())
+        found = self._each(arrays, lambda decoder: decoder.ranked(arrays, num, beam=beam))
+        return map(self._different, found)
+
+    def _different(self, ranked: Sequence[RankedTree]) -> list[ScoredTree]:
+        """Return trees that differ when lifted arcs are put back, the best first."""
+        trees: dict[tuple[tuple[int, ...], tuple[str, ...]], ScoredTree] = {}
+        for heads, label_ids, score in ranked:
+            tree = heads.tolist(), self._names[label_ids].tolist()
+            if self._lifted[label_ids].any():
+                tree = deprojectivise(*tree)
+            trees.setdefault((tuple(tree[0]), tuple(tree[1])), ScoredTree(*tree, score))
+        return list(trees.values())
 
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give what is thought of the arcs of each encoded sentence, lifted arcs put back.
@@ -410,23 +439,26 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             Of each sentence a table whose label ids are places in `deprels`.
 
         Raises:
-            ConfigError: when iterated: a beam of no hypotheses.
+            ConfigError: a beam of no hypotheses.
         """
         check_search(beam)
-        for probabilities, label_ids, heads in self._each(
-            arrays, lambda decoder: decoder.arc_tables(arrays, beam=beam)
-        ):
-            of_tree = label_ids[np.arange(len(heads)), heads]
-            label_ids = self._own_ids[label_ids]
-            if self._lifted[of_tree].any():
-                tree = heads.tolist(), self._names[of_tree].tolist()
-                new_heads = np.asarray(deprojectivise(*tree)[0], np.int32)
-                moved = np.flatnonzero(new_heads != heads)
-                old, new = (moved, heads[moved]), (moved, new_heads[moved])
-                for table in (probabilities, label_ids):
-                    table[old], table[new] = table[new], table[old]
-                heads = new_heads
-            yield ArcTable(probabilities, label_ids, heads)
+        found = self._each(arrays, lambda decoder: decoder.arc_tables(arrays, beam=beam))
+        return map(self._put_back, found)
+
+    def _put_back(self, found: ArcTable) -> ArcTable:
+        """Return a table by the parser's own labels, lifted arcs of the tree put back."""
+        probabilities, label_ids, heads = found
+        of_tree = label_ids[np.arange(len(heads)), heads]
+        label_ids = self._own_ids[label_ids]
+        if self._lifted[of_tree].any():
+            tree = heads.tolist(), self._names[of_tree].tolist()
+            new_heads = np.asarray(deprojectivise(*tree)[0], np.int32)
+            moved = np.flatnonzero(new_heads != heads)
+            old, new = (moved, heads[moved]), (moved, new_heads[moved])
+            for table in (probabilities, label_ids):
+                table[old], table[new] = table[new], table[old]
+            heads = new_heads
+        return ArcTable(probabilities, label_ids, heads)
 
     def head_probabilities(
         self, sentences: Sequence[Sentence], *, beam: int = 1
@@ -456,10 +488,16 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
     def _each(
         self, arrays: TokenArrays, ask: Callable[[Decoder], Iterator[Answer]]
     ) -> Iterator[Answer]:
-        """Give what the decoder says of each sentence, on one thread as `heads_and_labels`.
+        """Return what the decoder says of each sentence, on one thread as `heads_and_labels`.
 
         Several sentences are asked for at a time: to limit threads takes as long as a short one.
+        Until the last answer, types are not forgotten.
         """
+        return _Answers(self._asked(arrays, ask), len(arrays.lengths), self._open)
+
+    def _asked(
+        self, arrays: TokenArrays, ask: Callable[[Decoder], Iterator[Answer]]
+    ) -> Iterator[Answer]:
         with self._threads.limit(limits=1, user_api="blas"):
             self.decoder.prepare(self.types)
         answers = ask(self.decoder)

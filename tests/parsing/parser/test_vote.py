@@ -20,6 +20,7 @@ from parsing.tagger.toy import random_tagger
 import seqtool
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.parsing.parser import calibration, details
+from seqtool.parsing.parser import model as model_module
 from seqtool.parsing.parser import vote as vote_module
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
@@ -474,3 +475,64 @@ def test_a_beam_and_a_number_of_trees_are_numbers_from_1_on(beam: Any) -> None:
             with pytest.raises(ConfigError, match="must be a whole number from 1 on"):
                 list(ask())
         assert len(list(model.nbest(sentences, np.int64(1), beam=np.int32(2)))) == 2
+
+
+def new_words(number: int) -> list[Sentence]:
+    return [make_sentence([(f"new{number}-{place}", "X") for place in range(9)])]
+
+
+@pytest.mark.parametrize("table_bytes", [0, model_module.TABLE_BYTES])
+@pytest.mark.parametrize("which", range(5))
+def test_answers_stay_while_others_are_parsed(
+    monkeypatch: pytest.MonkeyPatch, which: int, table_bytes: int
+) -> None:
+    """Whoever asks for trees one by one may parse other sentences between two of them."""
+    monkeypatch.setattr(model_module, "GROUP_ARCS", 1)
+    model = Vote(kinds()) if which == 4 else kinds()[which]
+    sentences = random_sentences(12, 9, seed=1)
+    expected = [[tree.to_conllu() for tree in trees] for trees in model.nbest(sentences, 2)]
+    tables = list(model.head_probabilities(sentences))
+    monkeypatch.setattr(model_module, "TABLE_BYTES", table_bytes)
+    for number, trees in enumerate(model.nbest(sentences, 2)):
+        assert [tree.to_conllu() for tree in trees] == expected[number]
+        model.parse(new_words(number))
+    for number, table in enumerate(model.head_probabilities(sentences)):
+        np.testing.assert_array_equal(table, tables[number])
+        model.parse(new_words(number))
+    if table_bytes == 0 and isinstance(model, Parser):
+        model.parse(new_words(0))
+        assert len(model.types) <= 2 + 9  # all answers were given
+
+
+@pytest.mark.parametrize("encoder", ["none", "bilstm"])
+def test_derivations_stay_while_others_are_parsed(
+    monkeypatch: pytest.MonkeyPatch, encoder: str
+) -> None:
+    monkeypatch.setattr(model_module, "GROUP_ARCS", 1)
+    one = parser(encoder=encoder, **({"encoder_size": 4} if encoder == "bilstm" else {}))
+    for name in one.weights:
+        if name.startswith(("contexts", "bottleneck")):
+            one.weights[name] *= 5  # so that the context counts
+    one = one.copy()
+    sentences, others = random_sentences(10, 12, seed=1), random_sentences(10, 12, seed=2)
+    expected = [trace.sentence.heads() for trace in one.traces(sentences)]
+    assert expected == [trees[0].heads() for trees in one.nbest(sentences, 1)]
+    both = zip(one.traces(sentences), one.traces(others), strict=True)
+    assert [trace.sentence.heads() for trace, _ in both] == expected
+    monkeypatch.setattr(model_module, "TABLE_BYTES", 0)
+    for number, trace in enumerate(one.traces(sentences)):
+        assert trace.sentence.heads() == expected[number]
+        one.parse(new_words(number))
+
+
+def test_a_long_sentence_in_a_vote_forgets_no_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_module, "GROUP_ARCS", 1)
+    monkeypatch.setattr(vote_module, "LONGEST", 7)
+    _, _, graph, linear = kinds()
+    for first in (graph, linear):
+        model = Vote([first, parser(), parser(1)], [1.0, 1.0, 1.0])
+        sentences = random_sentences(20, 10, seed=4)
+        expected = [next(model.nbest([one], 1))[0].to_conllu() for one in sentences]
+        monkeypatch.setattr(model_module, "TABLE_BYTES", 0)
+        assert [trees[0].to_conllu() for trees in model.nbest(sentences, 1)] == expected
+        monkeypatch.setattr(model_module, "TABLE_BYTES", 192 << 20)

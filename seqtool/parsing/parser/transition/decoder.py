@@ -141,9 +141,11 @@ class SearchDecoder(Decoder):
         Scores are divided by the temperature also where one hypothesis is followed, which changes
         no choice.
         """
-        scorer, see = self._scorer(arrays), self._see()
+        see = self._see()
         for place in range(len(arrays.lengths)):
             sentence = arrays.part(np.asarray([place]))
+            # of this sentence alone: what others were read as lies in memory that is taken again
+            scorer = self._scorer(sentence)
             beams = self._beams(sentence.lengths, beam)
             token, length = int(sentence.tokens[0]), int(sentence.lengths[0])
             yield derivation(
