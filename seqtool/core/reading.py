@@ -439,6 +439,7 @@ class BlockReader(Iterator[bytes]):
     def _whole_lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Join chunks to blocks of about the block size that end with a line."""
         pending: list[bytes] = []
+        is_begun = False
         size = num_open = 0  # bytes that wait, and those of them behind the last line end
         for chunk in chunks:
             if num_open + len(chunk) > _max_line:
@@ -449,11 +450,12 @@ class BlockReader(Iterator[bytes]):
             cut = ended if size >= self.block_size else 0
             if cut:
                 yield b"".join((*pending, chunk[:cut]))
+                is_begun = True
                 pending, size = [chunk[cut:]], len(chunk) - cut
             else:
                 pending.append(chunk)
         last = b"".join(pending)
-        if last not in (b"", _BOM):
+        if last and (is_begun or last != _BOM):  # of a file with a byte order mark alone, nothing
             yield last if last.endswith(b"\n") else last + b"\n"
 
     def _refuse_long_lines(self, pending: list[bytes], num_open: int, chunk: bytes) -> None:

@@ -417,3 +417,13 @@ def test_a_column_of_parquet_is_a_text(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(DataError, match="the Parquet file is damaged"):
         list(read_blocks(path))
+
+
+@pytest.mark.parametrize("block_size", [1 << 20, 1003, 1000, 100, 1])
+def test_a_last_line_that_is_a_byte_order_mark_is_a_line(tmp_path: Path, block_size: int) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes((b"x" * 99 + b"\n") * 10 + b"\xef\xbb\xbf")
+    text = b"".join(read_blocks([path], block_size=block_size))
+    assert text == (b"x" * 99 + b"\n") * 10 + b"\xef\xbb\xbf\n"
+    path.write_bytes(b"\xef\xbb\xbf")  # but a file that has nothing else is empty
+    assert list(read_blocks([path], block_size=block_size)) == []
