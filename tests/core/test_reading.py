@@ -426,4 +426,5 @@ def test_a_last_line_that_is_a_byte_order_mark_is_a_line(tmp_path: Path, block_s
     text = b"".join(read_blocks([path], block_size=block_size))
     assert text == (b"x" * 99 + b"\n") * 10 + b"\xef\xbb\xbf\n"
     path.write_bytes(b"\xef\xbb\xbf")  # but a file that has nothing else is empty
-    assert list(read_blocks([path], block_size=block_size)) == []
+    with pytest.raises(DataError, match="the file is empty"):
+        list(read_blocks([path], block_size=block_size))
