@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seqtool.analysis.passage import Passage, word_classes
 from seqtool.analysis.recurrence import (
     as_tensor,
     inputs_of,
@@ -34,7 +35,6 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.treebank.sentence import UPOS, Sentence
 
 if TYPE_CHECKING:
     from seqtool.parsing.tagger.model import Tagger
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 NUM_BINS = 20  # of histograms
 ACTIVATION = "activation"  # what a plain RNN has in the place of gates
 NEAR = 0.1  # a gate within this of 0 or of 1 is saturated; of the range of an activation, too
-SENTENCE_END = "end of sentence"
 
 Range = tuple[float, float]  # between which values lie
 GATE: Range = (0.0, 1.0)
@@ -245,7 +244,7 @@ def _show_lives(label: str, lives_H: Tensor) -> tuple[Series, list[Cell]]:
     return Series(label, shares, drawn), [label, *(_or_none(life) for life in quarters)]
 
 
-def _classes(name: str, model: Any, read: Ids, tagger: Tagger) -> list[str]:
+def _classes(name: str, model: Any, read: Ids, tagger: Any) -> list[str]:
     """Return the word class of each token that is read."""
     tokenizer = model.tokenizer
     if tokenizer.unit != "word":
@@ -253,14 +252,8 @@ def _classes(name: str, model: Any, read: Ids, tagger: Tagger) -> list[str]:
             f"{name} reads units of {tokenizer.unit}, which have no word class",
             hint="leave the tagger out, or name a model of words",
         )
-    words = tokenizer.vocabulary.decode(read.tolist())
-    rows = [[str(place), word, *["_"] * 8] for place, word in enumerate(words, start=1)]
-    ends = np.flatnonzero(read == EOS_ID).tolist()
-    pieces = itertools.pairwise([-1, *ends, len(rows)])
-    sentences = [Sentence([], rows[begin + 1 : end], []) for begin, end in pieces]
-    tagger.tag(sentences)
-    is_end = (read == EOS_ID).tolist()
-    return [SENTENCE_END if at else row[UPOS] for at, row in zip(is_end, rows, strict=True)]
+    ids = np.append(read, EOS_ID)  # the last sentence may be cut off
+    return word_classes(tagger, Passage(tokenizer.vocabulary.decode(ids.tolist()), ids))[:-1]
 
 
 def _by_class(

@@ -18,6 +18,9 @@ from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.evaluation import read_ids
 from seqtool.lm.protocol import LanguageModel, SpellingModel
 from seqtool.text.prepared import PreparedCorpus
+from seqtool.treebank.sentence import NUM_COLUMNS, UPOS, Sentence
+
+SENTENCE_END = "the end of a sentence"
 
 
 @dataclass(frozen=True)
@@ -143,3 +146,24 @@ def unknown_remarks(unknown: Mapping[str, int]) -> list[str]:
         f"Tokens not known: {counts}. Such a token has the surprisal of {UNK}, so a model that "
         "knows fewer words has the easier task."
     ]
+
+
+def word_classes(tagger: Any, passage: Passage) -> list[str]:
+    """Return the universal tag of every word, as a tagger gives it; `</s>` has a class of its own.
+
+    Args:
+        tagger: a loaded tagger.
+        passage: of words.
+    """
+    classes: list[str] = []
+    sentences = []
+    for place in passage.sentences():
+        words = passage.tokens[place][:-1]
+        rows = [[str(i), word, *["_"] * (NUM_COLUMNS - 2)] for i, word in enumerate(words, start=1)]
+        sentences.append(Sentence([], rows, []))
+    tagged = iter(list(tagger.tag_stream(one for one in sentences if len(one))))
+    for sentence in sentences:
+        if len(sentence):
+            classes += next(tagged).column(UPOS)
+        classes.append(SENTENCE_END)
+    return classes

@@ -22,12 +22,12 @@ from seqtool.analysis.passage import (
     read_sentence,
     surprisals,
     unknown_remarks,
+    word_classes,
 )
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS, UNK, UNK_ID
-from seqtool.treebank.sentence import NUM_COLUMNS, UPOS, Sentence
 
 TITLE = "Surprisal word by word"
 # name -> the largest value of the band; None for all that is above
@@ -38,7 +38,6 @@ WORDS_SHOWN = 12  # of those where one model gains most
 PROFILED = 2  # sentences of the text that are drawn where none is given
 LONGEST = 25  # tokens of these
 Profile = tuple[list[str], dict[str, list[float]]]  # tokens, and by model the bits of each
-SENTENCE_END = "the end of a sentence"
 
 
 def analyse(
@@ -164,27 +163,6 @@ def _distance_bands(passage: Passage) -> list[str]:
 
 def _band(value: int, bands: dict[str, int | None]) -> str:
     return next(name for name, most in bands.items() if most is None or value <= most)
-
-
-def word_classes(tagger: Any, passage: Passage) -> list[str]:
-    """Return the universal tag of every word, as a tagger gives it; `</s>` has a class of its own.
-
-    Args:
-        tagger: a loaded tagger.
-        passage: of words.
-    """
-    classes: list[str] = []
-    sentences = []
-    for place in passage.sentences():
-        words = passage.tokens[place][:-1]
-        rows = [[str(i), word, *["_"] * (NUM_COLUMNS - 2)] for i, word in enumerate(words, start=1)]
-        sentences.append(Sentence([], rows, []))
-    tagged = iter(list(tagger.tag_stream(one for one in sentences if len(one))))
-    for sentence in sentences:
-        if len(sentence):
-            classes += next(tagged).column(UPOS)
-        classes.append(SENTENCE_END)
-    return classes
 
 
 def _by_band(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -28,6 +28,13 @@ READ_BY: Mapping[str, Collection[str]] = {
     "embedding_size": ("none", *CELLS, "bilstm"),
     **dict.fromkeys(("hidden_size", "layers"), (*CELLS, "bilstm")),
     "depth": ("rhn",),
+    "lm_size": ("none", *CELLS, "bilstm"),
+}
+NETWORKS = ("none", *CELLS, "bilstm", LM)
+# the same of how it is taught: a linear classifier has no dropout
+TAUGHT_BY: Mapping[str, Collection[str]] = {
+    **dict.fromkeys(("dropout_words", "dropout_embeddings", "dropout_encoder"), NETWORKS),
+    "dropout_lm": ("none", *CELLS, "bilstm"),
 }
 
 
@@ -118,15 +125,21 @@ class ModelConfig(Config):
         Raises:
             ConfigError: there is one that differs from its default.
         """
-        for name, encoders in READ_BY.items():
-            if self.encoder not in encoders and getattr(self, name) != getattr(DEFAULTS, name):
-                raise ConfigError(
-                    f"{name} is set, but the encoder {self.encoder} does not read it",
-                    hint=f"leave it out, or choose another encoder: {', '.join(encoders)}",
-                )
+        _refuse_unread(self, DEFAULTS, READ_BY, self.encoder)
 
 
 DEFAULTS = ModelConfig()
+
+
+def _refuse_unread(
+    config: Any, defaults: Any, read_by: Mapping[str, Collection[str]], encoder: str
+) -> None:
+    for name, encoders in read_by.items():
+        if encoder not in encoders and getattr(config, name) != getattr(defaults, name):
+            raise ConfigError(
+                f"{name} is set, but the encoder {encoder} does not read it",
+                hint=f"leave it out, or choose another encoder: {', '.join(encoders)}",
+            )
 
 
 @dataclass(frozen=True)
@@ -171,6 +184,34 @@ class ClassifierConfig(Config):
                 "lm",
                 hint="set learning.dropout_encoder, or choose another encoder",
             )
+
+    def refuse_unread(self) -> None:
+        """Refuse settings that the encoder does not read; see `ModelConfig.refuse_unread`.
+
+        Raises:
+            ConfigError: there is one that differs from its default.
+        """
+        self.model.refuse_unread()
+        _refuse_unread(self.learning, LearningConfig(), TAUGHT_BY, self.model.encoder)
+
+    def refuse_lm(self, names: Iterable[str]) -> None:
+        """Refuse settings that were typed, and that are of a language model, where none is given.
+
+        Raises:
+            ConfigError: there is one that differs from its default.
+        """
+        defaults = ClassifierConfig()
+        of_lm = {
+            "model.lm_size": (self.model.lm_size, defaults.model.lm_size),
+            "learning.dropout_lm": (self.learning.dropout_lm, defaults.learning.dropout_lm),
+        }
+        for name in {*names} & of_lm.keys():
+            value, default = of_lm[name]
+            if value != default:
+                raise ConfigError(
+                    f"{name.rpartition('.')[2]} is set, but no language model is given",
+                    hint="leave it out, or add --lm",
+                )
 
 
 def _implied(given: Mapping[str, Any]) -> str | None:

@@ -53,7 +53,7 @@ def train_classifier(
     """
     chosen = PRESETS.chosen(config)
     if chosen is not None and not options.get("resume"):
-        chosen.model.refuse_unread()
+        chosen.refuse_unread()
     return train_on_treebank(CLASSIFIER, train_files, output, chosen, **options)
 
 

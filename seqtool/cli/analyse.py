@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from seqtool.cli.models import default_model, names_of, open_model
+from seqtool.cli.models import default_model, names_of, open_model, open_tagger
 from seqtool.cli.options import (
     JsonOption,
     SeedOption,
@@ -264,7 +264,7 @@ def surprisal(
         split=split,
         num_tokens=tokens,
         sentences=sentence,
-        tagger=None if tagger is None else open_model(tagger, "tagger"),
+        tagger=open_tagger(tagger),
     )
 
 

@@ -21,7 +21,7 @@ from seqtool.cli.analyse import (
     run_analysis,
     tokens_option,
 )
-from seqtool.cli.models import default_model, open_model
+from seqtool.cli.models import default_model, open_tagger
 from seqtool.cli.options import SeedOption, ThreadsOption, stdin_or_sample, takes_options
 from seqtool.cli.reports import ShownOptions, show
 from seqtool.cli.usage import examples
@@ -187,7 +187,7 @@ def gates(
         seed=seed,
         split=split,
         num_tokens=tokens,
-        tagger=None if tagger is None else open_model(tagger, "tagger"),
+        tagger=open_tagger(tagger),
     )
 
 

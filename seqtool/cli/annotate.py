@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from seqtool.cli.corpora import Run
-from seqtool.cli.models import default_model, note_beam, open_model
+from seqtool.cli.models import default_model, note_beam, one_model, open_model
 from seqtool.cli.options import UNNAMED, JobsOption, note, stdin_or_sample, takes_options
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.trees import FORMATS, DetailOptions
@@ -173,7 +173,9 @@ def segment(
             f"document. {UNNAMED} the shipped sample's English test text.",
         ),
     ] = None,
-    model: Annotated[Path | None, _model("A segmenter; runs/segmenter if not given.")] = None,
+    models: Annotated[
+        list[Path] | None, _model("A segmenter; runs/segmenter if not given.")
+    ] = None,
     output: TargetOption = "-",
     format_: Annotated[
         str,
@@ -200,6 +202,7 @@ def segment(
     is_spark = spark.is_spark()
     _check_format(format_, (*TEXT_FORMATS, "parquet") if is_spark else TEXT_FORMATS)
     segmenter = path = None
+    model = one_model(models)
     if not (layout.rules or layout.pretokenized):
         path = model or default_model("segmenter", otherwise="split by rules: --rules")
         segmenter = open_model(path, "segmenter")
@@ -233,8 +236,8 @@ def _check_format(name: str, known: Sequence[str]) -> None:
 )
 def tag(
     files: FilesArgument = None,
-    model: Annotated[
-        Path | None,
+    models: Annotated[
+        list[Path] | None,
         _model(
             "A tagger, or what train-parser --raw made; runs/tagger or runs/parser if not given."
         ),
@@ -269,7 +272,7 @@ def tag(
 
     is_spark = spark.is_spark()
     given = files or ([] if is_spark else [stdin_or_sample("FILE", "trees")])
-    path = model or default_model("tagger", "parser")
+    path = one_model(models) or default_model("tagger", "parser")
     tagger = with_words(open_model(path, "tagger"), embeddings, path)
     annotation = Annotation(
         "tag",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.models import default_model, open_model
+from seqtool.cli.models import default_model, one_model, open_model
 from seqtool.cli.options import (
     JsonOption,
     OutputOption,
@@ -26,6 +26,7 @@ from seqtool.cli.training import (
     SETTINGS,
     PresetFileOption,
     TrainingOptions,
+    note_shared,
     note_unread,
     report,
     run_training,
@@ -118,11 +119,14 @@ def train_classifier(
     from seqtool.classification.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
+    if lm is None and not options.resume:
+        chosen.refuse_lm(options.given(chosen, settings))
     note_unread(config, chosen)
     if options.list_settings:
         return print_settings(chosen)
     from seqtool.classification.train import train_classifier as train
 
+    note_shared(table or (), dev)
     read: list[Any] = []
 
     def on_data(data: Any) -> None:
@@ -218,7 +222,7 @@ def classify(
         ),
     ] = None,
     model: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "--model", "-m", metavar="DIR", help="A classifier; runs/classifier if not given."
         ),
@@ -255,7 +259,7 @@ def classify(
     from seqtool.lm.tables import check_names, check_target, open_table
 
     check_target(output)
-    path = model or default_model("classifier")
+    path = one_model(model) or default_model("classifier")
     if table is None and not stdin_instead("FILE"):
         raise ConfigError(
             "no texts are given",

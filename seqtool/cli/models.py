@@ -139,8 +139,10 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     return list(check_weights(weights, num_models))
 
 
-def open_model(path: Path | Sequence[Path], kind: str) -> Any:
+def open_model(path: Path | Sequence[Path], kind: str, *, option: str = "-m") -> Any:
     """Open the parser, tagger, segmenter or classifier at `path`, or the parsers at several as one.
+
+    `option` is that by which it was named.
 
     Raises:
         ModelError: there is no model, it is damaged, or it is of another kind; or several do not
@@ -159,11 +161,38 @@ def open_model(path: Path | Sequence[Path], kind: str) -> Any:
                 checkpoint.find(one, HEADERS[kind])  # whose hint names models of this kind
         raise
     if not hasattr(model, ABILITIES[kind]):
-        hint = f"choose one that {COMMANDS[kind]} made, with -m"
+        hint = f"choose one that {COMMANDS[kind]} made, with {option}"
         raise ModelError(f"is no {kind}", hint=hint, path=paths[0])
     # what is loaded stays, so the collector of cycles need not look at it again and again
     gc.freeze()
     return model
+
+
+def open_tagger(path: Path | None) -> Any:
+    """Open what gives word classes, if it is named: of `--tagger`.
+
+    Raises:
+        ModelError: as of `open_model`; or it gives words other labels.
+    """
+    if path is None:
+        return None
+    tagger = open_model(path, "tagger", option="--tagger")
+    if tagger.kind == "labeller":
+        hint = "choose one with --tagger that train-tagger made without --column"
+        raise ModelError("gives words labels, and no word classes", hint=hint, path=path)
+    return tagger
+
+
+def one_model(models: Sequence[Path] | None) -> Path | None:
+    """Return the model of `-m`, if it is given, where one is taken.
+
+    Raises:
+        ConfigError: there are several, of which the last one would count.
+    """
+    if models and len(models) > 1:
+        what = f"-m names {len(models)} models, and this command takes one"
+        raise ConfigError(what, hint="give one, and the command again with each of the others")
+    return models[0] if models else None
 
 
 def note_unknown(model: Any, sentences: Iterable[Sentence], path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from seqtool.cli.annotate import AllowMissingOption
-from seqtool.cli.models import default_model
+from seqtool.cli.models import default_model, one_model
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -47,7 +47,7 @@ def states(
         ),
     ] = None,
     model: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
             "-m",
             "--model",
@@ -116,7 +116,7 @@ def states(
         if value is not None and value not in known:
             raise ConfigError(f"--{option} is {value!r}", hint=f"choose {' or '.join(known)}")
     began = time.perf_counter()
-    path = model or default_model("lm")
+    path = one_model(model) or default_model("lm")
     is_lm = path.is_file() or checkpoint.read_header(path).kind not in TREEBANK_KINDS
     opened: object = (
         open_language_model(path, device=device, threads=threads)

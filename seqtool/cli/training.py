@@ -230,6 +230,15 @@ def resolve_length(
     return found
 
 
+def note_shared(train: Sequence[Path], dev: Path | None) -> None:
+    """Say so where what is validated on is trained on, or a file is named twice."""
+    files = [path.resolve() for path in train]
+    if dev is not None and dev.resolve() in files:
+        note(f"note: {dev} is trained on, too: its scores say nothing of other text")
+    if len({*files}) < len(files):
+        note("note: a file to train on is named twice, so what is in it counts twice")
+
+
 @dataclass(frozen=True)
 class TreebankOptions(TrainingOptions):
     """Options of every command that trains on a treebank."""
@@ -246,11 +255,7 @@ class TreebankOptions(TrainingOptions):
         A run that is resumed knows its own.
         """
         if treebank or self.resume:
-            files = [path.resolve() for path in treebank or ()]
-            if dev is not None and dev.resolve() in files:
-                note(f"note: {dev} is trained on, too: its scores say nothing of other text")
-            if len({*files}) < len(files):
-                note("note: a file of TRAIN is named twice, so its sentences count twice")
+            note_shared(treebank or (), dev)
             return treebank or None, dev
         train = stdin_or_sample("TRAIN", "trees", training="training on")
         if train != "-":

@@ -30,6 +30,7 @@ from seqtool.cli.training import (
     PANEL,
     Check,
     ListSettingsOption,
+    note_shared,
     note_unread,
     resolve_length,
     unread_by_all,
@@ -224,6 +225,7 @@ def tune(
     from seqtool.core.progress import Display
     from seqtool.text.datasets import sample_treebank
 
+    note_shared(data or (), dev)
     options: dict[str, Any] = {"device": device, "threads": threads, "command": typed()}
     if kind != "lm":
         options["dev"] = dev if data or dev else sample_treebank("en", "valid")

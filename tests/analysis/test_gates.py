@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from toy_models import char_tokenizer
 from toy_recurrence import NETWORKS, make_model, make_network, write_text
 
 from seqtool.analysis import gates
+from seqtool.analysis.passage import SENTENCE_END
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -27,10 +28,11 @@ LOGISTIC = {b: 1 / (1 + math.exp(-b)) for b in (-1.5, 0.5, 2.0)}
 class Letters:
     """A tagger that knows vowels."""
 
-    def tag(self, sentences: Sequence[Sentence], *, retag: bool = False) -> None:
+    def tag_stream(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         for sentence in sentences:
             for row in sentence.rows:
                 row[UPOS] = "VOWEL" if row[FORM] in "ae" else "OTHER"
+            yield sentence
 
 
 def with_biases_only(biases: Sequence[float], **settings: Any) -> Any:
@@ -110,12 +112,12 @@ def test_a_memory_that_loses_nothing_lives_for_ever(tmp_path: Path) -> None:
 def test_what_the_report_holds(tmp_path: Path, name: str) -> None:
     text = write_text(tmp_path / "t.txt")
     model = make_model(**NETWORKS[name])
-    report = gates.analyse([("m", model)], text, num_tokens=60, tagger=Letters())  # type: ignore[arg-type]
+    report = gates.analyse([("m", model)], text, num_tokens=60, tagger=Letters())
     found = report.values["m"]
     for of_gate in found["gates"].values():
         assert sum(of_gate["histogram"]) == pytest.approx(1.0)
         assert 0 <= of_gate["share_low"] + of_gate["share_high"] <= 1
-    classes = {"VOWEL", "OTHER", gates.SENTENCE_END}
+    classes = {"VOWEL", "OTHER", SENTENCE_END}
     for title, means in found["by_class"].items():
         assert set(means) == classes
         assert min(means.values()) <= found["gates"][title]["mean"] <= max(means.values())
@@ -127,9 +129,9 @@ def test_what_the_report_holds(tmp_path: Path, name: str) -> None:
 def test_classes_are_those_of_the_tokens_that_are_read(tmp_path: Path) -> None:
     model = make_model(cell="lstm")
     ids = np.array([EOS_ID, *model.tokenizer.encode("a b e zebra"), EOS_ID, 3], np.int32)
-    found = gates._classes("m", model, ids, Letters())  # type: ignore[arg-type]
-    end = gates.SENTENCE_END
+    found = gates._classes("m", model, ids, Letters())
+    end = SENTENCE_END
     assert found == [end, "VOWEL", "OTHER", "VOWEL", "OTHER", end, "OTHER"]
     letters = NeuralLanguageModel(make_network(cell="lstm"), char_tokenizer("abcdefgh"))
     with pytest.raises(ConfigError, match="m reads units of char, which have no word class"):
-        gates.analyse([("m", letters)], write_text(tmp_path / "t.txt"), tagger=Letters())  # type: ignore[arg-type]
+        gates.analyse([("m", letters)], write_text(tmp_path / "t.txt"), tagger=Letters())

@@ -8,7 +8,8 @@ import pytest
 import torch
 from toy_models import char_tokenizer, random_bigrams, word_tokenizer
 
-from seqtool.analysis.surprisal import SENTENCE_END, analyse, numbered
+from seqtool.analysis.passage import SENTENCE_END
+from seqtool.analysis.surprisal import analyse, numbered
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS, UNK, Vocabulary
 from seqtool.lm.evaluation import evaluate_lm

@@ -178,6 +178,7 @@ def test_long_texts_are_cut_and_told(seqtool: Run, folder: Path, tmp_path: Path)
         ),
         (["clash.csv", "-m", "linear"], "error: clash.csv:1: has a column 'prediction'"),
         (["none.csv", "-m", "linear"], "error: none.csv: no such file or directory"),
+        (["new.csv", "-m", "linear", "-m", "network"], "error: -m names 2 models"),
     ],
 )
 def test_errors_are_two_lines(
@@ -194,6 +195,36 @@ def test_errors_are_two_lines(
     first, second = result.stderr.splitlines()
     assert first.startswith(error)
     assert second.startswith("hint: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--set learning.dropout_words=0.9", "dropout_words is set, but the encoder linear does"),
+        ("--set dropout_encoder=0.9", "dropout_encoder is set, but the encoder linear does not"),
+        ("--set dropout_lm=0.9", "dropout_lm is set, but no language model is given"),
+        ("--encoder gru --set lm_size=3", "lm_size is set, but no language model is given"),
+        ("--encoder none --set dropout_lm=0.9", "dropout_lm is set, but no language model"),
+    ],
+)
+def test_settings_that_are_not_read(
+    seqtool: Run, folder: Path, tmp_path: Path, words: str, message: str
+) -> None:
+    table = folder / "train.csv"
+    result = seqtool("train-classifier", table, *words.split(), "-o", tmp_path / "m")
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr.startswith(f"error: {message}")
+    assert not (tmp_path / "m").exists()
+
+
+def test_texts_that_are_validated_on_and_trained_on(
+    seqtool: Run, folder: Path, tmp_path: Path
+) -> None:
+    table = folder / "train.csv"
+    columns = ("--text-column", "review", "--epochs", "1", "-o", tmp_path / "m")
+    notes = seqtool("train-classifier", table, table, "--dev", table, *columns).stderr.splitlines()
+    assert f"note: {table} is trained on, too: its scores say nothing of other text" in notes
+    assert "note: a file to train on is named twice, so what is in it counts twice" in notes
 
 
 def test_training_errors_are_two_lines(seqtool: Run, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_what_cannot_be_meant_is_noted(seqtool: Run, folder: Path, tmp_path: Pat
     result = seqtool(*command, *options)
     assert result.code == 0
     assert "train.conllu is trained on, too: its scores say nothing of other text" in result.stderr
-    assert "a file of TRAIN is named twice" in result.stderr
+    assert "a file to train on is named twice" in result.stderr
     assert "--time-limit takes the place of --epochs" in result.stderr
     quiet = seqtool("train-parser", train, "--dev", folder / "dev.conllu", *options[:-2], "--force")
     assert quiet.code == 0

@@ -140,7 +140,15 @@ class Labeller(TreebankModel[LabellerConfig]):
         )
 
     def label(self, sentences: Sequence[Sequence[str]]) -> list[list[str]]:
-        """Return the labels of the words of sentences, each of which is a list of words."""
+        """Return the labels of the words of sentences, each of which is a list of words.
+
+        Raises:
+            TypeError: a text in place of sentences or of one, whose letters would be words.
+        """
+        if isinstance(sentences, str) or any(isinstance(forms, str) for forms in sentences):
+            raise TypeError(
+                'expected sentences as lists of words, as [["Anna", "sleeps"]], not a text'
+            )
         read = [bare_sentence(forms) for forms in sentences if forms]
         if not read:
             return [[] for _ in sentences]

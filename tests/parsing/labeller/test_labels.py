@@ -248,6 +248,24 @@ def test_labels_are_read_from_misc(folder: Path) -> None:
     assert {label for each in labels for label in each} == {"O", "B-PER", "I-PER", "B-LOC"}
 
 
+def test_a_text_is_no_sentence(folder: Path) -> None:
+    labeller = package.load(folder / "m", Labeller)
+    for given in ("Anna sleeps", ["Anna sleeps"], [["Anna"], "sleeps"]):
+        with pytest.raises(TypeError, match="expected sentences as lists of words"):
+            labeller.label(given)  # type: ignore[arg-type]
+
+
+def test_it_gives_no_word_classes(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("Anna sleeps\n")
+    for command in ("surprisal", "gates"):
+        result = seqtool("analyse", command, text, "-m", folder, "--tagger", folder / "m")
+        assert (result.code, result.stdout) == (1, "")
+        assert result.stderr.startswith("error: ")
+    twice = seqtool("tag", folder / "valid.conllu", "-m", folder / "m", "-m", folder / "m")
+    assert twice.stderr.startswith("error: -m names 2 models")
+
+
 def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     shown = (f"model.{name}={size}" for name, size in SIZES.items())
     small = [word for setting in shown for word in ("--set", setting)]
