@@ -378,7 +378,7 @@ def test_models_that_cannot_be_read(folder: Path, tmp_path: Path) -> None:
     with open(tmp_path / "damaged" / "weights.safetensors", "r+b") as weights:
         weights.truncate(100)
     for lm, message, hint in (
-        (tmp_path / "nothing", "no such model", "models found"),
+        (tmp_path / "nothing", "no such model", "models at hand"),
         (tmp_path / "n", "no neural language model", "train-lm"),
         (tmp_path / "x.arpa", "no neural language model", "train-lm"),
         (folder / "parser", "no neural language model", "train-lm"),
