@@ -29,6 +29,7 @@ from seqtool.treebank.tokenlists import from_tokenlist
 
 # documents of spaCy, and what conllu gives, have no types where these are not installed
 Given: TypeAlias = str | Path | Doc | Sentence | Iterable[Any] | Any
+LOOKED_AT = 1 << 16  # characters of a text, to see whether it is CoNLL-U
 Work = Callable[[Iterator[Sentence]], Iterable[Any]]
 # gives the sentences of a text, or of a file of plain text, numbered from a number on
 ReadText = Callable[[str | Path, int], Iterable[Sentence]]
@@ -141,7 +142,7 @@ def _sentences_of(
                     hint="load a model of seqtool.train_pipeline (seqtool train-parser --raw), or "
                     'give words: [["The", "dog", "sleeps"]]',
                 )
-            if isinstance(part, str) and is_conllu(part.encode(errors="replace")):
+            if isinstance(part, str) and is_conllu(part[:LOOKED_AT].encode(errors="replace")):
                 raise DataError(
                     "the text is CoNLL-U, whose words a model does not have to find",
                     hint="give seqtool.read_conllu(text), or a pathlib.Path of the file",
