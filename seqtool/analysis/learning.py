@@ -40,7 +40,7 @@ class LearningCurve:
 
     Attributes:
         epochs: their numbers, from 1.
-        losses: mean training loss, nats, with dropout.
+        losses: mean training loss, nats, with what dropout there is.
         scores: of the validation part, by name: a perplexity, or percents.
         best: the index of the epoch whose weights the model has.
         settings: of `SETTINGS`, what every epoch has.
@@ -235,7 +235,7 @@ def _perplexities(models: Sequence[tuple[str, LearningCurve]]) -> Chart:
         valid = curve.scores[PERPLEXITY]
         best = f"validation, {min(valid):.1f} at best"
         series.append(Series(_label(name, best, models), curve.epochs, valid))
-        trained = _label(name, "training (with dropout)", models)
+        trained = _label(name, "training (with any dropout)", models)
         series.append(Series(trained, curve.epochs, train, style="dashed"))
     return _by_epoch("Perplexity by epoch", "perplexity per token", series, y_scale="log")
 
@@ -251,7 +251,7 @@ def _scores(runs: Sequence[tuple[str, LearningCurve]]) -> list[Chart]:
         series = [Series(_label(name, "", alike), curve.epochs, curve.losses)
                   for name, curve in alike]  # fmt: skip
         title = f"Training loss by epoch{of}"
-        losses.append(_by_epoch(title, "training loss, with dropout (nats)", series))
+        losses.append(_by_epoch(title, "training loss, with any dropout (nats)", series))
         series = [
             Series(_label(name, _best(key, values, curve), alike), curve.epochs, values)
             for name, curve in alike
