@@ -406,7 +406,7 @@ def _open(path: Path, threads: int | None) -> Any:
 )
 def report(
     directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Of models, or of folders with models.")
+        Path, typer.Argument(metavar="DIR", help="A folder of models, or of folders of models.")
     ] = Path("runs"),
     output: Annotated[
         Path | None,

@@ -292,7 +292,7 @@ def cells(
         float | None, typer.Option(metavar="X", help="x(0) of the map; its own if not given.")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Of the map; 40 if not given.")
+        int | None, typer.Option(min=1, metavar="N", help="Steps of the map; 40 if not given.")
     ] = None,
     *,
     shown: ShownOptions,

@@ -73,7 +73,10 @@ class AdaptingOptions:
     ] = None
     cache_theta: Annotated[
         float | None,
-        _cache("How much more a word counts whose state is alike; 0.4 if neither given nor tuned."),
+        _cache(
+            "How strongly the cache prefers words after a similar state (theta of Grave et al. 2017); "
+            "0.4 if neither given nor tuned."
+        ),
     ] = None
     cache_decay: Annotated[
         float | None,

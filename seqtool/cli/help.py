@@ -252,7 +252,8 @@ def settings_page() -> str:
             "taggers and of a parser, with the part before the name, as in "
             "`--set tagger.model.encoder_size=128`: "
             f"{', '.join(f'`{part}`' for part in PARTS)} (`multiword` is a tagger, `graph` and "
-            "`perceptron` are parsers).",
+            "`perceptron` are parsers). The preset, `accurate` if none is given, changes them "
+            "([Presets](#presets)).",
             PipelineConfig,
             only=members,
         ),
@@ -301,6 +302,7 @@ def _settings_section(
 def _presets_section() -> str:
     from seqtool.classification import config as classifiers
     from seqtool.parsing.parser import config as parsers
+    from seqtool.parsing.pipeline import config as pipelines
     from seqtool.parsing.segmenter import config as segmenters
     from seqtool.parsing.tagger import config as taggers
 
@@ -310,6 +312,11 @@ def _presets_section() -> str:
         "train-tagger": taggers.PRESETS.table,
         "train-classifier": classifiers.PRESETS.table,
         "train-segmenter": {"": segmenters.PRESETS.settings()},
+        # how many of which parts; the settings of the parts are in the tables above
+        "train-parser --raw": {
+            name: {part: num for part, num in preset.items() if isinstance(num, int)}
+            for name, preset in pipelines.PRESETS.table.items()
+        },
     }
     for command, presets in kinds.items():
         for name, values in presets.items():

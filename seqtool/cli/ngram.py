@@ -481,8 +481,7 @@ def counts(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where that goes to; beside the file of -o, or the system's folder for temporary "
-            "files, if not given.",
+            help="Folder for temporary files; beside the file of -o, or the system's, if not given.",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -125,7 +125,8 @@ StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Of a treebank, also refuse sentences whose enhanced graph (DEPS) is broken.",
+        help="Of a treebank, refuse doubtful lines, too: a text or sent_id that does not fit, "
+        "malformed FEATS, a misplaced root, a broken enhanced graph (DEPS).",
     ),
 ]
 

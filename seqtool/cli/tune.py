@@ -164,7 +164,7 @@ def tune(
         float,
         typer.Option(
             metavar="X",
-            help="With --rounds: one trial of so many comes into the next, with so many times the "
+            help="With --rounds: the best 1/X of the trials come into the next round, with X times the "
             "time or epochs.",
         ),
     ] = 3.0,

@@ -307,7 +307,7 @@ def read_header(path: str | Path) -> Header:
         made_by = versions.get("seqtool") if isinstance(versions, dict) else None
         what = f"model format {version} is newer than this seqtool reads ({FORMAT_VERSION}); "
         what += f"it was made by seqtool {made_by or 'of a later version'}"
-        raise ModelError(what, hint="pip install --upgrade seqtool", path=header_path)
+        raise ModelError(what, hint="upgrade seqtool (`seqtool help install`)", path=header_path)
     try:
         if storage.SEAL in content:  # a header written by other means has none
             content = storage.unseal(content)
@@ -410,7 +410,7 @@ def _open(path: str | Path, device: str) -> Any:
     header = read_header(directory)
     if header.kind not in LOADERS:
         what = f"a model of kind {header.kind!r} is unknown to this seqtool"
-        raise ModelError(what, hint="pip install --upgrade seqtool", path=path)
+        raise ModelError(what, hint="upgrade seqtool (`seqtool help install`)", path=path)
     return LOADERS[header.kind](directory, header, device=device)
 
 

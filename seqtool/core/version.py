@@ -1,3 +1,3 @@
 """The version of seqtool, which also builds the package and marks what is written."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

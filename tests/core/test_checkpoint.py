@@ -315,7 +315,7 @@ def test_a_model_of_a_later_version(model: Path) -> None:
     assert caught.value.message == (
         "model format 2 is newer than this seqtool reads (1); it was made by seqtool 3.1"
     )
-    assert caught.value.hint == "pip install --upgrade seqtool"
+    assert caught.value.hint == "upgrade seqtool (`seqtool help install`)"
 
 
 def test_a_model_of_an_unknown_kind(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ class SnmConfig(WordsConfig):
     adjacent: int = setting(2, "the most words between the gap and the target", minimum=0)
     prune: int = setting(0, "leave out features that occur at most this often", minimum=0)
     epochs: int = setting(2, "passes over the text; 0 leaves relative frequencies", minimum=0)
-    learning_rate: float = setting(0.05, "of AdaGrad", above=0)
+    learning_rate: float = setting(0.05, "learning rate of AdaGrad", above=0)
     time_limit: str | None = setting(
         None,
         "train for so long (90s, 15m, 1h30m) in place of --epochs; the learning rate falls to zero "

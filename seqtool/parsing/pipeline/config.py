@@ -52,8 +52,8 @@ class PipelineConfig(Config):
     )
     multiwords: int = setting(
         1,
-        "members of the ensemble for such forms, of seeds one apart; trained where the treebank "
-        "has enough of them; 0: the segmenter decides by itself",
+        "taggers, of seeds one apart, that decide whether a form such as French `des` is one word or "
+        "several; trained where the treebank has enough such forms; 0: the segmenter decides",
         minimum=0,
         maximum=DEEPEST,
     )
