@@ -398,11 +398,11 @@ def import_(
     KenLM's binary format is not read: import the ARPA file that it was made of.
     """
     from seqtool.core.progress import progress_bar
-    from seqtool.lm.ngram.train import import_arpa
+    from seqtool.lm.ngram.train import import_ngrams
 
     start = time.perf_counter()
     with progress_bar("import", is_bytes=not Path(source).is_dir()) as on_progress:
-        table, notes = import_arpa(
+        table, notes = import_ngrams(
             source,
             output,
             lowercase=lowercase,

@@ -16,7 +16,7 @@ from seqtool.core.reading import STDIN
 from seqtool.core.storage import SEAL
 from seqtool.lm.held_out import held_out_text
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.train import import_arpa, train_ngram
+from seqtool.lm.ngram.train import import_ngrams, train_ngram
 from seqtool.text.prepared import PrepareConfig, prepare
 
 Run = Callable[..., Any]
@@ -135,7 +135,7 @@ def test_an_arpa_file_and_what_was_made_of_it_have_none() -> None:
     train("text", arpa="x.arpa")
     with pytest.raises(ModelError, match="an ARPA file does not say"):
         held_out_text([Path("x.arpa")])
-    import_arpa("x.arpa", "imported")
+    import_ngrams("x.arpa", "imported")
     with pytest.raises(ModelError, match="no held-out part"):
         held_out_text([Path("imported")])
 

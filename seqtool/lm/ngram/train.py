@@ -440,7 +440,7 @@ class _Making:
 
 
 @runtime.writes_to("output")
-def import_arpa(
+def import_ngrams(
     source: str | Path,
     output: str | Path,
     *,

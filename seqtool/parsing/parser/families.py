@@ -76,11 +76,6 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("teachers", "neural"): ("learning.teacher_weight",),
 }
-# settings that decide which of these words hold
-DECIDING = {
-    *("model.decoder", "model.classifier", "model.encoder", "model.system"),
-    *("learning.loss", "learning.linear", "learning.oracle"),
-}
 _SHOWN = {  # the words, as options
     "transition": "--decoder transition",
     "graph": "--decoder graph",

@@ -14,7 +14,7 @@ import seqtool
 from seqtool import NgramConfig, train_ngram
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.lm.ngram import parquet
-from seqtool.lm.ngram.train import import_arpa
+from seqtool.lm.ngram.train import import_ngrams
 
 TEXT = "b a c\na b\nc a b a\n" * 5
 
@@ -34,7 +34,7 @@ def ngrams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_there_and_back(ngrams: Path, tmp_path: Path) -> None:
     assert len(list(ngrams.glob("order=3/*.parquet"))) > 1
-    import_arpa(ngrams, tmp_path / "again")
+    import_ngrams(ngrams, tmp_path / "again")
     files = [tmp_path / name / "weights.safetensors" for name in ("model", "again")]
     assert files[0].read_bytes() == files[1].read_bytes()
     opened = [seqtool.load(tmp_path / name) for name in ("model", "again")]
@@ -67,7 +67,7 @@ def test_rows_in_any_order(
             for file in folder.glob("*.parquet"):
                 file.unlink()
             pq.write_table(table, folder / "x.parquet")
-    import_arpa(ngrams, tmp_path / "again")
+    import_ngrams(ngrams, tmp_path / "again")
     files = [tmp_path / name / "weights.safetensors" for name in ("model", "again")]
     assert files[0].read_bytes() == files[1].read_bytes()
     left = {path.name for path in (tmp_path / "again").iterdir()}
@@ -102,7 +102,7 @@ def test_what_is_no_model(
 ) -> None:
     rewrite(ngrams / f"order={order}", changed)
     with pytest.raises(ModelError, match=message) as error:
-        import_arpa(ngrams, tmp_path / "again")
+        import_ngrams(ngrams, tmp_path / "again")
     assert f"order={order}" in str(error.value)
     assert error.value.hint
     assert not (tmp_path / "again").exists()
@@ -111,13 +111,13 @@ def test_what_is_no_model(
 def test_damaged_files(ngrams: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match="has no files order=1"):
-        import_arpa(tmp_path / "empty", tmp_path / "again")
+        import_ngrams(tmp_path / "empty", tmp_path / "again")
     rewrite(ngrams / "order=2", ["a b"], ("ngram", "log_prob", "weight"))
     with pytest.raises(ModelError, match="it has no column 'backoff'"):
-        import_arpa(ngrams, tmp_path / "again")
+        import_ngrams(ngrams, tmp_path / "again")
     (ngrams / "order=2" / "part-00000.parquet").write_bytes(b"PAR1")
     with pytest.raises(ModelError, match=r"part-00000\.parquet: damaged: "):
-        import_arpa(ngrams, tmp_path / "again")
+        import_ngrams(ngrams, tmp_path / "again")
 
 
 def test_a_directory_of_others_is_not_replaced(ngrams: Path, tmp_path: Path) -> None:

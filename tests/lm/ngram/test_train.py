@@ -12,7 +12,7 @@ import seqtool
 from seqtool import NgramConfig, evaluate_lm, prepare, train_ngram
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
-from seqtool.lm.ngram.train import import_arpa
+from seqtool.lm.ngram.train import import_ngrams
 
 TEXT = "a b a\nb a\n" * 20
 
@@ -68,7 +68,7 @@ def test_arpa_in_the_same_go_and_back(text: Path, tmp_path: Path) -> None:
     trained = train_ngram([text], tmp_path / "model", config, arpa=path, threads=1)
     assert trained.arpa == path
     assert gzip.decompress(path.read_bytes()).startswith(b"\\data\\\nngram 1=5\n")
-    table, notes = import_arpa(path, tmp_path / "imported")
+    table, notes = import_ngrams(path, tmp_path / "imported")
     assert notes == []
     assert [len(level) for level in table.levels] == [
         order["ngrams"] for order in trained.statistics
@@ -127,11 +127,11 @@ def test_a_model_of_characters_has_no_arpa_form(text: Path, tmp_path: Path) -> N
 
 def test_import_refuses(text: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="is no ARPA file"):
-        import_arpa(text, tmp_path / "model")
+        import_ngrams(text, tmp_path / "model")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.txt").write_text("kept")
     with pytest.raises(OutputError, match="will not be replaced"):
-        import_arpa(text, tmp_path / "model", force=True)
+        import_ngrams(text, tmp_path / "model", force=True)
 
 
 def test_kenlm_scores_what_was_trained(shared_data: Path, tmp_path: Path) -> None:
