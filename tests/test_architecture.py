@@ -432,7 +432,8 @@ def test_version_is_of_the_newest_changelog_entry_or_to_follow_it() -> None:
     entries = re.findall(r"^## (\S+)", changelog, flags=re.MULTILINE)
     version = Version(seqtool.__version__)
     if version.is_devrelease:
-        assert entries[0] == "Unreleased" and Version(entries[1]) < version
+        assert entries[0] == "Unreleased"
+        assert Version(entries[1]) < version
     else:
         assert entries[0] == seqtool.__version__
 

@@ -128,7 +128,10 @@ def analyse(
     charts = [
         Chart(
             "N-grams of the text that are not in the model",
-            *("bars", "order", "tokens (percent)", unseen),
+            "bars",
+            "order",
+            "tokens (percent)",
+            unseen,
         ),
         Chart(
             "The order that each probability came from", "bars", "order", "tokens (percent)", used

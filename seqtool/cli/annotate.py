@@ -215,7 +215,7 @@ def segment(
         annotation = Annotation("segment", layout.layout, cast(Any, form))
         given_format = format_ if format_ != "conllu" else None
         spark.annotate(
-            *(annotation, files, paths, output), format_=given_format, invalid=None, jobs=jobs > 1
+            annotation, files, paths, output, format_=given_format, invalid=None, jobs=jobs > 1
         )
         return
     given = files or [stdin_or_sample("FILE")]
@@ -283,7 +283,10 @@ def tag(
     )
     if is_spark:
         spark.annotate(
-            *(annotation, files, [path], output),
+            annotation,
+            files,
+            [path],
+            output,
             format_=None,
             invalid=invalid,
             jobs=jobs > 1,
@@ -433,7 +436,10 @@ def parse(
     )
     if is_spark:
         spark.annotate(
-            *(annotation, files, paths, output),
+            annotation,
+            files,
+            paths,
+            output,
             format_=asked,
             invalid=invalid,
             jobs=jobs > 1,

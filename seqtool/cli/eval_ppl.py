@@ -74,8 +74,8 @@ class AdaptingOptions:
     cache_theta: Annotated[
         float | None,
         _cache(
-            "How strongly the cache prefers words after a similar state (theta of Grave et al. 2017); "
-            "0.4 if neither given nor tuned."
+            "How strongly the cache prefers words after a similar state (theta of Grave et al. "
+            "2017); 0.4 if neither given nor tuned."
         ),
     ] = None
     cache_decay: Annotated[
@@ -287,7 +287,12 @@ def eval_ppl(
     _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
     if is_spark:
         found = _evaluate_on_spark(
-            *(spark, paths, models, (per_token, per_sentence), field, skip_invalid),
+            spark,
+            paths,
+            models,
+            (per_token, per_sentence),
+            field,
+            skip_invalid,
             carry_state=carry_state,
             tune=tune,
             split=split,
@@ -451,7 +456,9 @@ def _evaluate_on_spark(
     left_out: list[DataError] = []
     with spark.session(compiles_once=True) as session:
         found = evaluate_files(
-            *(session, files, models[0]),
+            session,
+            files,
+            models[0],
             field=field,
             per_token=per_token,
             per_sentence=per_sentence,

@@ -481,7 +481,8 @@ def counts(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder for temporary files; beside the file of -o, or the system's, if not given.",
+            help="Folder for temporary files; beside the file of -o, or the system's, if not "
+            "given.",
         ),
     ] = None,
     as_json: JsonOption = False,

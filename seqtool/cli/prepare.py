@@ -183,7 +183,9 @@ def prepare(
             corpus = prepare_on_spark(session, sources, output, config, **options)
         else:
             corpus = prepared.prepare(
-                *(sources, output, config),
+                sources,
+                output,
+                config,
                 engine=engine,
                 threads=threads,
                 memory=None if memory is None else parse_size(memory),

@@ -164,8 +164,8 @@ def tune(
         float,
         typer.Option(
             metavar="X",
-            help="With --rounds: the best 1/X of the trials come into the next round, with X times the "
-            "time or epochs.",
+            help="With --rounds: the best 1/X of the trials come into the next round, with X times "
+            "the time or epochs.",
         ),
     ] = 3.0,
     score: Annotated[

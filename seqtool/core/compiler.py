@@ -196,7 +196,11 @@ class _Entry:
         callee = ir.Function(self._module, form, description.llvm_func_name)
         thread = self._python("PyEval_SaveThread", _POINTER)
         status, result = convention.call_function(
-            *(builder, callee, description.restype, description.argtypes, values),
+            builder,
+            callee,
+            description.restype,
+            description.argtypes,
+            values,
             attrs=("noinline",),  # the same machine code as without an entry
         )
         self._python("PyEval_RestoreThread", _VOID, thread)

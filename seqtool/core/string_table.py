@@ -79,8 +79,14 @@ def string_hash(data, begin, end):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.Tuple((types.uint64, types.int64))(
-        *(types.uint64[::1], types.int64[::1], types.uint8[::1]),
-        *(types.uint64, types.uint64, bytes_in, types.int64, types.int64),
+        types.uint64[::1],
+        types.int64[::1],
+        types.uint8[::1],
+        types.uint64,
+        types.uint64,
+        bytes_in,
+        types.int64,
+        types.int64,
     ),
     forceinline=True,
 )
@@ -117,8 +123,14 @@ def find(slots, starts, text, hash_, first, data, begin, end):  # type: ignore[n
 
 @compiled(
     types.void(
-        *(strings, types.uint64, types.uint64, types.uint64, types.int64),
-        *(bytes_in, types.int64, types.int64),
+        strings,
+        types.uint64,
+        types.uint64,
+        types.uint64,
+        types.int64,
+        bytes_in,
+        types.int64,
+        types.int64,
     )
 )
 def enter(table, slot, hash_, first, number, data, begin, end):  # type: ignore[no-untyped-def]

@@ -157,7 +157,15 @@ _pieces = types.NamedTuple((types.float64[::1], types.boolean[::1], types.int64[
 
 @compiled(
     types.int64(
-        *(_longs, _truths, _ids, _longs, _longs, _truths, _doubles, _doubles, _pieces),
+        _longs,
+        _truths,
+        _ids,
+        _longs,
+        _longs,
+        _truths,
+        _doubles,
+        _doubles,
+        _pieces,
     )
 )
 def _add_up(  # type: ignore[no-untyped-def]

@@ -235,9 +235,18 @@ def _write_text(out, at, texts, begin, end, separator):  # type: ignore[no-untyp
 
 @compiled(
     types.int64(
-        *(types.uint8[::1], types.int64[:, ::1], types.int64[:, ::1], types.float64[:, ::1]),
-        *(types.boolean[:, ::1], _bytes, types.int64[:, ::1], types.int64[:, ::1]),
-        *(_shorts, _shorts, types.uint64, types.int64),
+        types.uint8[::1],
+        types.int64[:, ::1],
+        types.int64[:, ::1],
+        types.float64[:, ::1],
+        types.boolean[:, ::1],
+        _bytes,
+        types.int64[:, ::1],
+        types.int64[:, ::1],
+        _shorts,
+        _shorts,
+        types.uint64,
+        types.int64,
     )
 )
 def _write_rows(  # type: ignore[no-untyped-def]
@@ -341,8 +350,17 @@ def rows_of(columns: Sequence[Plain], num_rows: int, separator: str) -> Iterator
         if len(out) < size:
             out = np.empty(size, np.uint8)
         size = _write_rows(
-            *(out, layout, numbers, reals, missing, texts, begins, ends),
-            *(*shorts, ord(separator), num),
+            out,
+            layout,
+            numbers,
+            reals,
+            missing,
+            texts,
+            begins,
+            ends,
+            *shorts,
+            ord(separator),
+            num,
         )
         yield out[:size].data
 

@@ -137,7 +137,10 @@ class Service:
         client = request.client.host if request.client else "-"
         self._on_answer(
             Answered(
-                *(client, request.method, _path(request), status),
+                client,
+                request.method,
+                _path(request),
+                status,
                 num_sentences=work.num_sentences if work else 0,
                 num_words=work.num_words if work else 0,
                 seconds=seconds,
@@ -175,7 +178,9 @@ class Service:
             raise Refusal(400, "the field data is missing; it holds the text")
         write, pieces = OUTPUTS[output], list[str]()
         job = self._job(
-            *(model, steps, fields),
+            model,
+            steps,
+            fields,
             keep=lambda sentence: pieces.append(write(sentence)),
             client=request.client,
         )
@@ -224,7 +229,7 @@ class Service:
                 raise Refusal(413, f"the text has more than {most} without a space; split it")
             is_presegmented = bool(options)
             return Job(
-                *(model, steps, data, keep, limits), presegmented=is_presegmented, client=client
+                model, steps, data, keep, limits, presegmented=is_presegmented, client=client
             )
         layout = fields.get("input", "") or "conllu"
         _check_known("input", layout, INPUTS)
@@ -272,7 +277,9 @@ class Service:
                 steps: frozenset[Step] = frozenset(("tokenizer", "parser"))
                 given = {"data": text, "tokenizer": ""}
                 job = self._job(
-                    *(model, steps, given),
+                    model,
+                    steps,
+                    given,
                     keep=sentences.append,
                     client=request.client,
                     limits=limits,

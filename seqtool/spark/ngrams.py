@@ -178,7 +178,9 @@ def train_ngram(
             )
     table = checkpoint.load(output, NgramModel).table
     warnings = write_copies(
-        *(table, tokenizer.vocabulary, stages),
+        table,
+        tokenizer.vocabulary,
+        stages,
         arpa=arpa,
         parquet=parquet,
         force=force,

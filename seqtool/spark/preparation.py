@@ -211,7 +211,10 @@ class _Preparation:
             for path in source.texts.files
         ]
         info = describe_corpus(
-            *(self.config, self.plan, tokenizer, counts),
+            self.config,
+            self.plan,
+            tokenizer,
+            counts,
             sources=described,
             shards=shards,
             learnt_from=learnt_from,

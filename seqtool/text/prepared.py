@@ -422,7 +422,10 @@ class Preparation:
             self._write_split(split, tokenizer)
         tokenizer.save(self.directory)
         info = describe_corpus(
-            *(self.config, self.plan, tokenizer, self.counts),
+            self.config,
+            self.plan,
+            tokenizer,
+            self.counts,
             sources=self._sources,
             shards=self._shards,
             learnt_from=self._learnt_from,

@@ -81,7 +81,7 @@ def scan_word(block, begin):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.UniTuple(types.int64, 2)(
-        *(bytes_in, types.int64, types.uint64[::1]), *(types.int64[:, ::1], types.uint64[:, ::1])
+        bytes_in, types.int64, types.uint64[::1], types.int64[:, ::1], types.uint64[:, ::1]
     )
 )
 def _split(block, position, slots, places, chunks):  # type: ignore[no-untyped-def]
@@ -119,8 +119,14 @@ def _split(block, position, slots, places, chunks):  # type: ignore[no-untyped-d
 
 @compiled(
     types.int64(
-        *(bytes_in, types.int64[::1], strings, types.int64[::1], types.int32[::1]),
-        *(types.boolean, types.int64, types.int64),
+        bytes_in,
+        types.int64[::1],
+        strings,
+        types.int64[::1],
+        types.int32[::1],
+        types.boolean,
+        types.int64,
+        types.int64,
     )
 )
 def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ignore[no-untyped-def]
@@ -176,8 +182,11 @@ def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ig
 
 @compiled(
     types.void(
-        *(bytes_in, types.Array(types.int64, 1, readonly=True)),
-        *(types.Array(types.int64, 1, readonly=True), strings, types.int32[::1]),
+        bytes_in,
+        types.Array(types.int64, 1, readonly=True),
+        types.Array(types.int64, 1, readonly=True),
+        strings,
+        types.int32[::1],
     )
 )
 def _look_up(data, begins, ends, table, found):  # type: ignore[no-untyped-def]
@@ -270,8 +279,14 @@ class WordTable:
         while True:
             arrays = self._table.arrays
             result = _scan(
-                *(data, state, arrays, self._counts, self._out),
-                *(insert, self.bos_id, self._policy),
+                data,
+                state,
+                arrays,
+                self._counts,
+                self._out,
+                insert,
+                self.bos_id,
+                self._policy,
             )
             self._table.count(int(state[2]))
             if result == _DONE:

@@ -91,7 +91,7 @@ def train(
     stages = tuple(stages) or (Stage(config.epochs),)
     begun = working_time() if begun is None else begun
     loop = _Loop(
-        *(task, config, directory, device, fingerprint, should_stop, group, earlier, stages, begun)
+        task, config, directory, device, fingerprint, should_stop, group, earlier, stages, begun
     )
     with group.agreed():
         resumed = resume and loop.restore()

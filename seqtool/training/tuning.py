@@ -575,8 +575,13 @@ class _Search:
             return Outcome(number, round_, settings, None, problem=error.message)
         self.check_score(trained.scores)
         return Outcome(
-            *(number, round_, settings, trained.scores[self.score]),
-            *(trained.seconds, trained.epochs, trained.num_parameters),
+            number,
+            round_,
+            settings,
+            trained.scores[self.score],
+            trained.seconds,
+            trained.epochs,
+            trained.num_parameters,
         )
 
     def check_score(self, known: Iterable[str]) -> None:

@@ -180,8 +180,14 @@ def _find_sentences(  # type: ignore[no-untyped-def]
 
 @compiled(
     _int(
-        *(bytes_in, _places, _places, _ints, _ints),
-        *(bytes_in, types.int64[::1], types.uint8[::1]),
+        bytes_in,
+        _places,
+        _places,
+        _ints,
+        _ints,
+        bytes_in,
+        types.int64[::1],
+        types.uint8[::1],
     )
 )
 def _write(  # type: ignore[no-untyped-def]
@@ -247,8 +253,13 @@ class Scanner:
         num_words = num_sentences = 0
         while True:
             position, num_words, num_sentences, result = _find_sentences(
-                *(data, position, limit, self._words, num_words),
-                *(self._sentences, num_sentences),
+                data,
+                position,
+                limit,
+                self._words,
+                num_words,
+                self._sentences,
+                num_sentences,
             )
             if result != _NO_ROOM:
                 words, sentences = self._words[:num_words], self._sentences[:num_sentences]
@@ -276,8 +287,14 @@ def write(
     room = num_bytes + len(sentences) + len(heads) * (11 + label_texts.longest)
     out = np.empty(room, np.uint8)
     end = _write(
-        *(data, sentences, words, heads, labels),
-        *(label_texts.bytes, label_texts.ends, out),
+        data,
+        sentences,
+        words,
+        heads,
+        labels,
+        label_texts.bytes,
+        label_texts.ends,
+        out,
     )
     return out[:end].tobytes()
 

@@ -95,8 +95,13 @@ def train_udpipe(
     while reader.nextSentence(sentence, error):
         sentences.append(sentence)
     content = udpipe.Trainer.train(
-        *("morphodita_parsito", sentences, udpipe.Sentences(), tokenizer, tagger),
-        *(f"{UDPIPE};iterations={epochs}", error),
+        "morphodita_parsito",
+        sentences,
+        udpipe.Sentences(),
+        tokenizer,
+        tagger,
+        f"{UDPIPE};iterations={epochs}",
+        error,
     )
     (folder / "udpipe.model").write_bytes(content)
     return load_udpipe(folder / "udpipe.model")

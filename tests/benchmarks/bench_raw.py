@@ -114,7 +114,9 @@ def main() -> None:
         threadpool_limits(1)
         racers["seqtool"] = our_reader(ours)
         udpipe = train_udpipe(
-            *(given.train, given.iterations, folder),
+            given.train,
+            given.iterations,
+            folder,
             tokenizer=f"epochs={given.iterations}",
             tagger=f"iterations={given.iterations}",
         )

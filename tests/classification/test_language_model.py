@@ -176,7 +176,9 @@ def test_a_language_model_whose_output_layer_was_tied_is_taught_too(
     )
     seqtool.train_lm(folder / "text.txt", tmp_path / "lm", config, device="cpu", threads=1)
     train_classifier(
-        *(folder / "train.csv", tmp_path / "m", small("lm", 1, learning__averaging=0.0)),
+        folder / "train.csv",
+        tmp_path / "m",
+        small("lm", 1, learning__averaging=0.0),
         lm=tmp_path / "lm",
         device="cpu",
         threads=1,

@@ -40,7 +40,12 @@ def test_a_run_from_training_to_labels(seqtool: Run, folder: Path, tmp_path: Pat
     assert lines[-2].startswith("dev accuracy ")
     assert lines[-1] == f"next: seqtool classify FILE.csv -m {tmp_path / 'm'}"
     again = seqtool(
-        *("train-classifier", folder / "train.csv", "-o", tmp_path / "m", "--force", "--json"),
+        "train-classifier",
+        folder / "train.csv",
+        "-o",
+        tmp_path / "m",
+        "--force",
+        "--json",
         *small,
     )
     told = json.loads(again.stdout)

@@ -85,8 +85,15 @@ def test_stdin_and_a_table_on_stdout(seqtool: Run, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("toy")
 def test_tables_in_files(seqtool: Run) -> None:
     result = seqtool(
-        *("eval-ppl", "text.txt", "-m", "toy", "--json"),
-        *("--per-token", "tokens.tsv", "--per-sentence", "sentences.tsv"),
+        "eval-ppl",
+        "text.txt",
+        "-m",
+        "toy",
+        "--json",
+        "--per-token",
+        "tokens.tsv",
+        "--per-sentence",
+        "sentences.tsv",
     )
     assert result.code == 0
     assert len(Path("tokens.tsv").read_text().splitlines()) == 11

@@ -95,8 +95,14 @@ def test_a_cache_is_tuned_with_the_weights_saved_and_used_again(seqtool: Run) ->
     rest = sum(weights[:2])
     shares = ",".join(str(weight / rest) for weight in weights[:2])
     again = seqtool(
-        *("eval-ppl", *arguments, *given, "--json"),
-        *("--weights", shares, "--cache-lambda", weights[2]),
+        "eval-ppl",
+        *arguments,
+        *given,
+        "--json",
+        "--weights",
+        shares,
+        "--cache-lambda",
+        weights[2],
     )
     assert json.loads(again.stdout)["perplexity"] == pytest.approx(content["perplexity"], rel=1e-9)
     saved = json.loads(seqtool("eval-ppl", "text.txt", "-m", "mix", "--json").stdout)
@@ -213,7 +219,7 @@ def test_bad_options(
 
 def test_a_table_resets_nothing_that_adapts(seqtool: Run) -> None:
     """--reset-state is refused, with a table as without one."""
-    saved = seqtool(*("eval-ppl", "text.txt", "-m", "net", "--cache", "--save-mixture", "mix"))
+    saved = seqtool("eval-ppl", "text.txt", "-m", "net", "--cache", "--save-mixture", "mix")
     assert saved.code == 0, saved.stderr
     asked = ("eval-ppl", "text.txt", "-m", "mix", "--reset-state")
     for arguments in (asked, (*asked, "--per-token", "q.tsv")):
@@ -225,7 +231,7 @@ def test_a_table_resets_nothing_that_adapts(seqtool: Run) -> None:
 
 def test_processes_do_not_share_what_adapts(seqtool: Run) -> None:
     """No hint names --reset-state, which adapting refuses."""
-    result = seqtool(*("eval-ppl", "text.txt", "-m", "net", "--dynamic", "--jobs", "2"))
+    result = seqtool("eval-ppl", "text.txt", "-m", "net", "--dynamic", "--jobs", "2")
     assert result.stderr.splitlines()[-1] == "hint: leave out --jobs"
 
 

@@ -270,7 +270,7 @@ def test_export_to_stdout_and_import_from_stdin(seqtool_process: Run) -> None:
     assert text.startswith("\\data\\\nngram 1=8\nngram 2=8\n\n\\1-grams:\n")
     without = "".join(line for line in text.splitlines(keepends=True) if "<unk>" not in line)
     result = seqtool_process(
-        *("ngram", "import", "-", "-o", "n"), input=without.replace("1=8", "1=7").encode()
+        "ngram", "import", "-", "-o", "n", input=without.replace("1=8", "1=7").encode()
     )
     assert result.code == 0
     assert result.stderr.startswith(

@@ -156,9 +156,30 @@ def test_options_recipes_and_settings(seqtool: Run, text: Path, tmp_path: Path) 
     recipe = tmp_path / "my.yaml"
     recipe.write_text("model: {cell: gru, hidden_size: 3, layers: 2}\ntraining: {epochs: 1}\n")
     result = seqtool(
-        *("train-lm", text, "-o", tmp_path / "m", "--config", recipe, "--batch-size", 3),
-        *("--bptt", 5, "--hidden", 4, "--optimizer", "sgd", "--lr", "0.5", "--dropout", "0.1"),
-        *("--set", "hidden_size=5", "--set", "data.eval_batch_size=2", "--clip", 0),
+        "train-lm",
+        text,
+        "-o",
+        tmp_path / "m",
+        "--config",
+        recipe,
+        "--batch-size",
+        3,
+        "--bptt",
+        5,
+        "--hidden",
+        4,
+        "--optimizer",
+        "sgd",
+        "--lr",
+        "0.5",
+        "--dropout",
+        "0.1",
+        "--set",
+        "hidden_size=5",
+        "--set",
+        "data.eval_batch_size=2",
+        "--clip",
+        0,
     )
     assert result.code == 0
     settings = json.loads((tmp_path / "m" / "run.json").read_text())["config"]

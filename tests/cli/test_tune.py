@@ -101,8 +101,17 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
     assert len({*scores}) == 2
     assert found["best"]["score"] == max(scores) > 50
     again = seqtool(
-        *("train-parser", short, "--dev", short, "-o", tmp_path / "best", "--threads", "1"),
-        *("--config", found["config"], "--json"),
+        "train-parser",
+        short,
+        "--dev",
+        short,
+        "-o",
+        tmp_path / "best",
+        "--threads",
+        "1",
+        "--config",
+        found["config"],
+        "--json",
     )
     assert json.loads(again.stdout)["dev_las"] == found["best"]["score"]
 

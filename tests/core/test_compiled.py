@@ -239,7 +239,7 @@ def mixed(table, kinds, scale, out):  # type: ignore[no-untyped-def]
 
 
 MIXED = types.Tuple((types.float32, types.int64))(
-    *(types.float32[:, ::1], types.int32[::1], types.float32, types.float64[::1])
+    types.float32[:, ::1], types.int32[::1], types.float32, types.float64[::1]
 )
 mixed_by_entry = compiled(MIXED, fastmath={"reassoc", "nsz"})(mixed)
 floats = st.floats(-2, 2, width=32)

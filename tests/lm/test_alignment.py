@@ -73,8 +73,14 @@ def test_tokens_of_words(lines: list[list[int]], line_ends: bool, data: st.DataO
     asked = units("".join(shown).encode(), line_ends=line_ends)
     unknown = [len(text) for text, token in zip(shown, ids, strict=True) if token == UNK_ID]
     found, size = add_up(
-        *(asked.ends, asked.is_word, np.array(ids, np.int32), SIZES, np.array(unknown, np.int64)),
-        *(OPENS, own, of_class),
+        asked.ends,
+        asked.is_word,
+        np.array(ids, np.int32),
+        SIZES,
+        np.array(unknown, np.int64),
+        OPENS,
+        own,
+        of_class,
     )
     assert [*zip(*(array.tolist() for array in found), strict=True)] == expected
     assert size == len("".join(shown))

@@ -242,8 +242,17 @@ def test_training_notes_the_share(seqtool: Run, tmp_path: Path) -> None:
     ):
         output = tmp_path / command
         result = seqtool(
-            *(command, tmp_path / "train.conllu", "--dev", tmp_path / "dev.conllu"),
-            *("--epochs", "1", "--threads", "1", "-o", output, *options),
+            command,
+            tmp_path / "train.conllu",
+            "--dev",
+            tmp_path / "dev.conllu",
+            "--epochs",
+            "1",
+            "--threads",
+            "1",
+            "-o",
+            output,
+            *options,
         )
         assert result.code == 0, result.stderr
         assert load(output).known.usual == pytest.approx(1 / 3, abs=1e-4)

@@ -38,7 +38,9 @@ def answers(*texts: str, limits: Limits | None = None) -> tuple[Recorded, list[A
         kept: list[str] = []
         source = read_layout(text.split("\n"), "horizontal")
         job = Job(
-            *(served, frozenset(("parser",)), source),
+            served,
+            frozenset(("parser",)),
+            source,
             lambda sentence: kept.append(sentence.text),
             limits,
             client=text,
@@ -90,7 +92,9 @@ def test_a_client_that_is_gone_is_forgotten(num: int) -> None:
         rounds = Rounds(Limits())
         jobs = [
             Job(
-                *(served, frozenset(("parser",)), read_layout(["a"], "horizontal")),
+                served,
+                frozenset(("parser",)),
+                read_layout(["a"], "horizontal"),
                 lambda _: None,
                 Limits(),
                 client=number,

@@ -318,14 +318,14 @@ def _forward(
             part.states_DTHB[0, at] = last_HB
             for level in range(depth):
                 write_entering(
-                    *(part.states_DTHB, part.mask_HB, level, at, recurrent.factors_KB, entering)
+                    part.states_DTHB, part.mask_HB, level, at, recurrent.factors_KB, entering
                 )
                 sums_GB = recurrent(level)
                 add_input_or_bias(sums_GB, projected_GTB, biases_DG, level, step)
                 np.tanh(sums_GB, out=sums_GB)
                 dropped_HB = part.dropped[step * depth + level]
                 write_update(
-                    *(sums_GB, part.gates_DTGB, part.states_DTHB, last_HB, dropped_HB, level, at)
+                    sums_GB, part.gates_DTGB, part.states_DTHB, last_HB, dropped_HB, level, at
                 )
             outputs_THB[step, :, part.streams] = last_HB
 
@@ -366,8 +366,15 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
             running_HB += outer_THB[t]  # what the layers above ask of this step's output
             for level in range(depth - 1, -1, -1):
                 differentiate_update(
-                    *(part.gates_DTGB, part.states_DTHB, running_HB, dropped[t * depth + level]),
-                    *(level, t, summed_DGB, recurrent.factors_KB, history),
+                    part.gates_DTGB,
+                    part.states_DTHB,
+                    running_HB,
+                    dropped[t * depth + level],
+                    level,
+                    t,
+                    summed_DGB,
+                    recurrent.factors_KB,
+                    history,
                 )
                 add_through_product(recurrent(level), mask_HB, running_HB)
         return running_HB, summed_DGB, history_DGTB

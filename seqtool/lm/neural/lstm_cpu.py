@@ -422,9 +422,16 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
             if shrink is not None:
                 shown_HB = shrink(shown_HB)
             differentiate_gates(
-                *(part.gates_TGB[t], part.memories_THB[t], part.bounded_THB[t], shown_HB),
-                *(grads.memory_HB, part.dropped[t], grads.summed_GB),
-                *(recurrent.factors_KB, history, t),
+                part.gates_TGB[t],
+                part.memories_THB[t],
+                part.bounded_THB[t],
+                shown_HB,
+                grads.memory_HB,
+                part.dropped[t],
+                grads.summed_GB,
+                recurrent.factors_KB,
+                history,
+                t,
             )
             grad_KB = recurrent(0)
             grad_h_PB = grad_KB

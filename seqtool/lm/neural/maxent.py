@@ -394,7 +394,11 @@ class AfterContexts:
             return [self.target_log_probs(hidden_NH, targets_N), *found]
         softmax = self.softmax
         return fused_summaries(
-            *(hidden_NH, softmax.weight, softmax.bias, targets_N, class_V),
+            hidden_NH,
+            softmax.weight,
+            softmax.bias,
+            targets_N,
+            class_V,
             entropy=entropy,
             log_probs_of=log_probs_of,
             additions=additions,

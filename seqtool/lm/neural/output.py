@@ -640,7 +640,11 @@ class FullSoftmax(OutputLayer):
         if hidden_NH.device.type != "cpu":
             return super().summarise(hidden_NH, targets_N, class_V, entropy=entropy)
         return fused_summaries(
-            *(hidden_NH, self.whole_weight(), self.bias, targets_N, class_V),
+            hidden_NH,
+            self.whole_weight(),
+            self.bias,
+            targets_N,
+            class_V,
             entropy=entropy,
             log_probs_of=lambda rows: self.log_probs(hidden_NH[rows]),
         )

@@ -630,7 +630,7 @@ class _Section:
             status = arpa_lines.BLANK
             while status == arpa_lines.BLANK:
                 status = arpa_lines.take_rows(
-                    *(lines.data, state, words.arrays, text), *(columns, log_probs, backoffs)
+                    lines.data, state, words.arrays, text, columns, log_probs, backoffs
                 )
                 if status == arpa_lines.BLANK:
                     self._blanks.append(num_rows + int(state[1]))

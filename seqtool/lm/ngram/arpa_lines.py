@@ -86,8 +86,13 @@ def _number(block, start, end):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.int64(
-        *(bytes_in, types.int64[::1], strings, types.uint8[::1]),
-        *(types.int32[:, ::1], types.float32[::1], types.float32[::1]),
+        bytes_in,
+        types.int64[::1],
+        strings,
+        types.uint8[::1],
+        types.int32[:, ::1],
+        types.float32[::1],
+        types.float32[::1],
     )
 )
 def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type: ignore[no-untyped-def]
@@ -144,8 +149,14 @@ def take_rows(block, state, table, text, columns, log_probs, backoffs):  # type:
                     used += size + 1
                 else:
                     _, found = find(
-                        *(table.slots, table.starts, table.text),
-                        *(hash_, eight, block, first, position),
+                        table.slots,
+                        table.starts,
+                        table.text,
+                        hash_,
+                        eight,
+                        block,
+                        first,
+                        position,
                     )
                     if found < 0:
                         result = BAD

@@ -167,7 +167,7 @@ def deal_pairs(piles, first, last, adjusted, dealt):  # type: ignore[no-untyped-
 
 @compiled(
     types.void(
-        *(types.int64, _int32, _piles, types.int64, types.int64), *(_range, _int32, _level, _dealt)
+        types.int64, _int32, _piles, types.int64, types.int64, _range, _int32, _level, _dealt
     )
 )
 def read_level(  # type: ignore[no-untyped-def]
@@ -463,7 +463,7 @@ class _Piles:
         def deal(part: int, dealt: Dealt) -> None:
             filled = Range(int(contexts[part]), int(contexts[part + 1]), int(rows[part]))
             read_level(
-                *(order, self._ids, piles, *self._words(part)), *(filled, below.words, level, dealt)
+                order, self._ids, piles, *self._words(part), filled, below.words, level, dealt
             )
 
         self._deal(deal, is_last)

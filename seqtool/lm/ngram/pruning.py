@@ -39,7 +39,12 @@ _doubles = types.float64[::1]
 
 @compiled(
     types.void(
-        *(_read_ints, _read_floats, _doubles, _read_floats, _doubles, types.float64),
+        _read_ints,
+        _read_floats,
+        _doubles,
+        _read_floats,
+        _doubles,
+        types.float64,
         types.boolean[::1],
     )
 )
@@ -87,8 +92,13 @@ def judge(
 ) -> None:
     """Find the n-grams of some contexts that are worth their place; see `_judge`."""
     _judge(
-        *(read_only(begins), read_only(log_probs), lower, read_only(backoffs)),
-        *(contexts, threshold, kept),
+        read_only(begins),
+        read_only(log_probs),
+        lower,
+        read_only(backoffs),
+        contexts,
+        threshold,
+        kept,
     )
 
 

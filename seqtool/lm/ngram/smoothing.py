@@ -658,7 +658,10 @@ def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
         np.empty(num_kept if len(level.backoffs) else 0, np.float32),
     )
     prune(
-        *(raw, thresholds[n - 1], context_raw, context_threshold),
+        raw,
+        thresholds[n - 1],
+        context_raw,
+        context_threshold,
         Rows(level.begins, level.words, level.log_probs, level.backoffs),
         Rows(kept.begins, kept.words, kept.log_probs, kept.backoffs),
     )

@@ -47,8 +47,15 @@ _links = types.NamedTuple((_ints, _ints), Suffixes)
 
 @compiled(
     types.void(
-        *(types.int64, _read_ints, _read_ints, _read_floats, _read_floats, _links),
-        *(_read_ints, _links, _doubles),
+        types.int64,
+        _read_ints,
+        _read_ints,
+        _read_floats,
+        _read_floats,
+        _links,
+        _read_ints,
+        _links,
+        _doubles,
     )
 )
 def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, found, scores):  # type: ignore[no-untyped-def]
@@ -163,9 +170,15 @@ class BackingOff:
         for order in range(len(self.levels) - 1, -1, -1):
             level = self.levels[order]
             _shorten(
-                *(order, read_only(level.begins), read_only(level.words)),
-                *(read_only(level.log_probs), read_only(self._backoffs(order, nothing))),
-                *(self._suffixes[order], read_only(words), found, scores),
+                order,
+                read_only(level.begins),
+                read_only(level.words),
+                read_only(level.log_probs),
+                read_only(self._backoffs(order, nothing)),
+                self._suffixes[order],
+                read_only(words),
+                found,
+                scores,
             )
         np.negative(found.orders, out=found.orders)  # below 0 was the mark of what is found
         return scores, found

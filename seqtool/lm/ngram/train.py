@@ -243,7 +243,9 @@ def train_ngram(
         made = make(held.pop(), measure if valid else None)
     num_words = told["num_tokens"] - told["num_sentences"]
     warnings = write_copies(
-        *(made.table, tokenizer.vocabulary, stages),
+        made.table,
+        tokenizer.vocabulary,
+        stages,
         arpa=arpa,
         parquet=parquet,
         force=force,

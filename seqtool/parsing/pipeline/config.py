@@ -52,8 +52,8 @@ class PipelineConfig(Config):
     )
     multiwords: int = setting(
         1,
-        "taggers, of seeds one apart, that decide whether a form such as French `des` is one word or "
-        "several; trained where the treebank has enough such forms; 0: the segmenter decides",
+        "taggers, of seeds one apart, that decide whether a form such as French `des` is one word "
+        "or several; trained where the treebank has enough such forms; 0: the segmenter decides",
         minimum=0,
         maximum=DEEPEST,
     )

@@ -86,7 +86,9 @@ class Tagger(TreebankModel[TaggerConfig]):
         model = config.model
         if model.sparse_bits:
             self._sparse = sparse.SparseFeatures(
-                *(model.sparse_templates, model.sparse_bits, bundles.num_values),
+                model.sparse_templates,
+                model.sparse_bits,
+                bundles.num_values,
                 weights,
             )
         attributes = self._sparse.attributes if self._sparse else ()

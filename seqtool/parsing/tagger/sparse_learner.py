@@ -94,8 +94,17 @@ def _gradients(scores, members, gold, chances, gradients):  # type: ignore[no-un
 
 @compiled(
     types.float64(
-        *(words_type, templates_type, _int, types.uint8[::1], types.int64[::1], _ints),
-        *(_table, averaged_type, _floats, types.float64, _int),
+        words_type,
+        templates_type,
+        _int,
+        types.uint8[::1],
+        types.int64[::1],
+        _ints,
+        _table,
+        averaged_type,
+        _floats,
+        types.float64,
+        _int,
     )
 )
 def learn_words(  # type: ignore[no-untyped-def]
@@ -177,9 +186,17 @@ class SparseLearner:
             seed = self._config.training.seed
             order = np.random.default_rng((seed, self.epochs)).permutation(len(self._bundles))
             learn_words(
-                *(self._words, self._templates, self._config.model.sparse_bits, self._counts),
-                *(order, self._bundles, self._members, self._weights, self._squares),
-                *(learning.dropout_sparse, seed * learning.sparse_epochs + self.epochs),
+                self._words,
+                self._templates,
+                self._config.model.sparse_bits,
+                self._counts,
+                order,
+                self._bundles,
+                self._members,
+                self._weights,
+                self._squares,
+                learning.dropout_sparse,
+                seed * learning.sparse_epochs + self.epochs,
             )
 
     def arrays(self) -> dict[str, Halves | Bytes]:

@@ -140,7 +140,9 @@ def test_a_resumed_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) 
     train_labeller(source, tmp_path / "whole", tiny(2), dev=dev, device="cpu")
     with pytest.raises(Interrupted, match="step 6") as caught:
         train_labeller(
-            *(source, tmp_path / "parts", tiny(2)),
+            source,
+            tmp_path / "parts",
+            tiny(2),
             dev=dev,
             device="cpu",
             should_stop=lambda step: step == 6,
@@ -270,8 +272,19 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     shown = (f"model.{name}={size}" for name, size in SIZES.items())
     small = [word for setting in shown for word in ("--set", setting)]
     made = seqtool(
-        *("train-tagger", folder / "few.conllu", "--dev", folder / "valid.conllu"),
-        *("--column", "NER", "--preset", "fast", "--epochs", "1", "-o", tmp_path / "m", *small),
+        "train-tagger",
+        folder / "few.conllu",
+        "--dev",
+        folder / "valid.conllu",
+        "--column",
+        "NER",
+        "--preset",
+        "fast",
+        "--epochs",
+        "1",
+        "-o",
+        tmp_path / "m",
+        *small,
     )
     assert made.code == 0, made.stderr
     assert made.stdout == f"{tmp_path / 'm'}\n"

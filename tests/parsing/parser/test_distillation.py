@@ -78,7 +78,13 @@ def data_of(
     none: Any = None
     return TrainingData(
         config(learning__taught_words=taught_words, training__seed=seed),
-        *(none, Labels(("dep",), ("root",)), trees, trees, none, none, none),
+        none,
+        Labels(("dep",), ("root",)),
+        trees,
+        trees,
+        none,
+        none,
+        none,
         num_taught=num_taught,
     )
 

@@ -47,7 +47,7 @@ def kinds() -> list[Parser]:
     sizes = {"encoder_size": 4, "encoder_layers": 1, "arc_size": 4, "relation_size": 3}
     graph = parser(2, "auto", decoder="graph", encoder="bilstm", trees="all", **sizes)
     linear = parser(
-        *(3, "auto"), decoder="graph", classifier="linear", trees="projective", hash_bits=10
+        3, "auto", decoder="graph", classifier="linear", trees="projective", hash_bits=10
     )
     return [parser(), parser(1, "arc-eager", fields=["form", "upos"]), graph, linear]
 

@@ -32,8 +32,10 @@ _columns = types.int64[:, ::1]
 
 @compiled(
     types.void(
-        *(types.int32[::1], *[types.int64] * 4),
-        *(types.int64[::1], _columns),
+        types.int32[::1],
+        *[types.int64] * 4,
+        types.int64[::1],
+        _columns,
     )
 )
 def _pack(ids, bos, bits, per_column, top, state, columns):  # type: ignore[no-untyped-def]

@@ -33,8 +33,13 @@ _columns = types.int64[:, ::1]
 
 @compiled(
     types.void(
-        *(_columns, _columns, types.float32[::1], types.int64[::1], types.int64),
-        *(types.int32[::1], types.float32[::1]),
+        _columns,
+        _columns,
+        types.float32[::1],
+        types.int64[::1],
+        types.int64,
+        types.int32[::1],
+        types.float32[::1],
     )
 )
 def _match(contexts, of_rows, weights_of_rows, state, first, ends, weights):  # type: ignore[no-untyped-def]

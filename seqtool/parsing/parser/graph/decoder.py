@@ -311,8 +311,15 @@ class GraphDecoder(Decoder):
         likely, words, places = (np.empty(len(scores), np.int64) for _ in range(3))
         heads = np.empty(len(scores), np.int32)
         num = _likely_arcs(
-            *(scores, layout.lengths, layout.roots, layout.begins, LABEL_MARGIN),
-            *(likely, words, heads, places),
+            scores,
+            layout.lengths,
+            layout.roots,
+            layout.begins,
+            LABEL_MARGIN,
+            likely,
+            words,
+            heads,
+            places,
         )
         likely = likely[:num]
         of_labels = np.full(len(scores), -np.log(num_arcs), np.float32)

@@ -124,13 +124,18 @@ def _inside_outside(scores, num_words, inside, outside, marginals):  # type: ign
             in_i, in_j = i * size, j * size
             _pass_down(
                 # a span was read from either of two charts: its probability is the sum of both
-                *(of_complete[in_j + i] + of_by_end[in_i + j], complete[in_j + i]),
-                *(incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]),
-                *(of_incomplete[in_j + i : in_j + j], of_by_end[in_i + i : in_i + j]),
+                of_complete[in_j + i] + of_by_end[in_i + j],
+                complete[in_j + i],
+                incomplete[in_j + i : in_j + j],
+                by_end[in_i + i : in_i + j],
+                of_incomplete[in_j + i : in_j + j],
+                of_by_end[in_i + i : in_i + j],
             )
             _pass_down(
-                *(of_complete[in_i + j] + of_by_end[in_j + i], complete[in_i + j]),
-                *(incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]),
+                of_complete[in_i + j] + of_by_end[in_j + i],
+                complete[in_i + j],
+                incomplete[in_i + i + 1 : in_i + j + 1],
+                by_end[in_j + i + 1 : in_j + j + 1],
                 of_incomplete[in_i + i + 1 : in_i + j + 1],
                 of_by_end[in_j + i + 1 : in_j + j + 1],
             )
@@ -142,9 +147,12 @@ def _inside_outside(scores, num_words, inside, outside, marginals):  # type: ign
             if score == -np.inf:
                 score, joined = scores[i * width + j + 1], incomplete[in_j + i]
             _pass_down(
-                *(to_right + to_left, joined - score),
-                *(complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]),
-                *(of_complete[in_i + i : in_i + j], of_complete[in_j + i + 1 : in_j + j + 1]),
+                to_right + to_left,
+                joined - score,
+                complete[in_i + i : in_i + j],
+                complete[in_j + i + 1 : in_j + j + 1],
+                of_complete[in_i + i : in_i + j],
+                of_complete[in_j + i + 1 : in_j + j + 1],
             )
     return log_partition
 
@@ -219,7 +227,13 @@ def _matrix_tree(scores, num_words, weights, slopes, marginals):  # type: ignore
 
 @compiled(
     types.void(
-        *(_doubles, types.int32[::1], types.boolean, _charts, _charts, _doubles, _doubles),
+        _doubles,
+        types.int32[::1],
+        types.boolean,
+        _charts,
+        _charts,
+        _doubles,
+        _doubles,
     )
 )
 def _marginals(  # type: ignore[no-untyped-def]

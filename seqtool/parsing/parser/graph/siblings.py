@@ -188,8 +188,14 @@ def _sibling_trees(scores, siblings, lengths, heads):  # type: ignore[no-untyped
                 low, high = min(low, _bounded(score)), max(high, _bounded(score))
         finite_weights(of_arcs, weights, num_words, high - low)
         _sibling_tree(
-            *(weights, siblings[of_siblings:end], num_words),
-            *(incomplete, between, complete, by_end, heads[at : at + num_words]),
+            weights,
+            siblings[of_siblings:end],
+            num_words,
+            incomplete,
+            between,
+            complete,
+            by_end,
+            heads[at : at + num_words],
         )
         at, begin, of_siblings = at + num_words, begin + num_arcs, end
 

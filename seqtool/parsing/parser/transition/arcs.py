@@ -174,8 +174,14 @@ def _follow(way, last, taken, segments, heads, weight, table, labels):  # type: 
 
 @compiled(
     types.void(
-        *(_way, _ints, _table, _table, types.float64[::1], _table),
-        *(_floats, _table),
+        _way,
+        _ints,
+        _table,
+        _table,
+        types.float64[::1],
+        _table,
+        _floats,
+        _table,
     )
 )
 def _fill(  # type: ignore[no-untyped-def]
@@ -268,8 +274,15 @@ class _Arcs:
         arcs = np.empty((len(which), 9), np.int32)
         probabilities = np.empty((len(which), 3), np.float32)
         _note_arcs(
-            *(configurations.configs, configurations.nodes, which, masks, scores),
-            *(self._segments, configurations.system, arcs, probabilities),
+            configurations.configs,
+            configurations.nodes,
+            which,
+            masks,
+            scores,
+            self._segments,
+            configurations.system,
+            arcs,
+            probabilities,
         )
         self.arcs.append(arcs)
         self.probabilities.append(probabilities)

@@ -149,14 +149,16 @@ class SearchDecoder(Decoder):
             beams = self._beams(sentence.lengths, beam)
             token, length = int(sentence.tokens[0]), int(sentence.lengths[0])
             yield derivation(
-                *(self._system, beams, scorer, see, token, length), normalised=self._normalised
+                self._system, beams, scorer, see, token, length, normalised=self._normalised
             )
 
     def _beams(self, lengths: Ints, beam: int, margin: float | None = None) -> Beams:
         """Return the lanes of a search in which also the score of a single hypothesis counts."""
         return Beams(
-            *(self._system, self._labels),
-            *(lanes_for(lengths, beam), int(lengths.max())),
+            self._system,
+            self._labels,
+            lanes_for(lengths, beam),
+            int(lengths.max()),
             beam=beam,
             margin=self._margin if margin is None else margin,
             temperature=self._temperature,

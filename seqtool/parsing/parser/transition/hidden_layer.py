@@ -310,7 +310,16 @@ def _fetch_row(table, row):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.void(
-        *(_table, _table, _ints, _tokens, _slots, _tables, _ints, _int, _floats, _floats),
+        _table,
+        _table,
+        _ints,
+        _tokens,
+        _slots,
+        _tables,
+        _ints,
+        _int,
+        _floats,
+        _floats,
     )
 )
 def _hidden(  # type: ignore[no-untyped-def]
@@ -442,8 +451,16 @@ def hidden_layer(
     `gates` [len(which), units] is room to work in; without gates it has no columns.
     """
     _hidden(
-        *(configurations.configs, configurations.nodes, which, tokens, slots, tables),
-        *(bias, ACTIVATIONS[activation], hidden, gates),
+        configurations.configs,
+        configurations.nodes,
+        which,
+        tokens,
+        slots,
+        tables,
+        bias,
+        ACTIVATIONS[activation],
+        hidden,
+        gates,
     )
     if ACTIVATIONS[activation] == GLU:
         np.tanh(gates, out=gates)

@@ -493,8 +493,13 @@ class Oracle:
         """
         targets = np.empty((len(which), NUM_ACTIONS), np.int32)
         _targets(
-            *(configurations.configs, configurations.nodes, which, self.system.number),
-            *(len(self.labels.arcs), self._gold.label_ids, targets),
+            configurations.configs,
+            configurations.nodes,
+            which,
+            self.system.number,
+            len(self.labels.arcs),
+            self._gold.label_ids,
+            targets,
         )
         return targets
 
@@ -506,8 +511,13 @@ class Oracle:
         """
         actions = np.empty(len(which), np.int32)
         _static_actions(
-            *(configurations.configs, configurations.nodes, which, configurations.legal(which)),
-            *(self.system.number, self._gold, actions),
+            configurations.configs,
+            configurations.nodes,
+            which,
+            configurations.legal(which),
+            self.system.number,
+            self._gold,
+            actions,
         )
         targets = self.targets(configurations, which)
         transitions: Ints = targets[np.arange(len(which)), actions]
@@ -530,8 +540,13 @@ class Oracle:
             raise ValueError("this transition system has no dynamic oracle")
         costs = np.empty((len(which), NUM_ACTIONS), np.int32)
         action_costs(
-            *(configurations.configs, configurations.nodes, which, legal),
-            *(self.system.number, self._gold.heads, costs),
+            configurations.configs,
+            configurations.nodes,
+            which,
+            legal,
+            self.system.number,
+            self._gold.heads,
+            costs,
         )
         return costs
 

@@ -125,8 +125,17 @@ def _log_sum(scores, mask, segments, highest, bits):  # type: ignore[no-untyped-
 
 @compiled(
     types.UniTuple(_int, 2)(
-        *(_table, _int, _int, types.uint8[::1], types.float32[:, ::1], _ints, types.float32),
-        *(_int, _hypotheses, _step, _ints),
+        _table,
+        _int,
+        _int,
+        types.uint8[::1],
+        types.float32[:, ::1],
+        _ints,
+        types.float32,
+        _int,
+        _hypotheses,
+        _step,
+        _ints,
     )
 )
 def _select(  # type: ignore[no-untyped-def]
@@ -375,8 +384,17 @@ class Beams:
             self.history.scored(opened)
             self.history.observe(configurations, opened, masks, scores)
         num_copies, num_steps = _select(
-            *(configs, self.num_lanes, self.beam, masks, self._scores, self._segments),
-            *(self._margin, self._normalised, hypotheses, step, self._bits),
+            configs,
+            self.num_lanes,
+            self.beam,
+            masks,
+            self._scores,
+            self._segments,
+            self._margin,
+            self._normalised,
+            hypotheses,
+            step,
+            self._bits,
         )
         copies_from, copies_to = step.copies_from[:num_copies], step.copies_to[:num_copies]
         rows, transitions = step.rows[:num_steps], step.transitions[:num_steps]
@@ -491,7 +509,10 @@ def search(
     # of one hypothesis only the order of the scores counts, which stays the same
     is_greedy = beam == 1
     beams = Beams(
-        *(system, labels, lanes_for(lengths, beam), int(lengths.max())),
+        system,
+        labels,
+        lanes_for(lengths, beam),
+        int(lengths.max()),
         beam=beam,
         margin=margin,
         temperature=1.0 if is_greedy else temperature,

@@ -36,7 +36,10 @@ Tree = tuple[tuple[int, ...], tuple[int, ...]]
 
 def beams_of(system: str, length: int, beam: int) -> Beams:
     return Beams(
-        *(system, LABELS, 1, length),
+        system,
+        LABELS,
+        1,
+        length,
         beam=beam,
         margin=math.inf,
         temperature=1.0,

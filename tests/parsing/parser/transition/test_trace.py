@@ -30,14 +30,22 @@ def derived(
 ) -> Derivation:
     """The derivation of a sentence by random scores."""
     beams = Beams(
-        *(system, LABELS, 1, length),
+        system,
+        LABELS,
+        1,
+        length,
         beam=beam,
         margin=margin,
         temperature=TEMPERATURE,
         normalised=normalised,
     )
     return trace.derivation(
-        *(system, beams, random_scores, lambda configurations: (), 1, length),
+        system,
+        beams,
+        random_scores,
+        lambda configurations: (),
+        1,
+        length,
         normalised=normalised,
     )
 
@@ -165,7 +173,12 @@ def test_the_search_is_the_same_with_sums_of_scores(system: str) -> None:
         found = derived(system, length, 4, normalised=False)
         size = np.asarray([length], np.int32)
         heads, label_ids = search(
-            *(system, LABELS, ONE, size, length + 2, random_scores),
+            system,
+            LABELS,
+            ONE,
+            size,
+            length + 2,
+            random_scores,
             beam=4,
             margin=math.inf,
             temperature=TEMPERATURE,

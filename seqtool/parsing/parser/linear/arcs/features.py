@@ -239,8 +239,15 @@ def add_rows(places, num, weights, first, last, scores):  # type: ignore[no-unty
 
 @compiled(
     types.void(
-        *(features_type, _ints, _ints, _ints, _ints, _ints, _int),
-        *(_floats, types.float32[:, ::1]),
+        features_type,
+        _ints,
+        _ints,
+        _ints,
+        _ints,
+        _ints,
+        _int,
+        _floats,
+        types.float32[:, ::1],
     )
 )
 def score_labels(  # type: ignore[no-untyped-def]

@@ -76,8 +76,16 @@ def take_step(weights, places, num_gold, num, loss, longest, changes):  # type: 
 
 @compiled(
     _double(
-        *(features_type, _ints, _int, _int, _ints, _ints),
-        *(types.boolean, _double, averaged_type, _floats),
+        features_type,
+        _ints,
+        _int,
+        _int,
+        _ints,
+        _ints,
+        types.boolean,
+        _double,
+        averaged_type,
+        _floats,
     )
 )
 def learn_heads(  # type: ignore[no-untyped-def]
@@ -127,8 +135,17 @@ def learn_heads(  # type: ignore[no-untyped-def]
 
 @compiled(
     _double(
-        *(features_type, _ints, _int, _int, _ints, _ints),
-        *(_int, _int, _double, averaged_type, _floats),
+        features_type,
+        _ints,
+        _int,
+        _int,
+        _ints,
+        _ints,
+        _int,
+        _int,
+        _double,
+        averaged_type,
+        _floats,
     )
 )
 def learn_labels(  # type: ignore[no-untyped-def]

@@ -101,8 +101,14 @@ def _gradients(scores, mask, segments, free, best, gradients):  # type: ignore[n
 
 @compiled(
     types.void(
-        *(_table, _int, _floats, types.float32, averaged_type),
-        *(_floats, types.uint8[::1], _int),
+        _table,
+        _int,
+        _floats,
+        types.float32,
+        averaged_type,
+        _floats,
+        types.uint8[::1],
+        _int,
     )
 )
 def _descend(  # type: ignore[no-untyped-def]
@@ -124,8 +130,19 @@ def _descend(  # type: ignore[no-untyped-def]
 
 @compiled(
     types.Tuple((types.float64, _int))(
-        *(_int, _table, types.uint8[::1], _table, _ints, types.float32),
-        *(averaged_type, _floats, types.uint8[::1], _int, types.boolean, _ints, _ints),
+        _int,
+        _table,
+        types.uint8[::1],
+        _table,
+        _ints,
+        types.float32,
+        averaged_type,
+        _floats,
+        types.uint8[::1],
+        _int,
+        types.boolean,
+        _ints,
+        _ints,
     )
 )
 def learn(  # type: ignore[no-untyped-def]

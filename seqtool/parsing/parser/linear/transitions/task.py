@@ -55,8 +55,12 @@ class LinearTransitionTask(LinearTask):
         self._num_choices = num_choices(arrays.lengths, data.labels)
         self._usable = np.flatnonzero(self._num_choices)
         self._oracle = Oracle(
-            *(config.model.system, data.labels, data.heads, data.label_ids),
-            *(arrays.tokens, arrays.lengths),
+            config.model.system,
+            data.labels,
+            data.heads,
+            data.label_ids,
+            arrays.tokens,
+            arrays.lengths,
         )
         self._batches: list[Ints] = []
         self._calibration = Calibration.of(config, data, self._classifier)
@@ -102,9 +106,19 @@ class LinearTransitionTask(LinearTask):
             rows = self._classifier.rows(configurations, which, arrays.types)
             own, best = np.empty(len(which), np.int32), np.empty(len(which), np.int32)
             more, num = learn(
-                *(self._learner, rows, legal, free, labels.segments, rate),
-                *(self.weights[WEIGHTS], self._squares, self._counts, learning.feature_count),
-                *(self._epoch == 0, own, best),
+                self._learner,
+                rows,
+                legal,
+                free,
+                labels.segments,
+                rate,
+                self.weights[WEIGHTS],
+                self._squares,
+                self._counts,
+                learning.feature_count,
+                self._epoch == 0,
+                own,
+                best,
             )
             loss, num_items = loss + more, num_items + num
             # no gold label at all on what is free: only its own choice is left

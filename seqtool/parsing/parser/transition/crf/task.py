@@ -228,7 +228,10 @@ class GlobalTask(ParserTask):
         lengths = self._arrays.lengths[sentences]
         longest = int(lengths.max())
         beams = Beams(
-            *(self.config.model.system, self._data.labels, len(sentences), longest),
+            self.config.model.system,
+            self._data.labels,
+            len(sentences),
+            longest,
             beam=self.config.learning.global_beam,
             margin=np.inf,
             temperature=self._temperature,
@@ -236,7 +239,10 @@ class GlobalTask(ParserTask):
         )
         is_static = not self._explores or longest > LONGEST_EXPLORED
         derivations = derive(
-            *(beams, self._arrays.tokens[sentences], lengths, scorer),
+            beams,
+            self._arrays.tokens[sentences],
+            lengths,
+            scorer,
             self._canonical if is_static else self._oracle.free,
             observe,
         )

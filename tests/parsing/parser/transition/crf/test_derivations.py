@@ -66,7 +66,10 @@ def correct(oracle: Oracle, *, canonical: bool = False) -> Choices:
 
 def beams_of(system: str, lengths: Ints, beam: int) -> Beams:
     return Beams(
-        *(system, LABELS, len(lengths), int(lengths.max())),
+        system,
+        LABELS,
+        len(lengths),
+        int(lengths.max()),
         **{"beam": beam, "margin": np.inf, "temperature": 1.0, "normalised": False},
     )
 
