@@ -157,6 +157,19 @@ def floor_of(name: str, floors: tuple[tuple[str, ...], ...]) -> int:
     raise AssertionError(f"{name} is on no floor: add it to FLOORS or INNER_FLOORS")
 
 
+@pytest.mark.parametrize(
+    "folder",
+    sorted({path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE, PACKAGE / "cli"}),
+    ids=lambda folder: folder.relative_to(PACKAGE).as_posix(),
+)
+def test_docstring_of_a_large_folder_names_its_files(folder: Path) -> None:
+    names = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
+    assert docstring
+    if len(names) >= 10:
+        assert not names - set(re.findall(r"\w+", docstring))
+
+
 def test_nobody_imports_the_package_itself() -> None:
     assert [found.source for found in all_imports() if found.target == "seqtool"] == []
 

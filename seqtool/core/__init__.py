@@ -1,1 +1,12 @@
-"""What everything stands on: errors, settings, storage, checkpoints, compiled code. No torch."""
+"""What everything stands on; no torch.
+
+Messages:      errors (all that is raised on purpose), terminal (what is printed), progress (events
+               of a run, shown and logged), units (nats, bits, perplexity)
+Settings:      config (dataclasses), strict_yaml
+Files:         storage (whole or not at all), reading (text in blocks), encodings, parquet, database
+               (DuckDB), checkpoint (one format of directories for every model)
+Processes:     runtime (cores and memory), processes, signals (Ctrl-C)
+Compiled code: compiled (functions by Numba), compiler (how they are called), compile_cache, types,
+               instructions, eight_bytes and string_table (what compiled loops share)
+And:           vocabulary, arrays (their types), bootstrap, fonts, version
+"""

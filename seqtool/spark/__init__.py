@@ -6,17 +6,20 @@ tokens = seqtool.spark.parse(frame, "runs/mine")       a row a token
 scored = seqtool.spark.surprisal(frame, "runs/ngram")  a row a token, with its surprisal
 counts = seqtool.spark.count_ngrams(frame, 3)          a row an n-gram
 
-session     the session of a command, and errors in two lines
-shipping    models on workers
-blocks      files as records, with their lines
-folders     directories of any file system
-workers     what a worker does to annotate text
-frames      DataFrames in and out
-files       files in, a directory of files out: `--engine spark`
-scoring     surprisal and perplexity
-engine      the n-gram plan's engine
-ngrams      n-gram models
-preparation prepared corpora
+session       the session of a command, and errors in two lines
+shipping      models on workers
+blocks        files as records, with their lines
+texts         their lines, as one process reads them
+folders       directories of any file system
+workers       what a worker does to annotate text
+frames        DataFrames in and out
+files         files in, a directory of files out: `--engine spark`
+scoring       surprisal and perplexity
+counting      symbols of texts, counted
+vocabularies  of these counts; subwords
+engine        the n-gram plan's engine
+ngrams        n-gram models
+preparation   prepared corpora
 """
 
 from seqtool.spark.frames import parse as parse

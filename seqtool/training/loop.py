@@ -91,7 +91,16 @@ def train(
     stages = tuple(stages) or (Stage(config.epochs),)
     begun = working_time() if begun is None else begun
     loop = _Loop(
-        task, config, directory, device, fingerprint, should_stop, group, earlier, stages, begun
+        task=task,
+        config=config,
+        directory=directory,
+        device=device,
+        fingerprint=fingerprint,
+        should_stop=should_stop,
+        group=group,
+        earlier=earlier,
+        stages=stages,
+        begun=begun,
     )
     with group.agreed():
         resumed = resume and loop.restore()
