@@ -10,7 +10,6 @@ product of the bounds of the steps (Zilly et al. 2017, section 3).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seqtool.analysis.learning import read_log
 from seqtool.analysis.recurrence import (
     as_tensor,
     cut,
@@ -39,12 +39,10 @@ from seqtool.analysis.recurrence import (
     temporal_jacobians,
 )
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
-from seqtool.core import storage
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.lm.neural.network import NeuralNetwork
 
-MAX_LOG = 1 << 28  # bytes of a log
 SHOWN_LAGS = (1, 2, 3, 5, 10, 20, 50, 100, 200)  # of tables
 EVERY_LAG = 10  # up to it, norms of products are taken at every lag, then at every fifth
 
@@ -161,31 +159,23 @@ def read_clipping(log_path: str | Path) -> Clipping:
     Raises:
         DataError: there is no such file, a line is no event, or no norm was logged.
     """
-    path = Path(log_path)
     by_event = {name: Clipping([], [], [], []) for name in ("step", "epoch")}
-    try:
-        lines = storage.read_file(path, MAX_LOG).decode().splitlines()
-    except (OSError, ValueError) as error:
-        raise DataError("no training log", hint="name a trained model", path=path) from error
-    for number, line in enumerate(lines, start=1):
-        try:
-            event = json.loads(line)
-            found = by_event.get(event["event"])
-            norms = event.get("gradients")
-            # null: it was not finite
-            if found is not None and norms and None not in norms.values():
-                found.steps.append(int(event["step"]))
-                found.before.append(float(norms["norm"]))
-                found.after.append(float(norms["clipped_norm"]))
-                found.shares.append(float(norms["clipped"]))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(
-                "not a line of a training log", hint="name a trained model", path=path, line=number
-            ) from error
+
+    def take(event: dict[str, Any]) -> None:
+        found = by_event.get(event["event"])
+        norms = event.get("gradients")
+        # null: it was not finite
+        if found is not None and norms and None not in norms.values():
+            found.steps.append(int(event["step"]))
+            found.before.append(float(norms["norm"]))
+            found.after.append(float(norms["clipped_norm"]))
+            found.shares.append(float(norms["clipped"]))
+
+    read_log(log_path, take)
     found = by_event["step"] if by_event["step"].steps else by_event["epoch"]
     if not found.steps:
         hint = "train it again: norms are logged since this release"
-        raise DataError("the log has no norms of gradients", hint=hint, path=path)
+        raise DataError("the log has no norms of gradients", hint=hint, path=Path(log_path))
     return found
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -58,35 +58,54 @@ class LearningCurve:
         return list(self.scores) == [PERPLEXITY]
 
 
+def read_log(log_path: str | Path, take: Callable[[dict[str, Any]], None]) -> None:
+    """Give the events of a run's `log.jsonl` to `take`, one after another.
+
+    Args:
+        log_path: the file.
+        take: of an event that is none it raises what missing keys and wrong values lead to:
+            ValueError, KeyError, TypeError or AttributeError.
+
+    Raises:
+        DataError: no such file, or a line that is no event.
+    """
+    path = Path(log_path)
+    try:
+        lines = storage.read_file(path, MAX_LOG).decode().split("\n")
+    except FileNotFoundError as error:
+        parts = ", ".join(str(part.parent) for part in sorted(path.parent.glob(f"*/{path.name}")))
+        hint = f"name a part that was trained: {parts}" if parts else "name a trained model"
+        raise DataError("no training log is there", hint=hint, path=path) from error
+    except (OSError, ValueError) as error:
+        raise DataError("no training log", hint="name a trained model", path=path) from error
+    for number, line in enumerate(lines, start=1):
+        if not line and number == len(lines):  # what stands after the last line end
+            break
+        try:
+            take(json.loads(line))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                "not a line of a training log", hint="name a trained model", path=path, line=number
+            ) from error
+
+
 def read_learning_curve(log_path: str | Path) -> LearningCurve:
     """Return the epochs of a run's `log.jsonl`.
 
     Raises:
         DataError: no such file, a line that is no JSON, or no epoch that was completed.
     """
-    path = Path(log_path)
     epochs: list[dict[str, Any]] = []
-    try:
-        lines = storage.read_file(path, MAX_LOG).decode().splitlines()
-    except FileNotFoundError as error:
-        parts = ", ".join(str(part.parent) for part in sorted(path.parent.glob(f"*/{path.name}")))
-        hint = f"name a part that was trained: {parts}" if parts else "name a trained model"
-        raise DataError("no training log is there", hint=hint, path=path) from error
-    except ValueError as error:
-        raise DataError("no training log", hint="name a trained model", path=path) from error
-    for number, line in enumerate(lines, start=1):
-        try:
-            event = json.loads(line)
-            if event["event"] == "epoch":
-                epochs.append(_epoch(event))
-                if epochs[-1]["scores"].keys() != epochs[0]["scores"].keys():
-                    raise KeyError("scores")
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(
-                "not a line of a training log", hint="name a trained model", path=path, line=number
-            ) from error
+
+    def take(event: dict[str, Any]) -> None:
+        if event["event"] == "epoch":
+            epochs.append(_epoch(event))
+            if epochs[-1]["scores"].keys() != epochs[0]["scores"].keys():
+                raise KeyError("scores")
+
+    read_log(log_path, take)
     if not epochs:
-        raise DataError("no epoch was completed", hint="train for longer", path=path)
+        raise DataError("no epoch was completed", hint="train for longer", path=Path(log_path))
     return LearningCurve(
         epochs=[epoch["epoch"] for epoch in epochs],
         losses=[epoch["loss"] for epoch in epochs],

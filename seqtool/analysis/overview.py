@@ -265,7 +265,7 @@ def _of_parsers(
         if one.header.kind in PARSED:
             model = checkpoint.load(one.path)
             samples = [sample_treebank(language, "test") for language in LANGUAGES]
-            chosen = treebank or min((_unknown_forms(model, path), path) for path in samples)[1]
+            chosen = treebank or min((_unknown_share(model, path), path) for path in samples)[1]
             groups.setdefault(chosen, []).append((one.name, model))
     for chosen, members in groups.items():
         where = "/".join(chosen.parts[-2:])
@@ -274,19 +274,14 @@ def _of_parsers(
         yield _analysed("seqtool.analysis.errors", pairs, chosen, where)
 
 
-def _unknown_forms(model: Any, treebank: Path) -> float:
-    """Return the share of the forms of a treebank's beginning that a parser does not know."""
+def _unknown_share(model: Any, treebank: Path) -> float:
+    """Return the share of the words of a treebank's beginning that a parser does not know."""
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.sentence import FORM
 
-    groups = getattr(model, "detailed", model).types.lexical.groups
-    known = {form for name in ("form", "lower") for form in groups.get(name, ())}
-    forms = [
-        form
-        for sentence in islice(read_conllu(treebank, check="columns"), 100)
-        for form in sentence.column(FORM)
-    ]
-    return sum(form not in known for form in forms) / max(1, len(forms))
+    beginning = islice(read_conllu(treebank, check="columns"), 100)
+    share = model.known.share_of(form for sentence in beginning for form in sentence.column(FORM))
+    return share or 0.0  # None: it reads no forms
 
 
 def _analysed(

@@ -108,7 +108,7 @@ def eval_parser(
     is given too; --json asks models for them.
     """
     from seqtool.core.bootstrap import SEED
-    from seqtool.treebank.evaluation import compare, compare_evaluations
+    from seqtool.treebank.evaluation import compare_evaluations, score_annotation
 
     gold = gold or stdin_or_sample("GOLD", "trees")
     files = list(predicted or [])
@@ -138,7 +138,8 @@ def eval_parser(
     )
     names = [*files, *map(str, models), *["together"] * together]
     results = [
-        compare(gold_annotation, annotation, punctuation=not no_punct) for annotation in annotations
+        score_annotation(gold_annotation, annotation, punctuation=not no_punct)
+        for annotation in annotations
     ]
     leads = [
         compare_evaluations(results[0], result, seed=SEED if seed is None else seed)

@@ -248,16 +248,26 @@ def evaluate_parser(
             is PUNCT or whose gold relation is punct are left out, and predicted words that match no
             gold word by their own.
 
+    Returns:
+        Scores from 0 to 1 of tokens, sentences, words, tags, lemmas and trees, each as precision,
+        recall and F1; and tables of relations, lengths of arcs and confusions.
+
     Raises:
         DataError: a sentence is broken or has no tree, or the texts differ; with file and line.
     """
-    return compare(read_annotation(gold), read_annotation(predicted), punctuation=punctuation)
+    return score_annotation(
+        read_annotation(gold), read_annotation(predicted), punctuation=punctuation
+    )
 
 
-def compare(
+def score_annotation(
     gold: Annotation, predicted: Annotation, *, punctuation: bool = True
 ) -> ParserEvaluation:
     """Score an annotation against the gold one like `evaluate_parser`, both read before.
+
+    Of the aligned words, A of them, `of_gold` and `of_predicted` are their rows among the G gold
+    and P predicted words, and whether something is right of each is Bools [A]; which words count,
+    Bools [G] and [P].
 
     Raises:
         DataError: the texts differ.
@@ -303,24 +313,11 @@ def compare(
         "Tokens": _score_spans(gold.tokens, predicted.tokens),
         "Sentences": _score_spans(gold.sentences, predicted.sentences),
     }
-    by_sentence = {}
-    # the gold sentence of each word is that of its first character
-    sentence_of_gold, sentence_of_predicted = (
-        np.searchsorted(gold.sentences[:, 0], words.spans[:, 0], side="right") - 1
-        for words in (gold, predicted)
-    )
-    num_sentences = len(gold.sentences)
-    for metric, (right, (in_gold, in_predicted)) in metrics.items():
-        is_scored = in_gold[of_gold]
-        places = (
-            sentence_of_gold[of_gold[right & is_scored]],
-            sentence_of_gold[in_gold],
-            sentence_of_predicted[in_predicted],
-        )
-        counts = np.stack([np.bincount(place, minlength=num_sentences) for place in places], axis=1)
-        by_sentence[metric] = counts
+    by_sentence = _count_by_sentence(gold, predicted, of_gold, metrics)
+    for metric, counts in by_sentence.items():
         correct, num_gold, num_predicted = counts.sum(axis=0).tolist()
-        aligned = None if metric == "Words" else int(np.sum(is_scored))
+        _, (in_gold, _) = metrics[metric]
+        aligned = None if metric == "Words" else int(np.sum(in_gold[of_gold]))
         scores[metric] = Score(correct, num_gold, num_predicted, aligned)
 
     is_counted = counted[0][of_gold]
@@ -337,12 +334,38 @@ def compare(
         confusions=_confusions(
             gold.deprels[of_gold[wrong]], predicted.deprels[of_predicted[wrong]], heads[wrong]
         ),
-        sentences=num_sentences,
+        sentences=len(gold.sentences),
         words=len(gold.parents),
         punctuation=punctuation,
         by_sentence=by_sentence,
         calibration=calibration,
     )
+
+
+def _count_by_sentence(
+    gold: Annotation,
+    predicted: Annotation,
+    of_gold: Longs,
+    metrics: Mapping[str, tuple[Bools, tuple[Bools, Bools]]],
+) -> dict[str, Longs]:
+    """Return the counts of each metric, [gold sentences, 3]: right, gold and predicted words."""
+    # the gold sentence of each word is that of its first character
+    sentence_of_gold, sentence_of_predicted = (
+        np.searchsorted(gold.sentences[:, 0], words.spans[:, 0], side="right") - 1
+        for words in (gold, predicted)
+    )
+    num_sentences = len(gold.sentences)
+    by_sentence = {}
+    for metric, (right, (in_gold, in_predicted)) in metrics.items():
+        places = (
+            sentence_of_gold[of_gold[right & in_gold[of_gold]]],
+            sentence_of_gold[in_gold],
+            sentence_of_predicted[in_predicted],
+        )
+        by_sentence[metric] = np.stack(
+            [np.bincount(place, minlength=num_sentences) for place in places], axis=1
+        )
+    return by_sentence
 
 
 def _is_in(annotation: Annotation, relations: frozenset[str]) -> Bools:

@@ -45,7 +45,7 @@ from seqtool.parsing.parser.train import train_parser
 from seqtool.training import hardware
 from seqtool.treebank.alignment import read_annotation
 from seqtool.treebank.conllu import read_batches, read_conllu, write_conllu
-from seqtool.treebank.evaluation import compare
+from seqtool.treebank.evaluation import score_annotation
 
 SHORT = 15.0  # minutes; what takes longer is trained with one seed
 LEAST_WORDS = 20_000  # DEV is repeated until it has them, for speed
@@ -224,7 +224,7 @@ class Table:
         try:
             with on_one_core():
                 to_file(open_models(folders), self.dev, parsed, beam)
-                evaluation = compare(self.gold, read_annotation(parsed))
+                evaluation = score_annotation(self.gold, read_annotation(parsed))
                 whole = min(
                     seconds_of(partial(to_file, open_models(folders), long, parsed, beam))
                     for _ in range(REPEATS)

@@ -19,10 +19,10 @@ from seqtool.treebank.evaluation import (
     Confusion,
     ParserEvaluation,
     Score,
-    compare,
     compare_evaluations,
     evaluate_parser,
     paired_bootstrap,
+    score_annotation,
 )
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, ID, LEMMA, UPOS, Sentence, parse_sentence
 
@@ -452,7 +452,7 @@ def test_a_file_and_its_sentences_score_the_same(tmp_path: Path) -> None:
 def refused(gold: str, predicted: str) -> tuple[str, str]:
     annotation = read_annotation(treebank(gold, path="gold"))
     with pytest.raises(DataError) as caught:
-        compare(annotation, read_annotation(treebank(predicted, path="other")))
+        score_annotation(annotation, read_annotation(treebank(predicted, path="other")))
     return str(caught.value), caught.value.hint
 
 
