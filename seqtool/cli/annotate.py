@@ -389,7 +389,7 @@ def parse(
     paths = model or [default_model("parser")]
     path = paths[0]
     parser = with_words(open_model(paths, "parser"), embeddings, path)
-    if hasattr(parser, "tag_stream"):
+    if parser.has_tagger:
         options: dict[str, Any] = {"retag": retag}
         if allow_missing:
             raise ModelError(
@@ -407,9 +407,7 @@ def parse(
             )
     options["beam"] = beam
     note_beam(parser, beam, paths)
-    if details.trace and getattr(parser, "detailed", parser) is not getattr(
-        parser, "parser", parser
-    ):
+    if details.trace and parser.votes and parser.has_tagger:
         note(
             f"{path}: its parsers vote, and a vote has no steps: these are of the parser in "
             f"{path / 'parser'} alone, whose tree may be another than the vote's"
@@ -417,11 +415,10 @@ def parse(
     if details.scores:
         options["scores"] = True
         if not parser.is_calibrated:
-            votes = hasattr(getattr(parser, "parser", parser), "parsers")
             note(
                 "the vote of these parsers has no calibration, as one of train-parser --raw has: "
                 "probabilities are the mean of the parsers'"
-                if votes
+                if parser.votes
                 else "the parser has no calibration, as older ones have none: probabilities are "
                 "those that it works with"
             )

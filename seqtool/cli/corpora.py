@@ -129,7 +129,7 @@ class Run:
         if known is None or self._has_told:
             return
         self._has_told = True
-        has_retag = self._annotation.work == "parse" and hasattr(self._model, "tag_stream")
+        has_retag = self._annotation.work == "parse" and self._model.has_tagger
         way_out = ", as --retag does" * has_retag
         for warning in self.seen.unknown.warnings(known, way_out):
             note(f"warning: {warning}")

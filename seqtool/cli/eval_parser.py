@@ -194,16 +194,15 @@ def _annotations(
     for paths, parser in zip(groups, parsers, strict=True):
         if len(paths) == 1:  # what they find together is by parsers that were told of
             note_unknown(parser, sentences, paths[0])
-        is_pipeline = hasattr(parser, "tag_stream")
-        if is_pipeline and has_tags:
+        if parser.has_tagger and has_tags:
             note(
                 f"{', '.join(map(str, paths))}: gold words, and the tags and lemmas that {gold} "
                 "has; to score it from plain text, see the manual: seqtool help evaluate"
             )
-        more = {} if is_pipeline else {"allow_missing": allow_missing}
+        more = {} if parser.has_tagger else {"allow_missing": allow_missing}
         # a parser overwrites trees only, but a pipeline also fills in the tags and lemmas that are
         # not there, and the next model must not find them
-        given = [item.copy() for item in sentences] if is_pipeline else sentences
+        given = [item.copy() for item in sentences] if parser.has_tagger else sentences
         parsed = parser.parse_stream(given, beam=beam, scores=scores, **more)
         annotations.append(read_annotation(item for item in parsed if isinstance(item, Sentence)))
     return gold_annotation, annotations

@@ -353,8 +353,9 @@ def load(
 ) -> Any:
     """Open any model, or several parsers over one treebank that find trees together.
 
-    What it is, only the file tells: a `Pipeline`, `Parser`, `Tagger`, `Segmenter` or language
-    model. Name the class and you get that or an error, and type checkers know it:
+    What it is, only the file tells: a `Pipeline`, `Parser`, `Tagger`, `Segmenter`, `Labeller`,
+    `Classifier` or language model. Name the class and you get that or an error, and type checkers
+    know it:
 
         nlp = seqtool.load("runs/mine", seqtool.Pipeline)
         both = seqtool.load(["runs/mine", "runs/graph"])

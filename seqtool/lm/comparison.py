@@ -171,6 +171,10 @@ def compare_lms(
         on_progress: called with the name of each model; gives what is called with bytes done and
             in all (None when not known).
 
+    Returns:
+        Of each model its evaluation, parameters, megabytes, tokens per second and seconds of
+        training; and of all but the first, how likely the difference to it is chance.
+
     Raises:
         ConfigError: fewer than two models, one is named twice, or no text is to be drawn.
         DataError: a text that cannot be used, or a corpus of another vocabulary.

@@ -132,6 +132,10 @@ def evaluate_lm(
         pool: processes that score blocks, each by itself, as `scorer` returns it: of files of text
             that a model reads sentence by sentence.
 
+    Returns:
+        Perplexity per token with and without unknown words, bits per character and byte, and what
+        they were counted on: sentences, tokens, unknown words.
+
     Raises:
         ConfigError: inputs and a text, or neither; or what a pool cannot score.
         DataError: a text that cannot be used, or a corpus of another vocabulary.

@@ -71,7 +71,7 @@ def parse(
     options |= {"retag": True} if retag else {"allow_missing": True} if allow_missing else {}
     annotation = Annotation("parse", None if is_conllu else Layout(), options=options)
     work = Work.of(annotation, _paths(model))
-    tags = hasattr(work.model.opened, "tag_stream")
+    tags = work.model.opened.has_tagger
     if (allow_missing and tags) or (retag and not tags):
         option, why = ("allow_missing", "tags words") if tags else ("retag", "has no tagger")
         raise ConfigError(f"{option} is not for a model that {why}", hint=f"leave {option} out")

@@ -249,8 +249,8 @@ def evaluate_parser(
             gold word by their own.
 
     Returns:
-        Scores from 0 to 1 of tokens, sentences, words, tags, lemmas and trees, each as precision,
-        recall and F1; and tables of relations, lengths of arcs and confusions.
+        Precision, recall and F1, in percent, of tokens, sentences, words, tags, lemmas and trees,
+        and tables of relations, lengths of arcs and confusions.
 
     Raises:
         DataError: a sentence is broken or has no tree, or the texts differ; with file and line.

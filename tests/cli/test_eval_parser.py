@@ -46,6 +46,7 @@ class Guesser:
     """A parser that lets every word depend on the one before it, and calls it dep."""
 
     has_beam = True
+    has_tagger = False
 
     def parse_stream(
         self, items: Sequence[Sentence], *, beam: int, allow_missing: bool, scores: bool
@@ -231,8 +232,7 @@ def test_what_models_find_together_is_scored_beside_them(seqtool: Run) -> None:
 class TaggingGuesser(Guesser):
     """A pipeline: it tags a word that has no tag, and finds the root only where it did so."""
 
-    def tag_stream(self, items: Sequence[Sentence]) -> None:
-        """Only its name is looked at."""
+    has_tagger = True
 
     def parse_stream(  # type: ignore[override]
         self, items: Sequence[Sentence], *, beam: int, scores: bool

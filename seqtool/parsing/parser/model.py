@@ -242,6 +242,16 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         return Known.of((self.types.lexical, self.types.tags), self.unknown_share)
 
     @property
+    def has_tagger(self) -> bool:
+        """Whether it tags words itself, as a pipeline does."""
+        return False
+
+    @property
+    def votes(self) -> bool:
+        """Whether its trees are those of several parsers that vote."""
+        return False
+
+    @property
     def has_beam(self) -> bool:
         """Whether a beam makes a difference; not where the best tree is found without one."""
         return self.decoder.has_beam

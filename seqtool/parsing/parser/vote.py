@@ -183,6 +183,16 @@ class Vote(ParsesInputs):
         return max((parser.known for parser in self.parsers), key=lambda known: len(known.tags))
 
     @property
+    def has_tagger(self) -> bool:
+        """Whether it tags words itself, as a pipeline does."""
+        return False
+
+    @property
+    def votes(self) -> bool:
+        """Whether its trees are those of several parsers that vote."""
+        return True
+
+    @property
     def has_beam(self) -> bool:
         """Whether a beam makes a difference to one of the parsers."""
         return any(parser.has_beam for parser in self.parsers)

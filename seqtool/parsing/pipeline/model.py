@@ -164,6 +164,16 @@ class Pipeline:
         return replace(self.tagger.known, tags=self.parser.known.tags)
 
     @property
+    def has_tagger(self) -> bool:
+        """Whether it tags words itself: it does."""
+        return True
+
+    @property
+    def votes(self) -> bool:
+        """Whether its trees are those of several parsers that vote."""
+        return self.parser.votes
+
+    @property
     def has_beam(self) -> bool:
         """Whether a beam makes a difference to the parser."""
         return self.parser.has_beam
