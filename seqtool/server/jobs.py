@@ -27,7 +27,8 @@ from typing import TypeVar
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import SeqtoolError, counted
 from seqtool.parsing.segmenter.characters import MAX_WORD, Unit
-from seqtool.parsing.segmenter.documents import Assembly, Spans
+from seqtool.parsing.segmenter.documents import Assembly
+from seqtool.parsing.segmenter.rules import Spans
 from seqtool.server.refusal import Refusal, refusal_of
 from seqtool.server.served import ServedModel, Step
 from seqtool.treebank.sentence import FORM, Sentence

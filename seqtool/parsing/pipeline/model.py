@@ -44,8 +44,9 @@ from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import KIND, PARSERS, PipelineConfig, folders
 from seqtool.parsing.segmenter.characters import Unit, to_text
 from seqtool.parsing.segmenter.data import MultiwordSplitter, surface_tokens
-from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
+from seqtool.parsing.segmenter.documents import assemble, read_text
 from seqtool.parsing.segmenter.model import Segmenter
+from seqtool.parsing.segmenter.rules import Spans
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.unknown import Known
 from seqtool.treebank.conllu import Broken, Item, sentences_of

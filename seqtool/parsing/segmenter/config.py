@@ -8,6 +8,7 @@ from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
 
+SENTENCE_WORDS = 300  # longer sentences are mistakes of splitting, or lists
 KIND = "segmenter"
 
 
@@ -29,7 +30,10 @@ class ModelConfig(Config):
     token_layers: int = setting(1, "layers of the LSTM over tokens", minimum=1, maximum=DEEPEST)
     min_count: int = setting(3, "rarer characters and forms count as unknown", minimum=1)
     sentence_words: int = setting(
-        300, "a longer sentence is cut, where an end of one is likeliest", minimum=2, maximum=2000
+        SENTENCE_WORDS,
+        "a longer sentence is cut, where an end of one is likeliest",
+        minimum=2,
+        maximum=2000,
     )
 
 

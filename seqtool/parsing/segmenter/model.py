@@ -38,7 +38,8 @@ from seqtool.parsing.segmenter.characters import (
 )
 from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
 from seqtool.parsing.segmenter.data import MultiwordSplitter, fold
-from seqtool.parsing.segmenter.documents import Spans, assemble, read_text
+from seqtool.parsing.segmenter.documents import assemble, read_text
+from seqtool.parsing.segmenter.rules import Spans
 from seqtool.text.marks import NUM_CODES
 from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import Sentence

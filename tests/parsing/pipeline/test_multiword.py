@@ -22,7 +22,7 @@ from seqtool.parsing.pipeline.model import (
 from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmenter.characters import code_points
 from seqtool.parsing.segmenter.data import MultiwordSplitter, raw_text
-from seqtool.parsing.segmenter.documents import Spans
+from seqtool.parsing.segmenter.rules import Spans
 from seqtool.parsing.tagger.train import train_tagger
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import FORM, LEMMA, UPOS, XPOS, Sentence

@@ -18,9 +18,9 @@ from seqtool.core.errors import ModelError
 from seqtool.parsing.segmenter import model as model_module
 from seqtool.parsing.segmenter.characters import MAX_WORD, Alphabet, code_points, seen
 from seqtool.parsing.segmenter.data import MultiwordSplitter
-from seqtool.parsing.segmenter.documents import Spans
 from seqtool.parsing.segmenter.model import Segmenter, Windows
 from seqtool.parsing.segmenter.network import SegmenterNetwork
+from seqtool.parsing.segmenter.rules import Spans
 
 CHARACTERS = st.sampled_from(list("abdehtu.,' \n\u00e9\u0301\u4e2d0"))
 STRETCHES = st.lists(

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from seqtool.parsing.segmenter.characters import code_points
-from seqtool.parsing.segmenter.documents import split_by_rules
+from seqtool.parsing.segmenter.rules import split_by_rules
 
 
 def segmented(text: str, *, whole: bool = False) -> list[str]:

@@ -11,9 +11,8 @@ from seqtool.parsing.segmenter.characters import Unit
 from seqtool.parsing.segmenter.documents import (
     Split,
     assemble,
-    split_at_spaces,
-    split_by_rules,
 )
+from seqtool.parsing.segmenter.rules import split_at_spaces, split_by_rules
 from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import FORM, Sentence, parse_sentence
 from seqtool.treebank.spacing import escaped, misc_of, unescaped

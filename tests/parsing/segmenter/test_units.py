@@ -12,7 +12,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
-from seqtool.parsing.segmenter.documents import split_by_rules
+from seqtool.parsing.segmenter.rules import split_by_rules
 from seqtool.treebank.document import rebuild
 
 
