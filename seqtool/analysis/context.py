@@ -120,10 +120,10 @@ def analyse(
         report = _of_text(models, text, seed, split, num_tokens, num_targets, lengths)
     if not sentences:
         return report
-    chart, table, found, told = _of_sentences(models, sentences)
+    chart, table, found, remarks = _of_sentences(models, sentences)
     return dataclasses.replace(
         report,
-        remarks=[*report.remarks, *told],
+        remarks=[*report.remarks, *remarks],
         tables=[*report.tables, table],
         charts=[*report.charts, chart],
         values={**report.values, "sentences": found},

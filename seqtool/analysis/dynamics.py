@@ -357,10 +357,10 @@ def analyse(
                 kind = "sink" if attractor.period == 1 else "cycle"
                 initial_states[f"{kind} {number} of {label}"] = attractor.states[:1]
         initial_states["drawn"] = starts_BS[num_starts // 2 :][:6]
-        rows, chart, remark, told = _by_start(name, network, ids, initial_states)
+        rows, chart, remark, starts = _by_start(name, network, ids, initial_states)
         start_rows += rows
         charts.append(chart)
-        of_model["starts"] = told
+        of_model["starts"] = starts
         (warnings if remark.startswith("warning") else remarks).append(remark)
     tables = [
         Table(
@@ -537,11 +537,11 @@ def _by_start(
             f"perplexity is still {second[high]:.1f} from the start {labels[high]!r}, and "
             f"{second[low]:.1f} from {labels[low]!r}. What it scores depends on where it begins."
         )
-    told = [
+    of_starts = [
         {"start": label, "first_half": one, "second_half": two, "basin": basin}
         for label, one, two, basin in zip(labels, first, second, basins, strict=True)
     ]
-    return rows, chart, remark, told
+    return rows, chart, remark, of_starts
 
 
 def _since_when(name: str, ends: Sequence[int], parts: Sequence[Sequence[float]]) -> str:

@@ -132,9 +132,9 @@ def _epoch(event: dict[str, Any]) -> dict[str, Any]:
     }
     # older logs have no norms, and a run without them has null
     gradients = event.get("gradients") or {}
-    told = {"learning_rate": event.get("learning_rate"), "gradient_norm": gradients.get("norm"),
+    values = {"learning_rate": event.get("learning_rate"), "gradient_norm": gradients.get("norm"),
             "clipped": gradients.get("clipped")}  # fmt: skip
-    return found | {name: _number(value) for name, value in told.items() if value is not None}
+    return found | {name: _number(value) for name, value in values.items() if value is not None}
 
 
 def _number(value: float | None) -> float:

@@ -131,7 +131,7 @@ def overview(
     logs = [log for one in models for log in _logs(one)]
     if logs:
         on_analysis("learning curves")
-        yield _or_told("Learning curves", lambda: learning_curves(logs))
+        yield _or_reason("Learning curves", lambda: learning_curves(logs))
     if without:
         names = ", ".join(one.name for one in without)
         yield Report("Networks", [f"{_NO_TORCH}: {names}."])
@@ -294,11 +294,11 @@ def _analysed(
     """Return the report of an analysis under a title that names what it is on."""
     name = module.rpartition(".")[2]
     names = where or ", ".join(name for name, _ in models)
-    report = _or_told(name, lambda: import_module(module).analyse(models, text, **options))
+    report = _or_reason(name, lambda: import_module(module).analyse(models, text, **options))
     return replace(report, title=f"{report.title}: {names}")
 
 
-def _or_told(name: str, make: Callable[[], Report]) -> Report:
+def _or_reason(name: str, make: Callable[[], Report]) -> Report:
     """Return a report, or one that says why there is none: a page shows the others all the same."""
     try:
         return make()

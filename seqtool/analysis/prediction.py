@@ -99,9 +99,9 @@ def _sources(
     if model.kind == "ngram":
         orders = matched_orders(model, state, words)
         return [("order", orders)], [{"order": order} for order in orders]
-    told: list[dict[str, Any]] = [{} for _ in words]
+    sources_of_words: list[dict[str, Any]] = [{} for _ in words]
     if model.kind != "mixture":
-        return [], told
+        return [], sources_of_words
     columns: list[tuple[str, Sequence[Cell]]] = []
     total = np.exp(np.asarray(model.next_log_probs(state)[0], np.float64))[words]
     for number, (part, inner, weight, name) in enumerate(
@@ -114,7 +114,7 @@ def _sources(
         more, sources = _sources(part, inner, of_part)
         columns += [(f"{weight:.3g} of {name}", probs.tolist()), ("share (%)", shares.tolist())]
         columns += more
-        for i, one in enumerate(told):
+        for i, one in enumerate(sources_of_words):
             one.setdefault("parts", []).append(
                 {
                     "model": name,
@@ -124,4 +124,4 @@ def _sources(
                     **sources[i],
                 }
             )
-    return columns, told
+    return columns, sources_of_words

@@ -103,9 +103,9 @@ def analyse(
         if counting := _counting_model(models):
             remarks.append(f"The counts in the training text are those of {counting[0]}.")
         remarks += unknown_remarks(unknown)
-        differences, told = _where_one_gains(bits, passage)
+        differences, gains = _where_one_gains(bits, passage)
         tables += differences
-        remarks += told
+        remarks += gains
     if not sentences:
         short = [at for at in passage.sentences() if 2 < at.stop - at.start <= LONGEST]
         drawn = [

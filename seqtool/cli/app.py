@@ -280,9 +280,9 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
                 hint = f"it is {ours} here; {hint}"
             _report(message[:1].lower() + message[1:].rstrip("."), hint)
         return 2
-    if (told := _lack_of_memory(error)) is not None:
+    if (message_and_hint := _lack_of_memory(error)) is not None:
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
-        _report(*told)
+        _report(*message_and_hint)
         return 1
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "torch":
         hint = "pip install torch; `seqtool help install` has smaller builds of it"

@@ -89,10 +89,10 @@ class Run:
                 chunks = annotation.read_chunks(files, on_progress=on_progress)
                 done = pool.map(chunks, annotation.doing)
                 parts = put_together(annotation, done, self.seen, self._on_broken)
-                self.write_parts(self._told(parts), output)
+                self.write_parts(self._telling_unknown(parts), output)
         return self.seen
 
-    def _told(self, parts: Iterable[Part]) -> Iterator[Part]:
+    def _telling_unknown(self, parts: Iterable[Part]) -> Iterator[Part]:
         """Pass on what is written, and tell of unknown words as soon as they are."""
         for part in parts:
             yield part

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CHUNK_SENTENCES = 1 << 8  # of a file with a word a line, read together
 
 
-def told(counts: LabelCounts) -> str:
+def describe_scores(counts: LabelCounts) -> str:
     """Return the scores of all entities and words as a note says them."""
     words = f"{counts.accuracy:.2f} % of {counted(counts.words, 'word')} right"
     if not counts.by_type:
@@ -102,7 +102,7 @@ class Judge:
         """Say on stderr what was kept or, with `retag`, how good the labels are."""
         if self._retag and self._has_gold:
             show_types(self._counts)
-            note(told(self._counts))
+            note(describe_scores(self._counts))
         elif self._num_kept and self._num_kept == self._num_labelled:
             note("every sentence has labels, which are kept; --retag predicts them anew")
 

@@ -198,7 +198,7 @@ def surprisal(
                 state = f"; {STATES[total.state]}" if carries_state(part) else ""
                 if carry_state and not carries_state(part):
                     state = "; each line begins anew: the model carries no state on"
-                note(f"{shown}{total.told()}{state}")
+                note(f"{shown}{total.describe()}{state}")
             if warning := warning_of(total.oov, total.words, unknown.counts, part.tokenizer):
                 note(f"warning: {shown}{warning}")
     if stimuli is not None and (empty := stimuli.empty_rows()):
@@ -334,7 +334,7 @@ class _Totals:
         self.words += int(words.is_word.sum())
         self.oov += len(words.unknown_texts())
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return it as a note says it."""
         share = self.oov / max(1, self.words)
         words = f"{counted(self.words, 'word')} in {counted(self.lines, 'line')}"

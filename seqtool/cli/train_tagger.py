@@ -132,7 +132,7 @@ def _train_labels(
     note_unread(config, chosen)
     if options.list_settings:
         return print_settings(chosen)
-    from seqtool.cli.labels import show_types, told
+    from seqtool.cli.labels import describe_scores, show_types
     from seqtool.core import checkpoint
     from seqtool.parsing.labeller.data import count_dev, scheme_of
     from seqtool.parsing.labeller.train import train_labeller as train
@@ -157,7 +157,7 @@ def _train_labels(
     report(
         trained,
         options.json,
-        f"dev {told(counts)}; {counted(trained.num_parameters, 'parameter')}; "
+        f"dev {describe_scores(counts)}; {counted(trained.num_parameters, 'parameter')}; "
         f"model in {trained.path}",
         next=("tag FILE -m {}",),
         types={name: scores._asdict() for name, scores in counts.by_type.items()},

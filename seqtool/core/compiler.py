@@ -207,8 +207,8 @@ class _Entry:
         self._release()
         with builder.if_then(status.is_error, likely=False):
             with builder.if_then(status.is_user_exc):
-                told = builder.load(status.excinfoptr)
-                address, size, allocated = (builder.extract_value(told, at) for at in (0, 1, 4))
+                info = builder.load(status.excinfoptr)
+                address, size, allocated = (builder.extract_value(info, at) for at in (0, 1, 4))
                 where = builder.ptrtoint(address, _SIZE)
                 size, allocated = (builder.zext(number, _SIZE) for number in (size, allocated))
                 builder.ret(self._say(FAILED, where, size, allocated))

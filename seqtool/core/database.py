@@ -182,10 +182,10 @@ class Database:
             duckdb.TransactionException,
             OSError,
         ) as error:
-            told = str(error)
+            text = str(error)
             # where rows have been given, pyarrow hands on what DuckDB says as an OSError; and the
             # memory is what is told of, too, where the disk has no room for what it has none for
-            if "Out of Memory Error" not in told or "temp_directory" in told:
+            if "Out of Memory Error" not in text or "temp_directory" in text:
                 raise self._full(error) from error
             raise MemoryTooSmall(
                 f"DuckDB has too little memory: {_first_line(error)}",

@@ -71,8 +71,8 @@ def moved(data: Mapping[str, Any], source: str | Path, output: str | Path) -> di
 
     corpus = data.get(CORPUS)
     files = {split: [*map(path_of, names)] for split, names in data.get(FILES, {}).items()}
-    told = describe_held_out(output, corpus=corpus and path_of(corpus), files=files)
-    return {**data, **told}
+    described = describe_held_out(output, corpus=corpus and path_of(corpus), files=files)
+    return {**data, **described}
 
 
 def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOutText:

@@ -193,13 +193,13 @@ class TreebankModel(ABC, Generic[C]):
         versions: Mapping[str, str] | None = None,
     ) -> None:
         """Write the model directory: what the header tells, vocabulary, weights and card."""
-        told = {} if self.unknown_share is None else {SHARE: round(self.unknown_share, 4)}
+        unknown = {} if self.unknown_share is None else {SHARE: round(self.unknown_share, 4)}
         header = Header(
             kind=self.kind,
             config=to_dict(self.config),
             tokenizer={},
             scores=dict(scores),
-            data={**data, **told},
+            data={**data, **unknown},
             command=command,
             num_parameters=sum(
                 array.size for array in self.weights.values() if array.dtype != np.uint8

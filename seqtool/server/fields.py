@@ -87,8 +87,8 @@ async def read_fields(request: Request, reserve: Reserve) -> Fields:
         header = request.headers.get("content-type", "")
         kind, options = parse_options_header(header)
         if kind not in (FORM.encode(), MULTIPART.encode()):
-            told = f"a body of type {header[:80]!r}" if header else "a body without a type"
-            raise Refusal(415, f"{told} is no form; send {FORM} or {MULTIPART}")
+            what = f"a body of type {header[:80]!r}" if header else "a body without a type"
+            raise Refusal(415, f"{what} is no form; send {FORM} or {MULTIPART}")
         body = await _body(request, reserve)
         is_whole = kind == MULTIPART.encode()
         pairs += _parts(body, options.get(b"boundary", b"")) if is_whole else _pairs(body)
@@ -202,8 +202,8 @@ def _text(value: bytes, name: bytes) -> str:
         text = value.decode()
     except UnicodeDecodeError as error:
         shown = name[:40].decode("ascii", "backslashreplace")
-        told = f"field {shown} is not UTF-8 at byte {error.start}"
-        raise Refusal(400, f"{told}; send the text in UTF-8") from error
+        what = f"field {shown} is not UTF-8 at byte {error.start}"
+        raise Refusal(400, f"{what}; send the text in UTF-8") from error
     if "\0" in text:
         raise Refusal(400, "a field holds a NUL, so it is no text; send the text in UTF-8")
     return text.removeprefix("\ufeff")  # a byte order mark, as in files

@@ -27,13 +27,13 @@ class Typed(NamedTuple):
         text: as it was.
         models: the names of those that can draw trees of a text.
         chosen: the one that was, "" for the first.
-        told: why there are no trees, else "".
+        reason: why there are no trees, else "".
     """
 
     text: str
     models: Sequence[str]
     chosen: str
-    told: str
+    reason: str
 
 
 def page_of(sentences: Sequence[Sentence], typed: Typed) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _form(typed: Typed) -> str:
         for name in typed.models
     )
     choice = f'<label>model <select name="model">{options}</select></label>\n'
-    told = f'<p class="errors" role="alert">{escape(typed.told)}</p>\n' if typed.told else ""
+    reason = f'<p class="errors" role="alert">{escape(typed.reason)}</p>\n' if typed.reason else ""
     focus = "" if typed.text.strip() else " autofocus"
     return (
         f'<form id="typed" action="./" method="post">\n<h1>Dependency trees</h1>\n'
@@ -71,5 +71,5 @@ def _form(typed: Typed) -> str:
         f"\n{escape(typed.text)}</textarea>\n"
         f"<div>{choice if len(typed.models) > 1 else ''}<button>Parse</button>\n"
         '<span id="keys" hidden><kbd>Enter</kbd> parses, <kbd>Shift</kbd> <kbd>Enter</kbd> begins '
-        f"a line</span></div>\n{told}</form>\n"
+        f"a line</span></div>\n{reason}</form>\n"
     )

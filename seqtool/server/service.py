@@ -60,7 +60,7 @@ class Answered:
         status: of HTTP.
         num_sentences, num_words: that were worked on.
         seconds: until there was an answer.
-        told: why there is none, else "".
+        reason: why there is none, else "".
     """
 
     client: str
@@ -70,15 +70,15 @@ class Answered:
     num_sentences: int
     num_words: int
     seconds: float
-    told: str = ""
+    reason: str = ""
 
     def line(self) -> str:
         """Return it as a line of a log."""
         work = f"{counted(self.num_sentences, 'sentence')}, {counted(self.num_words, 'word')}, "
-        told = f": {self.told}" if self.told else ""
+        reason = f": {self.reason}" if self.reason else ""
         return (
             f"{self.client} {self.method} {self.path} {self.status} "
-            f"{work if self.num_words else ''}{1000 * self.seconds:.1f} ms{told}"
+            f"{work if self.num_words else ''}{1000 * self.seconds:.1f} ms{reason}"
         )
 
 
@@ -114,24 +114,24 @@ class Service:
 
         async def answer(request: Request) -> Response:
             begin = time.monotonic()
-            told = ""
+            reason = ""
             try:
                 with Reserve(self._held) as reserve:
                     response = await handler(request, await read_fields(request, reserve))
             except Refusal as refusal:
-                told = refusal.message
+                reason = refusal.message
                 response = _refused(refusal)
             except ClientDisconnect:
-                response, told = Response(status_code=GONE), "the client went"
+                response, reason = Response(status_code=GONE), "the client went"
             except Exception as error:  # of whatever a model does: the others go on
-                told = f"{type(error).__name__}: {error}; this is a bug of seqtool"
-                response = _refused(Refusal(500, told))
-            self._note(request, response.status_code, time.monotonic() - begin, told)
+                reason = f"{type(error).__name__}: {error}; this is a bug of seqtool"
+                response = _refused(Refusal(500, reason))
+            self._note(request, response.status_code, time.monotonic() - begin, reason)
             return response
 
         return answer
 
-    def _note(self, request: Request, status: int, seconds: float, told: str) -> None:
+    def _note(self, request: Request, status: int, seconds: float, reason: str) -> None:
         """Tell what became of a request."""
         work = getattr(request.state, "job", None)
         client = request.client.host if request.client else "-"
@@ -144,17 +144,17 @@ class Service:
                 num_sentences=work.num_sentences if work else 0,
                 num_words=work.num_words if work else 0,
                 seconds=seconds,
-                told=told,
+                reason=reason,
             )
         )
 
     async def _no_such_address(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        told = f"{_path(request)} is not here; ask /process, /models or /"
+        reason = f"{_path(request)} is not here; ask /process, /models or /"
         if error.status_code == 405:
-            told = f"{request.method[:20]} is not answered; send {' or '.join(METHODS)}"
+            reason = f"{request.method[:20]} is not answered; send {' or '.join(METHODS)}"
         self._note(request, error.status_code, 0.0, "")
-        response = _refused(Refusal(error.status_code, told))
+        response = _refused(Refusal(error.status_code, reason))
         response.headers.update(error.headers or {})
         return response
 
@@ -267,7 +267,7 @@ class Service:
             if {"tokenizer", "parser"} <= set(model.steps)
         ]
         sentences: list[Sentence] = []
-        told, status = "", 200
+        reason, status = "", 200
         try:
             if text.strip():
                 if not able:
@@ -286,9 +286,9 @@ class Service:
                 )
                 await self._do(request, job)
         except Refusal as refusal:
-            told, status, sentences = refusal.message, refusal.status, []
+            reason, status, sentences = refusal.message, refusal.status, []
         pieces: list[str] = []
-        for piece in page_of(sentences, Typed(text, able, name, told)):
+        for piece in page_of(sentences, Typed(text, able, name, reason)):
             pieces.append(piece)
             await asyncio.sleep(0)  # drawing takes its time, too: others have theirs between
         return HTMLResponse("".join(pieces), status, headers=HEADERS)

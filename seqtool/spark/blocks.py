@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seqtool.core.encodings import conversion_hint
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import DEFAULT_FIELD, JSON_LINES, STDIN, unpacked_name
-from seqtool.spark.session import shown, told
+from seqtool.spark.session import shown, user_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,7 +136,7 @@ def sound_files(session: SparkSession, files: list[str]) -> tuple[list[str], lis
     damaged: dict[str, DataError] = {}
     while packed:
         try:
-            with told():
+            with user_errors():
                 rows = session.read.text([*map(literal, packed)])
                 rows.write.format("noop").mode("overwrite").save()
             break

@@ -28,7 +28,7 @@ from seqtool.spark.blocks import (
 )
 from seqtool.spark.folders import Folder
 from seqtool.spark.frames import Output, annotated, mapped
-from seqtool.spark.session import Written, shown, told
+from seqtool.spark.session import Written, shown, user_errors
 from seqtool.spark.workers import BROKEN, ERROR, Work
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def annotate_files(
         OutputError: a directory is there already or cannot be written.
         ConfigError: the two directories are the same, or one is in the other.
     """
-    with told():
+    with user_errors():
         target = Target(session, output)
         inside = Target(session, posixpath.join(output, BROKEN_FOLDER))
         broken_target = inside
@@ -178,10 +178,10 @@ def _broken_of_rows(frame: DataFrame, work: Work, corpus: Corpus, is_broken: Col
 
     assert corpus.column is not None
     rows = annotated(frame, work, corpus.column, output="conllu").where(is_broken)
-    told_error = functions.concat(
+    error_line = functions.concat(
         functions.lit("# "), ERROR, functions.lit("\n"), functions.expr(_CONLLU)
     )
-    return rows.select(told_error.alias("value"), functions.lit(1).alias(BROKEN))
+    return rows.select(error_line.alias("value"), functions.lit(1).alias(BROKEN))
 
 
 def common_folder(files: Sequence[str]) -> str | None:
@@ -273,11 +273,11 @@ class Target:
 
         Raises:
             OutputError: it is there by now; it is not removed.
-            SeqtoolError: see `told`.
+            SeqtoolError: see `user_errors`.
         """
         self._refuse_present()
         try:
-            with told(self.written):
+            with user_errors(self.written):
                 yield
         except BaseException:
             self._folder.remove()

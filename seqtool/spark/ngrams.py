@@ -48,7 +48,7 @@ from seqtool.spark.counting import counted
 from seqtool.spark.engine import SparkEngine
 from seqtool.spark.folders import temporary_folder
 from seqtool.spark.frames import check_column, mapped
-from seqtool.spark.session import Written, told
+from seqtool.spark.session import Written, user_errors
 from seqtool.spark.texts import TextPart, Texts, UnreadText, find_texts
 from seqtool.spark.workers import Rows
 from seqtool.text.prepared import SplitCounts
@@ -140,7 +140,7 @@ def train_ngram(
         )
     stages = Stages(on_progress)
     parent = temp or str(output.absolute().parent)
-    with told(Written(parent, "--temp")), temporary_folder(session, parent) as folder:
+    with user_errors(Written(parent, "--temp")), temporary_folder(session, parent) as folder:
         with stages("reading"):
             texts, text, skipped = _read(session, inputs, field, config, skip=skip_invalid)
         tokenizer, allowed = text.tokenizer, None

@@ -31,7 +31,7 @@ from seqtool.core.storage import atomic_directory, flush, write_json
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.spark.folders import temporary_folder
 from seqtool.spark.frames import mapped
-from seqtool.spark.session import Written, settled, told
+from seqtool.spark.session import Written, settled, user_errors
 from seqtool.spark.texts import PLACES, TextPart, Texts, find_texts
 from seqtool.spark.vocabularies import (
     Before,
@@ -131,7 +131,7 @@ def prepare(
     check_local(output)
     check_output(output, force)
     parent = temp or str(output.absolute().parent)
-    with told(Written(parent, "--temp"), can_skip=False):
+    with user_errors(Written(parent, "--temp"), can_skip=False):
         plan = plan_splits(
             inputs,
             valid=valid,

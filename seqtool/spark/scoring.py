@@ -35,7 +35,7 @@ from seqtool.spark.blocks import (
 )
 from seqtool.spark.files import Target, check_apart
 from seqtool.spark.frames import check_column, mapped
-from seqtool.spark.session import told
+from seqtool.spark.session import user_errors
 from seqtool.spark.shipping import Model
 from seqtool.spark.workers import record_batch
 
@@ -254,7 +254,7 @@ def evaluate_files(
         ConfigError: the two directories are the same, or one is in the other.
     """
     began = time.perf_counter()
-    with told():
+    with user_errors():
         targets: dict[str, Target | None] = {
             option: Target(session, path, option)
             for option, path in ((_PER_TOKEN, per_token), (_PER_SENTENCE, per_sentence))

@@ -205,9 +205,9 @@ def _begin(
         except Exception as error:
             log.seek(0)
             lines = [*log.read().decode(errors="replace").splitlines(), *str(error).splitlines()]
-            told = [line for line in lines if "rror" in line or "xception" in line]
+            errors_of = [line for line in lines if "rror" in line or "xception" in line]
             raise ConfigError(
-                f"Apache Spark did not start: {(told or lines)[0].strip()}",
+                f"Apache Spark did not start: {(errors_of or lines)[0].strip()}",
                 hint="check --master and --spark-conf; --spark-conf spark.log.level=INFO tells all",
             ) from error
     if not is_submitted and _LEAST_BLOCKS not in conf:
@@ -321,7 +321,7 @@ def without_pandas_warning() -> Iterator[None]:
 
 
 @contextmanager
-def told(written: Written | None = None, *, can_skip: bool = True) -> Iterator[None]:
+def user_errors(written: Written | None = None, *, can_skip: bool = True) -> Iterator[None]:
     """Turn what Spark raises within the block into a user's error.
 
     Args:
@@ -339,7 +339,7 @@ def told(written: Written | None = None, *, can_skip: bool = True) -> Iterator[N
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
-        raise_told(error, written, can_skip=can_skip)
+        raise_user_error(error, written, can_skip=can_skip)
 
 
 def shown(file: str) -> str:
@@ -350,10 +350,10 @@ def shown(file: str) -> str:
     return f"/{path.lstrip('/')}"
 
 
-def raise_told(
+def raise_user_error(
     error: Exception, written: Written | None = None, *, can_skip: bool = True
 ) -> NoReturn:
-    """Raise the user's error that an exception of Spark stands for; see `told`."""
+    """Raise the user's error that an exception of Spark stands for; see `user_errors`."""
     text = str(error)
     if found := _FROM_WORKER.search(text):
         content = json.loads(found[1])
@@ -401,7 +401,7 @@ def _full_disk(full: re.Match[str], written: Written | None) -> OutputError:
 
     Args:
         full: where Spark tells the reason.
-        written: see `told`.
+        written: see `user_errors`.
     """
     reason = full[0].lower()
     stack = [line.strip() for line in full.string[full.end() :].splitlines()[1:]]

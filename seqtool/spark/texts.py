@@ -37,7 +37,7 @@ from seqtool.spark.blocks import (
     parts_of,
 )
 from seqtool.spark.frames import check_column, mapped
-from seqtool.spark.session import shown, told
+from seqtool.spark.session import shown, user_errors
 from seqtool.spark.workers import Rows
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def find_texts(session: SparkSession, inputs: Sequence[str | Path]) -> list[str]
         if Path(item).exists():
             files += map(os.path.abspath, reading.find_files([item]))
             continue
-        with told():
+        with user_errors():
             found = session.read.format("binaryFile").load(item).inputFiles()
         if not found:
             raise DataError("no files are there", hint="check the path", path=item)

@@ -382,9 +382,9 @@ def joined(device: str) -> Iterator[Group]:
 
 def _is_lost(error: BaseException) -> bool:
     """Whether an error is that of a collective that failed, as far as its text tells."""
-    told = any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))
+    names_a_collective = any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))
     return isinstance(error, torch_distributed.DistError) or (
-        isinstance(error, RuntimeError) and told
+        isinstance(error, RuntimeError) and names_a_collective
     )
 
 

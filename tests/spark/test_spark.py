@@ -15,7 +15,7 @@ import seqtool as package
 from seqtool.core.errors import DataError
 from seqtool.spark import ngrams, preparation
 from seqtool.spark.blocks import BLOCK, FILE, LINES, PARAGRAPHS, VALUE, parts_of
-from seqtool.spark.session import raise_told
+from seqtool.spark.session import raise_user_error
 from seqtool.text.prepared import PrepareConfig
 
 # why a test of a fault may be left out
@@ -88,9 +88,9 @@ def test_an_empty_line_that_ends_a_text_of_a_table_is_kept(tmp_path: Path) -> No
     ],
 )
 def test_a_hint_names_an_option_where_it_helps(name: str, hint: str) -> None:
-    told = f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///data/{name}. x"
+    text = f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///data/{name}. x"
     with pytest.raises(DataError) as caught:
-        raise_told(RuntimeError(told))
+        raise_user_error(RuntimeError(text))
     assert (caught.value.path, caught.value.hint) == (f"/data/{name}", hint)
 
 

@@ -411,7 +411,7 @@ class _Picture:
                 if _finite(point[0], *ends):
                     self.line(point[0], ends[0], point[0], ends[1], f"s{number % NUM_COLOURS}")
             if _finite(*point):
-                self.mark(*point, number, told(chart, series, index) if tells else "")
+                self.mark(*point, number, tooltip(chart, series, index) if tells else "")
 
     def hits(
         self, chart: Chart, series: Series, number: int, every: int, xs: Axis, ys: Axis
@@ -424,7 +424,7 @@ class _Picture:
             self.parts.append(
                 f'<circle cx="{_n(point[0])}" cy="{_n(point[1])}" r="7" '
                 f'class="hit f{number % NUM_COLOURS}">'
-                f"<title>{text_of(told(chart, series, index))}</title></circle>"
+                f"<title>{text_of(tooltip(chart, series, index))}</title></circle>"
             )
 
     def discs(self, chart: Chart, xs: Axis, ys: Axis) -> None:
@@ -639,7 +639,7 @@ class _Picture:
         self.text(left, self.height - 4, f"{number_text(_short(high))}   {label}", name="dim")
 
 
-def told(chart: Chart, series: Series, index: int) -> str:
+def tooltip(chart: Chart, series: Series, index: int) -> str:
     """Return what a point tells when it is pointed at: its name, its series and its values."""
     what = series.names[index] if series.names else series.label
     x = str_of(series.x[index])

@@ -355,5 +355,5 @@ def _check_arrays(config: ModelConfig, words: Sequence[str], weights: Path) -> N
     expected = {name: (tuple(array.shape), DTYPES[array.dtype]) for name, array in arrays.items()}
     shared = {id(array) for name, array in arrays.items() if name in found}
     missing = [name for name, array in arrays.items() if id(array) not in shared]
-    if missing or any(expected.get(name) != told for name, told in found.items()):
+    if missing or any(expected.get(name) != given for name, given in found.items()):
         raise ValueError("other arrays than those of the network")

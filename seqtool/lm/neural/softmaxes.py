@@ -328,9 +328,9 @@ class NoiseContrastive(SampledSoftmax):
         """Return -ln P(data | target) - sum of ln P(noise | sample), (N,)."""
         # ln(Z K q): logit - ln Z is compared with ln(K q)
         log_noise_V = self.log_noise_V + (self.log_normaliser + math.log(len(samples_K)))
-        told_N = functional.logsigmoid(target_N - log_noise_V[targets_N])
-        told_NK = functional.logsigmoid(log_noise_V[samples_K] - noise_NK)
-        return -told_N - told_NK.sum(dim=1)
+        of_target_N = functional.logsigmoid(target_N - log_noise_V[targets_N])
+        of_noise_NK = functional.logsigmoid(log_noise_V[samples_K] - noise_NK)
+        return -of_target_N - of_noise_NK.sum(dim=1)
 
 
 def _among_samples(

@@ -119,7 +119,7 @@ def list_ngrams(
                 f"n-grams with {text} are left out, so none can be chosen",
                 hint="add --boundaries to keep them",
             )
-    told = on_progress or (lambda stage, done, total: None)
+    tell = on_progress or (lambda stage, done, total: None)
     limit = memory_limit() if memory is None else memory
     check_memory(3 * LEAST, "tables of n-grams", "free some memory", memory)
     texts, _ = given_splits(inputs)
@@ -136,7 +136,7 @@ def list_ngrams(
         tally, final_ids = Tally(config.order, len(names), boundaries, space), None
     else:
         blocks = read_numbered(
-            reader, texts, field=field, on_progress=lambda *done: told("counting", *done)
+            reader, texts, field=field, on_progress=lambda *done: tell("counting", *done)
         )
         pieces = ((ids, 0) for ids in blocks)
         tally, names = Tally(config.order, reader.table.bos_id, boundaries, space), []
@@ -154,7 +154,7 @@ def list_ngrams(
                 f"{tally.longest} words",
                 hint=f"choose an order up to {tally.longest + 2}: <s> and </s> count as words",
             )
-        told("sorting", 0, None)
+        tell("sorting", 0, None)
         wanted = [_id_of(text, names) for text in filters]
         symbols = _Symbols([*names, BOS], final_ids)
         chosen = _Choice(tally, symbols, min_count, wanted, space)

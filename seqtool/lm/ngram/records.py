@@ -335,9 +335,9 @@ def naming_folder(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        told = from_os_error(error)
+        user_error = from_os_error(error)
         hint = "free some space, name another folder with --temp, or give more --memory"
-        what = f"a temporary file cannot be written: {told.message}"
+        what = f"a temporary file cannot be written: {user_error.message}"
         raise OutputError(what, hint=hint, path=folder) from error
 
 

@@ -190,7 +190,7 @@ def order_sizes(
     Raises:
         KeyError, TypeError: they are not that.
     """
-    told = _by_order((statistics or {}).get("orders", ()))
+    by_order = _by_order((statistics or {}).get("orders", ()))
     orders = range(1, 1 + sum(name.endswith(".log_probs") for name in array_bytes))
     sizes = [
         sum(num for name, num in array_bytes.items() if name.startswith(f"{n}.")) for n in orders
@@ -198,7 +198,7 @@ def order_sizes(
     result = []
     for n, size, total in zip(orders, sizes, accumulate(sizes), strict=True):
         ngrams = array_bytes[f"{n}.log_probs"] // 4
-        order = told.get(n, {})
+        order = by_order.get(n, {})
         counted = order.get("counted")
         result.append(
             OrderSize(

@@ -222,8 +222,8 @@ def train_ngram(
         check_words(tokenizer.vocabulary, arpa, parquet)
         about = {"config": to_dict(config), "data": data, "command": command}
         making = _Making(Path(output), config, threads, memory, allowed, tokenizer, about, stages)
-        told = {
-            "engine": _told(engine, reading, config),
+        summary = {
+            "engine": _why_engine(engine, reading, config),
             "num_tokens": len(reading.ids),
             "num_sentences": reading.description["splits"]["train"]["sentences"],
             "num_unknown": num_unknown,
@@ -241,7 +241,7 @@ def train_ngram(
         held = [reading]
         del reading  # its ids are four bytes per token, and to be let go when they are counted
         made = make(held.pop(), measure if valid else None)
-    num_words = told["num_tokens"] - told["num_sentences"]
+    num_words = summary["num_tokens"] - summary["num_sentences"]
     warnings = write_copies(
         made.table,
         tokenizer.vocabulary,
@@ -259,7 +259,7 @@ def train_ngram(
         warnings=[*unknown_warnings(config, num_unknown, num_words), *made.warnings, *warnings],
         scores=made.scores,
         seconds=stages.seconds,
-        **told,
+        **summary,
     )
 
 
@@ -318,7 +318,7 @@ def write_copies(
     return warnings
 
 
-def _told(engine: str, reading: Reading, config: NgramConfig) -> str:
+def _why_engine(engine: str, reading: Reading, config: NgramConfig) -> str:
     """Return in one line which engine is taken, and why."""
     needed = runtime.size_text(memory_needed(len(reading.ids), config.order))
     purpose = f"{len(reading.ids):,} tokens at order {config.order} take about {needed} in memory"
@@ -398,8 +398,8 @@ class _Making:
             model = ClassModel(table, classes, self.tokenizer)
         scores = {} if measure is None else measure(model)
         with self.stages("saving"):
-            told = {**scores, "train_seconds": sum(self.stages.seconds.values())}
-            save_model(self.output, model, scores=told, statistics=statistics, **self.about)
+            with_seconds = {**scores, "train_seconds": sum(self.stages.seconds.values())}
+            save_model(self.output, model, scores=with_seconds, statistics=statistics, **self.about)
         return _Made(self.output, statistics, estimated.warnings, scores, table)
 
     def on_disk(self, reading: Reading, measure: Measure | None) -> _Made:
@@ -580,7 +580,7 @@ def prune_model(
 def _with_sizes(statistics: Sequence[dict[str, Any]], table: BackoffTable) -> list[dict[str, Any]]:
     """Return what is told of each order, with the n-grams that a pruned table has."""
     sizes = [*map(len, table.levels), *[0] * len(statistics)]
-    return [{**told, "ngrams": size} for told, size in zip(statistics, sizes, strict=False)]
+    return [{**of_order, "ngrams": size} for of_order, size in zip(statistics, sizes, strict=False)]
 
 
 def check_engine(engine: str, config: NgramConfig) -> None:

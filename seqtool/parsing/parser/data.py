@@ -93,8 +93,8 @@ class GoldTrees:
     def num_right(self, trees: Iterable[Tree]) -> tuple[int, int]:
         """Return of how many words the head is right, and of how many the label, too."""
         num_heads = num_both = 0
-        for found, told in zip(trees, self.trees, strict=True):
-            for head, deprel, gold, wanted in zip(*found, *told, strict=True):
+        for found, wanted_tree in zip(trees, self.trees, strict=True):
+            for head, deprel, gold, wanted in zip(*found, *wanted_tree, strict=True):
                 if head == gold:
                     num_heads += 1
                     num_both += deprel.partition(":")[0] == wanted.partition(":")[0]

@@ -71,8 +71,10 @@ def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) 
 
 def describe(teachers: Sequence[str], files: Sequence[str]) -> dict[str, str]:
     """Return what a model's header tells of its teachers, and of the text that they parsed."""
-    told = {"teachers": ", ".join(Path(teacher).name for teacher in teachers)}
-    return told | ({"unlabelled": ", ".join(Path(file).name for file in files)} if files else {})
+    described = {"teachers": ", ".join(Path(teacher).name for teacher in teachers)}
+    if files:
+        described["unlabelled"] = ", ".join(Path(file).name for file in files)
+    return described
 
 
 def asks_for_heads(config: ParserConfig) -> bool:
@@ -96,14 +98,14 @@ def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> 
         return dataclasses.replace(data, head_shares=read_heads(output, data.train.arrays))
     asked = teachers if data.config.learning.teacher_weight else ()
     parsers = [parser for path in asked for parser in _parsers(path)]
-    told = teachers_of(parsers, data.config, data.types, data.labels)
-    if not (told or data.num_taught):
+    asked_teachers = teachers_of(parsers, data.config, data.types, data.labels)
+    if not (asked_teachers or data.num_taught):
         raise ConfigError(
             f"no teacher tells the probabilities of {_what(data.config.model)}, and there is no "
             "text that they could parse",
             hint="give text with --unlabelled, or --set variants=2 and a treebank with UPOS tags",
         )
-    return dataclasses.replace(data, teachers=told)
+    return dataclasses.replace(data, teachers=asked_teachers)
 
 
 def _parsers(path: str) -> Sequence[Parser]:
@@ -240,21 +242,21 @@ def write_heads(
         for chunk in _chunks(chain(treebank, read_conllu(taught) if taught else ())):
             for table in parser.head_probabilities(chunk, beam=BEAM):
                 table = np.where(table < LEAST_SHARE, np.float32(0), table)
-                is_told = table > 0
+                has_share = table > 0
                 total = table.sum(1, keepdims=True)
                 table /= np.where(total > 0, total, np.float32(1))
-                counts.append(is_told.sum(1, dtype=np.int32))
-                heads.append(is_told.nonzero()[1].astype(np.int16))
-                shares.append(table[is_told].astype(np.float16))
+                counts.append(has_share.sum(1, dtype=np.int32))
+                heads.append(has_share.nonzero()[1].astype(np.int16))
+                shares.append(table[has_share].astype(np.float16))
             num_done += len(chunk)
             on_progress(num_done, None)
     (output / SHARES).parent.mkdir(exist_ok=True)
-    told: dict[str, npt.NDArray[Any]] = {
+    arrays: dict[str, npt.NDArray[Any]] = {
         "counts": np.concatenate(counts),
         "heads": np.concatenate(heads),
         "shares": np.concatenate(shares),
     }
-    save_file(told, output / SHARES)
+    save_file(arrays, output / SHARES)
 
 
 def _chunks(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
@@ -280,8 +282,8 @@ def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
         ModelError: it is not there, is damaged, or tells of other sentences.
     """
     try:
-        told = load_file(output / SHARES)
-        told_counts, heads, shares = (told[name] for name in ("counts", "heads", "shares"))
+        table = load_file(output / SHARES)
+        num_shares, heads, shares = (table[name] for name in ("counts", "heads", "shares"))
     except (OSError, SafetensorError, KeyError) as error:
         raise ModelError(
             "has no readable file of what its teachers told of heads",
@@ -290,14 +292,14 @@ def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
         ) from error
     is_learnt = arrays.lengths <= LONGEST_LEARNT
     rows = token_rows(arrays.tokens[is_learnt] + 1, arrays.lengths[is_learnt] - 1)
-    if len(told_counts) != len(rows):
+    if len(num_shares) != len(rows):
         raise ModelError(
             "tells of the heads of another treebank",
             hint="give the treebank that the run began with, or begin anew with --force",
             path=output / SHARES,
         )
     counts = np.zeros(len(arrays.types) + 1, np.int64)
-    counts[rows + 1] = told_counts
+    counts[rows + 1] = num_shares
     return HeadShares(np.cumsum(counts), heads, shares)
 
 

@@ -136,8 +136,8 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
     def _cloze_loss(self, first_TE: Tensor, types_T: Ints | Longs, sizes_B: Ints) -> Tensor:
         """Return the weighted loss of telling words by their context; there is one."""
         assert self._words is not None
-        told: Tensor = self.module.cloze(first_TE, *self._on_device(self._words[types_T], sizes_B))
-        return self.config.learning.cloze_weight * told
+        loss: Tensor = self.module.cloze(first_TE, *self._on_device(self._words[types_T], sizes_B))
+        return self.config.learning.cloze_weight * loss
 
     def _on_device(self, *arrays: Ints) -> list[Tensor]:
         return [torch.from_numpy(array).long().to(self._device) for array in arrays]

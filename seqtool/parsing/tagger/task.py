@@ -142,8 +142,8 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             )
         if self._words is not None:
             words_T = torch.from_numpy(self._words[words][places]).long().to(self._device)
-            told = self.module.cloze(first_TH, words_T, lengths_B.to(self._device))
-            loss = loss + learning.cloze_weight * told
+            cloze_loss = self.module.cloze(first_TH, words_T, lengths_B.to(self._device))
+            loss = loss + learning.cloze_weight * cloze_loss
         return loss, len(inside)
 
     def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:

@@ -117,12 +117,12 @@ def _section(group: Sequence[MarkedSentence], number: int) -> str:
     rank = f" · {escape(first.rank)}" if first.rank else ""
     # a text that was split has names that are numbers
     name = f" {escape(first.name)}" if first.name != str(number) else ""
-    told = _marks(first, num_marked) if len(group) == 1 or first.gold is None else ""
+    marks_shown = _marks(first, num_marked) if len(group) == 1 or first.gold is None else ""
     marks = "errors" if first.gold is not None else "differences" if len(group) > 1 else ""
     marked = f' data-marks="{marks}" data-marked="{num_marked}"' if marks else ""
     return (
         f'<section id="s{number}"{marked}>\n<h2><a href="#s{number}">{number}</a>'
-        f"{name}{rank}{told}</h2>\n"
+        f"{name}{rank}{marks_shown}</h2>\n"
         f'<p dir="auto">{escape(first.text)}</p>\n<div class="analyses">\n{figures}</div>\n'
         "</section>\n"
     )
@@ -132,11 +132,11 @@ def _marks(sentence: MarkedSentence, num: int) -> str:
     """Return how many arcs are wrong, or differ, if there is something to compare with."""
     if sentence.gold is None and not sentence.source:
         return ""
-    told, kind = counted(num, "wrong arc"), "errors"
+    text, kind = counted(num, "wrong arc"), "errors"
     if sentence.gold is None:
-        told, kind = f"{counted(num, 'word')} differ" + ("s" if num == 1 else ""), "differences"
+        text, kind = f"{counted(num, 'word')} differ" + ("s" if num == 1 else ""), "differences"
     kind = f' class="{kind}"' if num else ""
-    return f" · <span{kind}>{told}</span>"
+    return f" · <span{kind}>{text}</span>"
 
 
 def _figure(sentence: MarkedSentence, number: int) -> str:
@@ -144,8 +144,8 @@ def _figure(sentence: MarkedSentence, number: int) -> str:
     direction = "rtl" if across.leftward else "ltr"
     caption = ""
     if sentence.source:
-        told = _marks(sentence, sentence.num_wrong()) if sentence.gold is not None else ""
-        caption = f"<figcaption>{escape(sentence.source)}{told}</figcaption>\n"
+        marks = _marks(sentence, sentence.num_wrong()) if sentence.gold is not None else ""
+        caption = f"<figcaption>{escape(sentence.source)}{marks}</figcaption>\n"
     label = f"tree of sentence {number}"
     lines = sentence.sentence.to_conllu().rstrip("\n").split("\n")
     columns = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)

@@ -190,7 +190,8 @@ def prune(
         sizes.append(int(engine.fetch(f"SELECT count(*) FROM v{n} WHERE kept = 1")[0][0]))
         done()
     statistics = [
-        {**told, "ngrams": size} for told, size in zip(estimated.statistics, sizes, strict=True)
+        {**of_order, "ngrams": size}
+        for of_order, size in zip(estimated.statistics, sizes, strict=True)
     ]
     sizes = [size for size in sizes if size]  # orders of which nothing stays go
     return replace(estimated, sizes=sizes, statistics=statistics, tables="v")

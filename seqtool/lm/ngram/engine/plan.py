@@ -236,8 +236,8 @@ def estimate(
         engine.drop(f"t{n}")
         sizes.append(int(engine.fetch(f"SELECT count(*) FROM p{n}")[0][0]))
         done()
-    told = zip(nums, sizes, raw, discounts or [None] * order, strict=True)
-    statistics = [statistics_of(n, *of_order) for n, of_order in enumerate(told, start=1)]
+    of_orders = zip(nums, sizes, raw, discounts or [None] * order, strict=True)
+    statistics = [statistics_of(n, *of_order) for n, of_order in enumerate(of_orders, start=1)]
     return Estimated(keys, words, sizes, statistics, fallback_warnings(discounts), allowed)
 
 

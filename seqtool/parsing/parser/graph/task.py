@@ -102,8 +102,8 @@ class GraphTask(TreeTask):
         scores_BLL, tokens_BL = self.module.arc_scores(
             dependents_TA, heads_TA, lengths_B, self.module.pair_units(states_TE, drop)
         )
-        told_BLL = self._told(inside_T, scores_BLL.shape, lengths)
-        loss = self._head_loss(scores_BLL, tokens_BL, lengths_B, heads_T, told_BLL) / num_words
+        taught_BLL = self._taught_heads(inside_T, scores_BLL.shape, lengths)
+        loss = self._head_loss(scores_BLL, tokens_BL, lengths_B, heads_T, taught_BLL) / num_words
         loss = loss + self._label_loss(
             dependents_TR, heads_TR, lengths_B, heads_T, labels_T, sentences_T
         )
@@ -124,13 +124,13 @@ class GraphTask(TreeTask):
         assert isinstance(kept, Tensor)
         return kept[sentences_T]
 
-    def _told(self, inside_T: Longs, shape: torch.Size, lengths_B: Ints) -> Tensor | None:
+    def _taught_heads(self, inside_T: Longs, shape: torch.Size, lengths_B: Ints) -> Tensor | None:
         """Return how probable teachers take heads to be, [B, L, L]; None without teachers."""
-        told = self._data.head_shares
-        if told is None:
+        shares_of_heads = self._data.head_shares
+        if shares_of_heads is None:
             return None
         num, longest, _ = shape
-        which, heads, shares = told.of(inside_T)
+        which, heads, shares = shares_of_heads.of(inside_T)
         begins_B = np.cumsum(lengths_B + 1) - (lengths_B + 1)
         sentences_T = np.repeat(np.arange(num), lengths_B + 1)
         rows_T = sentences_T * longest + np.arange(len(inside_T)) - begins_B[sentences_T]
@@ -144,32 +144,32 @@ class GraphTask(TreeTask):
         tokens_BL: Tensor,
         lengths_B: Tensor,
         heads_T: Tensor,
-        told_BLL: Tensor | None,
+        taught_BLL: Tensor | None,
     ) -> Tensor:
         """Return the loss of heads, in nats, summed over words."""
         # ROOT stands first in every sentence, so token 0 has no head, and neither has padding
         heads_BL = heads_T[tokens_BL]
         loss = self.config.learning.loss
-        weight = self.config.learning.teacher_weight if told_BLL is not None else 0.0
+        weight = self.config.learning.teacher_weight if taught_BLL is not None else 0.0
         if loss == "local":
             scores_RL = scores_BLL.flatten(0, 1)
             of_gold_R = functional.cross_entropy(
                 scores_RL, heads_BL.flatten(), ignore_index=NONE, reduction="none"
             )
-            if told_BLL is None:
+            if taught_BLL is None:
                 return of_gold_R.sum()
             # what has no share may have a score of minus infinity
             logs_RL = scores_RL.log_softmax(1)
-            told_RL = told_BLL.flatten(0, 1)
-            of_told_R = -(told_RL * logs_RL.masked_fill(told_RL == 0, 0.0)).sum(1)
+            taught_RL = taught_BLL.flatten(0, 1)
+            of_taught_R = -(taught_RL * logs_RL.masked_fill(taught_RL == 0, 0.0)).sum(1)
             # of a word of which nothing is told, all is gold
-            return ((1.0 - weight * told_RL.sum(1)) * of_gold_R + weight * of_told_R).sum()
+            return ((1.0 - weight * taught_RL.sum(1)) * of_gold_R + weight * of_taught_R).sum()
         loss_B = tree_loss(
             scores_BLL[:, 1:],
             lengths_B - 1,
             heads_BL[:, 1:],
             loss == "crf",
-            told_BDH=None if told_BLL is None else told_BLL[:, 1:],
+            taught_BDH=None if taught_BLL is None else taught_BLL[:, 1:],
             weight=weight,
         )
         return loss_B.sum()
@@ -229,7 +229,7 @@ def tree_loss(
     lengths_B: Tensor,
     heads_BD: Tensor,
     projective: bool,
-    told_BDH: Tensor | None = None,
+    taught_BDH: Tensor | None = None,
     weight: float = 0.0,
 ) -> Tensor:
     """Return the negative log-likelihood of the gold tree of each sentence, in nats, [B].
@@ -247,7 +247,7 @@ def tree_loss(
         heads_BD: gold trees with one arc from ROOT, in padding anything; projective ones, if
             `projective` is given, else the likelihood of what is no such tree has no meaning.
         projective: among projective trees, or among all with one arc from ROOT.
-        told_BDH: how probable teachers take arcs to be, if there are such.
+        taught_BDH: how probable teachers take arcs to be, if there are such.
         weight: of these.
     """
     heads_H = torch.arange(scores_BDH.shape[2], device=scores_BDH.device)
@@ -255,10 +255,10 @@ def tree_loss(
     inside_BDH = is_word_BD[:, :, None] & (heads_H <= lengths_B[:, None])[:, None]
     gold_BDH = (heads_BD[:, :, None] == heads_H).double()
     wanted_S = gold_BDH[inside_BDH]
-    if told_BDH is not None:
+    if taught_BDH is not None:
         # of a word of which nothing is told, all is gold; of half precision, sums may be above 1
-        untold_BD1 = (1.0 - told_BDH.double().sum(2, keepdim=True)).clamp(min=0.0)
-        drawn_BDH = told_BDH + untold_BD1 * gold_BDH
+        untold_BD1 = (1.0 - taught_BDH.double().sum(2, keepdim=True)).clamp(min=0.0)
+        drawn_BDH = taught_BDH + untold_BD1 * gold_BDH
         shares_S = shares_of_trees(drawn_BDH[inside_BDH], lengths_B, projective)
         wanted_S = (1.0 - weight) * wanted_S + weight * shares_S
     loss_B: Tensor = _TreeLoss.apply(  # type: ignore[no-untyped-call]

@@ -220,9 +220,9 @@ class ParserTask(TreeTask):
         if self._data.teachers:
             shares = torch.from_numpy(self._examples.shares[batch]).to(self._device)
             # a transition that is not legal has no share, and its score is minus infinity
-            told_N = (shares * scores_NA.masked_fill(shares == 0, 0.0)).sum(1)
+            taught_N = (shares * scores_NA.masked_fill(shares == 0, 0.0)).sum(1)
             weight = self.config.learning.teacher_weight
-            loss_N = (1 - weight) * loss_N + weight * (shares.sum(1) * log_sums_N - told_N)
+            loss_N = (1 - weight) * loss_N + weight * (shares.sum(1) * log_sums_N - taught_N)
         loss = loss + loss_N.mean()
         return loss + self._penalty(log_sums_N), len(batch)
 
@@ -350,13 +350,13 @@ class ParserTask(TreeTask):
                 # no gold label at all on what is free: only its own choice is left
                 follows = (self._random.random(len(which)) < exploration) | (best < 0)
                 chosen = np.where(follows, own, best).astype(np.int32)
-            told = np.zeros((len(which), labels.num_transitions if teachers else 0), np.float32)
+            taught = np.zeros((len(which), labels.num_transitions if teachers else 0), np.float32)
             for teacher in teachers:
                 teacher(configurations, which, scores[: len(which)])
-                told += shares(scores[: len(which)], legal, labels.segments) / len(teachers)
+                taught += shares(scores[: len(which)], legal, labels.segments) / len(teachers)
             roots = configurations.configs[which, TOKENS]
             seen = extract(configurations, which, token_numbers, self._slots)
-            found.append((*seen, legal, free, roots, told))
+            found.append((*seen, legal, free, roots, taught))
             configurations.advance(which, chosen)
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]
         examples = Examples(*columns)
@@ -436,10 +436,10 @@ class ParserTask(TreeTask):
 
     def _head_loss(self, states_TE: Tensor, inside_T: Longs, lengths_B: Ints) -> Tensor:
         """Return the loss of choosing heads by the encoder's states, see `head_choice`."""
-        told = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
+        wanted = [lengths_B + 1, self._data.heads[inside_T], self._data.label_ids[inside_T]]
         if self._data.gold_tags is not None:
-            told.append(self._data.gold_tags[inside_T])
-        loss: Tensor = self.module.head_choice(states_TE, *self._on_device(*told))
+            wanted.append(self._data.gold_tags[inside_T])
+        loss: Tensor = self.module.head_choice(states_TE, *self._on_device(*wanted))
         return loss
 
     def carried(self) -> dict[str, Tensor]:
