@@ -33,7 +33,8 @@ ABILITIES = {
     "segmenter": "segment",
 }
 
-RESET_FACTOR = 1.25  # perplexity without what stands before a sentence over that with it, as told
+# perplexity where sentences begin anew over that where they do not, from which a note tells of it
+MOST_RESET_FACTOR = 1.25
 # kind -> what headers call those that can do its work
 HEADERS = {
     "classifier": ("classifier",),
@@ -224,7 +225,7 @@ def note_reset(model: Any, name: str, *, way_out: str = "") -> None:
         way_out: what helps without another training, if anything does.
     """
     factor = getattr(model, "reset_factor", None)
-    if factor is not None and factor > RESET_FACTOR:
+    if factor is not None and factor > MOST_RESET_FACTOR:
         note(
             f"warning: {name}: the first words of each line get too high a surprisal: where "
             f"sentences begin anew, its perplexity was {factor:.1f} times as high on the "

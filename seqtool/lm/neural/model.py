@@ -41,7 +41,7 @@ ROWS = (
 )  # the arrays that have a row for each symbol
 DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.int16: "I16"}
 RESET_BATCH = 64  # sentences at a time, where the state is reset
-RESET_FACTOR = "reset_state_factor"  # among the scores; see `train`
+RESET_SCORE = "reset_state_factor"  # among the scores; see `train`
 
 
 @dataclass(frozen=True)
@@ -323,7 +323,7 @@ def load_model(
         raise ModelError("damaged weights", hint=hint, path=weights) from error
     # a mixture need not say that it has a network, so that "auto" comes here
     model = NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
-    factor = header.scores.get(RESET_FACTOR)
+    factor = header.scores.get(RESET_SCORE)
     model.reset_factor = factor if isinstance(factor, float) else None
     return model
 

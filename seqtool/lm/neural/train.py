@@ -21,7 +21,7 @@ from seqtool.core.progress import Event, shows_progress
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
-from seqtool.lm.neural.model import RESET_FACTOR, NeuralLanguageModel
+from seqtool.lm.neural.model import RESET_SCORE, NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask, model_card
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
@@ -239,7 +239,7 @@ def _finish(
         warning = f"the perplexity depends on where the model begins: {warning}; {ADVICE}"
     measured = {"valid_perplexity": in_one}
     if model.network.config.cell != "window":  # which has no state
-        measured[RESET_FACTOR] = _reset_factor(model, corpus)
+        measured[RESET_SCORE] = _reset_factor(model, corpus)
     trained = finish(output, run, "tokens", model_card, measured=measured)
     return TrainedLM(**vars(trained), warning=warning)
 

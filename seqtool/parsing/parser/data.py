@@ -43,6 +43,10 @@ from seqtool.treebank.sentence import COLUMNS, DEPREL, FEATS, FORM, UPOS, Senten
 # swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small
 # treebank, few steps), +1.6, +1.1 and -0.2 at 0.2, +0.7 at 0.47, -0.4 at 0.46: no clear border
 SWAP_SHARE = 0.15
+# the same for trees of a linear graph-based parser that need not be projective: scores of single
+# arcs know little of the shape of trees. EWT (2,000 sentences to learn, share 0.03), dev LAS: 78.8
+# of projective trees, 77.2 of all; no share between these two was measured
+SPANNING_SHARE = 0.15
 PROJECTIVE_SYSTEM = "arc-standard"
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
@@ -295,7 +299,11 @@ def prepare_data(
     gold_tags: str | None = None,
     taught: str | None = None,
 ) -> TrainingData:
-    """Read a treebank and make ready what a parser is trained on; the system `auto` is chosen.
+    """Read a treebank and make ready what a parser is trained on.
+
+    What the settings leave open is chosen by the treebank: the system, where it is `auto`, by the
+    share of its non-projective trees, as are the trees that a graph-based parser finds; and of a
+    small treebank, the epochs (`small_epochs`).
 
     The files are those of a `TreebankRecord`; `word_states` is to read the sentences, and `taught`
     has those that teachers have parsed.
@@ -323,14 +331,7 @@ def prepare_data(
     weighed: Mapping[tuple[str, ...], float] = reader.counts
     num_variants = 0  # the last ones of what was taught
     if taught is not None:
-        own = reader.counts.copy()
-        for sentence in read_conllu(taught):
-            num_variants += VARIANT in sentence.comments
-            reader.read(sentence, train, count=True)
-        weighed = {
-            key: own[key] + (count - own[key]) / TAUGHT_WORDS
-            for key, count in reader.counts.items()
-        }
+        weighed, num_variants = _read_taught(reader, taught, train)
     gold = train.gold(word_states)
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
@@ -370,9 +371,40 @@ def prepare_data(
     if word_states is not None:
         summary |= word_states.about
     return TrainingData(
-        config, types, labels, gold, validation, heads, label_ids, counts, vectors, word_states,
-        train.gold_tag_ids(), summary, skipped, len(gold.trees) - num_gold,
-    )  # fmt: skip
+        config=config,
+        types=types,
+        labels=labels,
+        train=gold,
+        dev=validation,
+        heads=heads,
+        label_ids=label_ids,
+        symbol_counts=counts,
+        vectors=vectors,
+        word_states=word_states,
+        gold_tags=train.gold_tag_ids(),
+        summary=summary,
+        skipped=skipped,
+        num_taught=len(gold.trees) - num_gold,
+    )
+
+
+def _read_taught(
+    reader: _Reader, path: str, train: Part
+) -> tuple[dict[tuple[str, ...], float], int]:
+    """Read what teachers have parsed into `train`, behind the treebank that is there.
+
+    Returns:
+        The counts of types, of which the teachers' count less; and how many of the sentences, the
+        last ones, are variants of the treebank's.
+    """
+    own, num_variants = reader.counts.copy(), 0
+    for sentence in read_conllu(path):
+        num_variants += VARIANT in sentence.comments
+        reader.read(sentence, train, count=True)
+    weighed = {
+        key: own[key] + (count - own[key]) / TAUGHT_WORDS for key, count in reader.counts.items()
+    }
+    return weighed, num_variants
 
 
 def _types(
@@ -500,9 +532,7 @@ def _with_trees(config: ParserConfig, share: float) -> ParserConfig:
     if config.model.decoder != "graph" or config.model.trees != "auto":
         return config
     if config.model.classifier == "linear":
-        # linear scores of single arcs need to be told more by the shape of trees: EWT (2,000
-        # sentences to learn, share 0.03), dev LAS 78.8 of projective trees, 77.2 of all
-        is_projective = share < SWAP_SHARE
+        is_projective = share < SPANNING_SHARE
     else:
         is_projective = not share or config.learning.loss == "crf"
     model = dataclasses.replace(config.model, trees="projective" if is_projective else "all")
