@@ -31,7 +31,7 @@ from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
 from seqtool.parsing.model import TreebankModel
 from seqtool.training import hardware
 from seqtool.training.config import Stage, TrainingConfig
-from seqtool.training.loop import train
+from seqtool.training.loop import LAST, train
 from seqtool.training.run import Record, TrainedModel, complete, finish
 from seqtool.training.task import Task
 
@@ -320,8 +320,10 @@ def train_on_treebank(
         on_data(data)
         record = dataclasses.replace(record, config=settings)
         task = kind.task(settings, data, device=device, command=record.command)
-        if not resume:
+        # a run that was stopped before it first saved its state begins as a new one does
+        if not resume or not (output / LAST).is_dir():
             kind.ready(task, record)
+        if not resume:
             record.write(output)
     events = train(
         task,

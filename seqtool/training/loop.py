@@ -28,7 +28,7 @@ from torch import nn
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.compile_cache import working_time
-from seqtool.core.errors import TrainingError
+from seqtool.core.errors import ModelError, TrainingError
 from seqtool.core.progress import (
     EpochDone,
     Event,
@@ -48,6 +48,7 @@ from seqtool.training.optimisers import Optimisers
 from seqtool.training.state import RunState
 from seqtool.training.task import OnlineTask, Task
 
+LAST, BEST = "last", "best"  # directories of a run: its state, and its best model
 REPORT_SECONDS = 0.5
 # after how many steps losses are fetched: each fetch waits for a GPU
 FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
@@ -134,7 +135,7 @@ class _Loop:
         task, config, group = self.task, self.config, self.group
         if isinstance(task, OnlineTask):
             self.device = "cpu"
-        self.last, self.best = self.directory / "last", self.directory / "best"
+        self.last, self.best = self.directory / LAST, self.directory / BEST
         self.log: EventLog  # opened by `train` once it is known whether the run is resumed
         self.interruption = Interruption()
         self.is_interrupted = False
@@ -160,8 +161,18 @@ class _Loop:
                 storage.recover(path)
 
     def restore(self) -> bool:
-        """Take back the saved state, if there is one; return whether there is."""
+        """Take back the saved state, if there is one; return whether there is.
+
+        Raises:
+            ModelError: there is none, though the run came to a model: it would begin anew, over it.
+        """
         if not self.last.is_dir():
+            if self.best.is_dir() or (self.directory / checkpoint.HEADER).is_file():
+                raise ModelError(
+                    "the state of the run, from which it would go on, is no longer there",
+                    hint="put it back, or start again with --force",
+                    path=self.last,
+                )
             return False
         self.steps_per_epoch = state.restore(
             self.last,

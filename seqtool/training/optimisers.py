@@ -117,6 +117,10 @@ class Optimisers:
                 which, index, name = key.split(".", 2)
                 if int(which) == number:
                     state.setdefault(int(index), {})[name] = value
+            if isinstance(optimiser, torch.optim.RMSprop) and optimiser.defaults["momentum"]:
+                # a run that begins to have momentum has none yet; torch makes it with a new state
+                for values in state.values():
+                    values.setdefault("momentum_buffer", torch.zeros_like(values["square_avg"]))
             content["state"] = state
             optimiser.load_state_dict(content)
 

@@ -4,6 +4,7 @@ import json
 import math
 import operator
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -621,6 +622,17 @@ def test_resuming_where_nothing_was_saved_begins(tmp_path: Path) -> None:
     assert isinstance(events[0], RunStarted)
     assert not events[0].resumed
     assert finish(events).step == TOTAL
+
+
+def test_a_model_is_not_trained_anew_where_the_state_of_its_run_is_gone(tmp_path: Path) -> None:
+    run(tmp_path)
+    model = tmp_path / "weights.safetensors"
+    before, log_before = model.read_bytes(), log(tmp_path)
+    shutil.rmtree(tmp_path / "last")
+    with pytest.raises(ModelError, match="no longer there") as caught:
+        run(tmp_path, resume=True, epochs=9)
+    assert caught.value.path == tmp_path / "last"
+    assert (model.read_bytes(), log(tmp_path)) == (before, log_before)
 
 
 def test_events_tell_time_and_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -241,6 +241,35 @@ def test_the_state_comes_back_bit_for_bit(settings: dict[str, Any]) -> None:
     assert numbers_again == numbers
 
 
+@pytest.mark.parametrize("optimiser", ["sgd", "rmsprop"])
+@pytest.mark.parametrize(("first_momentum", "then"), [(0.0, 0.9), (0.9, 0.0)])
+def test_a_run_that_goes_on_may_have_another_momentum(
+    optimiser: str, first_momentum: float, then: float
+) -> None:
+    """The first step after it is the same: there is no velocity yet, or none that counts."""
+    configs = [
+        TrainingConfig(optimiser=optimiser, momentum=momentum, clip_norm=0.0)
+        for momentum in (first_momentum, then, 0.0)
+    ]
+    module = OneWeight()
+    before = Optimisers(module, configs[0])
+    for gradient in GRADIENTS:
+        module.weight.grad = gradient.clone()
+        before.step(RATE)
+    tensors, numbers = before.state()
+    moved = []
+    for config in configs[1:]:
+        other = OneWeight()
+        other.weight.data.copy_(module.weight)
+        after = Optimisers(other, config)
+        after.restore({name: value.clone() for name, value in tensors.items()}, numbers)
+        other.weight.grad = GRADIENTS[0].clone()
+        after.step(RATE)
+        moved.append(other.weight.detach())
+    assert not moved[0].equal(module.weight)
+    torch.testing.assert_close(moved[0], moved[1], rtol=1e-12, atol=1e-13)
+
+
 def test_what_the_first_optimiser_imports_is_not_working_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,7 +34,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.compile_cache import working_time
 from seqtool.core.config import to_dict
-from seqtool.core.errors import Interrupted
+from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.calibration import to_json
@@ -176,7 +176,9 @@ def train_pipeline(
     record = dataclasses.replace(record, config=_with_precision(record.config, device))
     team = Team(on_part, on_event, should_stop or (lambda step: False))
     stage = _Stages(output, record, device, threads, team)
+    before: TreebankRecord[PipelineConfig] | None = None
     if options.get("resume"):
+        before = TreebankRecord.read_as(output, PipelineConfig, KIND)
         record.write(output)
     else:
         stage.check_lm()
@@ -189,6 +191,10 @@ def train_pipeline(
     except Interrupted as stopped:
         hint = f"continue with: {runtime.resuming('train-parser', output)}"
         raise Interrupted(stopped.message, hint=hint) from stopped
+    except (ConfigError, DataError, ModelError):
+        if before is not None:  # what was given anew is refused: the run is as it was
+            before.write(output)
+        raise
     finally:
         hardware.set_threads(threads)
 

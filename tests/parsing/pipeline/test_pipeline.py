@@ -11,6 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from seqtool.parsing.tagger import train as tagger_train
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.train import train_tagger
-from seqtool.training.config import seconds_of
+from seqtool.training.config import TrainingConfig, seconds_of
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import DEPREL, FORM, HEAD, LEMMA, UPOS, Sentence
@@ -154,6 +155,24 @@ def test_a_resumed_run_ends_the_same(models: Path) -> None:
         assert before.keys() == after.keys()
         assert all((before[name] == after[name]).all() for name in before), part
     assert not (models / "resumed" / "jackknife").exists()
+
+
+def test_what_a_resumed_run_refuses_is_not_recorded(models: Path, tmp_path: Path) -> None:
+    output = tmp_path / "p"
+    config = from_dict(PipelineConfig, TINY)
+    train, dev = models / "train.conllu", models / "dev.conllu"
+    given: dict[str, Any] = {"output": output, "device": "cpu", "threads": 1}
+    with pytest.raises(Interrupted):
+        train_pipeline(train, config=config, dev=dev, should_stop=lambda step: step == 3, **given)
+    before = (output / "run.json").read_bytes()
+    other = replace(config, tagger=replace(config.tagger, training=TrainingConfig(seed=9)))
+    with pytest.raises(ModelError, match="the run differs"):
+        train_pipeline(config=other, resume=True, **given)
+    with pytest.raises(ModelError, match="the run differs"):
+        train_pipeline(dev, resume=True, **given)
+    assert (output / "run.json").read_bytes() == before
+    with pytest.raises(Interrupted):  # and so it goes on
+        train_pipeline(resume=True, should_stop=lambda step: step == 5, **given)
 
 
 def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path, seqtool: Run) -> None:

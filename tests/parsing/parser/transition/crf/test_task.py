@@ -241,6 +241,28 @@ def test_training_begins_from_a_parser(treebank: Path, tmp_path: Path) -> None:
         trained(treebank, tmp_path / "again", settings, init=tmp_path / "still")
 
 
+def test_a_run_that_saved_nothing_yet_begins_from_the_parser_when_it_is_resumed(
+    treebank: Path, tmp_path: Path
+) -> None:
+    trained(treebank, tmp_path / "local", local_settings())
+    trained(treebank, tmp_path / "whole", config(), init=tmp_path / "local")
+    with pytest.raises(Interrupted):
+        trained(
+            treebank,
+            tmp_path / "killed",
+            config(),
+            init=tmp_path / "local",
+            should_stop=lambda step: True,
+        )
+    shutil.rmtree(tmp_path / "killed" / "last")  # as if it was killed before it saved its state
+    train_parser(None, tmp_path / "killed", resume=True, device="cpu")
+    whole, killed = (
+        load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "killed")
+    )
+    for name, array in whole.items():
+        assert np.array_equal(array, killed[name]), name
+
+
 def test_what_training_cannot_begin_from(treebank: Path, tmp_path: Path) -> None:
     trained(treebank, tmp_path / "local", local_settings())
     output = tmp_path / "p"
