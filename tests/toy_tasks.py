@@ -97,4 +97,3 @@ class ToyTask:
         directory.mkdir(exist_ok=True)
         tensors = {name: value.clone() for name, value in self.module.state_dict().items()}
         save_file(tensors, directory / "weights.safetensors")
-        (directory / "model.json").write_text("{}")
