@@ -513,7 +513,7 @@ class Preparation:
 
 def refuse_no_training(path: str) -> NoReturn:
     """Raise the error of a text, of this file first, of which no line is for training."""
-    hint = "give more text, or use it all for training with --split 100"
+    hint = "give more text, or use all of it for training: seqtool prepare --split 100"
     raise DataError("no line is left for training", hint=hint, path=path)
 
 
@@ -543,7 +543,13 @@ def describe_corpus(
         sources: path, split, and SHA-256 if known, of each file.
         shards: of the training ids, if there are any.
         learnt_from: as of `TokenizerTrainer`.
+
+    Raises:
+        DataError: the training text has no token.
     """
+    if counts["train"].tokens == counts["train"].sentences:  # nothing but ends of sentences
+        what, hint = "the text has only empty lines", "give a text with words"
+        raise DataError(what, hint=hint, path=plan.files["train"][0])
     splits: dict[str, dict[str, Any]] = {
         name: asdict(counts[name]) for name in SPLITS if name in counts
     }

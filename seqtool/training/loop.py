@@ -150,7 +150,7 @@ class _Loop:
         self.loss = group.parallel(task.module, task.loss)
         self.precision = hardware.resolve_precision(config.precision, self.device)
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
-        self.losses = StepLosses(self.run, task.items, group)
+        self.losses = StepLosses(self.run, task, group)
         self.norms = StepNorms(self.run, config.clip_norm)
         self.clock = self.saved_at = working_time()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
@@ -391,7 +391,9 @@ class _Loop:
             scores = self.timed[1] if self.timed is not None and is_timed else task.validate()
             if not all(math.isfinite(score) for score in scores.values()):
                 what = f"validation gave {format_scores(scores)} after step {run.step:,}"
-                raise TrainingError(f"{what} (epoch {run.epoch + 1})", hint=state.AFTER_FAILURE)
+                raise TrainingError(
+                    f"{what} (epoch {run.epoch + 1})", hint=state.after_failure(task)
+                )
             new, old = scores[task.score], run.best_scores.get(task.score)
             is_best = old is None or (new > old if task.larger_is_better else new < old)
             if is_best and self.group.is_first:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from seqtool.core.errors import TrainingError
 from seqtool.core.progress import GradientNorms
-from seqtool.training import state
 from seqtool.training.hardware import Group
-from seqtool.training.state import RunState
+from seqtool.training.state import RunState, after_failure
+from seqtool.training.task import Task
 
 # nats per item above which a loss has exploded, whatever the vocabulary
 LOSS_LIMIT = 50.0
@@ -21,8 +21,9 @@ LOSS_LIMIT_FACTOR = 3.0
 class StepLosses:
     """The losses of a run's steps, of the last few not yet known; fetched, they add to its sums."""
 
-    def __init__(self, run: RunState, items: str, group: Group) -> None:
-        self.run, self.items, self.group = run, items, group
+    def __init__(self, run: RunState, task: Task, group: Group) -> None:
+        self.run, self.items, self.group = run, task.items, group
+        self.hint = after_failure(task)
         self.pending: list[tuple[int, Tensor, int]] = []  # step, mean loss, number of items
         self.forget()
 
@@ -69,7 +70,7 @@ class StepLosses:
         if math.isfinite(loss):
             what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
         where = f"at step {step:,} (epoch {self.run.epoch + 1})"
-        raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
+        raise TrainingError(f"the loss {what} {where}", hint=self.hint)
 
 
 class StepNorms:

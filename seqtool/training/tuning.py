@@ -492,6 +492,8 @@ class _Search:
         if path.is_file() and not force:
             try:
                 kept = storage.read_object(path)
+                if storage.SEAL in kept:  # an older seqtool's has none
+                    kept = storage.unseal(kept)
                 about, found = kept["about"], [Outcome(**each) for each in kept["outcomes"]]
             except (ValueError, KeyError, TypeError) as error:
                 hint = "begin anew with --force"
@@ -604,7 +606,7 @@ class _Search:
             "about": self.about,
             "outcomes": [dataclasses.asdict(outcome) for outcome in outcomes],
         }
-        storage.write_json(self.output / RECORD, content)
+        storage.write_json(self.output / RECORD, storage.sealed(content))
         columns = [field.name for field in dataclasses.fields(Outcome)]
         columns.remove("settings")
         text = io.StringIO()

@@ -82,7 +82,7 @@ def test_large_vocabularies_take_32_bits(tmp_path: Path) -> None:
 
 words_of_text = st.lists(
     st.lists(st.sampled_from(["a", "b", "c", "dd", "é", "<unk>", "\0", "x" * 20])), min_size=1
-)
+).filter(any)
 
 
 @settings(max_examples=50)
@@ -254,6 +254,8 @@ def test_a_text_too_short_for_all_splits(tmp_path: Path) -> None:
         make(tmp_path, "one line\n", split=(0.01, 99.99))
     with pytest.raises(DataError, match="no line is left for training"):
         make(tmp_path, " \n\n", skip_empty_lines=True)
+    with pytest.raises(DataError, match="the text has only empty lines"):
+        make(tmp_path, " \n\n" * 50)
 
 
 def test_an_empty_given_split(source: Path, tmp_path: Path) -> None:

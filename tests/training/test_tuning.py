@@ -394,9 +394,11 @@ def test_another_search_is_not_replaced(tmp_path: Path) -> None:
     assert len(train.calls) == 2
     tuned = search(train, output, {"size": [1, 4]}, force=True)
     assert (tuned.best.score, len(train.calls)) == (1, 4)
-    (output / "tune.json").write_text('{"about": 1}')
-    with pytest.raises(OutputError, match="damaged"):
-        search(train, output, {"size": [2, 3]})
+    record = output / "tune.json"
+    for edited in ('{"about": 1}', record.read_text().replace('"trial": 1', '"trial": "x"')):
+        record.write_text(edited)
+        with pytest.raises(OutputError, match="damaged"):
+            search(train, output, {"size": [1, 4]})
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("two years")
     with pytest.raises(OutputError, match="is no search"):

@@ -148,13 +148,14 @@ def train_lm(
                 record = RunRecord(config, _relative(opened.path, output), device, threads, command)
                 if group.is_first and not resume:
                     record.write(output)
+        ids = _sums_of_ids(opened)
         events = train(
             task,
             config.training,
             output,
             device=chosen,
-            fingerprint={**_fingerprint(config), "corpus": _summary(opened)},
-            earlier=_fingerprint(from_stored(NeuralLMConfig, {})),
+            fingerprint={**_fingerprint(config), "corpus": _summary(opened), "ids": ids},
+            earlier={**_fingerprint(from_stored(NeuralLMConfig, {})), "ids": ids},
             resume=resume,
             should_stop=should_stop,
             group=group,
@@ -372,6 +373,12 @@ def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
         "train_tokens": corpus.info["splits"]["train"]["tokens"],
         "sum": hashlib.sha256(text.encode("ascii")).hexdigest()[:12],
     }
+
+
+def _sums_of_ids(corpus: PreparedCorpus) -> dict[str, str]:
+    """Return a sum of each file of ids, but for shards, of which each machine has its own."""
+    files = [corpus.path / f"{split}.bin" for split in ("train", "valid")]
+    return {file.stem: storage.quick_sum_of(file)[:12] for file in files if file.is_file()}
 
 
 def _fingerprint(config: NeuralLMConfig) -> dict[str, Any]:

@@ -164,6 +164,11 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         labels = Labels(vocabulary.texts("arc_labels"), vocabulary.texts("root_labels"))
         if not (labels.arcs and labels.roots and all(labels.names)):
             raise ValueError("labels are missing, or empty")
+        if config.model.decoder == "transition":
+            if config.model.system == "auto":  # which training has replaced
+                raise ValueError("the transition system is missing")
+            if config.model.classifier == "linear" and not config.model.templates:
+                raise ValueError("the templates of features are missing")
         state_size = word_states.size if word_states else 0
         characters = None
         if config.model.character_width:

@@ -269,6 +269,21 @@ def test_a_prepared_corpus_that_moved_or_is_another(
     assert RunRecord.read(tmp_path / "m").corpus == corpus.path.resolve()
 
 
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_ids_that_changed_on_the_disk_are_another_corpus(
+    tmp_path: Path, corpus: PreparedCorpus, split: str
+) -> None:
+    moved = Path(shutil.copytree(corpus.path, tmp_path / "corpus"))
+    with pytest.raises(Interrupted):
+        train_lm(moved, tmp_path / "m", config(), should_stop=stop_at(5))
+    path = moved / f"{split}.bin"
+    ids = np.fromfile(path, "<u2")
+    ids[np.argmax(ids > 5)] -= 1  # another word
+    ids.tofile(path)
+    with pytest.raises(ModelError, match=rf"the run differs: ids\.{split} was"):
+        train_lm(output=tmp_path / "m", resume=True)
+
+
 def test_other_model_settings_are_refused_and_forgotten(
     tmp_path: Path, corpus: PreparedCorpus
 ) -> None:

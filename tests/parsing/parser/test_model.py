@@ -243,6 +243,14 @@ def test_a_parser_that_does_not_fit_its_description(saved: Path) -> None:
         checkpoint.load(saved)
 
 
+def test_a_description_without_a_transition_system_is_damaged(saved: Path) -> None:
+    header = checkpoint.read_header(saved)
+    del header.config["model"]["system"]  # the default is to choose one in training
+    checkpoint.amend(saved, header, "")
+    with pytest.raises(ModelError, match="does not fit its own description"):
+        checkpoint.load(saved)
+
+
 def test_a_damaged_vocabulary_is_found(saved: Path) -> None:
     path = saved / "vocabulary.json"
     path.write_text(path.read_text().replace("nsubj", "nsubk"))
