@@ -60,7 +60,7 @@ def vector_tables(model: Any) -> list[VectorTable]:
     if hasattr(model, "tagger") and hasattr(model, "parser"):  # a pipeline
         return [*vector_tables(model.detailed), *vector_tables(model.tagger)]
     found = []
-    if hasattr(model, "types"):  # a parser
+    if hasattr(model, "types") and model.reads_words:  # a parser, but not of sparse features
         for symbols, weight in ((model.types.lexical, "lexical"), (model.types.tags, "tags")):
             found += _groups(symbols, model.weights[f"{weight}.weight"])
         labels = list(model.labels.names)

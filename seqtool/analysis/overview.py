@@ -122,20 +122,20 @@ def overview(
 
     Raises:
         DataError: there is no model.
-        ModelError: a model is damaged.
+        ModelError: a model is damaged, but for a mixture whose parts are gone or others.
     """
     models = find_models(directory)
     yield _trained(models)
     networks = [one for one in models if one.header.kind in MAY_NEED_TORCH]
-    without = [one for one in networks if not _opens(one, threads)]
+    reasons = {one.name: _why_closed(one, threads) for one in networks}
     logs = [log for one in models for log in _logs(one)]
     if logs:
         on_analysis("learning curves")
         yield _or_reason("Learning curves", lambda: learning_curves(logs))
-    if without:
-        names = ", ".join(one.name for one in without)
-        yield Report("Networks", [f"{_NO_TORCH}: {names}."])
-        models = [one for one in models if one not in without]
+    if any(reasons.values()):
+        remarks = [f"{name}: {reason}" for name, reason in reasons.items() if reason]
+        yield Report("Models that were left out", remarks)
+        models = [one for one in models if not reasons.get(one.name)]
     yield from _of_language_models(models, text, seed, threads, on_analysis)
     yield from _of_parsers(models, treebank, on_analysis)
     for one in models:
@@ -162,14 +162,18 @@ def _open(found: Found, threads: int | None) -> Any:
     return checkpoint.load(found.path)
 
 
-def _opens(found: Found, threads: int | None) -> bool:
-    """Return whether a model opens; one that needs PyTorch does not where that is missing."""
+def _why_closed(found: Found, threads: int | None) -> str:
+    """Return why a model does not open: PyTorch is missing, or parts of a mixture; else ""."""
     try:
         _open(found, threads)
     except ModuleNotFoundError as error:
         _check_torch(error)
-        return False
-    return True
+        return f"{_NO_TORCH[:1].lower()}{_NO_TORCH[1:]}."
+    except ModelError as error:
+        if found.header.kind != "mixture":
+            raise
+        return f"left out: {error}. {error.hint}".strip()
+    return ""
 
 
 def _check_torch(error: ModuleNotFoundError) -> None:

@@ -21,7 +21,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, summarise
-from seqtool.parsing.model import Shapes, TreebankModel, average
+from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 
 if TYPE_CHECKING:
     from seqtool.classification.network import RecurrentNetwork, TunedNetwork
@@ -142,7 +142,7 @@ class Classifier(TreebankModel[ClassifierConfig]):
 
     def probabilities(self, texts: Sequence[str]) -> Floats:
         """Return the probabilities of labels, [texts, labels]; of an ensemble their mean."""
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             return average([_softmax(member._scores(texts)) for member in self.members])
 
     def _scores(self, texts: Sequence[str]) -> Floats:

@@ -208,10 +208,14 @@ class Run:
             yield on_progress
 
     def _check_apart(self, output: str, invalid: str | None) -> None:
-        """Refuse to write over a text, which cannot be had back, or two outputs to one file."""
+        """Refuse to write over a text, which cannot be had back, or two outputs to one file.
+
+        A treebank may be written over where it is named, but not by what is a directory.
+        """
         from seqtool.core.storage import refuse_input
 
-        if self._annotation.layout is not None and output != "-":
+        is_text = self._annotation.layout is not None
+        if output != "-" and (is_text or is_folder(output)):
             read = set(map(os.path.realpath, self._read_from()))
             for target in self._written_to(output):
                 if os.path.realpath(target) in read:

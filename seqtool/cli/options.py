@@ -23,6 +23,7 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, update_wrapper
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -188,16 +189,39 @@ class Group(Helpful, TyperGroup):
             self.invoke(context)
 
 
+# metavars of options that name a file or a directory
+FILES = frozenset(
+    {"FILE", "DIR", "FILE|DIR/", "MODEL", "CORPUS", "GOLD", "TRAIN", "RUN", "NAME|FILE"}
+)
+
+
 class Command(Helpful, TyperCommand):
     """A command whose options of several numbers may have them apart by spaces: --prune 0 0 1."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Join the numbers after such an option by commas."""
+        """Join the numbers after such an option by commas; refuse names of files that are empty."""
         try:
+            self._refuse_empty_names(ctx, args)
             return super().parse_args(ctx, join_numbers(args))
         except UsageError as error:
             error.ctx = error.ctx or ctx  # of an option without its value, the parser says nothing
             raise
+
+    def _refuse_empty_names(self, ctx: Any, args: Sequence[str]) -> None:
+        """Refuse a name as from "$UNSET": it would be that of the current directory."""
+        named = {name: param for param in self.params for name in param.opts}
+        for before, arg in pairwise(("", *args)):
+            option, is_joined, value = arg.partition("=")
+            if arg == "":
+                option, value = before, arg
+            elif not (is_joined and option.startswith("--")):
+                continue
+            param = named.get(option)
+            if value == "" and (
+                (param is None and arg == "") or getattr(param, "metavar", None) in FILES
+            ):
+                where = f"after {option}" if param is not None else "among the arguments"
+                raise UsageError(f"the name {where} is empty", ctx)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, if there is the memory to begin with."""

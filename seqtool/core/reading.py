@@ -116,6 +116,8 @@ def find_files(
 
     files: list[str] = []
     for item in inputs:
+        if item == "":  # else it would be the current directory, as from "$UNSET"
+            raise DataError("the name of a file is empty", hint="name a file, or - for stdin")
         path = present(Path(item))
         if str(item) == STDIN:
             if STDIN in files:

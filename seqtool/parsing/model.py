@@ -9,9 +9,11 @@ lm/                     the language model whose states it reads, if it was trai
 from __future__ import annotations
 
 import copy
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import contextmanager
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -37,8 +39,28 @@ VOCABULARY = "vocabulary.json"
 NARROW = (np.dtype(np.float16), np.dtype(np.uint8))
 LEXICAL = "lexical.weight"  # the vectors of forms and their parts, of a network that has them
 
+# Models work in one thread at a time: they have memory that is used again, and number the types of
+# words as they meet them; and the number of BLAS threads is one of the whole process.
+AT_WORK = threading.RLock()
+
 C = TypeVar("C", bound=Config)
 Shapes = Mapping[str, tuple[int, ...]]
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Return what sets the threads of BLAS; to look for its libraries takes some milliseconds."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Compute with a model: no other thread does, and BLAS has one thread.
+
+    On several threads, products as small as those of these models take longer.
+    """
+    with AT_WORK, _controller().limit(limits=1, user_api="blas"):
+        yield
 
 
 class TreebankModel(ABC, Generic[C]):
@@ -68,7 +90,6 @@ class TreebankModel(ABC, Generic[C]):
         self.config, self.weights, self.word_states = config, weights, word_states
         self.scores: Mapping[str, float] = {}
         self.unknown_share: float | None = None
-        self._threads = ThreadpoolController()
 
     @property
     def members(self) -> Sequence[Self]:

@@ -227,7 +227,8 @@ class WordTable:
         self._policy = _POLICIES[special_tokens]
         self._table = StringTable(words)
         self._counts = np.zeros(len(self._table.arrays.hashes), np.int64)
-        self._out = np.empty(0, np.int32)  # kept between blocks: fresh pages cost time
+        # kept between blocks, as fresh pages cost time; one thread takes it, others make their own
+        self._outs = [np.empty(0, np.int32)]
         text = "\n".join(words)
         has_blanks = text.count("\n") >= len(words) or any(blank in text for blank in " \t\r")
         if has_blanks or "" in words or len(self._table) != len(words):
@@ -245,7 +246,7 @@ class WordTable:
     @property
     def nbytes(self) -> int:
         """The memory of the table."""
-        return self._table.nbytes + self._counts.nbytes + self._out.nbytes
+        return self._table.nbytes + self._counts.nbytes + sum(out.nbytes for out in self._outs)
 
     def word(self, index: int) -> str:
         """Return the word with this id."""
@@ -273,8 +274,12 @@ class WordTable:
 
     def _encode(self, block: bytes, *, insert: bool) -> Ids:
         data = np.frombuffer(block, np.uint8)
-        if len(self._out) < len(block):
-            self._out = np.empty(len(block), np.int32)  # an id takes a byte at least
+        try:
+            out = self._outs.pop()
+        except IndexError:  # another thread has it
+            out = np.empty(0, np.int32)
+        if len(out) < len(block):
+            out = np.empty(len(block), np.int32)  # an id takes a byte at least
         state = np.array([0, 0, len(self)], np.int64)
         while True:
             arrays = self._table.arrays
@@ -283,14 +288,16 @@ class WordTable:
                 state,
                 arrays,
                 self._counts,
-                self._out,
+                out,
                 insert,
                 self.bos_id,
                 self._policy,
             )
             self._table.count(int(state[2]))
             if result == _DONE:
-                return self._out[: state[1]].copy()
+                ids = out[: state[1]].copy()
+                self._outs[:] = [out]
+                return ids
             if result == _SPECIAL:
                 refuse_special_words(block)
                 raise AssertionError("a special word was found, then not found")

@@ -109,6 +109,33 @@ def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> Non
     assert all(f'href="#part-{number}"' in html for number in range(1, len(titles) + 1))
 
 
+def test_a_page_leaves_out_what_has_no_vectors_and_mixtures_of_other_models(
+    here: Path, seqtool: Run
+) -> None:
+    for command in (
+        "ngram train train.txt --order 2 -o models/two",
+        "ngram train train.txt --order 3 -o models/three",
+        "eval-ppl test.txt -m models/two -m models/three --save-mixture models/mix",
+        "ngram train test.txt --order 3 -o models/three --force",
+        "train-parser trees.conllu --dev trees.conllu --preset linear --epochs 1 -o models/linear",
+        "train-parser trees.conllu --dev trees.conllu --preset mst --epochs 1 -o models/mst",
+    ):
+        assert seqtool(*command.split()).code == 0, command
+    result = seqtool("analyse", "report", "models", "--text", "test.txt", "--treebank",
+                     "trees.conllu", "--json")  # fmt: skip
+    assert result.code == 0, result.stderr
+    remarks = [
+        remark for report in json.loads(result.stdout)["reports"] for remark in report["remarks"]
+    ]
+    found = [remark for remark in remarks if "eft out" in remark]
+    what = "this part of the mixture models/mix has changed since it was mixed"
+    assert [remark.partition(": ")[2].partition(".")[0] for remark in found] == [
+        f"left out: models/three: {what}",
+        "linear has no vectors",
+        "mst has no vectors",
+    ]
+
+
 def test_a_page_shows_the_parts_of_a_pipeline(here: Path, seqtool: Run) -> None:
     short = " ".join(
         f"--set {part}.training.epochs=1 --set {part}.learning.min_steps=2"

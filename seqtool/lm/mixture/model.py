@@ -470,13 +470,13 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     for path, sum_then in references:
         if not storage.present(path).exists():
             raise ModelError(
-                "this part of the mixture is not there",
+                f"this part of the mixture {short_path(directory)} is not there",
                 hint=f"put it back, or {_MIX_AGAIN}",
                 path=path,
             )
         if _sum_of_part(path) != sum_then:
             raise ModelError(
-                "this part of the mixture has changed since it was mixed",
+                f"this part of the mixture {short_path(directory)} has changed since it was mixed",
                 hint=_MIX_AGAIN,
                 path=path,
             )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -117,6 +117,10 @@ class SymbolTable:
 
     columns: tuple[int, ...]
     groups: Mapping[str, tuple[str, ...]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave out what is computed from the rest: it holds functions, which are not pickled."""
+        return type(self), (self.columns, self.groups)
 
     @cached_property
     def _numbered(self) -> list[tuple[int, Symbols, dict[str, int], int]]:

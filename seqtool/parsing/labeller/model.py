@@ -24,7 +24,7 @@ from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summari
 from seqtool.parsing.labeller.columns import bare_sentence, label_in, with_labels
 from seqtool.parsing.labeller.config import KIND, LabellerConfig
 from seqtool.parsing.labeller.entities import allowed_pairs
-from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
+from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
 from seqtool.parsing.tagger.model import CHUNK_WORDS, Tagger
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import FORM, Sentence
@@ -152,7 +152,7 @@ class Labeller(TreebankModel[LabellerConfig]):
         read = [bare_sentence(forms) for forms in sentences if forms]
         if not read:
             return [[] for _ in sentences]
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             scores = average([member._scores(read) for member in self.members])
         if self._allowed is None:
             best: Ints = scores.argmax(1).astype(np.int32)

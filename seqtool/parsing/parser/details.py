@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from seqtool.parsing.encoding.features import TokenArrays, Types
+from seqtool.parsing.model import AT_WORK
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.treebank.conllu import Broken, Item, no_item, sentences_of
 from seqtool.treebank.derivation import Derivation, Trace
@@ -54,6 +56,9 @@ def chunks(items: Iterable[Item]) -> Iterator[tuple[list[Sentence | Broken], boo
     yield chunk, is_first
 
 
+Answer = TypeVar("Answer")
+
+
 class DetailedParser(ABC):
     """A parser that can be asked for more than one tree of each sentence.
 
@@ -98,8 +103,8 @@ class DetailedParser(ABC):
             DataError: when iterated: there are such sentences, and they are not allowed.
             TypeError: when iterated: an item is something else.
         """
-        for chunk, arrays in self._encoded(items, allow_missing=allow_missing):
-            ranked = self.ranked(arrays, num, beam=beam)
+        ask = partial(self.ranked, num=num, beam=beam)
+        for chunk, ranked in self._asked_of(items, ask, allow_missing=allow_missing):
             for item in chunk:
                 yield item if isinstance(item, Broken) else with_trees(item, next(ranked))
 
@@ -129,8 +134,8 @@ class DetailedParser(ABC):
         Raises:
             ModelError: when iterated: the parser builds no trees step by step.
         """
-        for chunk, arrays in self._encoded(items, allow_missing=allow_missing):
-            derivations = self.derivations(arrays, beam=beam)
+        ask = partial(self.derivations, beam=beam)
+        for chunk, derivations in self._asked_of(items, ask, allow_missing=allow_missing):
             for item in chunk:
                 if isinstance(item, Broken):
                     yield item
@@ -140,10 +145,14 @@ class DetailedParser(ABC):
                 item.set_tree(*deprojectivise(heads, [arc.label for arc in derivation.arcs]))
                 yield Trace(item, derivation)
 
-    def _encoded(
-        self, items: Iterable[Item], *, allow_missing: bool
-    ) -> Iterator[tuple[list[Sentence | Broken], TokenArrays]]:
-        """Give items in chunks, and the token arrays of the sentences of each.
+    def _asked_of(
+        self,
+        items: Iterable[Item],
+        ask: Callable[[TokenArrays], Iterator[Answer]],
+        *,
+        allow_missing: bool,
+    ) -> Iterator[tuple[list[Sentence | Broken], Iterator[Answer]]]:
+        """Give items in chunks, and the answers about the sentences of each.
 
         Raises:
             DataError: when iterated: a sentence lacks columns, and that is not allowed.
@@ -151,7 +160,9 @@ class DetailedParser(ABC):
         """
         check = None if allow_missing else ColumnCheck(self.types)
         for chunk, is_all in chunks(items):
-            yield chunk, self._checked(chunk, check, is_all=is_all)
+            with AT_WORK:  # until the answers hold on to the numbers of types
+                answers = ask(self._checked(chunk, check, is_all=is_all))
+            yield chunk, answers
 
     def _checked(
         self, chunk: Sequence[Sentence | Broken], check: ColumnCheck | None, *, is_all: bool

@@ -23,7 +23,7 @@ from seqtool.parsing.encoding.features import (
     encode,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
-from seqtool.parsing.model import Shapes, TreebankModel
+from seqtool.parsing.model import AT_WORK, Shapes, TreebankModel, at_work
 from seqtool.parsing.parser import calibration, temperature
 from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
@@ -230,6 +230,13 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         )
         return together
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the answers that are open: a copy of the parser has none."""
+        return {name: value for name, value in vars(self).items() if name != "_open"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state, _open=WeakSet())
+
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
         return self._like(self.types.as_new(), self.weights)
@@ -308,7 +315,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         """Return how many words are right with each temperature that is tried."""
         assert isinstance(self.decoder, TransitionDecoder)
         sums = [0] * len(temperature.TRIED)
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             self.prepare()
             for part in parts:
                 found = self.decoder.decoded(part.arrays, temperature.TRIED, beam=temperature.BEAM)
@@ -371,10 +378,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         Raises:
             DataError: there are such sentences, and they are not allowed.
         """
-        arrays = self.encode(sentences)
-        if not allow_missing:
-            refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
+            arrays = self.encode(sentences)
+            if not allow_missing:
+                refuse_lacking(sentences, arrays, ColumnCheck(self.types), is_all=False)
             self.prepare()
             states = self.decoder.states(arrays, layer)
         begins = arrays.tokens + 1  # behind its ROOT
@@ -391,8 +398,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             ConfigError: a beam of no hypotheses.
         """
         check_search(beam)
-        # on several threads, products as small as these take longer
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             self.prepare()
             return self.decoder.decode(arrays, beam=beam)
 
@@ -482,7 +488,9 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
         Sentences without columns that the parser reads are read, too.
         """
-        for table in self.arc_tables(self.encode(sentences), beam=beam):
+        with AT_WORK:
+            tables = self.arc_tables(self.encode(sentences), beam=beam)
+        for table in tables:
             yield table.probabilities
 
     def calibrated(self, probabilities: Floats, *, beam: int = 1) -> Doubles | Floats:
@@ -513,13 +521,13 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
     def _asked(
         self, arrays: TokenArrays, ask: Callable[[Decoder], Iterator[Answer]]
     ) -> Iterator[Answer]:
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             self.decoder.prepare(self.types)
         answers = ask(self.decoder)
         groups = np.cumsum(arrays.lengths.astype(np.int64) ** 2) // GROUP_ARCS
         for num in np.unique(groups, return_counts=True)[1].tolist():
             # not between two groups: what is done there is the caller's
-            with self._threads.limit(limits=1, user_api="blas"):
+            with at_work():
                 found = list(islice(answers, num))
             yield from found
 
@@ -538,8 +546,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         scores: bool = False,
     ) -> None:
         """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
+        sentences = list(sentences)
         check = None if allow_missing else ColumnCheck(self.types)
-        self._parse(sentences, beam, check, is_all=True, scores=scores)
+        with AT_WORK:
+            self._parse(sentences, beam, check, is_all=True, scores=scores)
 
     def _parse(
         self,
@@ -623,12 +633,13 @@ class _StreamParser:
         batches = [item for item in items if isinstance(item, SentenceBatch)]
         is_all = is_last and self._is_first and not (sentences and batches)
         self._is_first = False
-        if sentences:
-            self._parser._parse(
-                sentences, self._beam, self._check, is_all=is_all, scores=self._scores
-            )
-        if batches:
-            self._parse_batches(batches, is_all=is_all)
+        with AT_WORK:
+            if sentences:
+                self._parser._parse(
+                    sentences, self._beam, self._check, is_all=is_all, scores=self._scores
+                )
+            if batches:
+                self._parse_batches(batches, is_all=is_all)
 
     def _parse_batches(self, batches: Sequence[SentenceBatch], *, is_all: bool) -> None:
         arrays, rows = self._encode(batches)

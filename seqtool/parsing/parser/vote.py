@@ -34,6 +34,7 @@ from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.pretrained import WordVectors
+from seqtool.parsing.model import AT_WORK
 from seqtool.parsing.parser.calibration import BEAMS, Calibration, fit, nearest, of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND
@@ -423,13 +424,14 @@ class _StreamVote:
         self._is_first = False
         short = [sentence for sentence in sentences if len(sentence) <= LONGEST]
         of_parsers: list[Iterator[ArcTable]] = []
-        for place, parser in enumerate(self._vote.parsers):
-            arrays = parser.encode(sentences)
-            if (check := self._checks[place]) is not None:
-                refuse_lacking(sentences, arrays, check, is_all=is_all)
-            if len(short) < len(sentences):
-                arrays = parser.encode(short)
-            of_parsers.append(parser.arc_tables(arrays, beam=self._beam))
+        with AT_WORK:  # until the tables hold on to the numbers of types
+            for place, parser in enumerate(self._vote.parsers):
+                arrays = parser.encode(sentences)
+                if (check := self._checks[place]) is not None:
+                    refuse_lacking(sentences, arrays, check, is_all=is_all)
+                if len(short) < len(sentences):
+                    arrays = parser.encode(short)
+                of_parsers.append(parser.arc_tables(arrays, beam=self._beam))
         # sentence by sentence, as the tables of a long one are large
         return ((s, self._numbered(tables)) for s, *tables in zip(short, *of_parsers, strict=True))
 

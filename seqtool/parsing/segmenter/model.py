@@ -24,7 +24,7 @@ from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.inputs import annotate, annotate_each
-from seqtool.parsing.model import Shapes, TreebankModel, average
+from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 from seqtool.parsing.segmenter.characters import (
     MAX_WORD,
     Alphabet,
@@ -325,8 +325,7 @@ class Segmenter(TreebankModel[SegmenterConfig]):
             stretches: of one character or more, without whitespace at their ends.
             whole: each of them is one sentence.
         """
-        # on several threads, products as small as these take longer
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             return self._split(stretches, whole)
 
     def _split(self, stretches: Sequence[CodePoints], whole: bool) -> list[Spans]:

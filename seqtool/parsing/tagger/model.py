@@ -24,7 +24,7 @@ from seqtool.parsing.encoding.pretrained import (
     summarise,
 )
 from seqtool.parsing.inputs import Given, annotate, annotate_each
-from seqtool.parsing.model import Shapes, TreebankModel, average, in_chunks
+from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
 from seqtool.parsing.tagger import sparse
 from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
@@ -226,7 +226,7 @@ class Tagger(TreebankModel[TaggerConfig]):
             sentences: are not changed.
             layer: of the encoder, from 1; the last one when not given.
         """
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             states = self.read(sentences, layer).states
         return np.split(states, np.cumsum([len(sentence) for sentence in sentences])[:-1])
 
@@ -248,8 +248,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         if not retag:
             values = self.bundles.values
             there = np.concatenate([values_there(item.rows, values) for item in sentences])
-        # on several threads, products as small as these take longer
-        with self._threads.limit(limits=1, user_api="blas"):
+        with at_work():
             readings = [member.read(sentences) for member in self.members]
             scores = average([reading.scores for reading in readings])
             best = np.empty(len(rows), np.int32)

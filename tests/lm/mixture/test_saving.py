@@ -149,14 +149,15 @@ def test_a_part_that_is_gone(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.chdir(runs.parent)
     shutil.rmtree(runs / "two")
     error = refused(Path("runs/mix"))
-    assert str(error) == "runs/two: this part of the mixture is not there"
+    assert str(error) == "runs/two: this part of the mixture runs/mix is not there"
     assert "--save-mixture" in error.hint
 
 
 def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> None:
     save_lm(runs / "two", corpus, 3)
     error = refused(runs / "mix")
-    assert str(error) == f"{runs / 'two'}: this part of the mixture has changed since it was mixed"
+    what = f"this part of the mixture {runs / 'mix'} has changed since it was mixed"
+    assert str(error) == f"{runs / 'two'}: {what}"
     assert "--save-mixture" in error.hint
 
 
