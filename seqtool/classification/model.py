@@ -190,9 +190,18 @@ class Classifier(TreebankModel[ClassifierConfig]):
         return list(self.pipe(given))
 
     def pipe(self, texts: Iterable[str]) -> Iterator[Prediction]:
-        """Give the label of each text, in order; memory does not grow with their number."""
+        """Give the label of each text, in order; memory does not grow with their number.
+
+        Raises:
+            TypeError: when iterated: one is no string; a single string, in place of a list of them.
+        """
+        if isinstance(texts, str):
+            raise TypeError("expected a list of texts, not one text: put it into a list")
         source = iter(texts)
         while chunk := list(islice(source, CHUNK_TEXTS)):
+            for text in chunk:
+                if not isinstance(text, str):
+                    raise TypeError(f"expected texts, not {text!r}")
             for row in self.probabilities(chunk):
                 label = self.labels[int(row.argmax())]
                 yield Prediction(label, dict(zip(self.labels, row.tolist(), strict=True)))

@@ -372,6 +372,8 @@ def load(
     """
     if isinstance(path, str | Path):
         model = _open(path, device)
+    elif not isinstance(path, Sequence):
+        raise TypeError(f"expected the path of a model, or a list of paths, not {path!r}")
     else:
         paths, path = list(path), ", ".join(map(str, path))
         model = _open_together(paths, device)

@@ -299,6 +299,8 @@ class BlockReader(Iterator[bytes]):
             what, path = "the file is empty", self._path
             if files == [STDIN]:
                 what = "the text is empty"
+            if not files:
+                raise DataError("no file is given", hint="name one or more, or - for stdin")
             if len(files) > 1:
                 what, path = "all the files are empty", str(self.inputs[0])
             hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"

@@ -182,9 +182,14 @@ def compare_lms(
     """
     from seqtool.lm.mixture.model import open_language_model
 
+    if isinstance(models, str | Path):
+        raise TypeError(f"expected two models or more, not one name: {str(models)!r}")
     names = [model[0] if isinstance(model, tuple) else str(model) for model in models]
     if len(names) < 2:
-        raise ConfigError("there is one model to compare", hint="name another; -m A -m B")
+        what = "there is one model" if names else "there is no model"
+        raise ConfigError(f"{what} to compare", hint="name another; -m A -m B")
+    if seed < 0:
+        raise ConfigError(f"seed is {seed}", hint="give 0 or more")
     if samples < 1:
         raise ConfigError(f"samples is {samples}", hint="give 1 or more, such as 10000")
     for name in names:

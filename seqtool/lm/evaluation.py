@@ -36,6 +36,7 @@ from seqtool.lm.protocol import (
     adaptations_of,
     as_read,
     carries_state,
+    refuse_other_than_model,
 )
 from seqtool.lm.tables import Target, open_table
 from seqtool.lm.unknown import UnknownWords
@@ -142,8 +143,7 @@ def evaluate_lm(
         ModelError: the model gives something that is no probability.
     """
     began = time.perf_counter()
-    if isinstance(model, str | Path):
-        raise TypeError(f"expected a language model, not its name: seqtool.load({str(model)!r})")
+    refuse_other_than_model(model)
     check_targets(per_token, per_sentence)
     if reset_state is None:
         has_table = per_token is not None or per_sentence is not None
@@ -453,6 +453,19 @@ def _choose_split(corpus: PreparedCorpus, split: str | None) -> str:
     return split
 
 
+def encoded_line(line: str, number: int) -> bytes:
+    """Return a line of this number, from 1, in UTF-8.
+
+    Raises:
+        DataError: it holds half a surrogate pair.
+    """
+    try:
+        return line.encode()
+    except UnicodeEncodeError as error:
+        what, hint = "half a surrogate pair, which is no character", "write the character whole"
+        raise DataError(what, hint=hint, path=IN_MEMORY, line=number) from error
+
+
 def refuse_other_than_text(line: object, number: int) -> None:
     """Refuse a sentence, of this number, that is no string: a TypeError."""
     if not isinstance(line, str):
@@ -496,12 +509,7 @@ class _TextBlocks(Iterator[bytes]):
                 path=IN_MEMORY,
                 line=number,
             )
-        try:
-            return line.encode() + b"\n"
-        except UnicodeEncodeError as error:
-            what = "half a surrogate pair, which is no character"
-            hint = "write the character whole"
-            raise DataError(what, hint=hint, path=IN_MEMORY, line=number) from error
+        return encoded_line(line, number) + b"\n"
 
     def locate(self, line: int) -> tuple[str, int]:
         """Return the name of the text and the 1-based line in it of one of the last block."""

@@ -34,6 +34,7 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
+from seqtool.lm.protocol import refuse_other_than_model
 from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
 from seqtool.lm.words import score_words
@@ -96,6 +97,7 @@ def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
             are the same; with the line.
     """
     pairs: list[MinimalPair] = []
+    name = None
     for name in find_files([inputs] if isinstance(inputs, str | Path) else inputs):
         source = _Source(name)
         pairs += [source.pair(fields, line) for line, fields in source.records()]
@@ -381,6 +383,12 @@ def evaluate_pairs(
         raise ConfigError(f"score is {score!r}", hint="choose sentence or region")
     if isinstance(pairs, str | Path):
         pairs = read_pairs(pairs)
+    refuse_other_than_model(model)
+    if not pairs:
+        raise DataError("there are no pairs", hint="give one or more, as read_pairs gives them")
+    for pair in pairs:
+        if not isinstance(pair, MinimalPair):
+            raise TypeError(f"expected pairs of the class MinimalPair, not {pair!r}")
     splitter = WordSplitter(model.tokenizer)
     scored: list[ScoredPair] = []
     for start in range(0, len(pairs), CHUNK):

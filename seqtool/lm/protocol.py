@@ -10,6 +10,7 @@ import dataclasses
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -286,3 +287,11 @@ def entropies(log_probs_HV: Doubles) -> Doubles:
     terms_HV = np.where(probs_HV > 0, probs_HV * np.where(probs_HV > 0, log_probs_HV, 0.0), 0.0)
     found: Doubles = 0.0 - terms_HV.sum(axis=1)
     return found
+
+
+def refuse_other_than_model(model: object) -> None:
+    """Refuse what is no language model, such as its name: a TypeError."""
+    if isinstance(model, str | Path):
+        raise TypeError(f"expected a language model, not its name: seqtool.load({str(model)!r})")
+    if not hasattr(model, "tokenizer"):
+        raise TypeError(f"expected a language model, not a {type(model).__name__}")

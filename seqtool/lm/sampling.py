@@ -18,7 +18,7 @@ from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
-from seqtool.lm.protocol import LanguageModel, State
+from seqtool.lm.protocol import LanguageModel, State, refuse_other_than_model
 from seqtool.text.tokenizers import StreamDecoder, Tokenizer
 
 # Sums of float probabilities miss a bound such as 0.5 + 0.3 = 0.8 by their last digits.
@@ -143,6 +143,7 @@ def generate(
         ConfigError: an impossible option, or options that exclude each other.
         PromptError: a prompt that the model cannot read.
     """
+    refuse_other_than_model(model)
     config = GenerateConfig(
         num=num,
         max_tokens=max_tokens,
@@ -196,6 +197,8 @@ def read_prompt(
     Raises:
         PromptError: the model cannot read it, or knows a word of it only as `<unk>`.
     """
+    if not isinstance(prompt, str):
+        raise TypeError(f"expected a prompt as a string, not {prompt!r}")
     try:
         prompt.encode("utf-8")
     except UnicodeEncodeError as error:

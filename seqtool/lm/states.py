@@ -23,7 +23,7 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ids, Reals
 from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.evaluation import IN_MEMORY
+from seqtool.lm.evaluation import IN_MEMORY, encoded_line, refuse_other_than_text
 from seqtool.lm.protocol import LanguageModel, SentenceReader
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
@@ -140,6 +140,8 @@ class WordSplitter:
 
     def split(self, line: str, number: int = 1) -> SplitSentence:
         """Split a line of this number, from 1."""
+        refuse_other_than_text(line, number)
+        encoded_line(line, number)
         if "\n" in line:
             raise DataError(
                 "a sentence with a line end inside",

@@ -49,13 +49,18 @@ from seqtool.core.reading import BLOCK_SIZE
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import SPARE, Pieces, Places, add_up, find_units
-from seqtool.lm.evaluation import check_log_probs, refuse_other_than_text
+from seqtool.lm.evaluation import (
+    check_log_probs,
+    encoded_line,
+    refuse_other_than_text,
+)
 from seqtool.lm.protocol import (
     LanguageModel,
     Summary,
     TokenScores,
     adaptations_of,
     as_read,
+    refuse_other_than_model,
     summarise,
 )
 from seqtool.lm.rows import Cells, Numbers
@@ -191,6 +196,8 @@ class LineBlocks(Iterator[bytes]):
     """Lines in memory as blocks of UTF-8, as a model reads them; see `score_words`."""
 
     def __init__(self, lines: Iterable[str]) -> None:
+        if isinstance(lines, str):
+            raise TypeError("expected lines, as a list of strings, not one string")
         self._lines = iter(lines)
         self._num_read = self._num_last = 0  # lines before the block given last, and its own
 
@@ -199,10 +206,11 @@ class LineBlocks(Iterator[bytes]):
         if not lines:
             raise StopIteration
         self._num_read, self._num_last = self._num_read + self._num_last, len(lines)
+        parts = []
         for number, line in enumerate(lines, self._num_read + 1):
             refuse_other_than_text(line, number)
-        texts = (line.translate(_ENDS_AS_SPACES) + "\n" for line in lines)
-        return "".join(texts).encode(errors="replace")
+            parts.append(encoded_line(line.translate(_ENDS_AS_SPACES), number))
+        return b"\n".join([*parts, b""])
 
     def located(self, error: DataError, line: int) -> DataError:
         """Return an error about a 1-based line of the block given last, with the line's number."""
@@ -231,6 +239,7 @@ def score_blocks(
 
     What is wrong with a line of the block read last is told as `located` says where it is.
     """
+    refuse_other_than_model(model)
     if not carry_state and adaptations_of(model):
         raise ConfigError(
             "the model learns from the text, so a line cannot begin anew",

@@ -73,7 +73,13 @@ def annotate_each(
     what: str,
     only_texts: bool = False,
 ) -> Iterator[Doc]:
-    """Give a document for each input, in order; `work` gets the sentences of many together."""
+    """Give a document for each input, in order; `work` gets the sentences of many together.
+
+    Raises:
+        TypeError: a single text or path, whose letters would be taken for inputs.
+    """
+    if isinstance(inputs, str | Path):
+        raise TypeError(f"expected a list of inputs, not {inputs!r} alone: put it into a list")
     counts: deque[int] = deque()
 
     def sentences() -> Iterator[Sentence]:

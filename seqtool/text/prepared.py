@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from seqtool.core import database, runtime
 from seqtool.core.arrays import Ids
-from seqtool.core.config import to_dict
+from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
 from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
 from seqtool.core.storage import (
@@ -221,7 +221,7 @@ def _are_shards(shards: Any, num_tokens: int) -> bool:
 def prepare(
     inputs: str | Path | Sequence[str | Path],
     output: str | Path,
-    config: PrepareConfig | None = None,
+    config: PrepareConfig | Mapping[str, Any] | None = None,
     *,
     valid: str | Path | None = None,
     test: str | Path | None = None,
@@ -244,7 +244,7 @@ def prepare(
         inputs: files, directories and `-`; a directory with train.*, valid.* or dev.*, and test.*
             files gives the splits. Otherwise, and with no `valid` or `test`, they are drawn.
         output: the directory to make.
-        config: unit, vocabulary, splits.
+        config: unit, vocabulary, splits; or some of these as a dictionary.
         valid: the validation text.
         test: the test text.
         shards: files that the training ids are cut into, for as many machines that train on them;
@@ -265,6 +265,7 @@ def prepare(
             memory than there is.
         OutputError: the output exists, or cannot be written.
     """
+    config = from_dict(PrepareConfig, config) if isinstance(config, Mapping) else config
     config = config or PrepareConfig()
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     output = Path(output)

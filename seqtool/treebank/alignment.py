@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.conllu import TEXT, read_conllu
 from seqtool.treebank.scores import score_in
 from seqtool.treebank.sentence import (
     DEPREL,
@@ -109,7 +109,8 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
     """
     if isinstance(treebank, str | Path):
         sentences = read_conllu(treebank, skip_option="", on_progress=on_progress)
-        path = str(treebank)
+        is_text = isinstance(treebank, str) and ("\n" in treebank or "\t" in treebank)
+        path = TEXT if is_text else str(treebank)
     else:
         sentences, path = (checked(sentence) for sentence in treebank), ""
     token_forms: list[str] = []
@@ -147,6 +148,8 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
     token_of_word = np.repeat(np.arange(len(tokens)), token_sizes)
     in_multiword = np.array(are_ranges, bool)[token_of_word]
     first_words = np.concatenate(([0], np.cumsum(num_words, dtype=np.int64)))
+    if not num_words:
+        raise DataError("there are no sentences", hint="give one or more", path=path or None)
     token_ends = np.cumsum(num_tokens, dtype=np.int64)
     head_array = np.array(heads, np.int64)
     base = np.repeat(first_words[:-1], num_words)

@@ -183,6 +183,13 @@ def no_item(thing: object) -> TypeError:
     )
 
 
+def refuse_no_sentence(thing: object) -> Sentence:
+    """Return a sentence; of anything else, raise a TypeError."""
+    if not isinstance(thing, Sentence):
+        raise no_item(thing)
+    return thing
+
+
 def read_conllu(
     inputs: Source,
     *,

@@ -49,12 +49,12 @@ class Doc(Sequence[Sentence]):
     [<Token 1 'Dogs' nsubj of 2>]
 
     Args:
-        sentences: kept as they are, and placed one after another: `Token.start` counts from the
-            beginning of the first.
+        sentences: a list of them, or one; kept as they are, and placed one after another:
+            `Token.start` counts from the beginning of the first.
     """
 
-    def __init__(self, sentences: Iterable[Sentence] = ()) -> None:
-        self.sentences = list(sentences)
+    def __init__(self, sentences: Iterable[Sentence] | Sentence = ()) -> None:
+        self.sentences = [sentences] if isinstance(sentences, Sentence) else list(sentences)
         offset = 0
         for sentence in self.sentences:
             sentence.offset = offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqtool.core.errors import ConfigError, counted, did_you_mean
@@ -45,6 +46,8 @@ def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Toke
     Raises:
         ConfigError: no column has that name.
     """
+    if isinstance(sentences, str | Path):
+        raise TypeError(f"expected sentences, not {sentences!r}: read them with read_conllu")
     found = wants(wanted)
     given = [sentences] if isinstance(sentences, Sentence) else sentences
     return [token for sentence in given for token in sentence if found(token)]

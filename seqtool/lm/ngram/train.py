@@ -171,6 +171,8 @@ def train_ngram(
         OutputError: the output exists, or cannot be written.
     """
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    if not isinstance(config, NgramConfig | Mapping | None):
+        raise TypeError(f"expected an NgramConfig, or settings as a dictionary, not {config!r}")
     config = from_dict(NgramConfig, config) if isinstance(config, Mapping) else config
     config = config or NgramConfig()
     threads = threads or runtime.available_threads()

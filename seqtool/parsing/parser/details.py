@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.model import AT_WORK
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
-from seqtool.treebank.conllu import Broken, Item, no_item, sentences_of
+from seqtool.treebank.conllu import Broken, Item, no_item, refuse_no_sentence, sentences_of
 from seqtool.treebank.derivation import Derivation, Trace
 from seqtool.treebank.layouts import begins_text
 from seqtool.treebank.projectivity import deprojectivise
@@ -120,7 +120,9 @@ class DetailedParser(ABC):
             DataError: it lacks columns.
             ModelError: the parser builds no trees step by step.
         """
-        (trace,) = self.traces([sentence.copy()], beam=beam, allow_missing=allow_missing)
+        (trace,) = self.traces(
+            [refuse_no_sentence(sentence).copy()], beam=beam, allow_missing=allow_missing
+        )
         assert isinstance(trace, Trace)
         return trace
 

@@ -37,7 +37,7 @@ from seqtool.parsing.parser.stream import CHUNK_WORDS, ParsesInputs, in_stream
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.parsing.unknown import Known
 from seqtool.text.characters import Characters
-from seqtool.treebank.conllu import Item, SentenceBatch, sentences_of
+from seqtool.treebank.conllu import Item, SentenceBatch, refuse_no_sentence, sentences_of
 from seqtool.treebank.derivation import Derivation
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
@@ -546,7 +546,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         scores: bool = False,
     ) -> None:
         """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
-        sentences = list(sentences)
+        sentences = [refuse_no_sentence(item) for item in sentences]
         check = None if allow_missing else ColumnCheck(self.types)
         with AT_WORK:
             self._parse(sentences, beam, check, is_all=True, scores=scores)

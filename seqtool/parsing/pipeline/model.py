@@ -49,7 +49,7 @@ from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.rules import Spans
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.unknown import Known
-from seqtool.treebank.conllu import Broken, Item, sentences_of
+from seqtool.treebank.conllu import Broken, Item, refuse_no_sentence, sentences_of
 from seqtool.treebank.derivation import Trace
 from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
@@ -273,7 +273,7 @@ class Pipeline:
 
     def trace(self, sentence: Sentence, *, beam: int = 1, retag: bool = False) -> Trace:
         """Return how the tree of a sentence, which is not changed, is built."""
-        (trace,) = self.traces([sentence.copy()], beam=beam, retag=retag)
+        (trace,) = self.traces([refuse_no_sentence(sentence).copy()], beam=beam, retag=retag)
         assert isinstance(trace, Trace)
         return trace
 

@@ -1,0 +1,137 @@
+"""What a slip of the pen in Python gets: an error that says what was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from parsing.parser.tiny import random_parser, random_sentences, tiny_config
+
+import seqtool
+from seqtool import DataError, Doc
+
+CONLLU = "1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\t_\n\n"
+SURROGATE = "half a surrogate pair"
+NO_NAME = "expected a language model, not its name"
+NO_MODEL = "expected a language model, not a Parser"
+NO_SENTENCES = "expected sentences"
+
+
+class Things:
+    """Models and a text."""
+
+    def __init__(self, folder: Path) -> None:
+        self.text = folder / "text.txt"
+        self.text.write_text("the old dog sleeps\nthe dog barks\n" * 9)
+        self.lm = seqtool.train_ngram(self.text, folder / "ngram").model
+        self.parser: Any = random_parser(tiny_config())
+        self.sentences = random_sentences(3, 5)
+        self.folder = folder
+
+
+@pytest.fixture(scope="module")
+def things(tmp_path_factory: pytest.TempPathFactory) -> Things:
+    return Things(tmp_path_factory.mktemp("things"))
+
+
+MISTAKES: dict[str, tuple[type[Exception], str, Callable[[Things], object]]] = {
+    "a prompt of words": (
+        TypeError,
+        "expected a prompt as a string",
+        lambda it: it.lm.generate(["the", "old"]),
+    ),
+    "a prompt of bytes": (
+        TypeError,
+        "expected a prompt as a string",
+        lambda it: it.lm.next_words(b"the"),
+    ),
+    "the name of a model": (
+        TypeError,
+        NO_NAME,
+        lambda it: list(seqtool.generate("runs/lm", "the")),
+    ),
+    "a name to score with": (
+        TypeError,
+        NO_NAME,
+        lambda it: list(seqtool.score_words("runs/lm", ["the"])),
+    ),
+    "a name for pairs": (TypeError, NO_NAME, lambda it: seqtool.evaluate_pairs("runs/lm", [])),
+    "a parser": (TypeError, NO_MODEL, lambda it: seqtool.evaluate_lm(it.parser, text="a")),
+    "one line": (
+        TypeError,
+        "expected lines",
+        lambda it: list(seqtool.score_words(it.lm, "the dog")),
+    ),
+    "half a character": (DataError, SURROGATE, lambda it: it.lm.surprisal("the \ud83d dog")),
+    "tuples": (
+        TypeError,
+        "of the class MinimalPair",
+        lambda it: seqtool.evaluate_pairs(it.lm, [("a", "b")]),  # type: ignore[list-item]
+    ),
+    "no pairs": (DataError, "there are no pairs", lambda it: seqtool.evaluate_pairs(it.lm, [])),
+    "no files of pairs": (DataError, "there are no pairs", lambda it: seqtool.read_pairs([])),
+    "no trees": (DataError, "there are no sentences", lambda it: seqtool.evaluate_parser([], [])),
+    "other trees": (
+        DataError,
+        r"^<text>:1: the text differs: 'Ho', where <text>:1 has 'Hi'$",
+        lambda it: seqtool.evaluate_parser(CONLLU, CONLLU.replace("Hi", "Ho")),
+    ),
+    "one text to pipe": (
+        TypeError,
+        "expected a list of inputs",
+        lambda it: list(it.parser.pipe("A cat.")),
+    ),
+    "a file to parse": (TypeError, NO_SENTENCES, lambda it: it.parser.parse("x.conllu")),
+    "a document to trace": (
+        TypeError,
+        NO_SENTENCES,
+        lambda it: it.parser.trace(Doc(it.sentences)),
+    ),
+    "a file to filter": (
+        TypeError,
+        "read them with read_conllu",
+        lambda it: seqtool.filter("x.conllu", upos="X"),  # type: ignore[arg-type]
+    ),
+    "a name of settings": (
+        TypeError,
+        "expected an NgramConfig",
+        lambda it: seqtool.train_ngram(it.text, it.folder / "no", "kn"),  # type: ignore[arg-type]
+    ),
+    "one model to compare": (
+        TypeError,
+        "expected two models or more",
+        lambda it: seqtool.compare_lms("runs/lm", it.text),
+    ),
+    "no model to compare": (
+        seqtool.ConfigError,
+        "there is no model to compare",
+        lambda it: seqtool.compare_lms([], it.text),
+    ),
+    "no files": (DataError, "^no file is given$", lambda it: list(seqtool.read_conllu([]))),
+    "an empty name": (
+        DataError,
+        "the name of a file is empty",
+        lambda it: list(seqtool.read_conllu("")),
+    ),
+    "nothing to open": (
+        TypeError,
+        "expected the path of a model",
+        lambda it: seqtool.load(None),  # type: ignore[call-overload]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(MISTAKES))
+def test_a_mistake_is_named(things: Things, name: str) -> None:
+    kind, message, call = MISTAKES[name]
+    with pytest.raises(kind, match=message):
+        call(things)
+    assert not (things.folder / "no").exists()
+
+
+def test_one_sentence_is_a_document_and_settings_may_be_a_dictionary(things: Things) -> None:
+    assert len(Doc(things.sentences[0])) == 1
+    corpus = seqtool.prepare(things.text, things.folder / "corpus", {"unit": "char"})
+    assert corpus.tokenizer.unit == "char"
