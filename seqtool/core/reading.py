@@ -49,8 +49,8 @@ _TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
 TEXT_COLUMNS = {"form": 1, "lemma": 2, "upos": 3, "xpos": 4}
 _NUM_COLUMNS = 10
 _AS_TEXT = (
-    "take its words: seqtool prepare {} --column form (with -o - as text on stdout); to parse or "
-    "tag it, say --input conllu, without --raw and --rules"
+    "take its words: seqtool prepare {} --column form (with -o - as text on stdout); parse and tag "
+    "read it with --input conllu, without --raw and --rules"
 )
 
 _ROWS = 1 << 14  # of Parquet that are read at once

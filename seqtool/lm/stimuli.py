@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqtool.core.errors import DataError, did_you_mean
-from seqtool.core.reading import read_blocks, unpacked_name
+from seqtool.core.reading import JSON_LINES, read_blocks, unpacked_name
 from seqtool.lm.tables import SEPARATORS, parse_table
 
 if TYPE_CHECKING:
@@ -79,6 +79,12 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
     Raises:
         DataError: it is no such table, has no such column, or has another column "item".
     """
+    if unpacked_name(path).endswith(JSON_LINES):
+        raise DataError(
+            "holds JSON Lines, not a table of CSV or TSV",
+            hint="leave --text-column out and name the field with --field, or write it as .csv",
+            path=path,
+        )
     table = parse_table(b"".join(read_blocks([path])).decode(), path)
     shown, names, rows = table.path, table.names, table.rows
     if text_column is None:

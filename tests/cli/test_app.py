@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -264,3 +265,35 @@ def test_help_is_quick() -> None:
 
     drawing = "import typer, rich.console, rich.markdown, rich.panel, rich.table"
     assert least("-m", "seqtool", "--help") < 3 * least("-c", drawing)
+
+
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        (("parse", "a.conllu", "-o", ""), "after -o"),
+        (("parse", "a.conllu", "--output="), "after --output"),
+        (("draw", ""), "among the arguments"),
+        (("train-parser", "a.conllu", "--dev", ""), "after --dev"),
+        (("eval-ppl", "-m", ""), "after -m"),
+        (("ngram", "train", ""), "among the arguments"),
+    ],
+)
+def test_an_empty_name_is_not_the_current_directory(
+    seqtool: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    where: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.conllu").write_text("1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\t_\n\n")
+    result = seqtool(*command)
+    assert (result.code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: the name {where} is empty\nhint: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.conllu"]
+
+
+def test_an_empty_text_is_a_text(seqtool: Run, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("a b c d e\n" * 9)
+    assert seqtool("ngram", "train", tmp_path / "t.txt", "-o", tmp_path / "m").code == 0
+    assert seqtool("predict", "--prompt", "", "-m", tmp_path / "m").code == 0

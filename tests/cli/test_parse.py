@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -492,3 +493,17 @@ def test_parsers_that_vote_have_scores_but_no_derivation(
     result = seqtool("parse", text, *both, "--scores")
     found = read_conllu(write(tmp_path / "out.conllu", result.stdout))
     assert all(token.score is not None for sentence in found for token in sentence)
+
+
+def test_a_directory_does_not_take_the_place_of_the_treebanks_in_it(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    gold = tmp_path / "d" / "gold.conllu"
+    gold.parent.mkdir()
+    shutil.copy(text, gold)
+    before = gold.read_bytes()
+    for given in (gold, gold.parent):
+        result = seqtool("parse", given, "-m", model, "-o", gold.parent)
+        assert (result.code, gold.read_bytes()) == (1, before)
+        assert result.stderr.startswith(f"error: {gold}: is read, and would be replaced\n")
+    assert seqtool("parse", gold, "-m", model, "-o", gold).code == 0  # it is named

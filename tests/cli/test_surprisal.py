@@ -182,6 +182,7 @@ def test_stdin_for_several_models(seqtool: Run, monkeypatch: pytest.MonkeyPatch)
         (["stimuli.csv", "--item-column", "id"], "error: --item-column needs --text-column"),
         (["stimuli.csv", "--text-column", "x"], "error: stimuli.csv:1: has no column 'x'"),
         (["stimuli.csv", "text.txt", "--text-column", "note"], "error: a table of stimuli"),
+        (["x.jsonl", "--text-column", "text"], "error: x.jsonl: holds JSON Lines, not a table"),
         (["bad.csv", "--text-column", "a"], "error: bad.csv:3: 3 cells in this row, but 2"),
         (["open.csv", "--text-column", "a"], "error: open.csv:2: no table: unexpected end"),
         (["own.csv", "--text-column", "text"], "error: own.csv:1: has a column 'surprisal'"),
@@ -208,6 +209,7 @@ def test_bad_input(seqtool: Run, arguments: list[str], message: str) -> None:
     Path("own.csv").write_text("text,surprisal\na,1\n")
     Path("twice.csv").write_text("a,b,b\n1,2,3\n")
     Path("head.csv").write_text("a,b\n")
+    Path("x.jsonl").write_text('{"text": "a b"}\n')
     Path("marks.tsv").write_text('a\tb\n"a\nb"\t1\n</s>\t2\n')
     Path("marks.txt").write_text("a\n</s>\n")
     before = sorted(Path().iterdir())
