@@ -115,6 +115,16 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[Things], object]]] = {
         "the name of a file is empty",
         lambda it: list(seqtool.read_conllu("")),
     ),
+    "no shards": (
+        seqtool.ConfigError,
+        "shards is 0",
+        lambda it: seqtool.prepare(it.text, it.folder / "no", shards=0),
+    ),
+    "a text as a document": (
+        TypeError,
+        NO_SENTENCES,
+        lambda it: Doc("abc"),  # type: ignore[arg-type]
+    ),
     "nothing to open": (
         TypeError,
         "expected the path of a model",
@@ -131,7 +141,27 @@ def test_a_mistake_is_named(things: Things, name: str) -> None:
     assert not (things.folder / "no").exists()
 
 
+@pytest.mark.parametrize("head", [1.0, True, "1"])
+def test_a_head_is_a_whole_number(things: Things, head: Any) -> None:
+    token = next(iter(things.sentences[0]))
+    before = token.head
+    with pytest.raises(TypeError, match="HEAD cannot be"):
+        token.head = head
+    assert token.head == before
+
+
+def test_tokens_of_others_have_whole_heads() -> None:
+    word = {"id": 1, "form": "a", "head": 0, "deprel": "root"}
+    assert Doc.from_tokenlists([[word]])[0].heads() == [0]
+    with pytest.raises(DataError, match=r"the head 0\.0, which is no whole number"):
+        Doc.from_tokenlists([[{**word, "head": 0.0}]])
+    with pytest.raises(TypeError, match="expected tokens"):
+        Doc.from_tokenlists([word])  # type: ignore[list-item]
+
+
 def test_one_sentence_is_a_document_and_settings_may_be_a_dictionary(things: Things) -> None:
     assert len(Doc(things.sentences[0])) == 1
+    sentence = next(seqtool.read_conllu(CONLLU))
+    assert seqtool.evaluate_parser(sentence, sentence).scores["LAS"].f1 == 100.0
     corpus = seqtool.prepare(things.text, things.folder / "corpus", {"unit": "char"})
     assert corpus.tokenizer.unit == "char"

@@ -12,6 +12,7 @@ import numpy as np
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles
 from seqtool.core.errors import ConfigError, did_you_mean
+from seqtool.parsing.model import LEXICAL
 
 COMMONEST = 200  # of which words are drawn where none is given
 DRAWN = 8
@@ -60,7 +61,7 @@ def vector_tables(model: Any) -> list[VectorTable]:
     if hasattr(model, "tagger") and hasattr(model, "parser"):  # a pipeline
         return [*vector_tables(model.detailed), *vector_tables(model.tagger)]
     found = []
-    if hasattr(model, "types") and model.reads_words:  # a parser, but not of sparse features
+    if hasattr(model, "types") and LEXICAL in model.weights:  # a parser, not of sparse features
         for symbols, weight in ((model.types.lexical, "lexical"), (model.types.tags, "tags")):
             found += _groups(symbols, model.weights[f"{weight}.weight"])
         labels = list(model.labels.names)

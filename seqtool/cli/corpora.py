@@ -210,12 +210,16 @@ class Run:
     def _check_apart(self, output: str, invalid: str | None) -> None:
         """Refuse to write over a text, which cannot be had back, or two outputs to one file.
 
-        A treebank may be written over where it is named, but not by what is a directory.
+        A treebank may be written over where it, or its directory, is named as the output; but not
+        because it happens to lie in the directory that is.
         """
         from seqtool.core.storage import refuse_input
 
-        is_text = self._annotation.layout is not None
-        if output != "-" and (is_text or is_folder(output)):
+        if self._annotation.layout is None and is_folder(output):
+            for name, written in self._targets(Path(output)).items():
+                if name in self._files and os.path.realpath(written) == os.path.realpath(name):
+                    refuse_input(written, [written])
+        if self._annotation.layout is not None and output != "-":
             read = set(map(os.path.realpath, self._read_from()))
             for target in self._written_to(output):
                 if os.path.realpath(target) in read:

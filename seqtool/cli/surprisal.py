@@ -201,7 +201,7 @@ def surprisal(
                 note(f"{shown}{total.describe()}{state}")
             if warning := warning_of(total.oov, total.words, unknown.counts, part.tokenizer):
                 note(f"warning: {shown}{warning}")
-    if stimuli is not None and (empty := stimuli.empty_rows()):
+    if stimuli is not None and not line_ends and (empty := stimuli.empty_rows()):
         those = counted(len(empty), "row")
         note(
             f"note: {those} of {stimuli.path} without words, which the table leaves out; the first "

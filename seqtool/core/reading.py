@@ -21,7 +21,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import zstandard
 
@@ -47,7 +47,9 @@ _GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
 # columns of CoNLL-U that can be read as a text; `treebank.sentence` has all of them
 TEXT_COLUMNS = {"form": 1, "lemma": 2, "upos": 3, "xpos": 4}
-_NUM_COLUMNS = 10
+_COLUMN_NAMES = b"ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
+_ID = re.compile(rb"([0-9]+)(?:([-.])([0-9]+))?")  # of a word, a multiword token, an empty node
+PLUS_MARK = b"# global.columns ="  # begins a file of CoNLL-U Plus
 _AS_TEXT = (
     "take its words: seqtool prepare {} --column form (with -o - as text on stdout); parse and tag "
     "read it with --input conllu, without --raw and --rules"
@@ -335,15 +337,18 @@ class BlockReader(Iterator[bytes]):
                 if column not in names:
                     hint = f"choose with --field one of: {', '.join(names[:8])}"
                     raise DataError(f"no column {column!r}", hint=hint, path=name)
-                if file.schema_arrow.field(column).type not in (
-                    arrow.string(),
-                    arrow.large_string(),
-                ):
+                kind = file.schema_arrow.field(column).type
+                # such as a category of pandas
+                values = kind.value_type if arrow.types.is_dictionary(kind) else kind
+                if values not in (arrow.string(), arrow.large_string(), arrow.string_view()):
                     hint = "name a column that holds text with --field"
                     raise DataError(f"the column {column!r} is not text", hint=hint, path=name)
                 row, num = 0, file.metadata.num_rows
                 for batch in file.iter_batches(_ROWS, columns=[column]):
-                    yield self._table_text(batch.column(0), row)
+                    texts = batch.column(0)
+                    if kind not in (arrow.string(), arrow.large_string()):
+                        texts = texts.cast(arrow.large_string())
+                    yield self._table_text(texts, row)
                     row += batch.num_rows
                     self._bytes_read = before + size * row // num
                     if self.on_progress is not None:
@@ -518,10 +523,18 @@ class BlockReader(Iterator[bytes]):
 
     def _column_texts(self, blocks: Iterable[bytes], column: str) -> Iterator[bytes]:
         words: list[bytes] = []  # of the sentence that is being read
-        begin = last = 0  # its first line, and the last word of a multiword token
-        place = TEXT_COLUMNS[column]
+        begin, number = 0, 1  # its first line, and the number of its next word
+        last = 0  # the last word of a multiword token
+        names: list[bytes] = _COLUMN_NAMES
+        id_place, place = 0, TEXT_COLUMNS[column]
+
+        def refuse(what: str, line: int) -> NoReturn:
+            hint = "give CoNLL-U; `seqtool prepare FILE.conllu` checks all of it"
+            raise DataError(what, hint=hint, path=self._path, line=line)
 
         def sentence() -> bytes:
+            if last >= number:
+                refuse(f"a multiword token ends with word {last}, of {number - 1}", begin)
             if place > 1 and {*words} == {b"_"}:
                 what = f"no word of the sentence has {column.upper()}"
                 raise DataError(what, hint="tag it first: seqtool tag", path=self._path, line=begin)
@@ -530,28 +543,46 @@ class BlockReader(Iterator[bytes]):
         for block in blocks:
             texts: list[bytes] = []
             source_lines: list[int] = []
-            for number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
+            for line_number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
                 if line.startswith(b"#"):
+                    if line_number == 1 and line.startswith(PLUS_MARK):  # CoNLL-U Plus
+                        names = line.removeprefix(PLUS_MARK).split()
+                        wanted = (b"ID", column.upper().encode())
+                        if missing := [name.decode() for name in wanted if name not in names]:
+                            refuse(f"there is no column {missing[0]}", line_number)
+                        id_place, place = map(names.index, wanted)
                     continue
                 if not line:
                     if words:
                         texts.append(sentence())
                         source_lines.append(begin)
-                    words, last = [], 0
+                    words, last, number = [], 0, 1
                     continue
                 columns = line.split(b"\t")
-                if len(columns) != _NUM_COLUMNS:
-                    what = f"{counted(len(columns), 'column')}, where CoNLL-U has {_NUM_COLUMNS}"
-                    hint = "give CoNLL-U; `seqtool prepare FILE.conllu` checks all of it"
-                    raise DataError(what, hint=hint, path=self._path, line=number)
-                begin = begin if words else number
-                first, dash, end = columns[0].partition(b"-")
-                is_word = first.isdigit()
-                if dash and place == 1 and end.isdigit():
+                if len(columns) != len(names):
+                    kind = "CoNLL-U" if names is _COLUMN_NAMES else "the first line"
+                    what = f"{counted(len(columns), 'column')}, where {kind} has {len(names)}"
+                    refuse(what, line_number)
+                begin = begin if words else line_number
+                id_, value = columns[id_place], columns[place]
+                found = _ID.fullmatch(id_)
+                if found is None or not value:
+                    what = f"column {column.upper()} is empty" if found else "column ID is no ID"
+                    refuse(what, line_number)
+                first, mark, end = found.groups()
+                if mark == b".":  # an empty node
+                    continue
+                is_next = int(first) == number and (mark is None or int(end) >= int(first) > last)
+                if not is_next:
+                    refuse(f"the ID is {id_.decode()}, where word {number} is next", line_number)
+                is_written = column == "form" and int(first) <= last
+                if mark is None:
+                    number += 1
+                else:
                     last = int(end)
-                elif dash or not is_word or int(first) <= last:
-                    continue  # an empty node, or a word that was written already
-                words.append(columns[place].replace(b" ", "\u00a0".encode()))
+                if is_written or (mark is not None and column != "form"):
+                    continue  # by the multiword token, or by its words
+                words.append(value.replace(b" ", "\u00a0".encode()))
             if texts:
                 self._source_lines = source_lines
                 yield b"".join(texts)

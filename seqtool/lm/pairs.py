@@ -401,7 +401,7 @@ def evaluate_pairs(
             else:
                 nats = _region_scores(model, sentences, [region for two in found for region in two])
         except DataError as error:  # it counts the sentences
-            if error.path != IN_MEMORY or error.line is None:
+            if error.path not in (None, IN_MEMORY) or error.line is None:
                 raise
             pair = chunk[(error.line - 1) // 2]
             raise DataError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from seqtool.core.errors import DataError, did_you_mean
 from seqtool.core.reading import JSON_LINES, read_blocks, unpacked_name
+from seqtool.core.vocabulary import BLANKS
 from seqtool.lm.tables import SEPARATORS, parse_table
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ class Stimuli:
 
     def empty_rows(self) -> list[int]:
         """Return the lines of the rows whose text has no words, which get no rows of surprisal."""
-        return [line for line, text in zip(self.lines, self.texts, strict=True) if not text.split()]
+        # of white space, words are parted by blanks alone: a no-break space is one
+        pairs = zip(self.lines, self.texts, strict=True)
+        return [line for line, text in pairs if not text.strip(f"{BLANKS}\r\n")]
 
     def located(self, error: DataError) -> DataError:
         """Return an error about a row, from 1, with the file and its line."""

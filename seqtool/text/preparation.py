@@ -519,7 +519,20 @@ class SubwordTrainer(TokenizerTrainer):
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
         self.learnt_from = {"lines": len(self._sample.lines), "of": self._sample.num_seen}
         tokenizer = learn_subwords(self._sample.lines, self._config)
-        return tokenizer, map(tokenizer.encode_block, read_blocks(self._spool_path))
+        return tokenizer, map(tokenizer.encode_block, spooled_lines(self._spool_path))
+
+
+def spooled_lines(path: Path) -> Iterator[bytes]:
+    """Give a temporary file of whole lines in blocks of these, as it is: it was read before."""
+    rest = b""
+    with path.open("rb") as file:
+        while chunk := file.read(BLOCK_SIZE):
+            cut = chunk.rfind(b"\n") + 1
+            if cut:
+                yield rest + chunk[:cut]
+            rest = chunk[cut:] if cut else rest + chunk
+    if rest:
+        yield rest
 
 
 def learn_subwords(lines: Sequence[str], config: PrepareConfig) -> Tokenizer:

@@ -47,6 +47,7 @@ from seqtool.text.preparation import (
     draw_splits,
     plan_splits,
     random_generators,
+    spooled_lines,
     trainer_for,
 )
 from seqtool.text.shards import IdFile, IdReader, check_number, cut, look_through, shard_path
@@ -269,6 +270,8 @@ def prepare(
     config = config or PrepareConfig()
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     output = Path(output)
+    if shards < 1:
+        raise ConfigError(f"shards is {shards}", hint="give 1 or more")
     check_output(output, force)
     _check_engine(engine, config, memory)
     treebanks = config.column is not None
@@ -460,7 +463,7 @@ class Preparation:
                 spellings.write(block, ids)
 
             if spool.exists():
-                for block in read_blocks(spool):
+                for block in spooled_lines(spool):
                     write(split, block)
                 spool.unlink()
             else:

@@ -40,7 +40,7 @@ from seqtool.treebank.sentence import (
 )
 
 Texts = NDArray[np.object_]
-Treebank = str | Path | Iterable[Sentence]
+Treebank = str | Path | Iterable[Sentence] | Sentence
 
 ROOT = -1
 NOT_ALIGNED = -2
@@ -112,7 +112,8 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
         is_text = isinstance(treebank, str) and ("\n" in treebank or "\t" in treebank)
         path = TEXT if is_text else str(treebank)
     else:
-        sentences, path = (checked(sentence) for sentence in treebank), ""
+        given = [treebank] if isinstance(treebank, Sentence) else treebank
+        sentences, path = (checked(sentence) for sentence in given), ""
     token_forms: list[str] = []
     token_lines: list[int] = []
     token_sizes: list[int] = []  # words of each token

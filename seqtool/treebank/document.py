@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, overload
 
 from seqtool.core.errors import ConfigError, counted
-from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.conllu import read_conllu, refuse_no_sentence
 from seqtool.treebank.drawing.rendering import inline_html
 from seqtool.treebank.queries import filter as filter_words
 from seqtool.treebank.sentence import COLUMNS, FORM, HEAD, ID, LEMMA, Sentence, Token
@@ -54,7 +54,8 @@ class Doc(Sequence[Sentence]):
     """
 
     def __init__(self, sentences: Iterable[Sentence] | Sentence = ()) -> None:
-        self.sentences = [sentences] if isinstance(sentences, Sentence) else list(sentences)
+        given = [sentences] if isinstance(sentences, Sentence) else sentences
+        self.sentences = [refuse_no_sentence(sentence) for sentence in given]
         offset = 0
         for sentence in self.sentences:
             sentence.offset = offset

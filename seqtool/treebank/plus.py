@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from seqtool.core.errors import DataError
+from seqtool.core.reading import PLUS_MARK
 from seqtool.treebank.sentence import COLUMNS, FORM, ID, MISC
 from seqtool.treebank.spacing import escaped
 
-MARK = "# global.columns ="
+MARK = PLUS_MARK.decode()
 _NOTHING = ("_", "*", "")
 
 

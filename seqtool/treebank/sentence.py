@@ -421,10 +421,12 @@ class Token:
 
     @head.setter
     def head(self, number: int | None) -> None:
+        if number is not None and isinstance(number, bool | float | str):
+            raise TypeError(f"HEAD cannot be {number!r}: give a number of a word, 0 or None")
         if number is not None and not 0 <= number <= len(self.sentence):
             size = counted(len(self.sentence), "word")
             raise ValueError(f"HEAD cannot be {number} in a sentence of {size}")
-        self.set_column(HEAD, "_" if number is None else str(number))
+        self.set_column(HEAD, "_" if number is None else str(int(number)))
 
     @property
     def score(self) -> float | None:

@@ -80,6 +80,8 @@ def from_tokenlist(tokenlist: Sequence[Mapping[str, Any]], number: int = 1) -> S
         lines.append(f"# {key} = {value}" if value else f"# {key}")
     num_words = 0
     for token in tokenlist:
+        if not isinstance(token, Mapping):
+            raise TypeError(f"expected tokens, as conllu.parse gives them, but got {token!r}")
         given = {_OLDER.get(name, name): value for name, value in token.items()}
         try:
             columns = [serialize_field(given.get(name)) for name in FIELDS]
@@ -88,6 +90,8 @@ def from_tokenlist(tokenlist: Sequence[Mapping[str, Any]], number: int = 1) -> S
             }
         except (ParseException, TypeError, IndexError) as error:
             raise _refused(number, str(error)) from error
+        if not isinstance(head := given.get("head"), int | str | None):
+            raise _refused(number, f"a token has the head {head!r}, which is no whole number")
         if given.get("form") == "":
             raise _refused(number, "a token has an empty form")
         if columns[ID] == "_":

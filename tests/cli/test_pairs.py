@@ -120,3 +120,12 @@ def test_errors_are_two_lines(
     assert error.startswith(message)
     assert hint.startswith("hint: ")
     assert not (tmp_path / "x.xlsx").exists()
+
+
+@pytest.mark.parametrize("score", ["sentence", "region"])
+def test_a_sentence_that_cannot_be_read_is_located(
+    seqtool: Run, tmp_path: Path, score: str
+) -> None:
+    (tmp_path / "bad.csv").write_text("good,bad\na b,a a\na </s>,a b\n")
+    result = seqtool("pairs", "bad.csv", "-m", "A", "--score", score)
+    assert result.stderr.startswith("error: bad.csv:3: the text contains the special symbol </s>")

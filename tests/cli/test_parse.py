@@ -502,8 +502,8 @@ def test_a_directory_does_not_take_the_place_of_the_treebanks_in_it(
     gold.parent.mkdir()
     shutil.copy(text, gold)
     before = gold.read_bytes()
-    for given in (gold, gold.parent):
-        result = seqtool("parse", given, "-m", model, "-o", gold.parent)
-        assert (result.code, gold.read_bytes()) == (1, before)
-        assert result.stderr.startswith(f"error: {gold}: is read, and would be replaced\n")
-    assert seqtool("parse", gold, "-m", model, "-o", gold).code == 0  # it is named
+    result = seqtool("parse", gold, "-m", model, "-o", gold.parent)
+    assert (result.code, gold.read_bytes()) == (1, before)
+    assert result.stderr.startswith(f"error: {gold}: is read, and would be replaced\n")
+    for given in (gold, gold.parent):  # which are named
+        assert seqtool("parse", given, "-m", model, "-o", given).code == 0

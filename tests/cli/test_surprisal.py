@@ -262,6 +262,12 @@ def test_stimuli_without_words_are_told(seqtool: Run) -> None:
     assert [row["item"] for row in table(result.stdout)] == ["1"]
     expected = "note: 2 rows of s.csv without words, which the table leaves out; the first is in "
     assert result.stderr.endswith(f"{expected}line 3\n")
+    # a no-break space is a word; and with line ends, each line has a row
+    Path("s.csv").write_text("item,text\n1,a\n2,\u00a0\n3, \n")
+    assert "1 row of s.csv without words" in seqtool(*STIMULI, "-m", "letters").stderr
+    result = seqtool(*STIMULI, "-m", "letters", "--line-ends")
+    assert [row["item"] for row in table(result.stdout)][-1] == "3"
+    assert "without words" not in result.stderr
 
 
 def test_many_unknown_words_are_told_with_the_reason(

@@ -326,6 +326,9 @@ def test_a_line_beyond_the_limit_is_refused(
     assert "--max-line" in caught.value.hint
 
 
+TAIL = "\ta\tX\t_\t_\t0\troot\t_\t_\n"
+
+
 def test_columns_are_those_of_another_reader(tmp_path: Path) -> None:
     conllu = pytest.importorskip("conllu")
     folder = Path(__file__).parents[1] / "treebank" / "golden"
@@ -371,6 +374,54 @@ def test_lines_of_a_column_are_located(tmp_path: Path) -> None:
     assert caught.value.line == 2
 
 
+def test_a_column_of_conllu_plus_is_found_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.conllup"
+    lines = "1\tdog\tDogs\tNOUN\n2-3\t_\tdunno\t_\n2\tdo\tdu\tAUX\n3\tnot\tnno\tPART\n\n"
+    path.write_text(f"# global.columns = ID LEMMA FORM UPOS\n# text = x\n{lines}{lines}")
+    for column, expected in (
+        ("form", "Dogs dunno\n"),
+        ("lemma", "dog do not\n"),
+        ("upos", "NOUN AUX PART\n"),
+    ):
+        assert b"".join(read_blocks(path, column=column)).decode() == 2 * expected
+    with pytest.raises(DataError, match="there is no column XPOS") as caught:
+        list(read_blocks(path, column="xpos"))
+    assert caught.value.line == 1
+    path.write_text(f"# global.columns = ID LEMMA FORM UPOS FEATS\n{lines}")
+    with pytest.raises(DataError, match="4 columns, where the first line has 5"):
+        list(read_blocks(path, column="form"))
+
+
+@pytest.mark.parametrize(
+    ("ids", "message", "line"),
+    [
+        (["1", " 2", "3"], "column ID is no ID", 2),
+        (["1", "3"], "the ID is 3, where word 2 is next", 2),
+        (["1", "1"], "the ID is 1, where word 2 is next", 2),
+        (["1-9", "1", "2"], "a multiword token ends with word 9, of 2", 1),
+        (["1-2", "2-3", "1"], "the ID is 2-3, where word 1 is next", 2),
+        (["2-1", "1"], "the ID is 2-1, where word 1 is next", 1),
+        (["1-2", "1-2", "1", "2"], "the ID is 1-2, where word 1 is next", 2),
+    ],
+)
+def test_no_word_of_a_broken_sentence_is_lost(
+    tmp_path: Path, ids: list[str], message: str, line: int
+) -> None:
+    path = tmp_path / "x.conllu"
+    path.write_text("".join(f"{number}\ta{TAIL}" for number in ids) + "\n")
+    with pytest.raises(DataError) as caught:
+        list(read_blocks(path, column="form"))
+    assert (caught.value.message, caught.value.line) == (message, line)
+
+
+def test_an_empty_word_is_no_word(tmp_path: Path) -> None:
+    path = tmp_path / "x.conllu"
+    path.write_text(f"0.1\tb{TAIL}1\ta{TAIL}1.1\tb{TAIL}2\t{TAIL}\n")
+    with pytest.raises(DataError, match="column FORM is empty") as caught:
+        list(read_blocks(path, column="form"))
+    assert caught.value.line == 4
+
+
 def test_tables_that_are_no_treebanks_are_text(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
     for text in ("1\ta b\n2\tc d\n", "2\t" * 9 + "x\n", "1 a b c d e f g h i\n"):
@@ -401,6 +452,11 @@ def test_a_column_of_parquet_is_a_text(tmp_path: Path) -> None:
     blocks = read_blocks(path)
     next(blocks)
     assert [blocks.locate(line) for line in (3, 4, 5)] == [(str(path), row) for row in (3, 3, 4)]
+    for kept in (pa.array(texts).dictionary_encode(), pa.array(texts, pa.string_view())):
+        pq.write_table(pa.table({"text": kept}), tmp_path / "b.parquet")
+        kind = pq.read_schema(tmp_path / "b.parquet").field("text").type
+        assert kind == kept.type
+        assert b"".join(read_blocks(tmp_path / "b.parquet")) == "a b\n\né\nc\nd\n".encode()
     for field, message in (("missing", "no column 'missing'"), ("number", "is not text")):
         with pytest.raises(DataError, match=message) as error:
             list(read_blocks(path, field=field))

@@ -375,15 +375,16 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
 
 
 # where a text can be cut so that its parts are segmented as the whole is: before a word that begins
-# a paragraph; of lines, and of words that are, before one that does not
-_PARAGRAPHS = re.compile(r"\n\r?\n(?=\w)")
-_LINES = re.compile(r"(?<=[^\s])\r?\n(?=\w)")
+# a paragraph; of lines, and of words that are, before one that does not. A part does not begin with
+# a byte order mark, which would be left out there, or with what a line of words may be beside these
+_PARAGRAPHS = re.compile(r"\n\r?\n(?=[^\s\ufeff])")
+_LINES = re.compile(r"(?<=[^\s])\r?\n(?=[^\s\ufeff#])")
 _CUTS: Mapping[Given, re.Pattern[str]] = {
     "nothing": _PARAGRAPHS,
     "sentences": _LINES,
     "words": _LINES,
     "horizontal": _LINES,
-    "vertical": re.compile(r"(?<=[^\s])\r?\n\r?\n(?=\w)"),
+    "vertical": re.compile(r"(?<=[^\s])\r?\n\r?\n(?=[^\s\ufeff#])"),
 }
 
 

@@ -127,7 +127,7 @@ def test_a_mixture_with_an_arpa_file(models: PreparedCorpus, seqtool: Callable[.
     ]
     Path("x.arpa").write_text(UNIGRAM_ARPA.replace("-0.69897", "-0.7"))
     changed = seqtool("generate", "-m", "runs/mix")
-    assert changed.stderr.startswith("error: x.arpa: this part of the mixture has changed")
+    assert changed.stderr.startswith("error: x.arpa: this part of the mixture runs/mix has changed")
 
 
 def test_each_part_shows_the_order_it_matched(

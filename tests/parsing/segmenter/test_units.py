@@ -12,6 +12,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
+from seqtool.parsing.segmenter.documents import read_parts
 from seqtool.parsing.segmenter.rules import split_by_rules
 from seqtool.treebank.document import rebuild
 
@@ -86,3 +87,13 @@ def test_a_paragraph_that_is_too_long_is_read_on(pieces: list[str], seed: int) -
         if split is split_by_rules:
             plain = list(documents.assemble([text], split))
             assert [s.to_conllu() for s in at_once] == [s.to_conllu() for s in plain]
+
+
+@pytest.mark.parametrize("mark", ["", "\u201c", "\u2014 ", "\u2022 ", "(", "# "])
+def test_a_text_is_cut_before_whatever_begins_a_paragraph(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "x.txt"
+    text = f"{mark}I said so. He left.\n\n" * 50
+    path.write_text(text)
+    parts = [part for _, part, _ in read_parts([path], size=200)]
+    assert len(parts) > 3
+    assert "".join(parts) == text
