@@ -109,7 +109,9 @@ def did_you_mean(name: str, known: Iterable[str], *, otherwise: str = "") -> str
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=2, cutoff=0.6)
     if near:
-        return f"did you mean {' or '.join(near)}?"
+        # blanks at an end are not seen otherwise
+        shown = [one if one == one.strip() else repr(one) for one in near]
+        return f"did you mean {' or '.join(shown)}?"
     return otherwise or f"choose one of: {', '.join(names)}"
 
 

@@ -82,6 +82,11 @@ class TreebankTask(ABC, Generic[T, D]):
         """Numbers that tell its data from others."""
         return self._data.summary
 
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What the model's header tells of its data, and of what its scores are measured on."""
+        return self.summary
+
     def set_progress(self, done: float) -> None:
         """Hear how far training is: all batches of a stage are learnt alike."""
 
@@ -103,7 +108,7 @@ class TreebankTask(ABC, Generic[T, D]):
         model.save(
             directory,
             scores=scores,
-            data=self.summary,
+            data=self.about,
             command=self._command,
             versions={"torch": torch.__version__},
         )

@@ -475,6 +475,10 @@ class _Search:
             training["time_limit"] = round(share * seconds_of(training["time_limit"]), 1)
         elif share < 1.0:
             training["epochs"] = max(1, round(share * training["epochs"]))
+        # of a parser, these are the epochs where the treebank is small and none are given
+        if small := values.get("learning", {}).get("small_epochs"):
+            is_given = "training.epochs" in self.space
+            values["learning"]["small_epochs"] = 0 if is_given else max(1, round(share * small))
         try:
             return from_dict(kind, values)
         except ConfigError as error:

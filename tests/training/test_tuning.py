@@ -25,6 +25,7 @@ from seqtool.core.errors import (
 )
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
+from seqtool.parsing.parser.config import ParserConfig
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import TrainedModel
 from seqtool.training.tuning import (
@@ -463,3 +464,24 @@ def test_a_time_is_better_the_shorter_it_is() -> None:
 def test_settings_without_epochs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="NgramConfig cannot be searched for"):
         tune(train_ngram, "text", NgramConfig(), {"order": [2, 3]}, output=tmp_path / "out")  # type: ignore[arg-type]
+
+
+def test_epochs_of_a_small_treebank_are_searched_and_halved_like_others(tmp_path: Path) -> None:
+    """Of a parser, `small_epochs` count in place of `training.epochs` that nobody gave."""
+    found: list[tuple[int, int]] = []
+
+    def train(
+        data: Any, output: Path, config: ParserConfig, *, resume: bool, **more: Any
+    ) -> TrainedModel:
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "run.json").write_text("{}")
+        found.append((config.training.epochs, config.learning.small_epochs))
+        return TrainedModel(output, {"dev_las": config.model.hidden_size}, 1.0, 1, 1)
+
+    config = from_dict(ParserConfig, {"training": {"epochs": 8}, "learning": {"small_epochs": 16}})
+    tune(train, "x", config, {"training.epochs": [1, 2]}, output=tmp_path / "e", score="dev_las")  # type: ignore[arg-type]
+    assert sorted(found) == [(1, 0), (2, 0)]
+    found.clear()
+    space = {"model.hidden_size": [4, 6]}
+    tune(train, "x", config, space, output=tmp_path / "r", score="dev_las", rounds=2, factor=2)  # type: ignore[arg-type]
+    assert found == [(4, 8), (4, 8), (8, 16)]

@@ -354,6 +354,7 @@ def tag_loss(layer: Linear, states_TE: Tensor, tags_T: Tensor) -> Tensor:
 # how the names of weights begin that are no part of a model: attributes of the networks
 TRAINING_ONLY = ("cloze.", "head_choice.", "gold_tags.")
 AVERAGE_EVERY = 4  # steps between updates of the average
+FIRST_STEPS = 16  # after each of which they are
 
 
 def dropout_mask(values: Tensor, dropout: float, generator: np.random.Generator) -> Tensor | float:
@@ -394,7 +395,8 @@ class AveragedWeights:
 
     def update(self) -> None:
         """Count a step that is about to be made; every so often, take in the weights before it."""
-        if self._decay and self._steps % AVERAGE_EVERY == 0:
+        # of a short training, too, the average is to be of weights that have learnt
+        if self._decay and (self._steps < FIRST_STEPS or self._steps % AVERAGE_EVERY == 0):
             # the first weights are soon forgotten
             decay = min(self._decay**AVERAGE_EVERY, (1 + self._steps) / (10 + self._steps))
             with torch.no_grad():

@@ -448,10 +448,11 @@ def _binary_word(file: IO[bytes]) -> bytes | None:
 
 
 def _text_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
-    width = 0
+    width, others_have = 0, "the others"
     for number, line in enumerate(_lines(path), 1):
         parts = line.rstrip().split(" ")
-        if number == 1 and len(parts) == 2 and _SIZES.fullmatch(line.encode()):
+        if number == 1 and len(parts) == 2 and (sizes := _SIZES.fullmatch(line.encode())):
+            width, others_have = int(sizes[2]), "and the first line says"
             continue
         if not line.strip():
             continue
@@ -463,7 +464,7 @@ def _text_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
         except ValueError:
             _refuse(f"the vector of {word!r} holds something that is no number", path, number)
         if not len(row) or not np.isfinite(row).all() or (width and len(row) != width):
-            others = f", the others {width}" if width else ""
+            others = f", {others_have} {width}" if width else ""
             _refuse(f"the vector of {word!r} has {len(row)} numbers{others}", path, number)
         width = len(row)
         yield word, row

@@ -48,6 +48,7 @@ SWAP_SHARE = 0.15
 # of projective trees, 77.2 of all; no share between these two was measured
 SPANNING_SHARE = 0.15
 PROJECTIVE_SYSTEM = "arc-standard"
+PREDICTED = "predicted_tags"  # of what a header tells of the data
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
 LIFTED_SHARE = 1e-4
@@ -211,6 +212,11 @@ class TrainingData:
             parts.append(order[(ends > begin) & (ends <= begin + wanted)])
             rounds, begin, wanted = rounds + 1, 0, begin + wanted - num_words
         return np.unique(np.concatenate(parts))
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The summary, and whether the tags are predicted, as the scores are by such then."""
+        return {**self.summary, **({} if self.gold_tags is None else {PREDICTED: True})}
 
     @property
     def num_gold_tags(self) -> int:

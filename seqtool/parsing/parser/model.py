@@ -28,7 +28,7 @@ from seqtool.parsing.parser import calibration, temperature
 from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND, ParserConfig, adds_probabilities
-from seqtool.parsing.parser.data import GoldTrees, TrainingData
+from seqtool.parsing.parser.data import PREDICTED, GoldTrees, TrainingData
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree, check_search
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
 from seqtool.parsing.parser.families import describe, make_decoder, weight_shapes
@@ -52,6 +52,7 @@ CHARACTERS = "characters"  # and that of the known ones
 
 Tree = tuple[list[int], list[str]]
 Answer = TypeVar("Answer")
+BEAM = "validated_with_beam"  # of what a header tells of the data, where it is not 1
 
 
 class _Answers(Iterator[Answer]):
@@ -197,8 +198,10 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         """Return the README.md: what it is, its scores, its data and its command."""
         learning = header.config["learning"]
         is_global = learning.get("loss") == "global"  # which older ones do not say
-        beam = f" --beam {learning['global_beam']}" if is_global else ""
-        searched = f", with a beam of {learning['global_beam']}" if is_global else ""
+        num = header.data.get(BEAM, learning["global_beam"] if is_global else 1)
+        beam = f" --beam {num}" if num > 1 else ""
+        searched = f", with a beam of {num}" if num > 1 else ""
+        tags = "predicted tags" if header.data.get(PREDICTED) else "tags"
         trained = ", globally trained" if is_global else ""
         fields = ", ".join(header.config["model"]["fields"])
         return checkpoint.compose(
@@ -207,7 +210,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             f"{describe(header)}{trained}; it reads {fields}.",
             summarise(header.data),
             checkpoint.scores_table(header),
-            f"UAS and LAS count every word, punctuation too, by gold words and tags{searched}.",
+            f"UAS and LAS count every word, punctuation too, by gold words and {tags}{searched}.",
             checkpoint.data_table(header),
             maker="train_parser (Python)",
             use=(

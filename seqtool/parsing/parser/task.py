@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -141,6 +142,11 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
 
     def _on_device(self, *arrays: Ints) -> list[Tensor]:
         return [torch.from_numpy(array).long().to(self._device) for array in arrays]
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """That of the data."""
+        return self._data.about
 
     def model(self) -> Parser:
         """Return the parser of the averaged weights."""

@@ -380,7 +380,9 @@ def model_card(header: Header) -> str:
         f"{counted(header.num_parameters, 'parameter')}.",
         summarise(header.data, "tagger/lm", "parser/lm"),
         checkpoint.scores_table(header),
-        "F1 in percent, from the raw text of the validation part on, as at CoNLL 2018.",
+        "Of each part, in percent, as it was validated by itself: see the cards in their folders."
+        if header.data.get("dev_held_out")
+        else "F1 in percent, from the raw text of the validation part on, as at CoNLL 2018.",
         checkpoint.data_table(header),
         maker="train_pipeline (Python)",
         use=(

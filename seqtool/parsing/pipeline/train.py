@@ -179,6 +179,7 @@ def train_pipeline(
     before: TreebankRecord[PipelineConfig] | None = None
     if options.get("resume"):
         before = TreebankRecord.read_as(output, PipelineConfig, KIND)
+        _refuse_too_late(output, before.config, record.config)
         record.write(output)
     else:
         stage.check_lm()
@@ -197,6 +198,21 @@ def train_pipeline(
         raise
     finally:
         hardware.set_threads(threads)
+
+
+def _refuse_too_late(output: Path, before: PipelineConfig, now: PipelineConfig) -> None:
+    """Refuse settings of what has been done already, and would be done otherwise now.
+
+    Raises:
+        ConfigError: the treebank was tagged by another number of folds or taggers.
+    """
+    for name, file in (("folds", "train.conllu"), ("taggers", "dev.conllu")):
+        old, new = getattr(before, name), getattr(now, name)
+        if old != new and (output / TREEBANK / file).is_file():
+            raise ConfigError(
+                f"{name} was {old} when the treebank was tagged, not {new}",
+                hint=f"leave out {name}, or start again with --force",
+            )
 
 
 class _Stages:

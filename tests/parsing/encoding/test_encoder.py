@@ -22,7 +22,13 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted
-from seqtool.parsing.encoding.encoder import ROW_MULTIPLE, ContextEncoder, Linear, dropout_mask
+from seqtool.parsing.encoding.encoder import (
+    ROW_MULTIPLE,
+    AveragedWeights,
+    ContextEncoder,
+    Linear,
+    dropout_mask,
+)
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.encoding.lstm import Recurrence
 from seqtool.parsing.parser import reading
@@ -402,3 +408,15 @@ def test_the_preset() -> None:
 def test_an_encoder_is_looked_at() -> None:
     with pytest.raises(ConfigError, match="context_slots is empty"):
         tiny_config(encoder="bilstm", context_slots=[])
+
+
+def test_the_average_of_a_few_steps_has_learnt() -> None:
+    module = torch.nn.Linear(2, 1)
+    average = AveragedWeights(module, 0.999)
+    before = module.weight.detach().numpy().copy()
+    for _ in range(3):
+        average.update()
+        module.weight.data += 1.0
+    moved = average.arrays()["weight"] - before
+    assert (moved > 1.0).all()  # after three steps of 1
+    assert (moved < 3.0).all()

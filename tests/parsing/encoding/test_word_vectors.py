@@ -88,6 +88,7 @@ NO_NUMBER = binary(line_ends=False).replace(ROWS[1].tobytes(), b"\0\0\xc0\x7f" *
     ("content", "message", "line"),
     [
         (b"a 1 2\nb 1\n", "1 numbers, the others 2", 2),
+        (b"2 3\na 1 2\nb 1 2\n", "2 numbers, and the first line says 3", 2),
         (b"a 1 x\n", "no number", 1),
         (b"a 1 nan\n", "2 numbers", 1),
         (b"2 2\na 1 2\nb 1 y\n", "no number", 3),
@@ -97,7 +98,7 @@ NO_NUMBER = binary(line_ends=False).replace(ROWS[1].tobytes(), b"\0\0\xc0\x7f" *
         (gzip.compress(binary(line_ends=True))[:-30], "damaged", None),
         ((793712314).to_bytes(4, "little") + bytes(60), "model of fastText", None),
     ],
-    ids=["short", "word", "nan", "late", "sizes", "cut", "number", "gzip", "fasttext"],
+    ids=["short", "told", "word", "nan", "late", "sizes", "cut", "number", "gzip", "fasttext"],
 )
 def test_files_that_cannot_be_read(
     content: bytes, message: str, line: int | None, tmp_path: Path

@@ -157,6 +157,16 @@ def test_a_resumed_run_ends_the_same(models: Path) -> None:
     assert not (models / "resumed" / "jackknife").exists()
 
 
+@pytest.mark.parametrize(("name", "number"), [("folds", 3), ("taggers", 1)])
+def test_what_the_treebank_was_tagged_with_stays(models: Path, name: str, number: int) -> None:
+    output = models / "whole"
+    config = replace(from_dict(PipelineConfig, TINY), **{name: number})
+    before = (output / "run.json").read_bytes()
+    with pytest.raises(ConfigError, match=f"{name} was 2 when the treebank was tagged"):
+        train_pipeline(output=output, config=config, resume=True, device="cpu", threads=1)
+    assert (output / "run.json").read_bytes() == before
+
+
 def test_what_a_resumed_run_refuses_is_not_recorded(models: Path, tmp_path: Path) -> None:
     output = tmp_path / "p"
     config = from_dict(PipelineConfig, TINY)

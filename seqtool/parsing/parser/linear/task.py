@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -82,6 +83,11 @@ class LinearTask(TreebankTask[ParserConfig, TrainingData]):
     def averages(self) -> dict[str, Floats]:
         """Return the averaged weights by name: those of the model."""
         return {name: weights.average() for name, weights in self.weights.items()}
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """That of the data."""
+        return self._data.about
 
     def model(self) -> Parser:
         """Return the parser of the averaged weights."""

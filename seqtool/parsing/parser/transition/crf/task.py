@@ -13,7 +13,7 @@ transition can make good for an earlier one (Andor et al. 2016, eq. 3 and 6).
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.parser import temperature
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig, adds_probabilities
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.model import BEAM, Parser
 from seqtool.parsing.parser.reading import KnownTypes
 from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.crf.derivations import Derivations, derive
@@ -265,12 +265,20 @@ class GlobalTask(ParserTask):
             return 0.0
         return self.config.learning.log_sum_weight * (log_sums_N**2).mean()
 
+    @property
+    def about(self) -> dict[str, Any]:
+        """That of the data, and the beam that validation has, while the parser is local, too."""
+        return {**super().about, BEAM: self.config.learning.global_beam}
+
     def model(self) -> Parser:
         """Return the parser of the averaged weights; it is a local one before the second stage."""
         config, data = self.config, self._data
         weights = self._average.arrays()
         if self._is_local:
-            learning = dataclasses.replace(config.learning, loss="local")
+            # with the temperature by which it was searched, as its scores are of that
+            learning = dataclasses.replace(
+                config.learning, loss="local", beam_temperature=self._temperature
+            )
             config = dataclasses.replace(config, learning=learning)
         else:
             # from here on no temperature is needed; the settings say which one was

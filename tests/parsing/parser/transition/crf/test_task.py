@@ -25,6 +25,7 @@ from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.evaluation import evaluate_parser
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 LSTM = {"encoder": "bilstm", "encoder_size": 6, "encoder_layers": 1, "context_units": 8}
@@ -279,3 +280,21 @@ def test_what_training_cannot_begin_from(treebank: Path, tmp_path: Path) -> None
     with pytest.raises(ModelError):
         trained(treebank, output, config(), init=tmp_path / "nothing")
     assert not output.exists()
+
+
+def test_scores_are_those_of_the_parser_that_is_kept_where_global_training_spoils_it(
+    treebank: Path, tmp_path: Path
+) -> None:
+    whole = config()
+    learning = dataclasses.replace(whole.learning, global_rate=3.0, global_epochs=1)
+    epochs = trained(treebank, tmp_path / "p", dataclasses.replace(whole, learning=learning))
+    best = max(epochs, key=lambda epoch: epoch.scores["dev_las"])
+    assert best.items != "sentences"  # of local training
+    header = checkpoint.read_header(tmp_path / "p")
+    beam = header.data["validated_with_beam"]
+    assert beam == whole.learning.global_beam
+    found = list(read_conllu(treebank / "dev.conllu"))
+    checkpoint.load(tmp_path / "p").parse(found, beam=beam)
+    scores = evaluate_parser(treebank / "dev.conllu", found).scores
+    assert scores["LAS"].f1 == pytest.approx(header.scores["dev_las"])
+    assert f"--beam {beam}" in (tmp_path / "p" / "README.md").read_text()
