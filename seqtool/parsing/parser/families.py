@@ -37,13 +37,13 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("neural",): (
         *("model.lexical_size", "model.tag_size", "model.type_units"),
         *("learning.min_steps", "learning.dropout_types", "learning.dropout_words"),
-        *("model.num_filters", "model.character_size", "model.filter_width"),
-        *("learning.dropout_fields", "learning.averaging"),
+        *("model.num_filters", "learning.dropout_fields", "learning.averaging"),
         *("training.optimiser", "training.momentum", "training.beta1", "training.beta2"),
         *("training.weight_decay", "training.average_after", "training.asgd_trigger"),
         *("training.embedding_optimiser", "training.clip_norm", "training.precision"),
         *_RATES,
     ),
+    ("neural", "filters"): ("model.character_size", "model.filter_width"),
     ("linear",): ("model.hash_bits",),
     ("encoder",): (
         *("model.encoder_size", "model.encoder_layers", "model.lm_size"),
@@ -68,8 +68,9 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("global",): (
         *("learning.global_epochs", "learning.global_beam", "learning.global_rate"),
-        *("learning.global_words", "learning.global_scores", "learning.log_sum_weight"),
+        *("learning.global_words", "learning.global_scores"),
     ),
+    ("global", "sums"): ("learning.log_sum_weight",),
     ("teachers",): (
         *("learning.taught_words", "learning.variants"),
         *("learning.variant_words", "learning.variant_subtrees"),
@@ -85,6 +86,8 @@ _SHOWN = {  # the words, as options
     "dynamic": "--set oracle=dynamic of another system than swap",
     "encoder": "an encoder",
     "global": "--loss global",
+    "sums": "--set global_scores=sums",
+    "filters": "filters over characters (--set num_filters=32)",
     "teachers": "--distil",
 }
 
@@ -138,6 +141,8 @@ def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
     words.add(learning.get("linear", "perceptron"))
     if model.get("system") != "swap":  # which has none but the static oracle
         words.add(learning.get("oracle", "dynamic"))
+    words.update({"sums"} if learning.get("global_scores") == "sums" else ())
+    words.update({"filters"} if model.get("num_filters") else ())
     words.update({"global"} if learning.get("loss") == "global" else ())
     words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
     words.update({"teachers"} & {*also})
