@@ -24,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
+from seqtool.core.errors import DataError
+from seqtool.core.reading import longest_line
 from seqtool.text.characters import CATEGORIES
 from seqtool.text.marks import NUM_CODES, ZERO_WIDTH_JOINER, continuing_table
 
@@ -173,6 +175,14 @@ class Stretch:
     is_whole: bool = True
 
 
+def line_too_long() -> DataError:
+    """Return the error of a line that is longer than lines may be."""
+    return DataError(
+        f"a line has more than {longest_line():,} characters",
+        hint="check that this is a text of lines, or raise --max-line MB",
+    )
+
+
 class UnitReader:
     """Cuts a text, in pieces, into stretches: paragraphs, which empty lines end, or lines.
 
@@ -193,7 +203,11 @@ class UnitReader:
         self.spaces = ""  # whitespace at the end of the text, once all is read
 
     def take(self) -> Stretch | None:
-        """Return the next stretch; None at the end of the text."""
+        """Return the next stretch; None at the end of the text.
+
+        Raises:
+            DataError: a line, where these are the unit, is too long.
+        """
         while not self._found and self._pieces is not None:
             self._read()
         return self._found.popleft() if self._found else None
@@ -206,13 +220,18 @@ class UnitReader:
     def _read(self) -> None:
         pieces: list[str] = []
         size = 0
-        while self._pieces is not None and size < READ:
+        # a line is looked at once its end is there: again and again, a long one would take too long
+        is_open = self._unit == "line"
+        while self._pieces is not None and (size < READ or is_open):
             piece = next(self._pieces, None)
             if piece is None:
                 self._pieces = None
-            else:
-                pieces.append(piece)
-                size += len(piece)
+                break
+            pieces.append(piece)
+            size += len(piece)
+            is_open = is_open and "\n" not in piece
+            if is_open and size > longest_line():
+                raise line_too_long()
         self._rest = np.concatenate((self._rest, code_points("".join(pieces))))
         self._cut()
 

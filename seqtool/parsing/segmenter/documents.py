@@ -27,6 +27,7 @@ from seqtool.parsing.segmenter.characters import (
     Stretch,
     Unit,
     UnitReader,
+    line_too_long,
     to_text,
 )
 from seqtool.parsing.segmenter.data import Words
@@ -365,10 +366,7 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
     for piece in pieces:
         *lines, rest = (rest + piece).split("\n")
         if len(rest) > longest_line():
-            raise DataError(
-                f"a line has more than {longest_line():,} characters",
-                hint="check that this is a text of lines, or raise --max-line MB",
-            )
+            raise line_too_long()
         yield from lines
     if rest:
         yield rest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from parsing.segmenter.tiny_segmenter import random_segmenter
 
+from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
 from seqtool.parsing.segmenter.documents import read_parts
@@ -98,3 +100,23 @@ def test_a_text_is_cut_before_whatever_begins_a_paragraph(tmp_path: Path, mark: 
     parts = [part for _, part, _ in read_parts([path], size=200)]
     assert len(parts) > 3
     assert "".join(parts) == text
+
+
+def test_a_line_that_is_too_long_is_refused_before_it_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(characters, "longest_line", lambda: 100_000)
+    taken = 0
+
+    def pieces(num: int) -> Iterator[str]:
+        nonlocal taken
+        for _ in range(num):
+            taken += 1
+            yield "ab " * 10_000
+        yield "\nnext line\n"
+
+    reader = UnitReader(pieces(2), "line")
+    assert [len(stretch.codes) for stretch in iter(reader.take, None)] == [59_999, 9]
+    with pytest.raises(DataError, match="more than 100,000 characters"):
+        UnitReader(pieces(1000), "line").take()
+    assert taken == 2 + 4
