@@ -217,6 +217,8 @@ class Command(Helpful, TyperCommand):
             elif not (is_joined and option.startswith("--")):
                 continue
             param = named.get(option)
+            if arg == "" and getattr(param, "is_flag", False):  # it stands by itself
+                param = None
             if value == "" and (
                 (param is None and arg == "") or getattr(param, "metavar", None) in FILES
             ):

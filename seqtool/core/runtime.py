@@ -12,12 +12,18 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import signature
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError
@@ -331,3 +337,17 @@ def _figures(path: Path) -> dict[str, int]:
         return {}
     pairs = (line.replace(":", " ").split()[:2] for line in lines)
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+
+@cache
+def _blas() -> Any:
+    """Return what sets the threads of BLAS; to look for its libraries takes some milliseconds."""
+    from threadpoolctl import ThreadpoolController  # not every command multiplies
+
+    return ThreadpoolController()
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return the context in which NumPy's products are made by the calling thread."""
+    limited: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
+    return limited

@@ -13,20 +13,20 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
-from threadpoolctl import ThreadpoolController
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, grown, open_own
@@ -47,19 +47,13 @@ C = TypeVar("C", bound=Config)
 Shapes = Mapping[str, tuple[int, ...]]
 
 
-@cache
-def _controller() -> ThreadpoolController:
-    """Return what sets the threads of BLAS; to look for its libraries takes some milliseconds."""
-    return ThreadpoolController()
-
-
 @contextmanager
 def at_work() -> Iterator[None]:
     """Compute with a model: no other thread does, and BLAS has one thread.
 
     On several threads, products as small as those of these models take longer.
     """
-    with AT_WORK, _controller().limit(limits=1, user_api="blas"):
+    with AT_WORK, one_blas_thread():
         yield
 
 

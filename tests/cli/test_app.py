@@ -275,6 +275,7 @@ def test_help_is_quick() -> None:
         (("draw", ""), "among the arguments"),
         (("train-parser", "a.conllu", "--dev", ""), "after --dev"),
         (("eval-ppl", "-m", ""), "after -m"),
+        (("eval-ppl", "--json", ""), "among the arguments"),
         (("ngram", "train", ""), "among the arguments"),
     ],
 )

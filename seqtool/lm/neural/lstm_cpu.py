@@ -35,7 +35,7 @@ from seqtool.core import types
 from seqtool.core.arrays import Reals
 from seqtool.core.compiled import compiled
 from seqtool.core.instructions import flat
-from seqtool.lm.neural.products import one_blas_thread
+from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural.recurrent_products import (
     FACTORS,
     NUMBERS,

@@ -23,9 +23,10 @@ from torch.nn import functional
 
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.config import Registry
+from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.products import one_blas_thread, product
+from seqtool.lm.neural.products import product
 from seqtool.text.shards import IdReader
 
 # of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer

@@ -24,19 +24,17 @@ threads, ends with the same bits. A run's log names both.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
 one of the cores, a small product then takes many times as long. So they are left unused: within
-`one_blas_thread`, small products are made by the calling thread, and large ones in parts by as many
-threads as torch is given.
+`runtime.one_blas_thread`, small products are made by the calling thread, and large ones in parts by
+as many threads as torch is given.
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import cache
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from seqtool.core import runtime
@@ -79,20 +77,9 @@ def has_bf16_dot_products() -> bool:
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-@cache
 def workers(num: int) -> ThreadPoolExecutor:
     """Return so many threads, which wait for work."""
     return ThreadPoolExecutor(num, thread_name_prefix="product")
-
-
-def one_blas_thread() -> AbstractContextManager[object]:
-    """Return the context in which NumPy's products are to be made."""
-    limited: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
-    return limited
 
 
 def small_product(left_MK: Reals, right_KN: Reals, out_MN: Reals) -> None:

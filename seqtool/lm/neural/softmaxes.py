@@ -42,6 +42,7 @@ from torch.nn import functional
 
 from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError
+from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
@@ -56,7 +57,6 @@ from seqtool.lm.neural.output import (
     saved_gradients,
     target_log_probs,
 )
-from seqtool.lm.neural.products import one_blas_thread
 
 DIV_VALUE = 4.0
 

@@ -11,10 +11,10 @@ import torch
 from threadpoolctl import threadpool_info
 
 from seqtool.core import runtime
+from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural import products
 from seqtool.lm.neural.products import (
     has_bf16_dot_products,
-    one_blas_thread,
     product,
     small_product,
 )
