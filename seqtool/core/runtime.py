@@ -341,7 +341,10 @@ def _figures(path: Path) -> dict[str, int]:
 
 @cache
 def _blas() -> Any:
-    """Return what sets the threads of BLAS; to look for its libraries takes some milliseconds."""
+    """Return what sets the threads of BLAS, of the libraries that are loaded at the first call.
+
+    NumPy's is among them, as products are of its arrays. To look for them takes some milliseconds.
+    """
     from threadpoolctl import ThreadpoolController  # not every command multiplies
 
     return ThreadpoolController()
