@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -193,25 +193,6 @@ class ClassifierConfig(Config):
         """
         self.model.refuse_unread()
         _refuse_unread(self.learning, LearningConfig(), TAUGHT_BY, self.model.encoder)
-
-    def refuse_lm(self, names: Iterable[str]) -> None:
-        """Refuse settings that were typed, and that are of a language model, where none is given.
-
-        Raises:
-            ConfigError: there is one that differs from its default.
-        """
-        defaults = ClassifierConfig()
-        of_lm = {
-            "model.lm_size": (self.model.lm_size, defaults.model.lm_size),
-            "learning.dropout_lm": (self.learning.dropout_lm, defaults.learning.dropout_lm),
-        }
-        for name in {*names} & of_lm.keys():
-            value, default = of_lm[name]
-            if value != default:
-                raise ConfigError(
-                    f"{name.rpartition('.')[2]} is set, but no language model is given",
-                    hint="leave it out, or add --lm",
-                )
 
 
 def _implied(given: Mapping[str, Any]) -> str | None:

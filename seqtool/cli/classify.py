@@ -117,10 +117,11 @@ def train_classifier(
     mean F1 of the labels, each label's scores, and which labels are taken for which.
     """
     from seqtool.classification.config import resolve
+    from seqtool.parsing.config import refuse_lm
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
     if lm is None and not options.resume:
-        chosen.refuse_lm(options.given(chosen, settings))
+        refuse_lm(options.given(chosen, settings))
     note_unread(config, chosen)
     if options.list_settings:
         return print_settings(chosen)

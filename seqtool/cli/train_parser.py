@@ -158,13 +158,15 @@ def train_parser(
     teachers = [name for names in distil or () for name in names.split(",") if name]
     if distil and not teachers:
         raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
+    run = read_object(run_record(output)) if options.resume else {}
+    has_lm = bool(lm or run.get("lm"))
     if raw:
-        _check_all_read(chosen, settings, options.set_)
-        note_unread(config, chosen, pipelines.refuse_unread)
+        also = ["lm"] * has_lm
+        _check_all_read(chosen, settings, options.set_, also)
+        note_unread(config, chosen, partial(pipelines.refuse_unread, also=also))
     else:
-        run = read_object(run_record(output)) if options.resume else {}
         is_taught = bool(teachers or run.get("distil"))
-        also = ["teachers"] * is_taught
+        also = [*["teachers"] * is_taught, *["lm"] * has_lm]
         _check_read(chosen, settings, options.set_, also)
         note_unread(config, chosen, partial(families.refuse_unread, also=also))
     if options.list_settings:
@@ -237,7 +239,9 @@ def _check_read(
     refuse_unread(config, [*settings, *apply_overrides(type(config), {}, overrides or [])], also)
 
 
-def _check_all_read(config: Any, settings: Mapping[str, Any], overrides: list[str] | None) -> None:
+def _check_all_read(
+    config: Any, settings: Mapping[str, Any], overrides: list[str] | None, also: list[str]
+) -> None:
     """Refuse the same where --raw trains all parts, each of which has settings of its own."""
     from seqtool.core.config import apply_overrides
     from seqtool.parsing.pipeline.config import refuse_unread
@@ -245,7 +249,7 @@ def _check_all_read(config: Any, settings: Mapping[str, Any], overrides: list[st
     # options of the training loop are those of the graph-based parser, too
     typed = [name for name in settings if not (config.graphs and name.startswith("training."))]
     named = apply_overrides(type(config), {}, overrides or [])
-    refuse_unread(config, [*(f"parser.{name}" for name in typed), *named])
+    refuse_unread(config, [*(f"parser.{name}" for name in typed), *named], also)
 
 
 def _note_parser_data(data: Any) -> None:

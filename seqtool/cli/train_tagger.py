@@ -79,7 +79,7 @@ def train_tagger(
     from seqtool.parsing.tagger.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    note_unread(config, chosen)
+    _check_read(config, chosen, settings, options, lm)
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
@@ -108,6 +108,22 @@ def train_tagger(
     )
 
 
+def _check_read(
+    config: Path | None,
+    chosen: Any,
+    settings: dict[str, Any],
+    options: TreebankOptions,
+    lm: Path | None,
+) -> None:
+    """Refuse what is typed, and say what a file sets, that the training does not read."""
+    from seqtool.parsing.config import refuse_lm
+
+    if lm is not None or options.resume:
+        return note_unread(config, chosen)
+    refuse_lm(options.given(chosen, settings))
+    note_unread(config, chosen, lambda _, names: refuse_lm(names))
+
+
 def _is_labeller(output: Path) -> bool:
     """Whether the run in a directory trains a labeller."""
     from seqtool.core.checkpoint import run_kind
@@ -129,7 +145,7 @@ def _train_labels(
     from seqtool.parsing.labeller.config import resolve
 
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    note_unread(config, chosen)
+    _check_read(config, chosen, settings, options, sources["lm"])
     if options.list_settings:
         return print_settings(chosen)
     from seqtool.cli.labels import describe_scores, show_types

@@ -291,6 +291,10 @@ def _check_read(
         from seqtool.parsing.parser import families
 
         checks.append(partial(families.refuse_unread, also=()))
+    else:
+        from seqtool.parsing.config import refuse_lm
+
+        checks.append(lambda _, names: refuse_lm(names))
     configs = []
     for trial in draw_trials(space, LOOKED_AT, seed=0) if space else ():
         with suppress(ConfigError):  # the search tells which trial cannot be

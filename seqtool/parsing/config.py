@@ -26,6 +26,24 @@ def _none(values: Mapping[str, Any]) -> None:
     return None
 
 
+def refuse_lm(names: Iterable[str]) -> None:
+    """Refuse settings of how a language model is read, for a training without one.
+
+    Args:
+        names: of settings that somebody typed, dotted.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    for name in names:
+        *_, last = name.split(".")
+        if last in ("lm_size", "dropout_lm"):
+            raise ConfigError(
+                f"{last} is set, but no language model is given",
+                hint="leave it out, or add --lm",
+            )
+
+
 @dataclass(frozen=True)
 class Presets(Generic[C]):
     """The settings of one kind of model by name.

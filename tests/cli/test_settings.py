@@ -163,6 +163,8 @@ def test_no_configuration_is_imported_for_the_list_of_commands() -> None:
         (["train-parser", "--preset", "accurate"], "model: {encoder_size: 9}", []),
         (["train-parser", "--raw"], "parser: {model: {arc_size: 9}}", ["arc_size is set, which"]),
         (["train-tagger"], "training: {schedule_factor: 3.0}", ["schedule_factor is set, but the"]),
+        (["train-tagger"], "learning: {dropout_lm: 0.2}", ["no language model is given"]),
+        (["train-parser", "--preset", "graph"], "model: {lm_size: 9}", ["lm_size is set, which"]),
     ],
 )
 def test_a_file_of_settings_that_are_not_read(

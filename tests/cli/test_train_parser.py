@@ -291,6 +291,8 @@ def test_a_resumed_run_knows_what_it_learns_from(
         (["--set", "parser.model.trees=all"], "trees is set, which decoder transition", "graph"),
         (["--set", "graph.model.hidden_size=8"], "hidden_size is set, which decoder graph", "tra"),
         (["--fast", "--set", "graph.model.arc_size=8"], "graph.model.arc_size is set", "graphs=1"),
+        (["--set", "graph.model.lm_size=8"], "lm_size is set, which decoder graph", "and --lm"),
+        (["--set", "tagger.model.lm_size=8"], "lm_size is set, but no language model", "add --lm"),
         (["--fast", "--set", "multiword.training.epochs=2"], "such part is trained", "words=1"),
     ],
 )

@@ -11,6 +11,7 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.parsing.parser import temperature
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig, adds_probabilities
+from seqtool.parsing.parser.data import PREDICTED
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
@@ -46,10 +47,10 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("neural", "filters"): ("model.character_size", "model.filter_width"),
     ("linear",): ("model.hash_bits",),
     ("encoder",): (
-        *("model.encoder_size", "model.encoder_layers", "model.lm_size"),
-        *("learning.dropout_encoder", "learning.dropout_lm"),
-        *("learning.head_weight", "learning.cloze_weight"),
+        *("model.encoder_size", "model.encoder_layers"),
+        *("learning.dropout_encoder", "learning.cloze_weight"),
     ),
+    ("encoder", "lm"): ("model.lm_size", "learning.dropout_lm"),
     ("transition", "neural"): (
         *("model.slots", "model.label_slots", "model.measures", "model.label_size"),
         *("model.hidden_size", "model.activation", "learning.beam_temperature"),
@@ -57,7 +58,9 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ),
     ("transition", "encoder"): (
         *("model.context_slots", "model.context_units", "learning.dropout_contexts"),
+        "learning.head_weight",
     ),
+    ("graph", "encoder", "gold tags"): ("learning.head_weight",),
     ("transition", "linear"): ("model.templates", "learning.linear", "learning.feature_count"),
     ("transition", "linear", "logistic"): _RATES,  # a perceptron has none
     ("graph", "linear"): ("model.order", *_RATES),
@@ -71,12 +74,15 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("learning.global_words", "learning.global_scores"),
     ),
     ("global", "sums"): ("learning.log_sum_weight",),
+    ("lifting",): ("learning.mark_lifted",),
     ("teachers",): (
         *("learning.taught_words", "learning.variants"),
         *("learning.variant_words", "learning.variant_subtrees"),
     ),
     ("teachers", "neural"): ("learning.teacher_weight",),
 }
+# words that hold by what a parser is given to learn: what a header then tells of its data
+TOLD_BY = {"teachers": "teachers", "lm": "lm_bytes", "gold tags": PREDICTED}
 _SHOWN = {  # the words, as options
     "transition": "--decoder transition",
     "graph": "--decoder graph",
@@ -85,6 +91,9 @@ _SHOWN = {  # the words, as options
     "logistic": "--set linear=logistic",
     "dynamic": "--set oracle=dynamic of another system than swap",
     "encoder": "an encoder",
+    "lm": "--lm",
+    "gold tags": "tags that are predicted (--raw)",
+    "lifting": "trees that are built without crossing arcs",
     "global": "--loss global",
     "sums": "--set global_scores=sums",
     "filters": "filters over characters (--set num_filters=32)",
@@ -94,7 +103,7 @@ _SHOWN = {  # the words, as options
 
 def settings_read(header: Header) -> dict[str, Any]:
     """Return the settings of a parser without those that parsers of its family do not read."""
-    others = _unread(header.config, header.data)
+    others = _unread(header.config, {word for word, name in TOLD_BY.items() if name in header.data})
     return {
         section: {
             name: value for name, value in values.items() if f"{section}.{name}" not in others
@@ -109,7 +118,7 @@ def refuse_unread(config: ParserConfig, names: Iterable[str], also: Collection[s
     Args:
         config: all settings.
         names: dotted.
-        also: "teachers", if there are such.
+        also: of the words in `TOLD_BY`, those that hold.
 
     Raises:
         ConfigError: there is one.
@@ -145,7 +154,9 @@ def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
     words.update({"filters"} if model.get("num_filters") else ())
     words.update({"global"} if learning.get("loss") == "global" else ())
     words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
-    words.update({"teachers"} & {*also})
+    builds_crossing = model.get("system") == "swap" or model.get("trees") == "all"
+    words.update(() if builds_crossing else {"lifting"})
+    words.update(also)
     read = {name for holds, names in READ_BY.items() if words.issuperset(holds) for name in names}
     return {name for names in READ_BY.values() for name in names} - read
 

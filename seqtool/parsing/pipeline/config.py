@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from seqtool.core.config import DEEPEST, Config, setting
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.config import Presets
+from seqtool.parsing.config import Presets, refuse_lm
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.segmenter import config as segmenters
@@ -103,12 +103,13 @@ class PipelineConfig(Config):
                 raise ConfigError(what, hint="leave one of them out")
 
 
-def refuse_unread(config: PipelineConfig, names: Iterable[str]) -> None:
+def refuse_unread(config: PipelineConfig, names: Iterable[str], also: Collection[str] = ()) -> None:
     """Refuse settings that somebody named, and that nothing which is trained reads.
 
     Args:
         config: all settings.
         names: dotted, with the part.
+        also: "lm", if there is a language model to read.
 
     Raises:
         ConfigError: there is one.
@@ -125,7 +126,9 @@ def refuse_unread(config: PipelineConfig, names: Iterable[str]) -> None:
                 hint=f"leave it out, or add --set {part}s=1",
             )
         if part in PARSERS:
-            families.refuse_unread(getattr(config, part), [own], ())
+            families.refuse_unread(getattr(config, part), [own], {*also, "gold tags"})
+        elif "lm" not in also:
+            refuse_lm([own])
 
 
 def folders(part: str, num: int) -> list[str]:

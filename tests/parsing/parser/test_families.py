@@ -92,6 +92,45 @@ def test_what_is_learnt_from_others_is_shown_where_it_was() -> None:
     assert not {*shared, "teacher_weight"} & alone.keys()
 
 
+def test_a_language_model_has_settings_where_there_is_one() -> None:
+    alone, reading = (
+        settings_read(header("graph", data)) for data in ({}, {"lm_bytes": 9, "lm_parameters": 2})
+    )
+    assert "encoder_size" in alone["model"]
+    assert "lm_size" not in alone["model"]
+    assert "dropout_lm" not in alone["learning"]
+    assert "lm_size" in reading["model"]
+    assert "dropout_lm" in reading["learning"]
+
+
+def test_a_graph_learns_gold_tags_where_it_reads_predicted_ones() -> None:
+    for data, is_read in (({}, False), ({"predicted_tags": True}, True)):
+        assert ("head_weight" in settings_read(header("graph", data))["learning"]) == is_read
+    assert "head_weight" in settings_read(header("accurate", {}))["learning"]
+    given = from_dict(ParserConfig, PRESETS.settings("graph"))
+    with pytest.raises(ConfigError, match="head_weight is set, which decoder graph"):
+        refuse_unread(given, ["learning.head_weight"], ())
+    refuse_unread(given, ["learning.head_weight"], {"gold tags"})
+
+
+@pytest.mark.parametrize(
+    ("preset", "model", "is_read"),
+    [
+        ("fast", {}, True),
+        ("fast", {"system": "arc-standard"}, True),
+        ("fast", {"system": "swap"}, False),
+        ("mst", {"trees": "projective"}, True),
+        ("mst", {"trees": "all"}, False),
+    ],
+)
+def test_arcs_are_lifted_where_none_may_cross(
+    preset: str, model: dict[str, str], is_read: bool
+) -> None:
+    shown = header(preset)
+    shown.config["model"].update(model)
+    assert ("mark_lifted" in settings_read(shown)["learning"]) == is_read
+
+
 def test_older_models_name_less() -> None:
     old = header("fast")
     del old.config["model"]["decoder"], old.config["model"]["classifier"]
