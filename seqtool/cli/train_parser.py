@@ -209,9 +209,17 @@ def train_parser(
     sources["distil"] = teachers
     sources["unlabelled"] = unlabelled or ()
     sources["init"] = init
-    trained = run_training(
-        train, treebank, output, chosen, options, on_data=_note_parser_data, **sources
-    )
+
+    def on_data(data: Any) -> None:
+        _note_parser_data(data)
+        training = data.config.training
+        if training.time_limit is None and training.epochs != chosen.training.epochs:
+            note(
+                f"{counted(training.epochs, 'epoch')} by learning.small_epochs, as of "
+                f"any treebank of fewer than {parsers.SMALL_SENTENCES:,} sentences"
+            )
+
+    trained = run_training(train, treebank, output, chosen, options, on_data=on_data, **sources)
     # what was trained by beams is to be searched by one as wide
     learning = chosen.learning
     beam = f" --beam {learning.global_beam}" if learning.loss == "global" else ""

@@ -83,6 +83,28 @@ def test_training_says_what_it_does(seqtool: Run, folder: Path, tmp_path: Path) 
     assert seqtool("inspect", output, "--plot", curve) == (0, f"{curve}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [((), True), (("--epochs", "2"), False), (("--time-limit", "1s"), False)],
+)
+def test_epochs_of_a_small_treebank_are_told(
+    seqtool: Run, folder: Path, tmp_path: Path, options: tuple[str, ...], is_told: bool
+) -> None:
+    """They count in place of `training.epochs`, also of a file that somebody has changed."""
+    whole = seqtool("train-parser", "--list-settings").stdout
+    assert "  epochs: 8 " in whole
+    path = tmp_path / "my.yaml"
+    changed = whole.replace("  epochs: 8 ", "  epochs: 2 ")
+    path.write_text(changed.replace("small_epochs: 16", "small_epochs: 1"), encoding="utf-8")
+    small = ("--hidden", "8", "--set", "model.lexical_size=6", "--threads", "1", "--config", path)
+    treebank = ("--dev", folder / "dev.conllu", "-o", tmp_path / "p")
+    result = seqtool("train-parser", folder / "train.conllu", *treebank, *small, *options)
+    assert result.code == 0, result.stderr
+    note = "1 epoch by learning.small_epochs, as of any treebank of fewer than 4,000 sentences\n"
+    assert (note in result.stderr) == is_told
+    assert ("epoch 1/1 " in result.stderr) == is_told
+
+
 def test_json_and_a_held_out_part(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     result = seqtool(
         "train-parser", folder / "train.conllu", "-o", tmp_path / "p", "--json",
