@@ -49,7 +49,9 @@ class LabellerConfig(Config):
     def as_tagger(self) -> TaggerConfig:
         """Return the settings of a tagger whose UPOS are the labels, and that learns no lemmas."""
         model = ModelConfig(**vars(self.model), lemma_size=1, sparse_bits=0)
-        learning = LearningConfig(**vars(self.learning), lemma_weight=0.0, share_parts=False)
+        learning = LearningConfig(
+            **vars(self.learning), lemma_weight=0.0, share_parts=False, label_smoothing=0.0
+        )
         return TaggerConfig(model, learning, self.training)
 
 

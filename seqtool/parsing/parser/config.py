@@ -252,6 +252,14 @@ class LearningConfig(Config):
         "of transitions",
         minimum=0,
     )
+    label_smoothing: float = setting(
+        0.05,
+        "graph: share of what is learnt of labels, and of heads with loss local, that all of them "
+        "have alike (Szegedy et al. 2016)",
+        minimum=0,
+        below=1,
+        before=0.0,
+    )
     cloze_weight: float = setting(
         0.2,
         "bilstm: weight of the loss of telling words by their context alone",

@@ -67,7 +67,7 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("graph", "neural"): (
         *("model.arc_size", "model.relation_size", "model.distances"),
         *("model.second_order", "model.second_size", "model.second_steps"),
-        *("learning.batch_words", "learning.dropout_arcs"),
+        *("learning.batch_words", "learning.dropout_arcs", "learning.label_smoothing"),
     ),
     ("global",): (
         *("learning.global_epochs", "learning.global_beam", "learning.global_rate"),

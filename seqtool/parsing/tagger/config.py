@@ -119,6 +119,13 @@ class LearningConfig(EncoderLearningConfig):
     dropout_lemmas: float = setting(
         0.3, "dropout on the lemmatizer's hidden units", minimum=0, below=1
     )
+    label_smoothing: float = setting(
+        0.05,
+        "share of what is learnt that all combinations of tags have alike (Szegedy et al. 2016)",
+        minimum=0,
+        below=1,
+        before=0.0,
+    )
     lemma_weight: float = setting(
         0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
     )

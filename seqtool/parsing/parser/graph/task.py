@@ -152,10 +152,12 @@ class GraphTask(TreeTask):
         loss = self.config.learning.loss
         weight = self.config.learning.teacher_weight if taught_BLL is not None else 0.0
         if loss == "local":
-            scores_RL = scores_BLL.flatten(0, 1)
+            scores_RL, heads_R = scores_BLL.flatten(0, 1), heads_BL.flatten()
             of_gold_R = functional.cross_entropy(
-                scores_RL, heads_BL.flatten(), ignore_index=NONE, reduction="none"
+                scores_RL, heads_R, ignore_index=NONE, reduction="none"
             )
+            share = self.config.learning.label_smoothing
+            of_gold_R = smoothed(of_gold_R, scores_RL, share) * (heads_R != NONE)
             if taught_BLL is None:
                 return of_gold_R.sum()
             # what has no share may have a score of minus infinity
@@ -193,9 +195,26 @@ class GraphTask(TreeTask):
         )
         # arcs from ROOT have labels of their own, as in `decoder`
         is_barred_NK = (heads_N == 0)[:, None] != self._is_root_label
-        return functional.cross_entropy(
-            scores_NK.masked_fill(is_barred_NK, -torch.inf), labels_T[words_N]
-        )
+        scores_NK = scores_NK.masked_fill(is_barred_NK, -torch.inf)
+        loss_N = functional.cross_entropy(scores_NK, labels_T[words_N], reduction="none")
+        return smoothed(loss_N, scores_NK, self.config.learning.label_smoothing).mean()
+
+
+def smoothed(loss_N: Tensor, scores_NK: Tensor, share: float) -> Tensor:
+    """Return losses of choices with label smoothing (Szegedy et al. 2016, section 7), [N].
+
+    Args:
+        loss_N: the negative log-likelihood of what is right, in nats.
+        scores_NK: of all that may be chosen; minus infinity for what may not.
+        share: of what is learnt, that which all choices have alike.
+    """
+    if not share:
+        return loss_N
+    is_choice_NK = scores_NK > -torch.inf
+    sums_N = scores_NK.masked_fill(~is_choice_NK, 0.0).sum(1)
+    of_all_N = scores_NK.logsumexp(1) - sums_N / is_choice_NK.sum(1)
+    smoothed_N: Tensor = (1.0 - share) * loss_N + share * of_all_N
+    return smoothed_N
 
 
 class _TreeLoss(torch.autograd.Function):

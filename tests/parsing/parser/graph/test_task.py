@@ -13,6 +13,7 @@ from parsing.parser.graph.test_decoder import all_trees
 from parsing.parser.test_train import trained, weights
 from parsing.parser.tiny import make_sentence, write_treebank
 from torch import nn
+from torch.nn import functional
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
@@ -25,6 +26,7 @@ from seqtool.parsing.parser.graph.task import (
     LEAST_SHARE,
     GraphTask,
     shares_of_trees,
+    smoothed,
     tree_loss,
 )
 from seqtool.parsing.parser.train import train_parser
@@ -166,12 +168,17 @@ def test_what_teachers_tell_of_words_alone_is_no_reason_for_scores_without_end(
     assert shares[0, 0].item() == pytest.approx(0.5, abs=1e-6)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
 @pytest.mark.parametrize("teacher_weight", [0.0, 0.25])
 @pytest.mark.parametrize("loss", ["local", "crf", "matrix-tree"])
 def test_the_loss_is_that_of_all_choices_or_all_trees(
-    loss: str, teacher_weight: float, tmp_path: Path
+    loss: str, teacher_weight: float, smoothing: float, tmp_path: Path
 ) -> None:
-    """With teachers, a share of it is that of heads drawn from what they tell."""
+    """With teachers, a share of it is that of heads drawn from what they tell.
+
+    With label smoothing, gold labels, and gold heads that are chosen one by one, have less of it,
+    and what may be chosen has the rest.
+    """
     tag = iter("XYZXYZXYZXYZXY")
     trees = [[2, 0, 2, 3], [0], [0, 1, 1], [3, 1, 0]]
     sentences = [make_sentence([("a", next(tag)) for _ in heads], heads) for heads in trees]
@@ -180,6 +187,7 @@ def test_the_loss_is_that_of_all_choices_or_all_trees(
     settings = graph_settings(
         learning__loss=loss,
         learning__teacher_weight=teacher_weight,
+        learning__label_smoothing=smoothing,
         **{f"learning__{name}": value for name, value in NO_NOISE.items()},
     )
     data = prepare_data([str(path)], str(path), settings)
@@ -211,6 +219,11 @@ def test_the_loss_is_that_of_all_choices_or_all_trees(
         wanted = teacher_weight * told_here
         wanted[np.arange(len(heads)), heads] += 1.0 - teacher_weight
         if loss == "local":
+            of_gold = 1.0 - teacher_weight * tables[place].sum(1)
+            wanted[np.arange(len(heads)), heads] -= smoothing * of_gold
+            for word in range(len(heads)):
+                may_be = np.delete(np.arange(len(heads) + 1), word + 1)
+                wanted[word, may_be] += smoothing * of_gold[word] / len(may_be)
             logs = arcs.log_softmax(1).numpy()
             nats -= float((wanted * np.where(wanted > 0, logs, 0.0)).sum())
         else:
@@ -228,8 +241,30 @@ def test_the_loss_is_that_of_all_choices_or_all_trees(
             # the one label of arcs from ROOT is the last one
             own = scores[:-1] if head else scores[-1:]
             gold = int(data.label_ids[begin + 1 + word]) - (0 if head else len(scores) - 1)
-            nats -= float(own.log_softmax(0)[gold])
+            logs_of_labels = own.log_softmax(0)
+            nats -= (1.0 - smoothing) * float(logs_of_labels[gold])
+            nats -= smoothing * float(logs_of_labels.mean())
     assert value.item() == pytest.approx(nats / num_words, rel=1e-5)
+
+
+def test_label_smoothing_is_over_what_may_be_chosen() -> None:
+    scores = torch.tensor(
+        [[1.0, -2.0, 0.5, 3.0], [0.0, 2.0, -torch.inf, -torch.inf], [7.0] + 3 * [-torch.inf]],
+        dtype=torch.float64,
+        requires_grad=True,
+    )
+    right = torch.tensor([2, 0, 0])
+    loss = functional.cross_entropy(scores, right, reduction="none")
+    assert smoothed(loss, scores, 0.0) is loss
+    found = smoothed(loss, scores, 0.3)
+    expected = [
+        functional.cross_entropy(row[row > -torch.inf], gold, label_smoothing=0.3)
+        for row, gold in zip(scores, right, strict=True)
+    ]
+    torch.testing.assert_close(found, torch.stack(expected), rtol=1e-12, atol=1e-12)
+    (slopes,) = torch.autograd.grad(found.sum(), scores)
+    assert slopes.isfinite().all()
+    assert torch.equal(slopes[2], torch.zeros(4))  # there is nothing to choose
 
 
 @pytest.mark.parametrize("stop_at", [1, 7])
