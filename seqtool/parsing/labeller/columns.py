@@ -31,7 +31,7 @@ class ColumnSentence:
     """A sentence of a file that has a word and perhaps its label in each line.
 
     Attributes:
-        comments: lines before it that begin with # and hold =.
+        comments: lines before it that begin with # and hold =, and empty lines between them.
         rows: the cells of each word's line.
         separator: what stands between cells.
         path, line: where it begins.
@@ -50,8 +50,8 @@ class ColumnSentence:
 
     @property
     def labels(self) -> list[str] | None:
-        """The last cell of each line; None where the words stand alone."""
-        if len(self.rows[0]) == 1:
+        """The last cell of each line; None where words stand alone, or none has a label."""
+        if len(self.rows[0]) == 1 or all(row[-1] in _NONE for row in self.rows):
             return None
         return [OUTSIDE if row[-1] in _NONE else row[-1] for row in self.rows]
 
@@ -101,7 +101,11 @@ def read_columns(path: str) -> Iterator[ColumnSentence]:
             if not line.strip():
                 if rows:
                     yield ColumnSentence(comments, rows, separator, shown, begin)
-                comments, rows, begin = [], [], number + 1
+                    comments, rows = [], []
+                if comments:  # they are of the next sentence
+                    comments.append("")
+                else:
+                    begin = number + 1
                 continue
             if not rows and _COMMENT.match(line):
                 comments.append(line)
@@ -120,6 +124,13 @@ def read_columns(path: str) -> Iterator[ColumnSentence]:
             rows.append(cells)
         if rows:
             yield ColumnSentence(comments, rows, separator, shown, begin)
+        elif comments:
+            raise DataError(
+                "comments at the end, without words",
+                hint="remove them, or write them before a sentence",
+                path=shown,
+                line=begin,
+            )
 
 
 def label_in(sentence: Sentence, column: str) -> list[str] | None:

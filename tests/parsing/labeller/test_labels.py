@@ -190,9 +190,15 @@ def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
     text = "# id = 1\nAnna NNP B-PER\nsees VBZ O\n\n-DOCSTART- -X- O\n\n\nRome NNP _\n"
     found = list(read_columns(columns(tmp_path / "a.conll", text)))
     assert [sentence.forms for sentence in found] == [["Anna", "sees"], ["-DOCSTART-"], ["Rome"]]
-    assert [sentence.labels for sentence in found] == [["B-PER", "O"], ["O"], ["O"]]
+    assert [sentence.labels for sentence in found] == [["B-PER", "O"], ["O"], None]
     assert [sentence.line for sentence in found] == [1, 5, 8]
     assert found[0].written(["O", "O"]) == "# id = 1\nAnna NNP O\nsees VBZ O\n\n"
+    # comments that an empty line follows are of the next sentence
+    text = "# doc = 1\n\n# id = 1\nAnna\tO\n\n\n# doc = 2\n\n\nRome\t_\n\n"
+    found = list(read_columns(columns(tmp_path / "c.conll", text)))
+    assert [sentence.line for sentence in found] == [1, 7]
+    written = "".join(item.written(item.labels or ["O"]) for item in found)
+    assert written == text.replace("\n\n\n#", "\n\n#").replace("_", "O")
     (alone,) = read_columns(columns(tmp_path / "b.conll", "Anna\nBerg\n"))
     assert alone.labels is None
     assert alone.written(["B-PER", "I-PER"]) == "Anna B-PER\nBerg I-PER\n\n"
@@ -207,6 +213,7 @@ def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
         ("a.conll", "a\tO\nb\tO\n", None, "all words have the label 'O'"),
         ("a.conll", "a\tO\n\nb\tX|Y\n", 3, "the label 'X|Y' cannot stand in column MISC"),
         ("a.conll", "", None, "the file is empty"),
+        ("a.conll", "a\tO\nb\tX\n\n# end = 1\n\n", 4, "comments at the end, without words"),
         ("a.conll", "a\nb\n", None, "has no column of labels"),
         ("a.tsv", "a\n\nb\n", None, "has no column of labels"),
         ("a.txt", "a noun\nb verb\n", None, "has no column of labels"),
@@ -313,6 +320,12 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
         assert {path.name: path.read_text() for path in out.iterdir()} == {
             path.name: path.read_text() for path in (folder / name, again)
         }
+    # a column in which nothing stands is no label
+    blank = columns(tmp_path / "blank.conll", "Anna\tNNP\t_\nsees\tVBZ\t_\n\n" * 3)
+    for retag in ((), ("--retag",)):
+        filled = seqtool("tag", blank, "-m", folder / "m", *retag)
+        assert (filled.code, filled.stderr) == (0, "")
+        assert filled.stdout.startswith("Anna\tNNP\tB-PER\nsees\tVBZ\tO\n")
     # sentences without labels are labelled, and not counted as right
     labelled = columns(tmp_path / "labelled.conll", "Anna B-PER\nsees O\nRome B-LOC\n")
     bare = columns(tmp_path / "bare.conll", "Anna\nsees\nRome\n")
