@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from seqtool.cli.models import default_model, names_of, open_model, open_tagger
+from seqtool.cli.models import default_model, names_of, note_beam, open_model, open_tagger
 from seqtool.cli.options import (
     JsonOption,
     SeedOption,
@@ -333,6 +333,8 @@ def errors(
         (name, open_model(path, "parser"))
         for name, path in zip(names_of(paths), paths, strict=True)
     ]
+    for path, (_, parser) in zip(paths, models, strict=True):
+        note_beam(parser, beam, [path])
     run_analysis("errors", models, text or stdin_or_sample("GOLD", "trees"), shown, beam=beam)
 
 

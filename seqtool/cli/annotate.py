@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from seqtool.cli.corpora import Run
-from seqtool.cli.models import default_model, note_beam, one_model, open_model
+from seqtool.cli.models import (
+    default_model,
+    hinting_allow_missing,
+    note_beam,
+    one_model,
+    open_model,
+)
 from seqtool.cli.options import UNNAMED, JobsOption, note, stdin_or_sample, takes_options
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.trees import FORMATS, DetailOptions
@@ -407,7 +413,7 @@ def parse(
             )
     options["beam"] = beam
     note_beam(parser, beam, paths)
-    if details.trace and parser.votes and parser.has_tagger:
+    if details.trace and parser.votes and parser.has_tagger and len(paths) == 1:
         note(
             f"{path}: its parsers vote, and a vote has no steps: these are of the parser in "
             f"{path / 'parser'} alone, whose tree may be another than the vote's"
@@ -432,31 +438,36 @@ def parse(
         keeps_invalid=invalid is None,
     )
     if is_spark:
-        spark.annotate(
-            annotation,
-            files,
-            paths,
-            output,
-            format_=asked,
-            invalid=invalid,
-            jobs=jobs > 1,
-            embeddings=embeddings,
-            trace=details.trace,
-        )
+        with hinting_allow_missing():
+            spark.annotate(
+                annotation,
+                files,
+                paths,
+                output,
+                format_=asked,
+                invalid=invalid,
+                jobs=jobs > 1,
+                embeddings=embeddings,
+                trace=details.trace,
+            )
         return
     run = Run(annotation, given, parser, paths, embeddings)
     if format_ == "conllu":
-        seen = run.write(output, jobs=jobs, invalid=invalid)
+        with hinting_allow_missing():
+            seen = run.write(output, jobs=jobs, invalid=invalid)
     else:
-        gold_trees = None
         if gold and annotation.layout is not None:
             hint = "score text with seqtool eval-parser"
             raise ConfigError("--gold is for CoNLL-U", hint=hint)
-        with run.reading(output, invalid, fate="left out") as items:
-            if gold:
-                items, gold_trees = _read_beside_gold(given, gold)
-                items = run.watched(items)
-            details.write(parser, items, format_, output, gold=gold_trees, **options)
+        beside = _BesideGold(gold, is_input=gold == given) if gold else None
+        with (
+            hinting_allow_missing(),
+            run.reading(
+                output, invalid, fate="left out", source=beside.sentences if beside else None
+            ) as items,
+        ):
+            trees = beside.trees() if beside else None
+            details.write(parser, items, format_, output, gold=trees, **options)
         seen = run.seen
     if seen.num_long:
         note(
@@ -483,42 +494,48 @@ def _check_options(
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
 
 
-def _read_beside_gold(
-    files: Sequence[str], gold: Sequence[str]
-) -> tuple[Iterator[Sentence | Broken], Iterator[Sentence]]:
-    """Return the sentences of files, and the gold trees of those that are whole.
+class _BesideGold:
+    """Sentences of files, and the gold trees of those that are whole.
 
     A gold tree can be taken once its sentence was; memory holds those in between. Where one of the
     two is broken, that one is among the sentences, and there is no gold tree.
+
+    Args:
+        gold: the files of gold trees.
+        is_input: the sentences are read from the same files, which may be stdin and cannot be read
+            twice.
     """
-    from seqtool.treebank.conllu import Broken, read_items
-    from seqtool.treebank.sentence import Sentence
 
-    waiting: deque[Sentence] = deque()
+    def __init__(self, gold: Sequence[str], *, is_input: bool) -> None:
+        self._gold, self._is_input = gold, is_input
+        self._waiting: deque[Sentence] = deque()
 
-    def sentences() -> Iterator[Sentence | Broken]:
-        if gold == files:  # which may be stdin, and cannot be read twice
+    def sentences(self, files: Sequence[str]) -> Iterator[Sentence | Broken]:
+        """Give the sentences of files."""
+        from seqtool.treebank.conllu import Broken, read_items
+        from seqtool.treebank.sentence import Sentence
+
+        if self._is_input:
             for item in read_items(files, check="tree"):
                 if not isinstance(item, Broken):
                     # a copy keeps its tree when that of the other is written anew
                     rows = [list(row) for row in item.rows]
-                    waiting.append(Sentence(item.comments, rows, item.extras, item.path, item.line))
+                    copy = Sentence(item.comments, rows, item.extras, item.path, item.line)
+                    self._waiting.append(copy)
                 yield item
             return
         for item, tree in zip_longest(
-            read_items(files, check="columns"),
-            read_items(gold, check="tree"),
+            read_items(files, check="columns"), read_items(self._gold, check="tree")
         ):
             if isinstance(item, Broken) or isinstance(tree, Broken):
                 yield item if isinstance(item, Broken) else tree
                 continue
             if tree is not None:
-                waiting.append(tree)
+                self._waiting.append(tree)
             if item is not None:
                 yield item
 
-    def trees() -> Iterator[Sentence]:
-        while waiting:
-            yield waiting.popleft()
-
-    return sentences(), trees()
+    def trees(self) -> Iterator[Sentence]:
+        """Give the gold trees of sentences that were taken."""
+        while self._waiting:
+            yield self._waiting.popleft()

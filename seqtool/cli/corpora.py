@@ -100,8 +100,21 @@ class Run:
                 self._tell_unknown()
 
     @contextmanager
-    def reading(self, output: str, invalid: str | None, *, fate: str) -> Iterator[Iterator[Item]]:
-        """Give the sentences, for what is written otherwise; `fate` is that of broken ones.
+    def reading(
+        self,
+        output: str,
+        invalid: str | None,
+        *,
+        fate: str,
+        source: Callable[[Sequence[str]], Iterable[Item]] | None = None,
+    ) -> Iterator[Iterator[Item]]:
+        """Give the sentences, for what is written otherwise.
+
+        Args:
+            output: what is written to.
+            invalid: a file for broken sentences.
+            fate: of these without such a file, in a note.
+            source: reads files that are not read as they are for `write`.
 
         Raises:
             ConfigError: two outputs would be one.
@@ -113,8 +126,11 @@ class Run:
             self.usable() as files,
             self._bar(output) as on_progress,
         ):
-            items = self._annotation.read(files, self._model, self._path, on_progress)
-            yield self.watched(items)
+            if source is not None:
+                yield self.watched(source(files))
+            else:
+                items = self._annotation.read(files, self._model, self._path, on_progress)
+                yield self.watched(items)
 
     def watched(self, items: Iterable[Item]) -> Iterator[Item]:
         """Pass items on; see `Annotation.watched`."""
@@ -259,14 +275,17 @@ class Run:
     def write_parts(self, parts: Iterator[Part], output: str, *, is_conllu: bool = True) -> None:
         """Write what has become of files; see `write`. What is no CoNLL-U keeps its name."""
         from seqtool.treebank.conllu import write_pieces
+        from seqtool.treebank.layouts import document_id
 
         if not is_folder(output):
             write_pieces((content for _, content in parts), output)
             return
         targets = self._targets(Path(output), is_conllu=is_conllu)
         read = set(map(os.path.realpath, targets))
+        # the sentences of a text tell its name as the id of a document
+        names = {document_id(name): name for name in targets}
         for path, own in groupby(parts, key=lambda part: part[0]):
-            target = targets.pop(path)
+            target = targets.pop(names.get(path, path))
             target.parent.mkdir(parents=True, exist_ok=True)
             write_pieces((content for _, content in own), target)
         # of files that are empty or left out, what an earlier run wrote does not stay

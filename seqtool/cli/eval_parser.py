@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.annotate import AllowMissingOption
-from seqtool.cli.models import default_model, names_of, note_beam, note_unknown, open_model
+from seqtool.cli.models import (
+    default_model,
+    hinting_allow_missing,
+    names_of,
+    note_beam,
+    note_unknown,
+    open_model,
+)
 from seqtool.cli.options import (
     UNNAMED,
     JsonOption,
@@ -177,6 +184,11 @@ def _annotations(
     from seqtool.treebank.sentence import MISC, UPOS, Sentence
 
     parsers = [open_model(paths, "parser") for paths in groups]
+    if allow_missing and all(parser.has_tagger for parser in parsers):
+        raise ConfigError(
+            "the models tag words that have no tags, so there is nothing to allow",
+            hint="leave --allow-missing out",
+        )
     for paths, parser in zip(groups, parsers, strict=True):
         note_beam(parser, beam, paths)
     sentences: list[Sentence] = []
@@ -204,7 +216,9 @@ def _annotations(
         # not there, and the next model must not find them
         given = [item.copy() for item in sentences] if parser.has_tagger else sentences
         parsed = parser.parse_stream(given, beam=beam, scores=scores, **more)
-        annotations.append(read_annotation(item for item in parsed if isinstance(item, Sentence)))
+        with hinting_allow_missing():
+            whole = (item for item in parsed if isinstance(item, Sentence))
+            annotations.append(read_annotation(whole))
     return gold_annotation, annotations
 
 

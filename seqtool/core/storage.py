@@ -37,7 +37,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from seqtool.core.errors import OutputError
+from seqtool.core.errors import DataError, OutputError
 from seqtool.core.signals import unbroken
 
 if sys.platform != "win32":
@@ -78,8 +78,21 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a dictionary as readable JSON, replacing the file at once and whole."""
-    replace_text(path, to_json(content))
+    """Write a dictionary as readable JSON, replacing the file at once and whole.
+
+    Raises:
+        DataError: a text, such as the name of a file, that is not UTF-8.
+    """
+    text = to_json(content)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        line = text[text.rfind("\n", 0, error.start) + 1 : text.find("\n", error.start)]
+        raise DataError(
+            f"{line.strip(' ,')!r} is not UTF-8, so {path.name} cannot hold it",
+            hint="rename the file that is named so",
+        ) from error
+    replace_text(path, text)
 
 
 def to_json(content: Mapping[str, Any]) -> str:

@@ -28,6 +28,7 @@ LAYOUTS: Mapping[str, Layout] = {name: name for name in get_args(Layout)}
 _BETWEEN = re.compile(r"[ \t]+")
 _BLANK = re.compile(r"\s")
 _REST = ("_",) * (NUM_COLUMNS - 2)
+_CONTROL = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 class _Words(NamedTuple):
@@ -44,10 +45,16 @@ def begins_text(comment: str) -> bool:
 
 def newdoc(document: str | None) -> list[str]:
     """Return the comment that begins a document, of this id if it has one."""
-    if document is None:
-        return ["# newdoc"]
-    # the name of a file may have bytes that are not UTF-8
-    return [f"# newdoc id = {document.encode('utf-8', 'backslashreplace').decode()}"]
+    return ["# newdoc" if document is None else f"# newdoc id = {document_id(document)}"]
+
+
+def document_id(name: str) -> str:
+    """Return the name of a file as the id of a document, which a comment can hold.
+
+    It may have bytes that are not UTF-8, or line ends: these are escaped as in Python.
+    """
+    name = name.encode("utf-8", "backslashreplace").decode()
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 
 def read_layout(

@@ -156,10 +156,20 @@ def test_a_text_is_not_written_over(seqtool: Run, letter: Path, tmp_path: Path) 
     assert sorted(path.name for path in folder.iterdir()) == ["letter.conllu", "letter.txt"]
 
 
-def test_a_file_whose_name_is_not_utf_8(seqtool_process: Run, tmp_path: Path) -> None:
-    path = os.fsencode(tmp_path) + b"/b\xff.txt"
+@pytest.mark.parametrize(
+    ("name", "shown"), [(b"b\xff.txt", "b\\udcff.txt"), (b"b\nc\r.txt", "b\\nc\\r.txt")]
+)
+def test_a_name_that_a_comment_cannot_hold(
+    seqtool_process: Run, tmp_path: Path, name: bytes, shown: str
+) -> None:
+    """It is not UTF-8, or has a line end."""
+    path = os.path.join(os.fsencode(tmp_path), name)
     with open(path, "w") as file:
         file.write("Yes.")
     result = seqtool_process("segment", os.fsdecode(path), "--rules")
     assert result.code == 0, result.stderr
-    assert result.stdout.splitlines()[0] == f"# newdoc id = {tmp_path}/b\\udcff.txt"
+    assert result.stdout.splitlines()[0] == f"# newdoc id = {tmp_path}/{shown}"
+    into = seqtool_process("segment", tmp_path, "--rules", "-o", f"{tmp_path / 'out'}/")
+    assert into.code == 0, into.stderr
+    (written,) = os.listdir(os.path.join(os.fsencode(tmp_path), b"out"))
+    assert written == name.replace(b".txt", b".conllu")

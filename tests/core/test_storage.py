@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from seqtool.core import storage
-from seqtool.core.errors import OutputError
+from seqtool.core.errors import DataError, OutputError
 from seqtool.core.storage import (
     atomic_directory,
     atomic_file,
@@ -154,6 +154,15 @@ def test_recovering_keeps_what_is_whole_and_drops_the_rest(tmp_path: Path) -> No
     assert names(tmp_path) == []
     recover(tmp_path / "x")
     assert names(tmp_path) == []
+
+
+def test_a_name_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    storage.write_json(path, {"train": ["a"]})
+    with pytest.raises(DataError, match=r"caf.udce9.txt.' is not UTF-8, so run.json") as caught:
+        storage.write_json(path, {"train": ["a", "caf\udce9.txt"]})
+    assert caught.value.hint == "rename the file that is named so"
+    assert storage.read_object(path) == {"train": ["a"]}
 
 
 def test_discarding_never_shows_half_a_directory(tmp_path: Path) -> None:

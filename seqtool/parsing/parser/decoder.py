@@ -48,8 +48,11 @@ class ArcTable(NamedTuple):
     heads: Ints
 
 
+MOST_HYPOTHESES = 1 << 20
+
+
 def check_search(beam: int, num: int = 1) -> None:
-    """Refuse a beam, or a number of trees, that is no whole number from 1 on.
+    """Refuse a beam, or a number of trees, that is no whole number from 1 to `MOST_HYPOTHESES`.
 
     Raises:
         ConfigError: one is not.
@@ -59,6 +62,11 @@ def check_search(beam: int, num: int = 1) -> None:
             raise ConfigError(
                 f"{name} is {value!r}, but must be a whole number from 1 on",
                 hint="a beam of 1 is greedy" if name == "beam" else "ask for 1 or more",
+            )
+        if value > MOST_HYPOTHESES:
+            raise ConfigError(
+                f"{name} is {value}, but must be at most {MOST_HYPOTHESES}",
+                hint="beams of more than 8 hardly find better trees",
             )
 
 

@@ -436,8 +436,23 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             ConfigError: fewer than one tree, or a beam of no hypotheses.
         """
         check_search(beam, num)
-        found = self._each(arrays, lambda decoder: decoder.ranked(arrays, num, beam=beam))
-        return map(self._different, found)
+        return self._ranked(arrays, num, beam)
+
+    def _ranked(self, arrays: TokenArrays, num: int, beam: int) -> Iterator[list[ScoredTree]]:
+        for place, ranked in enumerate(self._ranked_by_decoder(arrays, num, beam)):
+            trees, asked = self._different(ranked), num
+            # trees that differ in their lifted arcs alone become one when these are put back
+            while len(trees) < num and len(ranked) == asked:
+                asked *= 2
+                sentence = arrays.part(np.asarray([place]))
+                (ranked,) = self._ranked_by_decoder(sentence, asked, beam)
+                trees = self._different(ranked)
+            yield trees[:num]
+
+    def _ranked_by_decoder(
+        self, arrays: TokenArrays, num: int, beam: int
+    ) -> Iterator[Sequence[RankedTree]]:
+        return self._each(arrays, lambda decoder: decoder.ranked(arrays, num, beam=beam))
 
     def _different(self, ranked: Sequence[RankedTree]) -> list[ScoredTree]:
         """Return trees that differ when lifted arcs are put back, the best first."""

@@ -248,6 +248,23 @@ def test_lifted_arcs_are_put_back(beam: int) -> None:
     assert any(LIFTED in name for name in names)
 
 
+def test_lifted_arcs_take_no_place_of_other_trees() -> None:
+    """Trees that are one when arcs are put back are asked for again, until there are enough."""
+    parser: Parser = random_parser(tiny_config("arc-hybrid"), LIFTING, seed=6)
+    arrays = parser.encode(random_sentences(20, 6))
+    num_lost = 0
+    by_decoder = list(parser.decoder.ranked(arrays, 20))
+    for found, wide, built in zip(
+        parser.ranked(arrays, 20), parser.ranked(arrays, 400), by_decoder, strict=True
+    ):
+        assert len(found) == min(20, len(wide))
+        assert len({(tuple(tree.heads), tuple(tree.deprels)) for tree in found}) == len(found)
+        scores = [tree.score for tree in found]
+        assert scores == sorted(scores, reverse=True)
+        num_lost += len(built) - len(parser._different(built))
+    assert num_lost > 0
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_of_scores_that_are_no_numbers_no_arc_is_known(beam: int, bad: float) -> None:
