@@ -161,7 +161,10 @@ PRESETS = Presets(
     KIND,
     TaggerConfig,
     {
-        "accurate": {"training": {**_TRAINING, "epochs": 18}},
+        "accurate": {
+            "model": {"encoder_size": 256},
+            "training": {**_TRAINING, "epochs": 18},
+        },
         "fast": {
             "model": {
                 "lexical_size": 64,
