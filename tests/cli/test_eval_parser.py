@@ -258,6 +258,15 @@ def test_a_model_does_not_find_what_another_wrote(
     assert result.stderr == ""
 
 
+def test_of_models_that_tag_nothing_is_missing(
+    seqtool: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqtool.core.checkpoint.load", lambda path: TaggingGuesser())
+    result = seqtool("eval-parser", "gold.conllu", "-m", "a", "--allow-missing")
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: the models tag words that have no tags, so there is")
+
+
 def test_it_says_that_a_pipeline_keeps_gold_tags(
     seqtool: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -264,6 +264,37 @@ def test_broken_gold_trees_are_left_out(
         assert [[word["gold"]["head"] for word in words] for words in drawn] == kept
 
 
+def test_a_damaged_file_is_left_out_beside_gold_trees(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    gold = gold_of(text, tmp_path / "gold.conllu")
+    damaged = tmp_path / "damaged.conllu.gz"
+    damaged.write_bytes(gzip.compress(gold.read_bytes() * 200)[:-9])
+    draw = ("-m", model, "-f", "json", "--skip-invalid")
+    expected = seqtool("parse", text, "--gold", gold, *draw)
+    result = seqtool("parse", damaged, text, "--gold", gold, *draw)
+    assert (result.code, result.stdout) == (0, expected.stdout)
+    assert "1 of 2 files left out" in result.stderr
+    same = seqtool("parse", damaged, gold, "--gold", damaged, "--gold", gold, *draw)
+    assert (same.code, same.stdout) == (0, expected.stdout)
+
+
+def test_who_can_allow_what_is_missing(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    """A hint names --allow-missing where the command has it."""
+    gold = gold_of(text, tmp_path / "gold.conllu")
+    lines = [line.split("\t") for line in gold.read_text(encoding="utf-8").split("\n")]
+    bare = "\n".join("\t".join([*row[:3], "_", *row[4:]]) if row[1:] else row[0] for row in lines)
+    path = write(tmp_path / "bare.conllu", bare)
+    for command, has_it in (("parse", True), ("eval-parser", True), ("analyse errors", False)):
+        result = seqtool(*command.split(), path, "-m", model)
+        assert (result.code, "UPOS, which this parser reads" in result.stderr) == (1, True)
+        hint = result.stderr.splitlines()[-1]
+        assert hint.startswith("hint: tag it first")
+        assert ("--allow-missing parses it as it is" in hint) == has_it
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -275,6 +306,7 @@ def test_broken_gold_trees_are_left_out(
         (("-o", "drawn/", "-f", "html"), "drawn/ is a directory, which only CoNLL-U"),
         (("-o", "steps/", "--trace"), "steps/ is a directory, which only CoNLL-U"),
         (("-o", "x.pdf"), "parse makes no .pdf files"),
+        (("--beam", "9" * 20), "but must be at most 1048576"),
         (("-o", "x.conllu.xz"), "packed as .gz or .zst, not as .xz"),
         (("letter.txt",), "letter.txt is plain text by its name, and others are not"),
     ],
