@@ -127,7 +127,7 @@ def pairs(
             note(
                 f"note: {counted(found.num_unknown, 'pair')} of {len(given):,} "
                 f"{'differs' if found.num_unknown == 1 else 'differ'} in a word "
-                f"that {name} does not know, so that it compares <unk> with a word, or with itself"
+                f"that {name} does not know, in whose place it predicts <unk>"
             )
         if found.num_unknown_elsewhere:
             more = counted(found.num_unknown_elsewhere, "pair")

@@ -34,10 +34,10 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import refuse_other_than_model
+from seqtool.lm.protocol import as_read, refuse_other_than_model
 from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
-from seqtool.lm.words import score_words
+from seqtool.lm.words import LineBlocks, score_words
 from seqtool.text.tokenizers import word_spans
 
 Score = Literal["sentence", "region"]
@@ -409,8 +409,11 @@ def evaluate_pairs(
             ) from error
         for place, (pair, two) in enumerate(zip(chunk, found, strict=True)):
             good, bad = nats[2 * place : 2 * place + 2]
-            ids = [model.tokenizer.encode(sentence) for sentence in (pair.good, pair.bad)]
-            if np.array_equal(ids[0], ids[1]):
+            blocks = [next(LineBlocks([sentence])) for sentence in (pair.good, pair.bad)]
+            ids = [model.tokenizer.encode_block(block) for block in blocks]
+            # a network may read words by their letters that are all the same unknown word
+            read = [as_read(model, *of_one) for of_one in zip(ids, blocks, strict=True)]
+            if np.array_equal(read[0], read[1]):
                 bad = good  # that one is a hair likelier is rounding
             has_unknown = any((of_one == UNK_ID).any() for of_one in ids)
             unknown: list[str] = []

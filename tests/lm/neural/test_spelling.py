@@ -21,6 +21,7 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import (
     DynamicConfig,
     InputConfig,
@@ -33,6 +34,7 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.neural.train import train_lm
+from seqtool.lm.pairs import MinimalPair, evaluate_pairs
 from seqtool.text.characters import BEGIN, END, PAD
 from seqtool.text.prepared import prepare
 
@@ -265,6 +267,18 @@ def test_an_analysis_reads_the_letters_of_a_corpus_too(tmp_path: Path) -> None:
     assert of_corpus.tokens == of_text.tokens
     np.testing.assert_array_equal(of_corpus.ids, of_text.ids)
     np.testing.assert_array_equal(surprisals(model, of_corpus), surprisals(model, of_text))
+
+
+def test_pairs_of_unknown_words_are_told_apart_by_their_letters() -> None:
+    model = language_model()
+    pairs = [MinimalPair("ab abab a", "ab thehet a"), MinimalPair("ab <unk> a", "ab  <unk> a")]
+    for each in (model, MixedModel([model, model])):
+        other, same = evaluate_pairs(each, pairs).scored
+        expected = each.score([pairs[0].good, pairs[0].bad])
+        assert [other.good, other.bad] == pytest.approx(expected, abs=1e-9)
+        assert other.outcome != "tie"
+        assert other.unknown == ("abab", "thehet")
+        assert same.good == same.bad
 
 
 def test_surprisal_reads_letters_too() -> None:
