@@ -160,7 +160,9 @@ class CacheModel(LanguageModel):
 
     def advance(self, state: State, tokens: Ids) -> State:
         """Read and remember one token per hypothesis, [H]."""
-        words_HM = np.concatenate([state.words, tokens[:, None]], axis=1)
+        # the source alone reads unknown words by their characters, see `spell_unknown`
+        words_H = np.where(tokens < len(self.tokenizer.vocabulary), tokens, UNK_ID)
+        words_HM = np.concatenate([state.words, words_H[:, None]], axis=1)
         hidden_HD = self._present(state)
         states_HMD = np.concatenate([state.states, hidden_HD[:, None]], axis=1)
         inner = None if self._states is None else self.source.advance(state.inner, tokens)

@@ -189,6 +189,11 @@ def test_a_part_reads_unknown_words_by_its_characters(
         evaluate_lm(spelled, text=text).perplexity, rel=1e-9
     )
     block = text.encode()
+    cached = MixedModel([spelled, CacheModel(spelled)], [0.5, 0.5])
+    ids = as_read(cached, cached.tokenizer.encode_block(block), block)
+    (found,) = cached.summarise_ids([ids], Summary(entropy=True))
+    (scores,) = cached.score_ids([ids])
+    assert found.log_probs == pytest.approx(scores.log_probs, abs=1e-6)
     mixture = MixedModel(parts, weights)
     ids = as_read(mixture, mixture.tokenizer.encode_block(block), block)
     (found,) = mixture.summarise_ids([ids], Summary(entropy=True))
