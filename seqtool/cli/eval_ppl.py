@@ -305,7 +305,8 @@ def eval_ppl(
         else:
             show_figures(found, [("model", str(models[0]))], " ".join(paths), to_stderr=False)
         return
-    check_targets(per_token, per_sentence, paths)
+    texts = [text for text in (tune, adapting.dynamic_stats) if text is not None]
+    check_targets(per_token, per_sentence, [*paths, *texts])
     language_model, own, dynamic = _opened(
         models,
         shares,

@@ -84,11 +84,12 @@ def classes(
         raise ConfigError(
             "the classes and --json would both go to stdout", hint="name a file with -o"
         )
-    check_target(output, inputs or ())
+    config = from_dict(WordsConfig, settings)
+    check_target(output, [*(inputs or ()), *config.files])
     with stage_bars() as on_progress:
         made = make_classes(
             inputs or [stdin_or_sample("CORPUS", training="making classes of")],
-            from_dict(WordsConfig, settings),
+            config,
             num=num,
             max_sweeps=sweeps,
             field=field,

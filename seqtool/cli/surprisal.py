@@ -142,7 +142,7 @@ def surprisal(
     from seqtool.lm.unknown import UnknownWords, warning_of
     from seqtool.lm.words import ScoredWords, block_size, score_blocks, word_columns
 
-    check_target(output, text or ())
+    check_target(output, [*(text or ()), *(frequencies or ())])
     paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
     stimuli = _stimuli(paths, text_column, item_column, field)
     models = chosen_models(model)

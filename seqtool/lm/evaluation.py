@@ -144,11 +144,11 @@ def evaluate_lm(
     """
     began = time.perf_counter()
     refuse_other_than_model(model)
-    check_targets(per_token, per_sentence)
+    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    check_targets(per_token, per_sentence, paths)
     if reset_state is None:
         has_table = per_token is not None or per_sentence is not None
         reset_state = has_table and not adaptations_of(model)
-    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     if bool(paths) == (text is not None):
         raise ConfigError(
             "there are files and a text to measure on" if paths else "there is nothing to measure",

@@ -132,7 +132,7 @@ def train_ngram(
     """
     check_engine("spark", config)
     output = Path(output)
-    check_output([], output, force=force, arpa=arpa, parquet=parquet)
+    check_output(config.files, output, force=force, arpa=arpa, parquet=parquet)
     if temp is None and not str(session.sparkContext.master).startswith("local["):
         raise ConfigError(
             "the workers of Spark run on other machines, and there is no folder for tables",

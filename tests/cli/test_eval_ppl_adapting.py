@@ -46,6 +46,23 @@ def sums() -> dict[str, str]:
     }
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--cache", "--tune", "read.tsv", "--per-token"),
+        ("--dynamic", "--dynamic-stats", "read.tsv", "--per-sentence"),
+    ],
+)
+def test_no_table_takes_the_place_of_what_an_option_reads(
+    seqtool: Run, options: tuple[str, ...]
+) -> None:
+    Path("read.tsv").write_text("a a b b\na a a b\n" * 4)
+    before = Path("read.tsv").read_bytes()
+    result = seqtool("eval-ppl", "text.txt", "-m", "net", *options, "read.tsv")
+    assert result.stderr.startswith("error: read.tsv: is read, and would be replaced\n")
+    assert (result.code, Path("read.tsv").read_bytes()) == (1, before)
+
+
 def test_a_cache_of_counts(seqtool: Run) -> None:
     # before each token: nothing; a; a a; a a b; a a b </s>; and so on, all in the window
     shares = [1 / 4, 1, 0, 0, 1 / 4, 1 / 5]

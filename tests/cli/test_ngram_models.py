@@ -70,6 +70,25 @@ def test_what_is_not_pruned(seqtool: Run) -> None:
     assert not Path("p").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mix m m.arpa --tune read.tsv -o p --arpa read.tsv",
+        "train text.txt --vocab read.tsv -o p --arpa read.tsv",
+        "train text.txt --limit-vocab read.tsv -o p --arpa read.tsv",
+        "classes text.txt --vocab read.tsv --num 2 -o read.tsv",
+    ],
+)
+def test_what_an_option_reads_is_not_replaced(seqtool: Run, command: str) -> None:
+    seqtool("ngram", "export", "m", "m.arpa")
+    Path("read.tsv").write_text("dog\ncat\nthe\n")
+    before = Path("read.tsv").read_bytes()
+    error, _ = two_lines(seqtool("ngram", *command.split()))
+    assert error == "error: read.tsv: is read, and would be replaced"
+    assert Path("read.tsv").read_bytes() == before
+    assert not Path("p").exists()
+
+
 def test_a_pruned_model_knows_its_held_out_text(seqtool: Run) -> None:
     Path("texts").mkdir()
     for name in ("train", "valid"):

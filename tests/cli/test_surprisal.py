@@ -226,6 +226,12 @@ def test_the_text_is_not_replaced(seqtool: Run) -> None:
     result = seqtool("surprisal", "stimuli.csv", "--text-column", "the text", "-o", "stimuli.csv")
     assert (result.code, Path("stimuli.csv").read_bytes()) == (1, before)
     assert result.stderr.startswith("error: stimuli.csv: is read, and would be replaced\n")
+    Path("counted.jsonl").write_text('{"text": "the dog"}\n')
+    before = Path("counted.jsonl").read_bytes()
+    words = ("text.txt", "-m", "words", "--frequencies", "counted.jsonl", "-o", "counted.jsonl")
+    result = seqtool("surprisal", *words)
+    assert (result.code, Path("counted.jsonl").read_bytes()) == (1, before)
+    assert result.stderr.startswith("error: counted.jsonl: is read, and would be replaced\n")
 
 
 def test_entropy_of_pieces_is_refused(seqtool: Run) -> None:

@@ -123,6 +123,14 @@ def test_state_is_carried_over_blocks(tmp_path: Path) -> None:
     assert result.bits_per_token == pytest.approx((3 + 5 * (num - 1)) / (3 * num), rel=1e-12)
 
 
+def test_the_text_is_not_replaced_by_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "text.tsv"
+    path.write_text(TEXT)
+    with pytest.raises(OutputError, match="is read, and would be replaced"):
+        evaluate_lm(two_words(), path, per_token=path)
+    assert path.read_text() == TEXT
+
+
 def test_per_token_table(text_path: Path, tmp_path: Path) -> None:
     table = tmp_path / "tokens.tsv"
     evaluate_lm(two_words(), text_path, per_token=table, reset_state=False)

@@ -93,7 +93,7 @@ def mix_ngrams(
     if weights is not None:
         weights = check_weights(weights, len(models))
     checkpoint.check_output(output, force=force, hint=EXISTS)
-    check_arpa(arpa, models)
+    check_arpa(arpa, [*models, *([] if tune is None else [tune])])
     names = [str(model) for model in models]
     parts = [open_ngram(model, "can be mixed into one") for model in models]
     tokenizer = _tokenizer(parts, names)

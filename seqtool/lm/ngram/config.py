@@ -57,6 +57,11 @@ class WordsConfig(Config):
     )
     lowercase: bool = setting(False, "lower-case the text")
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are read beside the text."""
+        return () if self.vocab is None else (self.vocab,)
+
     def check(self) -> None:
         """Refuse settings that contradict one another."""
         if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
@@ -98,6 +103,12 @@ class NgramConfig(WordsConfig):
     classes: str | None = setting(
         None, "file with a class of each word; the n-grams are of classes, then"
     )
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are read beside the text."""
+        own = (self.limit_vocab, self.classes)
+        return (*super().files, *(path for path in own if path is not None))
 
     @property
     def thresholds(self) -> tuple[int, ...]:

@@ -188,7 +188,8 @@ def train_ngram(
             "a model of classes has no list of n-grams of words of a sensible size",
             hint="leave --arpa and --parquet out; `seqtool eval-ppl` mixes it with other models",
         )
-    check_output(paths, Path(output), force=force, arpa=arpa, parquet=parquet)
+    read = [*paths, *config.files]
+    check_output(read, Path(output), force=force, arpa=arpa, parquet=parquet)
     texts, valid = given_splits(paths)
     stages = Stages(on_progress)
     skipped: list[DataError] = []
