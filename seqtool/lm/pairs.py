@@ -31,14 +31,14 @@ import numpy as np
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import UNK_ID
+from seqtool.core.vocabulary import BOS, EOS, UNK_ID
 from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import as_read, refuse_other_than_model
 from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
 from seqtool.lm.words import LineBlocks, score_words
-from seqtool.text.tokenizers import word_spans
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
 Score = Literal["sentence", "region"]
 Outcome = Literal["right", "wrong", "tie"]
@@ -172,6 +172,14 @@ class _Source:
 
 def _words(sentence: str) -> list[str]:
     return [sentence[start:end] for start, end in word_spans(sentence)]
+
+
+def _scored_words(sentence: str, tokenizer: Tokenizer) -> list[str]:
+    """Return the words of a sentence that have a score, without marks that are not read."""
+    words = _words(sentence)
+    if isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip":
+        words = [word for word in words if word not in (BOS, EOS)]
+    return words
 
 
 class Region(NamedTuple):
@@ -393,8 +401,9 @@ def evaluate_pairs(
     scored: list[ScoredPair] = []
     for start in range(0, len(pairs), CHUNK):
         chunk = pairs[start : start + CHUNK]
-        found = [regions(_words(pair.good), _words(pair.bad)) for pair in chunk]
         sentences = [sentence for pair in chunk for sentence in (pair.good, pair.bad)]
+        words = [_scored_words(sentence, model.tokenizer) for sentence in sentences]
+        found = [*map(regions, words[::2], words[1::2])]
         try:
             if score == "sentence":
                 nats = model.score(sentences)
@@ -412,15 +421,15 @@ def evaluate_pairs(
             blocks = [next(LineBlocks([sentence])) for sentence in (pair.good, pair.bad)]
             ids = [model.tokenizer.encode_block(block) for block in blocks]
             # a network may read words by their letters that are all the same unknown word
-            read = [as_read(model, *of_one) for of_one in zip(ids, blocks, strict=True)]
+            read = [as_read(model, *given) for given in zip(ids, blocks, strict=True)]
             if np.array_equal(read[0], read[1]):
                 bad = good  # that one is a hair likelier is rounding
-            has_unknown = any((of_one == UNK_ID).any() for of_one in ids)
+            has_unknown = any((ids_N == UNK_ID).any() for ids_N in ids)
             unknown: list[str] = []
-            for sentence, region in zip((pair.good, pair.bad), two, strict=True):
+            for of_one, region in zip(words[2 * place : 2 * place + 2], two, strict=True):
                 if has_unknown:
-                    words = _words(sentence)[region.begin : region.end]
-                    unknown += _unknown(splitter.split(" ".join(words)))
+                    differing = of_one[region.begin : region.end]
+                    unknown += _unknown(splitter.split(" ".join(differing)))
             scored.append(ScoredPair(pair, good, bad, tuple(dict.fromkeys(unknown)), has_unknown))
         on_progress(len(scored), len(pairs))
     return PairsEvaluation(score, scored)

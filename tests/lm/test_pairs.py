@@ -197,6 +197,21 @@ class TestScores:
         assert math.exp(found[1].good) == pytest.approx(1 / 2, rel=1e-12)
         assert math.exp(found[1].bad) == pytest.approx(3 / 32, rel=1e-12)
 
+    def test_marks_that_are_not_read_move_no_region(self, lm: BigramModel) -> None:
+        lm.tokenizer.special_tokens = "skip"
+        pairs = [
+            MinimalPair("<s> a b b", "<s> a a b"),
+            MinimalPair("a b b", "</s> a a b </s>"),
+            MinimalPair("a dog b", "<s> a cat b"),
+            MinimalPair("a b", "a <s> b"),  # nothing differs but what is not read
+        ]
+        found = evaluate_pairs(lm, pairs, score="region").scored
+        for item in found[:2]:
+            assert math.exp(item.good) == pytest.approx(1 / 2, rel=1e-12)  # P(b|a)
+            assert math.exp(item.bad) == pytest.approx(1 / 8, rel=1e-12)  # P(a|a)
+        assert found[2].unknown == ("dog", "cat")
+        assert found[3].outcome == "tie"
+
     def test_a_region_of_characters_is_of_whole_words(self) -> None:
         """That a word ends belongs to it: `b` is not likelier than `ba` for being its beginning."""
         model = random_bigrams(char_tokenizer("ab "), 4)
