@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Ints
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
@@ -92,13 +93,13 @@ class LanguageModelTask:
                 f"words are to be read by their characters, but the corpus is one of {unit}s",
                 hint="drop --input char-cnn, or prepare the text by --unit word",
             )
-        classes = None
+        self.classes: Ints | None = None  # those of a file, [V]
         if config.model.output.classes is not None:
-            classes = read_class_numbers(config.model.output.classes, corpus.tokenizer)
-            self._config = config = with_num_classes(config, int(classes.max()) + 1)
+            self.classes = read_class_numbers(config.model.output.classes, corpus.tokenizer)
+            self._config = config = with_num_classes(config, int(self.classes.max()) + 1)
         hardware.seed_everything(config.training.seed)
         counts = None
-        if classes is None and OUTPUT_LAYERS[config.model.output.layer].needs_counts:
+        if self.classes is None and OUTPUT_LAYERS[config.model.output.layer].needs_counts:
             reader = corpus.reader("train")
             # each process counts where its streams are, and the last one what is left over
             length, is_last = self._train.length, group.rank == group.size - 1
@@ -112,7 +113,7 @@ class LanguageModelTask:
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
             counts=counts,
             words=corpus.vocabulary.symbols,
-            classes=classes,
+            classes=self.classes,
         ).to(device)
         self._state: list[CellState] = []
         length, window = self._train.length, self._train.window

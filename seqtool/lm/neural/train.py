@@ -7,17 +7,19 @@ import json
 import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqtool.core import checkpoint, runtime, storage
+from seqtool.core.arrays import Ints
 from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
+from seqtool.core.reading import STDIN
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
@@ -121,6 +123,7 @@ def train_lm(
         config = resolve(config, {}, ())
     elif isinstance(config, Mapping):
         config = from_dict(NeuralLMConfig, config)
+    config = None if config is None else _with_absolute_classes(config)
     if resume:
         if not runtime.place().rank:
             storage.restore(output)
@@ -154,7 +157,11 @@ def train_lm(
             config.training,
             output,
             device=chosen,
-            fingerprint={**_fingerprint(config), "corpus": _summary(opened), "ids": ids},
+            fingerprint={
+                **_fingerprint(config, task.classes),
+                "corpus": _summary(opened),
+                "ids": ids,
+            },
             earlier={**_fingerprint(from_stored(NeuralLMConfig, {})), "ids": ids},
             resume=resume,
             should_stop=should_stop,
@@ -282,6 +289,15 @@ def _relative(corpus: Path, output: Path) -> Path:
     return corpus.relative_to(output) if corpus.is_relative_to(output) else corpus
 
 
+def _with_absolute_classes(config: NeuralLMConfig) -> NeuralLMConfig:
+    """Return settings whose file of classes is found when the run is resumed elsewhere."""
+    output = config.model.output
+    if output.classes is None or output.classes == STDIN:
+        return config
+    output = replace(output, classes=str(Path(output.classes).absolute()))
+    return replace(config, model=replace(config.model, output=output))
+
+
 def _open(
     corpus: str | Path | PreparedCorpus, workspace: Path, config: NeuralLMConfig
 ) -> PreparedCorpus:
@@ -381,9 +397,14 @@ def _sums_of_ids(corpus: PreparedCorpus) -> dict[str, str]:
     return {file.stem: storage.quick_sum_of(file)[:12] for file in files if file.is_file()}
 
 
-def _fingerprint(config: NeuralLMConfig) -> dict[str, Any]:
-    """Return the settings that a continued run must share with its beginning."""
+def _fingerprint(config: NeuralLMConfig, classes: Ints | None = None) -> dict[str, Any]:
+    """Return the settings that a continued run must share with its beginning.
+
+    The classes [V] are those of a file, which may be another one of the same classes.
+    """
     training, settings = config.training, to_dict(config)
+    if classes is not None:
+        settings["model"]["output"]["classes"] = hashlib.sha256(classes.tobytes()).hexdigest()[:12]
     return {
         "model": settings["model"],
         "data": {

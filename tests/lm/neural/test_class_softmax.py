@@ -13,7 +13,7 @@ from torch import nn
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.classes import ClassSoftmax, classes_by_count
 from seqtool.lm.neural.config import NeuralLMConfig, OutputConfig
@@ -138,6 +138,32 @@ def test_classes_of_a_file(tmp_path: Path, corpus: PreparedCorpus) -> None:
     assert checkpoint.read_header(trained.path).config["model"]["output"]["num_classes"] == 5
     perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
     assert perplexity == trained.scores["valid_perplexity"]
+
+
+def test_a_run_finds_its_file_of_classes_from_another_folder(
+    tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    file = Path("classes.tsv")
+    file.write_text("a\tx\nb\tx\nc\ty\nd\ty\n")
+    own = settings(classes="classes.tsv")
+    whole = train_lm(corpus, tmp_path / "whole", own)
+    for name in ("m", "n"):
+        with pytest.raises(Interrupted):
+            train_lm(corpus, tmp_path / name, own, should_stop=lambda step: step == 2)
+    other = tmp_path / "there" / "other.tsv"
+    other.write_text("d 1\nc 1\nb 0\na 0\n")  # the same classes
+    monkeypatch.chdir(tmp_path / "there")
+    for name, config in (("m", None), ("n", settings(classes="other.tsv"))):
+        resumed = train_lm(output=tmp_path / name, config=config, resume=True)
+        weights = [load_file(run.path / checkpoint.WEIGHTS) for run in (whole, resumed)]
+        assert weights[0].keys() == weights[1].keys()
+        assert all(torch.equal(tensor, weights[1][key]) for key, tensor in weights[0].items())
+    other.write_text("a x\nb y\nc x\nd y\n")
+    with pytest.raises(ModelError, match=r"the run differs: model\.output\.classes was"):
+        train_lm(output=tmp_path / "n", config=settings(classes="other.tsv"), resume=True)
 
 
 def test_what_is_refused(tmp_path: Path, corpus: PreparedCorpus) -> None:
