@@ -65,6 +65,13 @@ class Learning:
     seconds: float = 0.0
 
 
+def with_absolute_vocab(config: SnmConfig) -> SnmConfig:
+    """Return settings whose vocabulary is found when the run goes on from another folder."""
+    if config.vocab is None:
+        return config
+    return dataclasses.replace(config, vocab=str(Path(config.vocab).absolute()))
+
+
 def save(output: Path, record: SnmRecord, text_sum: str, at: Learning, table: Table) -> None:
     """Write the state of a run; what was saved before is replaced.
 
@@ -72,9 +79,7 @@ def save(output: Path, record: SnmRecord, text_sum: str, at: Learning, table: Ta
         OSError: it cannot be written.
     """
     output.mkdir(parents=True, exist_ok=True)
-    if (words := record.config.vocab) is not None:  # it may go on from another folder
-        config = dataclasses.replace(record.config, vocab=str(Path(words).absolute()))
-        record = dataclasses.replace(record, config=config)
+    record = dataclasses.replace(record, config=with_absolute_vocab(record.config))
     record.write(output)
     with storage.atomic_directory(output / LAST) as folder:
         numbers = {"unseen": table.unseen, "bias": table.bias}

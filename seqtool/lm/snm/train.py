@@ -134,7 +134,8 @@ def train_snm(
         given = to_dict(config) if isinstance(config, SnmConfig) else dict(config or {})
         if "epochs" in given and "time_limit" not in given:
             given["time_limit"] = None  # what is told last ends it
-        record = replace(record, config=from_dict(SnmConfig, to_dict(record.config) | given))
+        config = from_dict(SnmConfig, to_dict(record.config) | given)
+        record = replace(record, config=state.with_absolute_vocab(config))
         record = replace(record, threads=threads or record.threads)
         paths, field = paths or list(record.inputs), field or record.field
     else:

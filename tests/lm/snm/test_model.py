@@ -329,6 +329,17 @@ def test_a_limited_run_goes_on_for_the_time_that_is_left(
     assert more.passes == 2
 
 
+def test_a_run_goes_on_with_the_vocabulary_that_it_had(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("words.txt").write_text("\n".join(sorted(set(TEXT.split()))), encoding="utf-8")
+    own = {**SMALL, "vocab": "words.txt"}
+    with pytest.raises(Interrupted):
+        train_snm(text, "snm", own, should_stop=lambda num_tokens: True)
+    assert train_snm(output="snm", config=own, resume=True).passes > 0
+
+
 def test_what_is_refused_before_the_work(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
