@@ -38,6 +38,7 @@ from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import SpellingModel, State, TokenScores
 
 CHUNK = 256  # tokens that are compared with what is remembered in one product
+FEWEST = 4096  # tokens that there is room for at once; for more, when they come
 NO_WORD = -1
 
 Observer = Callable[[Doubles], None]
@@ -216,21 +217,29 @@ class _Memory:
           x  x  x   .  .             x  x  x
              x  x   x  .     ->      x  x  x
                 x   x  x             x  x  x
+
+    Of a window that is longer than the text so far, there is room for a part, which doubles.
     """
 
     def __init__(self, candidates: Sequence[CacheConfig], num_symbols: int) -> None:
         self._candidates = candidates
         self._num_symbols = num_symbols
         self._window = max(config.window for config in candidates)
-        self._words_W = np.full(self._window, NO_WORD, dtype=np.int32)
+        self._words_W = np.full(min(self._window, FEWEST), NO_WORD, dtype=np.int32)
         self._states_WD: Reals | None = None
         self._num_read = 0
 
     def read(self, words_N: Ids, states_ND: Reals) -> Doubles:
         """Return the log-probabilities [C, N] of the next words, and remember these."""
-        num, window = len(words_N), self._window
+        num = len(words_N)
         if self._states_WD is None:
-            self._states_WD = np.zeros((window, states_ND.shape[1]), states_ND.dtype)
+            self._states_WD = np.zeros((len(self._words_W), states_ND.shape[1]), states_ND.dtype)
+        needed = min(self._num_read + num, self._window)
+        if needed > len(self._words_W):
+            more = min(2 * needed, self._window) - len(self._words_W)
+            self._words_W = np.pad(self._words_W, (more, 0), constant_values=NO_WORD)
+            self._states_WD = np.pad(self._states_WD, ((more, 0), (0, 0)))
+        window = len(self._words_W)
         words = np.concatenate([self._words_W, words_N])
         states = np.concatenate([self._states_WD, states_ND])
         # one step down and one to the right is the same age: no copy of the band is made
@@ -245,7 +254,8 @@ class _Memory:
         ages_W = np.arange(window, 0, -1, dtype=states_ND.dtype)
         log_probs_CN = np.empty((len(self._candidates), num))
         for found_N, config in zip(log_probs_CN, self._candidates, strict=True):
-            first = window - config.window  # a shorter window is the end of the longest one
+            # a shorter window is the end of the longest one
+            first = max(0, window - config.window)
             # the product is a new array, which is changed below; the band serves all settings
             scores_NM = similar_NW[:, first:] * states_ND.dtype.type(config.theta)
             if config.decay:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -134,6 +135,26 @@ def test_states_of_any_size_do_not_overflow() -> None:
     found = scores_of(CacheModel(source, CacheConfig(window=5, theta=1.0)), ids)
     assert not np.isnan(found).any()
     assert (found < 1e-6).all()
+
+
+def test_room_grows_with_the_text_and_not_with_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = WithStates(5)
+    block = np.random.default_rng(1).integers(0, 7, 60).astype(np.int32)
+    settings = [(10**6, 0.7, 0.1), (40, 0.7, 0.0), (7, 0.0, 0.1)]
+    candidates = [CacheConfig(*each) for each in settings]
+    found: list[Doubles] = []
+    expected = [
+        scores_of(CacheModel(source, CacheConfig(min(window, 60), *rest)), block)
+        for window, *rest in settings
+    ]
+    monkeypatch.setattr(module, "CHUNK", 4)
+    monkeypatch.setattr(module, "FEWEST", 5)
+    tracemalloc.start()
+    scores_of(CacheModel(source).trying(candidates, found.append), *np.split(block, [0, 3, 30]))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 20
+    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_a_text_is_remembered_across_blocks_but_not_across_texts() -> None:
