@@ -264,6 +264,7 @@ def eval_ppl(
     after it was scored, and --tune then chooses their settings too.
     """
     from seqtool.core.progress import progress_bar
+    from seqtool.core.reading import is_corpus
     from seqtool.lm.evaluation import evaluate_lm
     from seqtool.lm.mixture.model import MixedModel
     from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
@@ -331,12 +332,14 @@ def eval_ppl(
                 language_model,
                 tune,
                 cache=adapting.cache_settings,
-                field=field,
+                field=None if is_corpus(tune) else field,
                 reset_state=reset_state,
                 on_progress=on_progress,
             )
         language_model = tuning.model
-    options: dict[str, Any] = {"reset_state": reset_state, "split": split, "field": field}
+    options: dict[str, Any] = {"reset_state": reset_state, "split": split}
+    # where the text is a corpus, the field is of others
+    options["field"] = None if is_corpus(paths[0]) else field
     options |= {"per_token": per_token, "per_sentence": per_sentence}
     with (
         _scorers(language_model, models, options, jobs, device=device, threads=threads) as pool,
@@ -394,10 +397,13 @@ def _opened(
         The model; the text of its own that is measured where none is named; what was chosen for
         dynamic evaluation, of each model.
     """
+    from seqtool.core.reading import refuse_field
     from seqtool.lm.mixture.model import mix, open_parts
 
     parts = open_parts(models, device=device, threads=threads)
     own = None if texts else held_out(models, split)
+    measured = [*texts] if own is None else [*map(str, own.paths)]
+    refuse_field(field, [*measured, *filter(None, (tune, adapting.dynamic_stats))])
     tunings: list[DynamicTuning] = []
     if adapting.dynamic:
         from seqtool.lm.neural.dynamic import make_dynamic

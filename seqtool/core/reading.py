@@ -26,7 +26,7 @@ from typing import IO, Any, NoReturn
 import zstandard
 
 from seqtool.core.encodings import conversion_hint
-from seqtool.core.errors import DataError, counted
+from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.parquet import load_pyarrow
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
@@ -103,6 +103,17 @@ def is_corpus(path: str | Path) -> bool:
     from seqtool.core.storage import present  # with NumPy, which --help does without
 
     return (present(Path(path)) / CORPUS).is_file()
+
+
+def refuse_field(field: str | None, texts: Sequence[str | Path]) -> None:
+    """Refuse a field where all texts are prepared corpora.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if field is not None and all(map(is_corpus, texts)):
+        hint = "leave --field out"
+        raise ConfigError("a prepared corpus has no fields", hint=hint, path=texts[0])
 
 
 def find_files(

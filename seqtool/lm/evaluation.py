@@ -21,7 +21,14 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.reading import BlockReader, Place, find_files, is_corpus, read_blocks
+from seqtool.core.reading import (
+    BlockReader,
+    Place,
+    find_files,
+    is_corpus,
+    read_blocks,
+    refuse_field,
+)
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.perplexity import (
     LMEvaluation,
@@ -249,12 +256,13 @@ def _open_source(
     """Open what `evaluate_lm` measures, by its arguments; `block_size` is in bytes.
 
     Raises:
-        ConfigError: a split of what has none.
+        ConfigError: a split or a field of what has none.
         DataError: a corpus of another vocabulary.
     """
     digests: dict[str, str] = {}
     corpus = _prepared_corpus(paths, tokenizer)
     if corpus is not None:
+        refuse_field(field, [corpus.path])
         split = _choose_split(corpus, split)
         if corpus.info.get("shares") is None:  # the split is the whole of its files
             digests = {

@@ -63,6 +63,24 @@ def test_no_table_takes_the_place_of_what_an_option_reads(
     assert (result.code, Path("read.tsv").read_bytes()) == (1, before)
 
 
+def test_a_corpus_has_no_fields(seqtool: Run) -> None:
+    for command in (
+        ("eval-ppl", "corpus", "-m", "net"),
+        ("eval-ppl", "-m", "net"),
+        ("eval-ppl", "corpus", "-m", "net", "--cache", "--tune", "corpus"),
+        ("compare", "corpus", "-m", "net", "-m", "x.arpa"),
+    ):
+        result = seqtool(*command, "--field", "body")
+        error, hint = result.stderr.splitlines()[-2:]
+        assert error.endswith("corpus: a prepared corpus has no fields")
+        assert (result.code, hint) == (1, "hint: leave --field out")
+    # a text beside it has
+    Path("text.jsonl").write_text('{"body": "a a b b"}\n{"body": "a a a b"}\n')
+    for texts in (("corpus", "--tune", "text.jsonl"), ("text.jsonl", "--tune", "corpus")):
+        result = seqtool("eval-ppl", *texts, "-m", "net", "--cache", "--field", "body", "--json")
+        assert result.code == 0, result.stderr
+
+
 def test_a_cache_of_counts(seqtool: Run) -> None:
     # before each token: nothing; a; a a; a a b; a a b </s>; and so on, all in the window
     shares = [1 / 4, 1, 0, 0, 1 / 4, 1 / 5]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from seqtool.core import checkpoint, storage
 from seqtool.core.arrays import Bools, Ids
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks
+from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks, refuse_field
 from seqtool.core.runtime import check_memory, memory_available
 from seqtool.core.vocabulary import (
     EOS_ID,
@@ -267,8 +267,7 @@ def open_corpus(path: Path, config: WordsConfig, field: str | None) -> PreparedC
     """
     corpus = PreparedCorpus.open(path)
     check_preparation(corpus, config)
-    if field is not None:
-        raise ConfigError("a prepared corpus has no fields", hint="leave --field out", path=path)
+    refuse_field(field, [path])
     split = corpus.info["splits"]["train"]
     _refuse_no_words(split["tokens"], split["sentences"], path)
     return corpus
