@@ -79,7 +79,7 @@ def pairs(
     each of them the same weight.
     """
     from seqtool.core.progress import progress_bar
-    from seqtool.lm.mixture.model import open_language_model
+    from seqtool.lm.mixture.model import open_parts
     from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs
     from seqtool.lm.tables import check_target, write_table
 
@@ -94,9 +94,10 @@ def pairs(
     chosen = chosen_models(model)
     names = files or [stdin_or_sample("FILE", "pairs")]
     given = read_pairs(names)
+    # all of them, so that what cannot be opened is told before the work begins
+    opened = open_parts(chosen, device=device, threads=threads)
     results: list[tuple[str, str, PairsEvaluation]] = []
-    for name, path in zip(names_of(chosen), chosen, strict=True):
-        language_model = open_language_model(path, device=device, threads=threads)
+    for name, path, language_model in zip(names_of(chosen), chosen, opened, strict=True):
         note_reset(language_model, name)
         with progress_bar(f"scoring with {path}") as on_progress:
             found = evaluate_pairs(

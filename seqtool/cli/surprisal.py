@@ -140,7 +140,13 @@ def surprisal(
     from seqtool.lm.protocol import carries_state
     from seqtool.lm.tables import check_names, check_target, open_table
     from seqtool.lm.unknown import UnknownWords, warning_of
-    from seqtool.lm.words import ScoredWords, block_size, score_blocks, word_columns
+    from seqtool.lm.words import (
+        ScoredWords,
+        block_size,
+        refuse_lines_anew,
+        score_blocks,
+        word_columns,
+    )
 
     check_target(output, [*(text or ()), *(frequencies or ())])
     paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
@@ -148,6 +154,8 @@ def surprisal(
     models = chosen_models(model)
     names = names_of(models)
     parts = open_parts(models, device=device, threads=threads)
+    for part in parts:  # before one of them has scored for an hour
+        refuse_lines_anew(part, carry_state=carry_state)
     if entropy and all(part.tokenizer.unit != "word" for part in parts):
         raise ConfigError(
             "--entropy is of models of words: the pieces of others are no whole words",

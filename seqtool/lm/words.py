@@ -226,6 +226,19 @@ def block_size(model: LanguageModel, *, entropy: bool) -> int:
     return NGRAM_BLOCK if model.kind == "ngram" and not entropy else BLOCK_SIZE
 
 
+def refuse_lines_anew(model: LanguageModel, *, carry_state: bool) -> None:
+    """Refuse a model that learns from the text, where each line is to begin anew.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if not carry_state and adaptations_of(model):
+        raise ConfigError(
+            "the model learns from the text, so a line cannot begin anew",
+            hint="let it read the lines as one text: --carry-state",
+        )
+
+
 def score_blocks(
     model: LanguageModel,
     blocks: Iterable[bytes],
@@ -240,11 +253,7 @@ def score_blocks(
     What is wrong with a line of the block read last is told as `located` says where it is.
     """
     refuse_other_than_model(model)
-    if not carry_state and adaptations_of(model):
-        raise ConfigError(
-            "the model learns from the text, so a line cannot begin anew",
-            hint="let it read the lines as one text: --carry-state",
-        )
+    refuse_lines_anew(model, carry_state=carry_state)
     tokenizer = model.tokenizer
     is_word_model = tokenizer.unit == "word"
     # in a vocabulary of words all that follows a word is of the class: its probability is one

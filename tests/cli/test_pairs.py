@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from toy_models import two_words
 
+from seqtool.core.errors import ModelError
+
 Run = Callable[..., Any]
 
 
@@ -92,6 +94,23 @@ def test_a_table_of_all_pairs(seqtool: Run, tmp_path: Path) -> None:
     result = seqtool("pairs", "x.tsv", "-m", "A", "-o", "-")
     assert result.stdout.splitlines()[0].split("\t")[:2] == ["pair", "phenomenon"]
     assert "3 pairs, whole sentences" in result.stderr
+
+
+def test_all_models_are_opened_before_one_scores(
+    seqtool: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def open_model(path: Path, **options: Any) -> Any:
+        if path == Path("B"):
+            raise ModelError("no such model", hint="train one", path=path)
+        return two_words()
+
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", open_model)
+    scored: list[Any] = []
+    monkeypatch.setattr("seqtool.lm.pairs.evaluate_pairs", lambda *args, **_: scored.append(args))
+    result = seqtool("pairs", "x.tsv", "-m", "A", "-m", "B")
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: B: no such model\n")
+    assert not scored
 
 
 def test_the_sample_is_the_default(seqtool: Run) -> None:

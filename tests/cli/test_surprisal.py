@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from toy_models import UNIGRAM_ARPA, BigramModel, char_tokenizer, two_words
 
+from seqtool.lm.mixture.cache import CacheModel
+from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.ngram.model import load_arpa
 
 Run = Callable[..., Any]
@@ -40,6 +42,7 @@ def in_a_folder_with_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     models = {
         "letters": BigramModel(char_tokenizer("ab "), np.array(LETTERS)),
         "words": two_words(),
+        "learning": MixedModel([two_words(), CacheModel(two_words())]),
     }
     monkeypatch.setattr(
         "seqtool.lm.mixture.model.open_language_model", lambda path, **_: models[str(path)]
@@ -164,6 +167,17 @@ def test_a_pipe_is_read_where_no_text_is_named(seqtool_process: Run, tmp_path: P
     assert [(row["sentence"], row["word"]) for row in table(result.stdout)] == [
         *(("1", "a"), ("1", "b"), ("2", "b"))
     ]
+
+
+def test_a_model_that_learns_is_refused_before_another_scores(seqtool: Run) -> None:
+    models = ("-m", "words", "-m", "learning")
+    result = seqtool("surprisal", "text.txt", *models)
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: the model learns from the text, so a line cannot begin anew\n"
+        "hint: let it read the lines as one text: --carry-state\n"
+    )
+    assert seqtool("surprisal", "text.txt", *models, "--carry-state").code == 0
 
 
 def test_stdin_for_several_models(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
