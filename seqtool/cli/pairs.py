@@ -80,7 +80,7 @@ def pairs(
     """
     from seqtool.core.progress import progress_bar
     from seqtool.lm.mixture.model import open_parts
-    from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs
+    from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs, refuse_region
     from seqtool.lm.tables import check_target, write_table
 
     if score not in ("sentence", "region"):
@@ -96,6 +96,8 @@ def pairs(
     given = read_pairs(names)
     # all of them, so that what cannot be opened is told before the work begins
     opened = open_parts(chosen, device=device, threads=threads)
+    for language_model in opened:
+        refuse_region(language_model, cast("Score", score))
     results: list[tuple[str, str, PairsEvaluation]] = []
     for name, path, language_model in zip(names_of(chosen), chosen, opened, strict=True):
         note_reset(language_model, name)

@@ -34,7 +34,7 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, UNK_ID
 from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import as_read, refuse_other_than_model
+from seqtool.lm.protocol import adaptations_of, as_read, refuse_other_than_model
 from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
 from seqtool.lm.words import LineBlocks, score_words
@@ -368,6 +368,19 @@ def _by(items: Iterable[ScoredPair], key: Callable[[ScoredPair], K]) -> dict[K, 
     return {name: _tally(group) for name, group in groups.items()}
 
 
+def refuse_region(model: LanguageModel, score: Score) -> None:
+    """Refuse regions of a model that learns from the text, and so forgets no other sentence.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    if score == "region" and adaptations_of(model):
+        raise ConfigError(
+            "the model learns from the text, so a region cannot be scored by itself",
+            hint="use --score sentence, or name a model without a cache",
+        )
+
+
 def evaluate_pairs(
     model: LanguageModel,
     pairs: str | Path | Sequence[MinimalPair],
@@ -392,6 +405,7 @@ def evaluate_pairs(
     if isinstance(pairs, str | Path):
         pairs = read_pairs(pairs)
     refuse_other_than_model(model)
+    refuse_region(model, score)
     if not pairs:
         raise DataError("there are no pairs", hint="give one or more, as read_pairs gives them")
     for pair in pairs:

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 from toy_models import two_words
 
-from seqtool.core.errors import ModelError
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.lm.mixture.cache import CacheModel
+from seqtool.lm.mixture.model import MixedModel
+from seqtool.lm.pairs import evaluate_pairs
 
 Run = Callable[..., Any]
 
@@ -111,6 +114,23 @@ def test_all_models_are_opened_before_one_scores(
     assert (result.code, result.stdout) == (1, "")
     assert result.stderr.startswith("error: B: no such model\n")
     assert not scored
+
+
+def test_regions_of_a_model_that_learns(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {"A": two_words(), "B": MixedModel([two_words(), CacheModel(two_words())])}
+    monkeypatch.setattr(
+        "seqtool.lm.mixture.model.open_language_model", lambda path, **_: models[str(path)]
+    )
+    words = ("pairs", "x.tsv", "-m", "A", "-m", "B")
+    result = seqtool(*words, "--score", "region")
+    assert (result.code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "error: the model learns from the text, so a region cannot be scored by itself\n"
+        "hint: use --score sentence, or name a model without a cache\n"
+    )
+    with pytest.raises(ConfigError, match="a region cannot be scored by itself"):
+        evaluate_pairs(models["B"], "x.tsv", score="region")
+    assert seqtool(*words).code == 0
 
 
 def test_the_sample_is_the_default(seqtool: Run) -> None:
