@@ -39,7 +39,7 @@ class GenerateConfig(Config):
     )
     beam: int | None = setting(None, "search with this many hypotheses, no chance", minimum=1)
     length_penalty: float = setting(
-        0.0, "rank the beam by log-probability / length ** this", minimum=0
+        0.0, "rank the beam by log-probability / length ** this", minimum=0, maximum=10
     )
     stop_at_sentence_end: bool = setting(True, "end a sample with its sentence")
     generate_unk: bool = setting(False, "let <unk> be generated")

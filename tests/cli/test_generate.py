@@ -122,6 +122,7 @@ def test_no_model(seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["--beam", 3, "--top-k", 2], "error: beam search draws nothing by chance"),
         (["--beam", 3, "--num", 4], "error: num is 4"),
         (["--beam", 3, "--seed", 4], "error: --seed is of chance"),
+        (["--beam", 3, "--length-penalty", 160], "error: length_penalty is 160"),
     ],
 )
 def test_bad_options(seqtool: Run, arguments: list[object], message: str) -> None:

@@ -23,6 +23,7 @@ from toy_models import (
     word_tokenizer,
 )
 
+from seqtool.core.config import LARGEST
 from seqtool.core.errors import ConfigError, ModelError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.evaluation import evaluate_lm
@@ -299,6 +300,14 @@ def test_a_narrow_beam_against_lists(beam: int, length_penalty: float) -> None:
         config = GenerateConfig(beam=beam, num=2, max_tokens=12, length_penalty=length_penalty)
         best = beam_search(model, model.start(1), config)
         assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in ranked[:2]]
+
+
+def test_the_largest_penalty_of_the_longest_text_is_finite() -> None:
+    model = chain(word_tokenizer("abc"), "a c")
+    (sample,) = generate_samples(model, beam=2, max_tokens=LARGEST, length_penalty=10)
+    assert sample.text == "a c"
+    with pytest.raises(ConfigError, match="length_penalty is 160"):
+        generate(model, beam=2, length_penalty=160)
 
 
 def test_greedy_in_three_ways() -> None:
