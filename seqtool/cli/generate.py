@@ -95,6 +95,8 @@ def generate(
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
     if seed is not None and config.beam is not None:
         raise ConfigError("--seed is of chance, and a beam draws nothing", hint="drop one")
+    if seed is not None and not config.temperature:
+        raise ConfigError("--seed is of chance, and temperature 0 draws nothing", hint="drop one")
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))
     language_model = open_mixture(paths, shares, device=device, threads=threads)

@@ -45,18 +45,21 @@ class GenerateConfig(Config):
     generate_unk: bool = setting(False, "let <unk> be generated")
 
     def check(self) -> None:
-        """Refuse chance and search together."""
+        """Refuse chance and search together, and chance where nothing is drawn."""
+        cuts = {"top-k": self.top_k is not None, "top-p": self.top_p is not None}
         if self.beam is None:
             if self.length_penalty:
                 raise ConfigError(
                     "length-penalty is for beam search", hint="add --beam, or drop it"
                 )
+            given = " and ".join(name for name, is_given in cuts.items() if is_given)
+            if given and not self.temperature:
+                raise ConfigError(
+                    f"temperature 0 draws nothing by chance, so {given} cannot apply",
+                    hint=f"raise --temperature, or drop {given}",
+                )
             return
-        chance = {
-            "temperature": self.temperature != 1,
-            "top-k": self.top_k is not None,
-            "top-p": self.top_p is not None,
-        }
+        chance = {"temperature": self.temperature != 1, **cuts}
         given = " and ".join(name for name, is_given in chance.items() if is_given)
         if given:
             raise ConfigError(

@@ -122,6 +122,8 @@ def test_no_model(seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["--beam", 3, "--top-k", 2], "error: beam search draws nothing by chance"),
         (["--beam", 3, "--num", 4], "error: num is 4"),
         (["--beam", 3, "--seed", 4], "error: --seed is of chance"),
+        (["--temperature", 0, "--top-k", 5], "error: temperature 0 draws nothing by chance"),
+        (["--temperature", 0, "--seed", 4], "error: --seed is of chance, and temperature 0"),
         (["--beam", 3, "--length-penalty", 160], "error: length_penalty is 160"),
     ],
 )

@@ -63,6 +63,8 @@ def test_json(seqtool: Run) -> None:
 def test_a_limit_of_time_and_epochs(seqtool: Run) -> None:
     both = seqtool("train-snm", "texts", "-o", "snm", "--epochs", "3", "--time-limit", "1s")
     assert "note: --time-limit takes the place of --epochs" in both.stderr.splitlines()
+    timed = ("--epochs", "0", "--time-limit", "1s", "--lr", "0.1")
+    assert seqtool("train-snm", "texts", "-o", "learnt", *timed).code == 0
     one = seqtool("train-snm", "texts", "-o", "timed", "--time-limit", "1s")
     assert "takes the place" not in one.stderr
 
@@ -74,6 +76,10 @@ def test_a_limit_of_time_and_epochs(seqtool: Run) -> None:
         (("--remote", "3", "--order", "1"), "error: remote is set, but features of order 1"),
         (("--vocab-size", "2"), "error: vocab_size is 2, but must be at least 3"),
         (("--lr", "0"), "error: learning_rate is 0.0, but must be more than 0"),
+        (("--remote", "0", "--gap", "2"), "error: gap is set, but remote is 0"),
+        (("--remote", "0", "--adjacent", "1"), "error: adjacent is set, but remote is 0"),
+        (("--epochs", "0", "--lr", "0.1"), "error: learning_rate is set, but epochs is 0"),
+        (("--epochs", "0", "--table-bits", "9"), "error: table_bits is set, but epochs is 0"),
     ],
 )
 def test_a_mistake_is_two_lines_and_nothing_is_written(

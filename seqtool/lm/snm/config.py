@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seqtool.core.config import setting
@@ -63,4 +64,29 @@ class SnmConfig(WordsConfig):
             raise ConfigError(
                 f"remote, gap and adjacent give more than {MOST_TEMPLATES:,} kinds of features",
                 hint="lower one of them; remote 2, gap 3 and adjacent 2 give 18 kinds",
+            )
+
+
+def refuse_unread(config: SnmConfig, names: Iterable[str]) -> None:
+    """Refuse settings that somebody named, and that the training does not read.
+
+    Args:
+        config: all settings; those that are the defaults may be named.
+        names: of settings.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    for name in names:
+        if getattr(config, name) == type(config).__dataclass_fields__[name].default:
+            continue
+        if name in ("gap", "adjacent") and not config.remote:
+            raise ConfigError(
+                f"{name} is set, but remote is 0: there are no skip-grams",
+                hint=f"leave {name} out, or raise remote",
+            )
+        if name in ("learning_rate", "table_bits") and not (config.epochs or config.time_limit):
+            raise ConfigError(
+                f"{name} is set, but epochs is 0: no weights are learnt",
+                hint=f"leave {name} out, or raise epochs",
             )
