@@ -579,13 +579,14 @@ def _check_mixing(
             "what --dynamic learns from a text is not kept, so it cannot be saved",
             hint="drop --dynamic, or --save-mixture",
         )
-    if tune is not None:
+    others = [text for text in (tune, adapting.dynamic_stats) if text is not None]
+    if others:
         from seqtool.core.reading import STDIN, find_files, is_corpus
 
         if tune == STDIN and dynamic_is_free and (len(models) > 1 or adapting.cache):
             what = "stdin can be read once, and --tune reads its text again for the weights"
             raise ConfigError(what, hint="name a file")
-        find_files([name for name in (*texts, tune) if not is_corpus(name)])
+        find_files([name for name in (*texts, *others) if not is_corpus(name)])
     if output is None:
         if force:
             raise ConfigError("--force is for --save-mixture", hint="drop it")

@@ -136,6 +136,7 @@ def surprisal(
     pandas or a spreadsheet: see `seqtool help word-surprisal`. With --json there is one object, of
     the totals and, without -o, the rows.
     """
+    from seqtool.core.reading import find_files
     from seqtool.lm.mixture.model import open_parts
     from seqtool.lm.protocol import carries_state
     from seqtool.lm.tables import check_names, check_target, open_table
@@ -150,6 +151,8 @@ def surprisal(
 
     check_target(output, [*(text or ()), *(frequencies or ())])
     paths = [str(path) for path in text] if text else [stdin_or_sample("TEXT")]
+    if frequencies:
+        find_files([*paths, *frequencies])  # of which one may be stdin
     stimuli = _stimuli(paths, text_column, item_column, field)
     models = chosen_models(model)
     names = names_of(models)

@@ -63,6 +63,36 @@ def test_no_table_takes_the_place_of_what_an_option_reads(
     assert (result.code, Path("read.tsv").read_bytes()) == (1, before)
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "hint"),
+    [
+        (
+            ("--cache", "--cache-theta", "1e39"),
+            "theta is 1e+39, but must be at most 1e+06",
+            "theta",
+        ),
+        (
+            ("--cache", "--cache-decay", "1e39"),
+            "decay is 1e+39, but must be at most 1e+06",
+            "decay",
+        ),
+        (
+            ("--dynamic", "--dynamic-stats-tokens", 5),
+            "statistics_tokens is 5, but gradients are taken from windows of 20 tokens",
+            "read more with --dynamic-stats-tokens, or lower --dynamic-segment",
+        ),
+    ],
+)
+def test_a_setting_out_of_range_is_named(
+    seqtool: Run, options: tuple[str, ...], error: str, hint: str
+) -> None:
+    result = seqtool("eval-ppl", "text.txt", "-m", "net", *options)
+    assert (result.code, result.stdout) == (1, "")
+    first, second = result.stderr.splitlines()
+    assert first == f"error: {error}"
+    assert hint in second
+
+
 def test_a_corpus_has_no_fields(seqtool: Run) -> None:
     for command in (
         ("eval-ppl", "corpus", "-m", "net"),
@@ -219,6 +249,11 @@ def test_all_at_once(seqtool: Run) -> None:
             ["--cache", "--cache-lambda", "0.1", "--tune", "tune.txt"],
             "--tune fits the weights that --cache-lambda gives",
             "drop one",
+        ),
+        (
+            ["-", "--dynamic", "--dynamic-stats", "-"],
+            "stdin is named twice",
+            "give - once",
         ),
         (["--dynamic", "--save-mixture", "mix"], "--save-mixture is for a mixture", "-m"),
         (

@@ -213,6 +213,7 @@ def test_stdin_for_several_models(seqtool: Run, monkeypatch: pytest.MonkeyPatch)
             ["text.txt", "--frequencies", "stimuli.csv"],
             "error: stimuli.csv: is a table, but --frequencies counts the words of running text",
         ),
+        (["-", "--frequencies", "-"], "error: stdin is named twice"),
         (["text.txt", "-o", "x.txt"], "error: x.txt has no suffix of a table"),
         (["text.txt", "-o", "none/x.tsv"], "error: none/x.tsv: the directory"),
     ],

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from seqtool.core.config import Config, setting
 
+STRONGEST = 1e6  # theta and decay: scores stay within the range of single precision
 WEIGHT = 0.15  # of a cache in a mixture, where none is given or tuned
 GRID: Mapping[str, tuple[float, ...]] = {
     "window": (100, 500, 2000),
@@ -22,10 +23,16 @@ class CacheConfig(Config):
 
     window: int = setting(2000, "tokens remembered", minimum=1, maximum=2**31 - 1)
     theta: float = setting(
-        0.4, "how much more a word counts whose state is like the present one", minimum=0
+        0.4,
+        "how much more a word counts whose state is like the present one",
+        minimum=0,
+        maximum=STRONGEST,
     )
     decay: float = setting(
-        0.004, "how fast a word fades: by exp(-decay) with each token", minimum=0
+        0.004,
+        "how fast a word fades: by exp(-decay) with each token",
+        minimum=0,
+        maximum=STRONGEST,
     )
 
 

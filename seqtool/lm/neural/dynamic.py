@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import is_corpus
 from seqtool.core.runtime import give_back_memory
@@ -89,13 +89,20 @@ def gradient_statistics(
         on_progress: called with tokens done and in all.
 
     Raises:
+        ConfigError: less of the text is to be read than a window.
         DataError: a text that cannot be used, or is too short.
     """
+    if config.statistics_tokens < config.segment:
+        raise ConfigError(
+            f"statistics_tokens is {config.statistics_tokens}, but gradients are taken from "
+            f"windows of {config.segment} tokens",
+            hint="read more with --dynamic-stats-tokens, or lower --dynamic-segment",
+        )
     ids = read_ids(model, text, split="train", field=field, num_tokens=config.statistics_tokens)
     num_streams = min(STATISTICS_STREAMS, len(ids) // config.segment)
     if not num_streams:
         raise DataError(
-            f"the text is too short to take gradients from: {len(ids)} tokens",
+            f"the text is too short to take gradients from: {counted(len(ids), 'token')}",
             hint="give the training text",
             path=text,
         )
