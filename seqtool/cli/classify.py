@@ -259,7 +259,7 @@ def classify(
     from seqtool.core.reading import JSON_LINES
     from seqtool.lm.tables import check_names, check_target, open_table
 
-    check_target(output)
+    check_target(output, [table] if table else [])
     path = one_model(model) or default_model("classifier")
     if table is None and not stdin_instead("FILE"):
         raise ConfigError(

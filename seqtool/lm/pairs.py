@@ -178,7 +178,8 @@ def _scored_words(sentence: str, tokenizer: Tokenizer) -> list[str]:
     """Return the words of a sentence that have a score, without marks that are not read."""
     words = _words(sentence)
     if isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip":
-        words = [word for word in words if word not in (BOS, EOS)]
+        fold = str.lower if tokenizer.lowercase else str
+        words = [word for word in words if fold(word) not in (BOS, EOS)]
     return words
 
 

@@ -388,6 +388,9 @@ def test_a_bad_line_is_told_by_its_number() -> None:
     skipping = WordTokenizer(Vocabulary(["<unk>", EOS, "a", "b"]), special_tokens="skip")
     ((a, b),) = score_words(BigramModel(skipping, two_words().table), ["a </s> b"])
     assert (a.bits, b.bits, b.start, b.number) == (1, 1, 7, 2)
+    skipping.lowercase = True  # what is a mark once it is read is left out, too
+    ((a, b),) = score_words(BigramModel(skipping, two_words().table), ["A </S> <S> b"])
+    assert (a.text, b.text, b.start, b.number) == ("A", "b", 11, 2)
 
 
 def test_line_ends_inside_a_text_are_spaces() -> None:
