@@ -162,7 +162,7 @@ class SymbolTable:
             for name, (column, split, _) in FIELDS[field].items():
                 counts: defaultdict[str, float] = defaultdict(float)
                 place = columns.index(column)
-                if name in JOINED_GROUPS and not _are_joined(types, place):
+                if name in JOINED_GROUPS and not are_joined(types, place):
                     continue
                 for values, count in types:
                     for symbol in split(values[place]):
@@ -243,8 +243,11 @@ class SymbolTable:
         return table
 
 
-def _are_joined(types: Iterable[tuple[Sequence[str], float]], place: int) -> bool:
-    """Return whether the values at a place of types are joined of morphemes or their tags."""
+def are_joined(types: Iterable[tuple[Sequence[str], float]], place: int) -> bool:
+    """Return whether the values at a place of types are joined of morphemes or their tags.
+
+    Types are given with how often they occur.
+    """
     joined = total = 0.0
     for values, count in types:
         joined += count * (len(morphemes(values[place])) > 1)

@@ -68,6 +68,11 @@ class ModelConfig(Config):
         minimum=0,
         maximum=WIDEST,
     )
+    joined_characters: bool = setting(
+        True,
+        "read characters also where lemmas or XPOS are joined of morphemes, as 고향+은 is",
+        before=True,
+    )
     character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
     filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST)
     encoder: Literal["none", "bilstm"] = setting(
@@ -516,6 +521,7 @@ _TABLE["graph"] = {
         "encoder_layers": 2,
         "lexical_size": 128,
         "num_filters": 96,
+        "joined_characters": False,
         "distances": True,
         "second_order": "both",
     },
@@ -559,8 +565,11 @@ def implied(values: Mapping[str, Any]) -> str | None:
     return _IMPLIED.get((decoder, classifier))
 
 
-# epochs that are given are those of any treebank
-REPLACED = {"training.epochs": "learning.small_epochs"}
+# epochs and filters that are given are those of any treebank
+REPLACED = {
+    "training.epochs": "learning.small_epochs",
+    "model.num_filters": "model.joined_characters",
+}
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied, replaced=REPLACED)
 preset, resolve = PRESETS.settings, PRESETS.resolve

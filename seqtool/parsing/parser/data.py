@@ -21,6 +21,7 @@ from seqtool.parsing.encoding.features import (
     SymbolTable,
     TokenArrays,
     Types,
+    are_joined,
     columns_of,
 )
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
@@ -37,7 +38,16 @@ from seqtool.parsing.parser.variants import VARIANT
 from seqtool.text.characters import Characters
 from seqtool.treebank.conllu import held_out, read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
-from seqtool.treebank.sentence import COLUMNS, DEPREL, FEATS, FORM, UPOS, Sentence
+from seqtool.treebank.sentence import (
+    COLUMNS,
+    DEPREL,
+    FEATS,
+    FORM,
+    LEMMA,
+    UPOS,
+    XPOS,
+    Sentence,
+)
 
 # share of non-projective trees from which `auto` takes the swap system, and what it takes below;
 # swap against lifted arcs in short runs of one seed: LAS the same at 0.025, +7.0 at 0.07 (a small
@@ -308,8 +318,8 @@ def prepare_data(
     """Read a treebank and make ready what a parser is trained on.
 
     What the settings leave open is chosen by the treebank: the system, where it is `auto`, by the
-    share of its non-projective trees, as are the trees that a graph-based parser finds; and of a
-    small treebank, the epochs (`small_epochs`).
+    share of its non-projective trees, as are the trees that a graph-based parser finds; whether
+    characters are read, by its morphemes; and of a small treebank, the epochs (`small_epochs`).
 
     The files are those of a `TreebankRecord`; `word_states` is to read the sentences, and `taught`
     has those that teachers have parsed.
@@ -345,6 +355,7 @@ def prepare_data(
             hint="give a larger treebank",
             path=train_files[0],
         )
+    config = _with_characters(config, reader.columns, weighed)
     vectors = read_vectors(embeddings, fields, config.model.lexical_size) if embeddings else None
     types = _types(reader, config, weighed, empty_shares, vectors)
     _refuse_lacking(types, gold.arrays, num_gold, num_variants)
@@ -521,6 +532,20 @@ def _with_system(config: ParserConfig, share: float) -> ParserConfig:
     system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
     model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
     return dataclasses.replace(config, model=model)
+
+
+def _with_characters(
+    config: ParserConfig, columns: Sequence[int], counts: Mapping[tuple[str, ...], float]
+) -> ParserConfig:
+    """Return settings without filters over characters where morphemes are told, if so is set."""
+    fields = {LEMMA: "lemma", XPOS: "xpos"}
+    read = [column for column, name in fields.items() if name in config.model.fields]
+    model = config.model
+    if not model.joined_characters and any(
+        are_joined(counts.items(), columns.index(column)) for column in read
+    ):
+        model = dataclasses.replace(model, num_filters=0)
+    return dataclasses.replace(config, model=dataclasses.replace(model, joined_characters=True))
 
 
 def _with_epochs(config: ParserConfig, num_sentences: int) -> ParserConfig:

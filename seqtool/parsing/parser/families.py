@@ -44,7 +44,9 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("training.embedding_optimiser", "training.clip_norm", "training.precision"),
         *_RATES,
     ),
-    ("neural", "filters"): ("model.character_size", "model.filter_width"),
+    ("neural", "filters"): (
+        *("model.character_size", "model.filter_width", "model.joined_characters"),
+    ),
     ("linear",): ("model.hash_bits",),
     ("encoder",): (
         *("model.encoder_size", "model.encoder_layers"),

@@ -121,7 +121,8 @@ class LearningConfig(EncoderLearningConfig):
     )
     label_smoothing: float = setting(
         0.05,
-        "share of what is learnt that all combinations of tags have alike (Szegedy et al. 2016)",
+        "share of what is learnt that all combinations of tags have alike (Szegedy et al. 2016), "
+        "but none where they share morphemes (share_parts)",
         minimum=0,
         below=1,
         before=0.0,

@@ -129,9 +129,9 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         )
         values_TO = self.module.value_scores(states_TX).float()
         scores_TB = values_TO[:, self._members].sum(2)
-        loss = functional.cross_entropy(
-            scores_TB, bundles_T, label_smoothing=learning.label_smoothing
-        )
+        # that all combinations have a share would be learnt by the morphemes of all, too
+        share = 0.0 if self._parts.size else learning.label_smoothing
+        loss = functional.cross_entropy(scores_TB, bundles_T, label_smoothing=share)
         # the mean over no word would be a NaN
         if learning.lemma_weight and bool((scripts_T != NO_SCRIPT).any()):
             scores_TE = self.module.lemma_scores(

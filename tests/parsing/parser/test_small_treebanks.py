@@ -1,4 +1,4 @@
-"""Epochs of small treebanks: of presets, and where others are given."""
+"""What presets leave to the treebank: epochs of small ones, and characters beside morphemes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
 from seqtool.treebank.conllu import write_conllu
+from seqtool.treebank.sentence import LEMMA, XPOS
 
 NUM = 30  # sentences of the treebank, a tenth of which is held out
 
@@ -88,6 +89,33 @@ def test_those_of_a_pipeline_are_replaced_part_by_part() -> None:
     named = PIPELINES.chosen({"parser": {"training": {"epochs": 2}}})
     assert named is not None
     assert named.parser.learning.small_epochs == 0
+
+
+@pytest.mark.parametrize("column", [LEMMA, XPOS])
+def test_characters_are_not_read_where_morphemes_are_told(column: int, tmp_path: Path) -> None:
+    sentences = [make_sentence([("고향은", "X"), ("멀다", "Y")], [2, 0]) for _ in range(4)]
+    told = [sentence.copy() for sentence in sentences]
+    for sentence in told:
+        sentence.rows[0][column] = "고향+은" if column == LEMMA else "ncn+jxt"
+    plain, joined = tmp_path / "plain.conllu", tmp_path / "joined.conllu"
+    write_conllu(sentences, plain)
+    write_conllu(told, joined)
+
+    def filters(path: Path, *overrides: str, preset: str = "graph") -> int:
+        config = PRESETS.resolve(preset, None, {}, overrides)
+        data = prepare_data([str(path)], str(path), config)
+        assert data.config.model.joined_characters  # nothing is left to be chosen
+        assert (data.types.characters is None) == (data.config.model.num_filters == 0)
+        return data.config.model.num_filters
+
+    assert filters(plain) == 96
+    assert filters(joined) == 0
+    # those that are given are those of any treebank, as are a preset's that says nothing of it
+    assert filters(joined, "num_filters=8") == 8
+    assert filters(joined, "num_filters=8", preset="accurate") == 8
+    # of a column that is not read, nothing is told
+    others = "fields=[form, lemma]" if column == XPOS else "fields=[form, xpos]"
+    assert filters(joined, others) == 96
 
 
 ONE_WORD = {"Yes": "answer", "Oh": "cry", "Go": "command"}

@@ -206,6 +206,18 @@ def test_the_loss_by_hand() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_tags_that_share_morphemes_are_not_smoothed(shares: bool) -> None:
+    found = []
+    for smoothing in (0.0, 0.3):
+        config = tiny_config(learning__label_smoothing=smoothing, learning__share_parts=shares)
+        data = prepare_data([sentence_of(JOINED)] * 20, None, config.model)
+        task = TaggerTask(config, data)
+        task.start_epoch(0)
+        found.append(task.loss(0)[0].item())
+    assert (found[0] == found[1]) == shares
+
+
 JOINED = [
     ("고향은", "고향+은", "NOUN", "ncn+jxt", "Case=Nom|Number=Sing"),
     ("서울은", "서울+은", "NOUN", "nq+jxt", "Case=Acc|Number=Sing"),
