@@ -56,11 +56,14 @@ class LabellerConfig(Config):
 
 
 def _preset(name: str) -> dict[str, dict[str, object]]:
-    """Return the settings of a tagger's preset that a labeller has."""
+    """Return the settings of a tagger's preset that a labeller has; `accurate` has the defaults."""
     known = EncoderConfig.__dataclass_fields__
     settings = TAGGERS.settings(name)
-    settings["model"] = {k: v for k, v in settings.get("model", {}).items() if k in known}
-    return settings
+    model = {} if name == "accurate" else settings["model"]
+    return {
+        "model": {name: value for name, value in model.items() if name in known},
+        "training": settings["training"],
+    }
 
 
 PRESETS = Presets(

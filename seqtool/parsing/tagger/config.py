@@ -120,12 +120,11 @@ class LearningConfig(EncoderLearningConfig):
         0.3, "dropout on the lemmatizer's hidden units", minimum=0, below=1
     )
     label_smoothing: float = setting(
-        0.05,
+        0.0,
         "share of what is learnt that all combinations of tags have alike (Szegedy et al. 2016), "
         "but none where they share morphemes (share_parts)",
         minimum=0,
         below=1,
-        before=0.0,
     )
     lemma_weight: float = setting(
         0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
@@ -164,6 +163,7 @@ PRESETS = Presets(
     {
         "accurate": {
             "model": {"encoder_size": 256},
+            "learning": {"label_smoothing": 0.05},
             "training": {**_TRAINING, "epochs": 18},
         },
         "fast": {
