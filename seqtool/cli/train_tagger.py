@@ -94,6 +94,9 @@ def train_tagger(
             f"{counted(summary['bundles'], 'bundle')} of tags, "
             f"{counted(summary['edit_scripts'], 'edit script')}",
         )
+        learning = chosen.learning
+        if learning.label_smoothing and learning.share_parts and data.bundles.parts.size:
+            note("tags share morphemes, so they are learnt without label_smoothing")
 
     sources["dev"] = dev
     trained = run_training(train, treebank, output, chosen, options, on_data=on_data, **sources)

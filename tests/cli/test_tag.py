@@ -167,6 +167,22 @@ def test_training(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     assert "tagger" in shown.stdout
 
 
+def test_tags_that_share_morphemes_are_told(seqtool: Run, tmp_path: Path) -> None:
+    words = [
+        ["1", "고향은", "고향+은", "NOUN", "ncn+jxt"],
+        ["2", "서울은", "서울+은", "NOUN", "nq+jxt"],
+    ]
+    rows = "\n".join("\t".join([*word, "_", "_", "_", "_", "_"]) for word in words)
+    path = tmp_path / "ko.conllu"
+    path.write_text(f"{rows}\n\n" * 9, encoding="utf-8")
+    for smoothing in ("0.1", "0"):
+        smooth = ("--set", f"label_smoothing={smoothing}", "--force", "-o", tmp_path / "t")
+        result = seqtool("train-tagger", path, *TINY, *smooth)
+        assert result.code == 0, result.stderr
+        told = "tags share morphemes, so they are learnt without label_smoothing\n"
+        assert (told in result.stderr) == (smoothing != "0")
+
+
 def test_all_settings_are_listed(seqtool: Run) -> None:
     result = seqtool("train-tagger", "--list-settings")
     assert result.code == 0
