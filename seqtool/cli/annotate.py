@@ -71,7 +71,8 @@ InvalidOption = Annotated[
     typer.Option(
         metavar="FILE",
         help="Write broken sentences to this file, with file, line and reason, and not to the "
-        "output. Implies --skip-invalid. With --engine spark a directory, where -o can be, too.",
+        "output. Implies --skip-invalid. With --engine spark it is a directory, of any kind that "
+        "-o can be.",
     ),
 ]
 
@@ -324,8 +325,9 @@ def parse(
     model: Annotated[
         list[Path] | None,
         _model(
-            "A parser; runs/parser if not given. Several over one treebank (-m A -m B) vote on "
-            "each arc; a model of --raw among them splits and tags text for all."
+            "A parser; runs/parser if not given. Several of one treebank (-m A -m B) vote on each "
+            "arc, or are averaged where they differ in the seed alone; a model of --raw among them "
+            "splits and tags text for all."
         ),
     ] = None,
     output: TargetOption = "-",

@@ -75,8 +75,8 @@ def train_parser(
         typer.Option(
             "--raw",
             help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
-            "lemmatizer, and parsers that are used to their tags. Parts that are trained at once, "
-            "each in a process of its own, share the threads; --threads 1 trains one after "
+            "lemmatizer, and parsers that learn from predicted tags. Parts that are trained at "
+            "once, each in a process of its own, share the threads; --threads 1 trains one after "
             "another. --seed and --time-limit are of all parts, --epochs and --fields of all "
             "parsers, --lr and --patience of the neural ones, other settings of the first parser; "
             "--set tagger.training.epochs=5 names another part.",
@@ -111,8 +111,9 @@ def train_parser(
         list[str] | None,
         setting_option(
             "Learn from parsers over the same treebank as well, A,B: how probable they take heads "
-            "(--decoder graph) or transitions (from those with the same system), and what all "
-            "parse together: variants of the treebank's sentences, and the text of --unlabelled.",
+            "(--decoder graph) or transitions (from those with the same system), and the "
+            "trees that all find together: of variants of the treebank's sentences, and of the "
+            "text of --unlabelled.",
             "MODEL,MODEL",
         ),
     ] = None,

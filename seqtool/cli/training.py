@@ -78,7 +78,7 @@ LanguageModelOption = Annotated[
     Path | None,
     setting_option(
         "A model of train-lm whose state after each word is read too; it is copied into the "
-        "output. A parser has to have an encoder for it (--preset accurate).",
+        "output. Of parsers, those with an encoder can read it (--preset accurate).",
         "DIR",
         "--lm",
     ),

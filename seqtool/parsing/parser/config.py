@@ -53,7 +53,8 @@ class ModelConfig(Config):
         "auto", "auto, arc-standard, arc-eager, arc-hybrid or swap; auto is by the treebank"
     )
     fields: tuple[FieldName, ...] = setting(
-        (*LEXICAL_FIELDS, *TAG_FIELDS), "what is read of a word; form's parts included"
+        (*LEXICAL_FIELDS, *TAG_FIELDS),
+        "what is read of a word; prefix, suffix and shape are parts of the form",
     )
     slots: tuple[str, ...] = setting(RICH, "places whose word and tags are looked at")
     label_slots: tuple[str, ...] = setting(_CHILDREN, "places whose label is looked at")
