@@ -260,8 +260,8 @@ class LearningConfig(Config):
     )
     label_smoothing: float = setting(
         0.05,
-        "graph: share of what is learnt of labels, and of heads with loss local, that all of them "
-        "have alike (Szegedy et al. 2016)",
+        "graph, loss local: share of what is learnt that all heads, and all labels, have alike "
+        "(Szegedy et al. 2016)",
         minimum=0,
         below=1,
         before=0.0,

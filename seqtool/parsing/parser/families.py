@@ -69,8 +69,9 @@ READ_BY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("graph", "neural"): (
         *("model.arc_size", "model.relation_size", "model.distances"),
         *("model.second_order", "model.second_size", "model.second_steps"),
-        *("learning.batch_words", "learning.dropout_arcs", "learning.label_smoothing"),
+        *("learning.batch_words", "learning.dropout_arcs"),
     ),
+    ("graph", "neural", "local"): ("learning.label_smoothing",),
     ("global",): (
         *("learning.global_epochs", "learning.global_beam", "learning.global_rate"),
         *("learning.global_words", "learning.global_scores"),
@@ -96,6 +97,7 @@ _SHOWN = {  # the words, as options
     "lm": "--lm",
     "gold tags": "tags that are predicted (--raw)",
     "lifting": "trees that are built without crossing arcs",
+    "local": "--loss local",
     "global": "--loss global",
     "sums": "--set global_scores=sums",
     "filters": "filters over characters (--set num_filters=32)",
@@ -154,7 +156,7 @@ def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
         words.add(learning.get("oracle", "dynamic"))
     words.update({"sums"} if learning.get("global_scores") == "sums" else ())
     words.update({"filters"} if model.get("num_filters") else ())
-    words.update({"global"} if learning.get("loss") == "global" else ())
+    words.add(learning.get("loss", "local"))
     words.update({"encoder"} if model.get("encoder", "none") != "none" else ())
     builds_crossing = model.get("system") == "swap" or model.get("trees") == "all"
     words.update(() if builds_crossing else {"lifting"})

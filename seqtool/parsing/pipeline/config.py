@@ -23,7 +23,7 @@ PARSERS = ("parser", "graph", "perceptron")  # those of PARTS that find heads
 NEURAL = ("parser", "graph")  # those of PARSERS that read vectors, and a language model
 # preset -> how many of which parts; of the others one of each, and no taggers for multiword tokens
 _MEMBERS: dict[str, dict[str, Any]] = {
-    "accurate": {"taggers": 3, "graphs": 1, "perceptrons": 1},
+    "accurate": {"taggers": 2, "graphs": 1, "perceptrons": 1},
     "graph": {"taggers": 2, "parsers": 2},
 }
 

@@ -51,6 +51,8 @@ class GraphTask(TreeTask):
         num_arcs = len(data.labels.arcs)
         is_root = np.arange(len(data.labels)) >= num_arcs
         self._is_root_label = torch.from_numpy(is_root).to(self._device)
+        learning = config.learning
+        self._smoothing = learning.label_smoothing if learning.loss == "local" else 0.0
         self._batches: list[Longs] = []
 
     def _network(self, num_words: int) -> GraphNetwork:
@@ -156,8 +158,7 @@ class GraphTask(TreeTask):
             of_gold_R = functional.cross_entropy(
                 scores_RL, heads_R, ignore_index=NONE, reduction="none"
             )
-            share = self.config.learning.label_smoothing
-            of_gold_R = smoothed(of_gold_R, scores_RL, share) * (heads_R != NONE)
+            of_gold_R = smoothed(of_gold_R, scores_RL, self._smoothing) * (heads_R != NONE)
             if taught_BLL is None:
                 return of_gold_R.sum()
             # what has no share may have a score of minus infinity
@@ -197,7 +198,7 @@ class GraphTask(TreeTask):
         is_barred_NK = (heads_N == 0)[:, None] != self._is_root_label
         scores_NK = scores_NK.masked_fill(is_barred_NK, -torch.inf)
         loss_N = functional.cross_entropy(scores_NK, labels_T[words_N], reduction="none")
-        return smoothed(loss_N, scores_NK, self.config.learning.label_smoothing).mean()
+        return smoothed(loss_N, scores_NK, self._smoothing).mean()
 
 
 def smoothed(loss_N: Tensor, scores_NK: Tensor, share: float) -> Tensor:
