@@ -87,8 +87,10 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedCorpu
     path = tmp_path_factory.mktemp("raw")
     for part in ("train", "valid"):
         (path / f"{part}.txt").write_text("the cat saw a dog .\na dog sleeps .\n" * 9)
+    # another one where a worker comes back to this module
+    made = tmp_path_factory.mktemp("made")
     return {
-        unit: prepare([path], path.parent / unit, PrepareConfig(unit=unit))  # type: ignore[arg-type]
+        unit: prepare([path], made / unit, PrepareConfig(unit=unit))  # type: ignore[arg-type]
         for unit in ("word", "char", "byte")
     }
 
