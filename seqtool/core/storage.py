@@ -85,14 +85,13 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """
     text = to_json(content)
     try:
-        text.encode()
+        replace_text(path, text)
     except UnicodeEncodeError as error:
         line = text[text.rfind("\n", 0, error.start) + 1 : text.find("\n", error.start)]
         raise DataError(
             f"{line.strip(' ,')!r} is not UTF-8, so {path.name} cannot hold it",
             hint="rename the file that is named so",
         ) from error
-    replace_text(path, text)
 
 
 def to_json(content: Mapping[str, Any]) -> str:

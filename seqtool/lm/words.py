@@ -290,10 +290,10 @@ def _words_of(
 ) -> ScoredWords:
     """Return the words of a block, and the ends of its lines if they are asked for."""
     skips = isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip"
-    marked = block
+    data = searched = _with_room(block)
     if skips and tokenizer.lowercase:  # these are marks as well, once they are read
-        marked = block.replace(b"<S>", b"<s>").replace(b"</S>", b"</s>")
-    places = find_units(_with_room(marked), len(block), line_ends=line_ends, skip_marks=skips)
+        searched = _with_room(block.replace(b"<S>", b"<s>").replace(b"</S>", b"</s>"))
+    places = find_units(searched, len(block), line_ends=line_ends, skip_marks=skips)
     begins_U, ends_U = places.begins, places.ends
     if line_ends:  # they are written as one that stands behind the text
         begins_U = np.where(places.is_word, begins_U, len(block))
@@ -318,7 +318,7 @@ def _words_of(
         lines=places.lines,
         numbers=places.numbers,
         is_word=places.is_word,
-        texts=Cells(_with_room(block), begins_U, ends_U),
+        texts=Cells(data, begins_U, ends_U),
         starts=places.starts,
         ends=places.stops,
         bits=found.bits,

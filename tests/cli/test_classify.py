@@ -109,6 +109,10 @@ def test_columns_are_kept(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     )
     assert told == {"texts": 2, "cut": 0, "output": str(out)}
     assert len(out.read_text().splitlines()) == 3
+    before = out.read_bytes()
+    over = seqtool("classify", out, "-m", folder / "linear", "-o", out)
+    assert (over.code, "would be replaced" in over.stderr) == (1, True)
+    assert out.read_bytes() == before
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

@@ -163,6 +163,7 @@ def test_a_name_that_is_not_utf_8_is_told(tmp_path: Path) -> None:
         storage.write_json(path, {"train": ["a", "caf\udce9.txt"]})
     assert caught.value.hint == "rename the file that is named so"
     assert storage.read_object(path) == {"train": ["a"]}
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_discarding_never_shows_half_a_directory(tmp_path: Path) -> None:

@@ -49,9 +49,7 @@ class LabellerConfig(Config):
     def as_tagger(self) -> TaggerConfig:
         """Return the settings of a tagger whose UPOS are the labels, and that learns no lemmas."""
         model = ModelConfig(**vars(self.model), lemma_size=1, sparse_bits=0)
-        learning = LearningConfig(
-            **vars(self.learning), lemma_weight=0.0, share_parts=False, label_smoothing=0.0
-        )
+        learning = LearningConfig(**vars(self.learning), lemma_weight=0.0, share_parts=False)
         return TaggerConfig(model, learning, self.training)
 
 
