@@ -436,7 +436,8 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             ConfigError: fewer than one tree, or a beam of no hypotheses.
         """
         check_search(beam, num)
-        return self._ranked(arrays, num, beam)
+        # open until its own last answer: a sentence may be asked about again
+        return _Answers(self._ranked(arrays, num, beam), len(arrays.lengths), self._open)
 
     def _ranked(self, arrays: TokenArrays, num: int, beam: int) -> Iterator[list[ScoredTree]]:
         for place, ranked in enumerate(self._ranked_by_decoder(arrays, num, beam)):

@@ -504,6 +504,29 @@ def test_answers_stay_while_others_are_parsed(
         assert len(model.types) <= 2 + 9  # all answers were given
 
 
+@pytest.mark.parametrize("which", range(4))
+def test_types_stay_from_the_question_to_the_last_answer(
+    monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    """Another thread may parse before the first answer is fetched, and between any two."""
+    model, sentences = kinds()[which], random_sentences(12, 9, seed=1)
+    arrays = model.encode(sentences)
+    trees, tables = list(model.ranked(arrays, 2)), list(model.arc_tables(arrays))
+    monkeypatch.setattr(model_module, "TABLE_BYTES", -1)
+    # tables of more types round otherwise, in the last digit
+    same_trees = [
+        [(*tree[:2], pytest.approx(tree.score, rel=1e-5)) for tree in ranked] for ranked in trees
+    ]
+    answers = model.ranked(model.encode(sentences), 2)
+    model.parse(new_words(0))
+    assert list(answers) == same_trees
+    found = model.arc_tables(model.encode(sentences))
+    model.parse(new_words(1))
+    for (probabilities, *choices), (same, *same_choices) in zip(found, tables, strict=True):
+        np.testing.assert_allclose(probabilities, same, rtol=1e-5)
+        np.testing.assert_equal(choices, same_choices)
+
+
 @pytest.mark.parametrize("encoder", ["none", "bilstm"])
 def test_derivations_stay_while_others_are_parsed(
     monkeypatch: pytest.MonkeyPatch, encoder: str
