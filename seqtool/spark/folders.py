@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_WAIT_SECONDS = 10  # for tasks that are stopped
+_WAIT_SECONDS = 10  # at most, for what was stopped
+_STAY_SECONDS = 0.5  # that a folder must be gone, before it is held to be
+_POLL_SECONDS = 0.05
 
 
 class Folder:
@@ -70,25 +72,45 @@ def temporary_folder(session: SparkSession, parent: str) -> Iterator[str]:
     """
     name = f"seqtool-tables-{uuid.uuid4().hex}"
     path = posixpath.join(parent, name)
-    context = session.sparkContext
+    context, folder = session.sparkContext, Folder(session, path)
     context.addJobTag(name)
     try:
         yield path
     except BaseException:
         context.cancelJobsWithTag(name)
         _wait_for_tasks(session)
+        _remove_for_good(folder)
         raise
     finally:
         context.removeJobTag(name)
-        Folder(session, path).remove()
+        folder.remove()
 
 
 def _wait_for_tasks(session: SparkSession) -> None:
     """Wait until no task runs, for a while: others may use the session, too."""
     until = time.monotonic() + _WAIT_SECONDS
+    while time.monotonic() < until and _num_tasks(session):
+        time.sleep(_POLL_SECONDS)
+
+
+def _num_tasks(session: SparkSession) -> int:
+    """Return how many tasks run now, as the scheduler has it.
+
+    What the status tracker tells is late: for a while it counts none where some have begun.
+    """
     context: Any = session.sparkContext
-    tracker = context._jsc.sc().statusTracker()  # Python's tells of jobs, not of their tasks
-    while time.monotonic() < until:
-        if not any(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
-            return
-        time.sleep(0.1)
+    numbers = context._jsc.sc().taskScheduler().runningTasksByExecutors().valuesIterator()
+    num_tasks = 0
+    while numbers.hasNext():
+        num_tasks += numbers.next()
+    return num_tasks
+
+
+def _remove_for_good(folder: Folder) -> None:
+    """Remove a folder until it stays away: the driver may be about to commit what tasks wrote."""
+    gone_since = begin = time.monotonic()
+    while time.monotonic() < min(gone_since + _STAY_SECONDS, begin + _WAIT_SECONDS):
+        if folder.exists():
+            folder.remove()
+            gone_since = time.monotonic()
+        time.sleep(_POLL_SECONDS)

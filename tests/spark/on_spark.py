@@ -36,7 +36,7 @@ from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.ngram.trie import word_columns
 from seqtool.parsing.annotation import Annotation, open_models
-from seqtool.spark.folders import temporary_folder
+from seqtool.spark.folders import Folder, _num_tasks, _remove_for_good, temporary_folder
 from seqtool.spark.session import settled, without_pandas_warning
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
@@ -450,9 +450,25 @@ def test_tables_are_removed_although_spark_goes_on(session: Any, tmp_path: Path)
     temp.mkdir()
     with pytest.raises(KeyboardInterrupt):
         interrupted(temp)
+    assert _num_tasks(session) == 0
     threads[0].join()
     assert begun.exists()
     assert [*temp.iterdir()] == []
+
+
+def test_a_folder_that_is_made_anew_is_removed_anew(session: Any, tmp_path: Path) -> None:
+    """As the driver does, which may be about to commit what its tasks wrote."""
+    path, times = tmp_path / "tables", iter(range(2))
+
+    class Remade(Folder):
+        def remove(self) -> None:
+            super().remove()
+            if next(times) == 0:
+                path.mkdir()
+
+    path.mkdir()
+    _remove_for_good(Remade(session, str(path)))
+    assert not path.exists()
 
 
 @pytest.mark.usefixtures("large_blocks")
