@@ -461,7 +461,7 @@ def parse(
         if gold and annotation.layout is not None:
             hint = "score text with seqtool eval-parser"
             raise ConfigError("--gold is for CoNLL-U", hint=hint)
-        beside = _BesideGold(gold, is_input=gold == given) if gold else None
+        beside = _BesideGold(given, gold) if gold else None
         with (
             hinting_allow_missing(),
             run.reading(
@@ -503,21 +503,24 @@ class _BesideGold:
     two is broken, that one is among the sentences, and there is no gold tree.
 
     Args:
-        gold: the files of gold trees.
-        is_input: the sentences are read from the same files, which may be stdin and cannot be read
-            twice.
+        given: the files of sentences.
+        gold: the files of gold trees. Where they are the same, each is read once, as stdin can be.
     """
 
-    def __init__(self, gold: Sequence[str], *, is_input: bool) -> None:
-        self._gold, self._is_input = gold, is_input
+    def __init__(self, given: Sequence[str], gold: Sequence[str]) -> None:
+        self._given, self._gold = given, gold
         self._waiting: deque[Sentence] = deque()
 
     def sentences(self, files: Sequence[str]) -> Iterator[Sentence | Broken]:
-        """Give the sentences of files."""
+        """Give the sentences of files, which are those given but for some that are left out.
+
+        Raises:
+            ConfigError: when iterated: some are, and nothing tells where their gold trees are.
+        """
         from seqtool.treebank.conllu import Broken, read_items
         from seqtool.treebank.sentence import Sentence
 
-        if self._is_input:
+        if self._given == self._gold:
             for item in read_items(files, check="tree"):
                 if not isinstance(item, Broken):
                     # a copy keeps its tree when that of the other is written anew
@@ -527,7 +530,7 @@ class _BesideGold:
                 yield item
             return
         for item, tree in zip_longest(
-            read_items(files, check="columns"), read_items(self._gold, check="tree")
+            read_items(files, check="columns"), read_items(self._gold_of(files), check="tree")
         ):
             if isinstance(item, Broken) or isinstance(tree, Broken):
                 yield item if isinstance(item, Broken) else tree
@@ -536,6 +539,24 @@ class _BesideGold:
                 self._waiting.append(tree)
             if item is not None:
                 yield item
+
+    def _gold_of(self, files: Sequence[str]) -> Sequence[str]:
+        """Return the files of gold trees of these files, without those of files left out."""
+        if files == self._given:
+            return self._gold
+        from seqtool.core.reading import find_files
+
+        given, gold = (find_files(names, treebanks=True) for names in (self._given, self._gold))
+        if len(files) in (len(given), len(gold)):
+            return gold
+        if len(gold) != len(given):
+            raise ConfigError(
+                "files are left out, and nothing tells which gold trees are theirs",
+                hint="name a file of gold trees for each file, in the same order",
+            )
+        left = iter(zip(given, gold, strict=True))
+        # files left out are those in between
+        return [next(tree for name, tree in left if name == file) for file in files]
 
     def trees(self) -> Iterator[Sentence]:
         """Give the gold trees of sentences that were taken."""

@@ -79,6 +79,7 @@ class Judge:
     def label_columns(self, path: str) -> Iterator[bytes]:
         """Give the sentences of a file with a word a line, with labels."""
         from seqtool.parsing.labeller.columns import read_columns
+        from seqtool.parsing.labeller.entities import OUTSIDE
 
         source = read_columns(path)
         while chunk := list(islice(source, CHUNK_SENTENCES)):
@@ -88,7 +89,10 @@ class Judge:
             labels = dict(zip(chosen, found, strict=True))
             for place, item in enumerate(chunk):
                 written = labels.get(place, gold[place] or [])
-                self._count(gold[place], written, is_there=gold[place] is not None)
+                known = gold[place]
+                if known is None and not item.is_bare:  # as of a sentence of CoNLL-U
+                    known = [OUTSIDE] * len(written)
+                self._count(known, written, is_there=gold[place] is not None)
                 yield item.written(written).encode()
 
     def _count(self, gold: Sequence[str] | None, found: Sequence[str], *, is_there: bool) -> None:

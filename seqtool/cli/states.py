@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from seqtool.cli.annotate import AllowMissingOption
-from seqtool.cli.models import default_model, one_model
+from seqtool.cli.models import default_model, hinting_allow_missing, one_model
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -127,7 +127,7 @@ def states(
         stdin_or_sample("TEXT", "text" if isinstance(opened, LanguageModel) else "trees")
     ]
     try:
-        with progress_bar("reading", is_bytes=True) as on_progress:
+        with hinting_allow_missing(), progress_bar("reading", is_bytes=True) as on_progress:
             found = write_states(
                 opened,
                 given,

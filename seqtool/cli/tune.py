@@ -294,7 +294,8 @@ def _check_read(
     else:
         from seqtool.parsing.config import refuse_lm
 
-        checks.append(lambda _, names: refuse_lm(names))
+        hint = "leave it out: a search trains without one"
+        checks.append(lambda _, names: refuse_lm(names, hint=hint))
     configs = []
     for trial in draw_trials(space, LOOKED_AT, seed=0) if space else ():
         with suppress(ConfigError):  # the search tells which trial cannot be

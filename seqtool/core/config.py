@@ -13,10 +13,21 @@ import dataclasses
 import math
 import operator
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from seqtool.core.errors import ConfigError, did_you_mean
 
@@ -66,7 +77,14 @@ def _hints(kind: type[Any]) -> dict[str, Any]:
 
 
 class Config:
-    """Base of all configurations: checks types and bounds when built."""
+    """Base of all configurations: checks types and bounds when built.
+
+    Attributes:
+        replaced: dotted settings, whose place others take: of these, what a preset has is left out
+            once the former are given. See `lay_over`.
+    """
+
+    replaced: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         hints = _hints(type(self))
@@ -262,6 +280,35 @@ def set_value(kind: type[Any], values: dict[str, Any], name: str, value: Any) ->
         values = inner
     values[last] = value
     return matches[0]
+
+
+def lay_over(kind: type[Any], settings: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """Lay what is given, by section, over settings of a kind, in place.
+
+    What it replaces is taken out, see `Config.replaced`.
+    """
+    for name, other in kind.replaced.items():
+        *sections, last = name.split(".")
+        if last in _section(given, sections):
+            *sections, last = other.split(".")
+            _section(settings, sections).pop(last, None)
+    _merge(settings, given)
+
+
+def _section(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return a section of settings; an empty one where there is none."""
+    for name in names:
+        settings = settings.get(name, {}) if isinstance(settings, Mapping) else {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _merge(settings: dict[str, Any], others: Mapping[str, Any]) -> None:
+    """Lay settings over others, section by section, in place."""
+    for name, value in others.items():
+        if isinstance(value, dict) and isinstance(settings.setdefault(name, {}), dict):
+            _merge(settings[name], value)
+        else:
+            settings[name] = value
 
 
 def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable[str]) -> list[str]:

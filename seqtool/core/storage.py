@@ -88,10 +88,26 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         replace_text(path, text)
     except UnicodeEncodeError as error:
         line = text[text.rfind("\n", 0, error.start) + 1 : text.find("\n", error.start)]
-        raise DataError(
-            f"{line.strip(' ,')!r} is not UTF-8, so {path.name} cannot hold it",
-            hint="rename the file that is named so",
-        ) from error
+        raise _not_utf8(line.strip(" ,"), path.name) from error
+
+
+def refuse_unwritable_name(path: str | Path, record: str) -> None:
+    """Refuse a file whose name `record`, a file in UTF-8, cannot hold.
+
+    Raises:
+        DataError: it is not UTF-8.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise _not_utf8(str(path), record) from error
+
+
+def _not_utf8(text: str, record: str) -> DataError:
+    return DataError(
+        f"{text!r} is not UTF-8, so {record} cannot hold it",
+        hint="rename the file that is named so",
+    )
 
 
 def to_json(content: Mapping[str, Any]) -> str:

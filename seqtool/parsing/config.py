@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from seqtool.core.config import Config, apply_overrides, from_dict, load_yaml, set_value, to_dict
+from seqtool.core.config import (
+    Config,
+    apply_overrides,
+    from_dict,
+    lay_over,
+    load_yaml,
+    set_value,
+    to_dict,
+)
 from seqtool.core.errors import ConfigError, did_you_mean
 
 C = TypeVar("C", bound=Config)
@@ -26,11 +34,12 @@ def _none(values: Mapping[str, Any]) -> None:
     return None
 
 
-def refuse_lm(names: Iterable[str]) -> None:
+def refuse_lm(names: Iterable[str], *, hint: str = "leave it out, or add --lm") -> None:
     """Refuse settings of how a language model is read, for a training without one.
 
     Args:
         names: of settings that somebody typed, dotted.
+        hint: what to do.
 
     Raises:
         ConfigError: there is one.
@@ -38,10 +47,7 @@ def refuse_lm(names: Iterable[str]) -> None:
     for name in names:
         *_, last = name.split(".")
         if last in ("lm_size", "dropout_lm"):
-            raise ConfigError(
-                f"{last} is set, but no language model is given",
-                hint="leave it out, or add --lm",
-            )
+            raise ConfigError(f"{last} is set, but no language model is given", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,6 @@ class Presets(Generic[C]):
         targets: the dotted settings that an option's setting stands for; itself, but in a pipeline.
         implied: the name that options, as dotted settings with values, stand for where none is
             given; None for the default.
-        replaced: dotted settings that are not in presets once others are given, by these.
     """
 
     kind: str
@@ -65,7 +70,6 @@ class Presets(Generic[C]):
     default: str
     targets: Callable[[str], Iterable[str]] = _itself
     implied: Callable[[Mapping[str, Any]], str | None] = _none
-    replaced: Mapping[str, str] = field(default_factory=dict)
 
     def settings(self, name: str | None = None) -> dict[str, Any]:
         """Return a copy of the settings of a preset, as `seqtool.core.config.from_dict` takes them.
@@ -103,7 +107,7 @@ class Presets(Generic[C]):
         settings = self.settings(
             self.implied({f"{part}.{k}": v for part in parts for k, v in parts[part].items()})
         )
-        self._lay_over(settings, given)
+        lay_over(self.config, settings, given)
         return from_dict(self.config, settings)
 
     def resolve(
@@ -129,37 +133,12 @@ class Presets(Generic[C]):
 
             settings = to_dict(read_settings(run, self.config, self.kind))
         if file is not None:
-            self._lay_over(settings, load_yaml(file))
+            lay_over(self.config, settings, load_yaml(file))
             from_dict(self.config, settings)  # an error in the file is told before the options'
         given: dict[str, Any] = {}
         for option, value in values.items():
             for target in self.targets(option):
                 set_value(self.config, given, target, value)
         apply_overrides(self.config, given, overrides)
-        self._lay_over(settings, given)
+        lay_over(self.config, settings, given)
         return from_dict(self.config, settings)
-
-    def _lay_over(self, settings: dict[str, Any], given: Mapping[str, Any]) -> None:
-        """Lay what is given over settings, in place, and take out what it replaces."""
-        for name, other in self.replaced.items():
-            *sections, last = name.split(".")
-            if last in _section(given, sections):
-                *sections, last = other.split(".")
-                _section(settings, sections).pop(last, None)
-        _merge(settings, given)
-
-
-def _section(settings: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return a section of settings; an empty one where there is none."""
-    for name in names:
-        settings = settings.get(name, {}) if isinstance(settings, Mapping) else {}
-    return settings if isinstance(settings, dict) else {}
-
-
-def _merge(settings: dict[str, Any], others: Mapping[str, Any]) -> None:
-    """Lay settings over others, section by section, in place."""
-    for name, value in others.items():
-        if isinstance(value, dict) and isinstance(settings.setdefault(name, {}), dict):
-            _merge(settings[name], value)
-        else:
-            settings[name] = value

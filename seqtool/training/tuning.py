@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.config import Config, from_dict, load_yaml, set_value, to_dict
+from seqtool.core.config import Config, from_dict, lay_over, load_yaml, set_value, to_dict
 from seqtool.core.errors import (
     ConfigError,
     DataError,
@@ -223,10 +223,17 @@ def with_values(config: Config, values: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: they contradict one another.
     """
-    kind, stored = type(config), to_dict(config)
+    stored = to_dict(config)
+    _lay_over(type(config), stored, values)
+    return from_dict(type(config), stored)
+
+
+def _lay_over(kind: type[Any], stored: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Lay values, by their dotted names, over all settings, in place."""
+    given: dict[str, Any] = {}
     for name, value in values.items():
-        set_value(kind, stored, name, value)
-    return from_dict(kind, stored)
+        set_value(kind, given, name, value)
+    lay_over(kind, stored, given)
 
 
 def draw_trials(
@@ -457,8 +464,7 @@ class _Search:
     def settings_of(self, number: int, round_: int) -> Any:
         """Return all settings of a trial in a round."""
         kind, values = type(self.config), to_dict(self.config)
-        for name, value in self.trials[number - 1].items():
-            set_value(kind, values, name, value)
+        _lay_over(kind, values, self.trials[number - 1])
         if "description" in values:
             values["description"] = f"trial {number} of a search for settings"
         # all in the last round, and in each before it less by the factor
@@ -475,10 +481,9 @@ class _Search:
             training["time_limit"] = round(share * seconds_of(training["time_limit"]), 1)
         elif share < 1.0:
             training["epochs"] = max(1, round(share * training["epochs"]))
-        # of a parser, these are the epochs where the treebank is small and none are given
+        # of a parser, these are the epochs where the treebank is small and none are tried
         if small := values.get("learning", {}).get("small_epochs"):
-            is_given = "training.epochs" in self.space
-            values["learning"]["small_epochs"] = 0 if is_given else max(1, round(share * small))
+            values["learning"]["small_epochs"] = max(1, round(share * small))
         try:
             return from_dict(kind, values)
         except ConfigError as error:

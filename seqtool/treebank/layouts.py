@@ -51,9 +51,10 @@ def newdoc(document: str | None) -> list[str]:
 def document_id(name: str) -> str:
     """Return the name of a file as the id of a document, which a comment can hold.
 
-    It may have bytes that are not UTF-8, or line ends: these are escaped as in Python.
+    It may have bytes that are not UTF-8, or line ends: these are escaped as in Python, and so are
+    backslashes, so that names that differ have ids that do.
     """
-    name = name.encode("utf-8", "backslashreplace").decode()
+    name = name.replace("\\", r"\\").encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 

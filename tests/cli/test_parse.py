@@ -277,6 +277,18 @@ def test_a_damaged_file_is_left_out_beside_gold_trees(
     assert "1 of 2 files left out" in result.stderr
     same = seqtool("parse", damaged, gold, "--gold", damaged, "--gold", gold, *draw)
     assert (same.code, same.stdout) == (0, expected.stdout)
+    # one in between leaves its gold trees out
+    first, last = tmp_path / "first.conllu", tmp_path / "last.conllu"
+    for path in (first, last):
+        shutil.copy(text, path)
+    files = (first, damaged, last)
+    trees = [part for _ in files for part in ("--gold", gold)]
+    between = seqtool("parse", *files, *trees, *draw)
+    assert (between.code, between.stdout) == (0, expected.stdout * 2)
+    twice = write(tmp_path / "twice.conllu", gold.read_text(encoding="utf-8") * 2)
+    unknown = seqtool("parse", *files, "--gold", twice, *draw)
+    assert (unknown.code, unknown.stdout) == (1, "")
+    assert "nothing tells which gold trees are theirs" in unknown.stderr
 
 
 def test_who_can_allow_what_is_missing(

@@ -157,12 +157,17 @@ def test_a_text_is_not_written_over(seqtool: Run, letter: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"), [(b"b\xff.txt", "b\\udcff.txt"), (b"b\nc\r.txt", "b\\nc\\r.txt")]
+    ("name", "shown"),
+    [
+        (b"b\xff.txt", "b\\udcff.txt"),
+        (b"b\nc\r.txt", "b\\nc\\r.txt"),
+        (b"b\\nc.txt", "b\\\\nc.txt"),
+    ],
 )
 def test_a_name_that_a_comment_cannot_hold(
     seqtool_process: Run, tmp_path: Path, name: bytes, shown: str
 ) -> None:
-    """It is not UTF-8, or has a line end."""
+    """It is not UTF-8, or has a line end; or it could be taken for such a one."""
     path = os.path.join(os.fsencode(tmp_path), name)
     with open(path, "w") as file:
         file.write("Yes.")

@@ -85,6 +85,17 @@ def test_errors_are_two_lines_and_leave_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path: Path) -> None:
+    bare, output = tmp_path / "bare.conllu", tmp_path / "x.npy"
+    rows = ["1\tthe\t_\t_\t_\t_\t_\t_\t_\t_", "2\tdog\t_\t_\t_\t_\t_\t_\t_\t_"]
+    bare.write_text("\n".join([*rows, "", ""]))
+    given = ("states", bare, "-m", VERSION / "parser-bilstm", "-o", output)
+    refused = seqtool(*given)
+    assert refused.code == 1
+    assert refused.stderr.splitlines()[-1].endswith("; --allow-missing parses it as it is")
+    assert seqtool(*given, "--allow-missing").code == 0
+
+
 def test_a_table_is_no_text(seqtool: Run, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("item,text\n1,the dog\n")
     output = tmp_path / "x.npy"

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from parsing.parser.tiny import write_treebank
 
+import seqtool as package
 from seqtool.cli.options import flattened
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError
@@ -304,6 +305,17 @@ def test_a_resumed_run_knows_what_it_learns_from(
     again = ("--resume", "--set", "taught_words=0.5", "--set", "teacher_weight=0.5")
     resumed = seqtool("train-parser", *again, *output)
     assert "does not read" not in resumed.stderr
+    # of a graph-based parser on predicted tags, as --raw trains it
+    sizes = {"encoder_size": 4, "arc_size": 4, "relation_size": 3, "encoder": "bilstm"}
+    config = {
+        "model": {"decoder": "graph", **sizes},
+        "learning": {"head_weight": 0.7},
+        "training": {"epochs": 1},
+    }
+    package.train_parser(train, tmp_path / "graph", config, dev=dev, gold_tags=train)
+    given = ("train-parser", "--resume", "--epochs", "2", "--set", "learning.head_weight=0.7")
+    resumed = seqtool(*given, "-o", tmp_path / "graph")
+    assert resumed.code == 0, resumed.stderr
 
 
 @pytest.mark.parametrize(
@@ -313,7 +325,11 @@ def test_a_resumed_run_knows_what_it_learns_from(
         (["--set", "parser.model.trees=all"], "trees is set, which decoder transition", "graph"),
         (["--set", "graph.model.hidden_size=8"], "hidden_size is set, which decoder graph", "tra"),
         (["--fast", "--set", "graph.model.arc_size=8"], "graph.model.arc_size is set", "graphs=1"),
-        (["--set", "graph.model.lm_size=8"], "lm_size is set, which decoder graph", "and --lm"),
+        (
+            ["--set", "graph.model.lm_size=8"],
+            "lm_size is set, which decoder graph",
+            "train-parser --lm",
+        ),
         (["--set", "tagger.model.lm_size=8"], "lm_size is set, but no language model", "add --lm"),
         (["--fast", "--set", "multiword.training.epochs=2"], "such part is trained", "words=1"),
     ],

@@ -189,6 +189,11 @@ def test_what_a_parser_does_not_read_is_not_searched(seqtool: Run, tmp_path: Pat
     assert (result.code, "hidden_size is set, which" in result.stderr) == (1, True)
     typed = seqtool(*command[:4], "--set", "hidden_size=8", "--try", "hash_bits=14,15")
     assert (typed.code, "hidden_size is set, which" in typed.stderr) == (1, True)
+    # a search has no --lm
+    for kind, told in (("tagger", "a search trains without one"), ("parser", "train-parser --lm")):
+        given = ("tune", kind, "--set", "model.lm_size=64", "--try", "lexical_size=8,9")
+        of_lm = seqtool(*given, "-o", tmp_path / "tune")
+        assert (of_lm.code, told in of_lm.stderr.splitlines()[-1]) == (1, True), of_lm.stderr
     # where the parser itself is searched for, some of them may read it
     listed = seqtool(*command, "--try", "classifier=neural,linear", "--list-settings")
     assert listed.code == 0

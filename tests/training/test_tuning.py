@@ -467,8 +467,12 @@ def test_settings_without_epochs_are_refused(tmp_path: Path) -> None:
 
 
 def test_epochs_of_a_small_treebank_are_searched_and_halved_like_others(tmp_path: Path) -> None:
-    """Of a parser, `small_epochs` count in place of `training.epochs` that nobody gave."""
+    """Of a parser, `small_epochs` count in place of `training.epochs` that nobody gave.
+
+    So it is with filters over characters, which are left out where morphemes are told.
+    """
     found: list[tuple[int, int]] = []
+    joined: list[bool] = []
 
     def train(
         data: Any, output: Path, config: ParserConfig, *, resume: bool, **more: Any
@@ -476,11 +480,16 @@ def test_epochs_of_a_small_treebank_are_searched_and_halved_like_others(tmp_path
         output.mkdir(parents=True, exist_ok=True)
         (output / "run.json").write_text("{}")
         found.append((config.training.epochs, config.learning.small_epochs))
+        joined.append(config.model.joined_characters)
         return TrainedModel(output, {"dev_las": config.model.hidden_size}, 1.0, 1, 1)
 
-    config = from_dict(ParserConfig, {"training": {"epochs": 8}, "learning": {"small_epochs": 16}})
+    settings = {"training": {"epochs": 8}, "learning": {"small_epochs": 16}}
+    config = from_dict(ParserConfig, {**settings, "model": {"joined_characters": False}})
     tune(train, "x", config, {"training.epochs": [1, 2]}, output=tmp_path / "e", score="dev_las")  # type: ignore[arg-type]
     assert sorted(found) == [(1, 0), (2, 0)]
+    found.clear()
+    tune(train, "x", config, {"model.num_filters": [8, 9]}, output=tmp_path / "f", score="dev_las")  # type: ignore[arg-type]
+    assert joined == [False, False, True, True]
     found.clear()
     space = {"model.hidden_size": [4, 6]}
     tune(train, "x", config, space, output=tmp_path / "r", score="dev_las", rounds=2, factor=2)  # type: ignore[arg-type]

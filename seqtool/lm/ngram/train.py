@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.core import checkpoint, database, runtime
+from seqtool.core import checkpoint, database, runtime, storage
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
@@ -611,6 +611,8 @@ def check_output(
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
     checkpoint.check_output(output, force=force, hint=hint)
+    for path in (*paths, output):
+        storage.refuse_unwritable_name(path, checkpoint.HEADER)
     for path in paths:
         if output.exists() and Path(path).resolve().is_relative_to(output.resolve()):
             raise ConfigError(

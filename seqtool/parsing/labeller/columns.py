@@ -49,9 +49,14 @@ class ColumnSentence:
         return [row[0] for row in self.rows]
 
     @property
+    def is_bare(self) -> bool:
+        """Whether words stand alone, so that nothing is known of their labels."""
+        return len(self.rows[0]) == 1
+
+    @property
     def labels(self) -> list[str] | None:
         """The last cell of each line; None where words stand alone, or none has a label."""
-        if len(self.rows[0]) == 1 or all(row[-1] in _NONE for row in self.rows):
+        if self.is_bare or all(row[-1] in _NONE for row in self.rows):
             return None
         return [OUTSIDE if row[-1] in _NONE else row[-1] for row in self.rows]
 
@@ -93,11 +98,13 @@ def read_columns(path: str) -> Iterator[ColumnSentence]:
         DataError: when iterated: a line with more or fewer cells than others, or no sentence.
     """
     width, separator = 0, ""
+    # comments may be in one stretch, and their words in the next
+    comments: list[str] = []
+    rows: list[list[str]] = []
+    shown, begin = path, 1
     for shown, start, stretch in read_stretches([path]):
-        comments: list[str] = []
-        rows: list[list[str]] = []
-        begin = start
-        for number, line in enumerate(stretch.decode().split("\n"), start=start):
+        lines = stretch.decode().removesuffix("\n").split("\n")
+        for number, line in enumerate(lines, start=start):
             if not line.strip():
                 if rows:
                     yield ColumnSentence(comments, rows, separator, shown, begin)
@@ -122,15 +129,15 @@ def read_columns(path: str) -> Iterator[ColumnSentence]:
                     line=number,
                 )
             rows.append(cells)
-        if rows:
-            yield ColumnSentence(comments, rows, separator, shown, begin)
-        elif comments:
-            raise DataError(
-                "comments at the end, without words",
-                hint="remove them, or write them before a sentence",
-                path=shown,
-                line=begin,
-            )
+    if rows:
+        yield ColumnSentence(comments, rows, separator, shown, begin)
+    elif comments:
+        raise DataError(
+            "comments at the end, without words",
+            hint="remove them, or write them before a sentence",
+            path=shown,
+            line=begin,
+        )
 
 
 def label_in(sentence: Sentence, column: str) -> list[str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError, did_you_mean
@@ -368,6 +368,12 @@ class LearningConfig(Config):
 class ParserConfig(Config):
     """All settings of a parser."""
 
+    # epochs and filters that are given are those of any treebank
+    replaced: ClassVar[Mapping[str, str]] = {
+        "training.epochs": "learning.small_epochs",
+        "model.num_filters": "model.joined_characters",
+    }
+
     model: ModelConfig = setting(ModelConfig, "the classifier")
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
@@ -566,13 +572,7 @@ def implied(values: Mapping[str, Any]) -> str | None:
     return _IMPLIED.get((decoder, classifier))
 
 
-# epochs and filters that are given are those of any treebank
-REPLACED = {
-    "training.epochs": "learning.small_epochs",
-    "model.num_filters": "model.joined_characters",
-}
-
-PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied, replaced=REPLACED)
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
 
 

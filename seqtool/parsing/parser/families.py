@@ -94,7 +94,7 @@ _SHOWN = {  # the words, as options
     "logistic": "--set linear=logistic",
     "dynamic": "--set oracle=dynamic of another system than swap",
     "encoder": "an encoder",
-    "lm": "--lm",
+    "lm": "a language model (train-parser --lm)",
     "gold tags": "tags that are predicted (--raw)",
     "lifting": "trees that are built without crossing arcs",
     "local": "--loss local",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import product
+from typing import Any, ClassVar
 
 from seqtool.core.config import DEEPEST, Config, setting
 from seqtool.core.errors import ConfigError
@@ -31,6 +32,11 @@ _MEMBERS: dict[str, dict[str, Any]] = {
 @dataclass(frozen=True)
 class PipelineConfig(Config):
     """All settings."""
+
+    replaced: ClassVar[Mapping[str, str]] = {
+        f"{part}.{given}": f"{part}.{other}"
+        for part, (given, other) in product(PARSERS, ParserConfig.replaced.items())
+    }
 
     segmenter: SegmenterConfig = setting(SegmenterConfig, "what splits text into words")
     multiword: TaggerConfig = setting(
@@ -180,10 +186,5 @@ PRESETS = Presets(
     default="accurate",
     targets=_targets,
     implied=parsers.implied,
-    replaced={
-        f"{part}.{given}": f"{part}.{other}"
-        for part in PARSERS
-        for given, other in parsers.REPLACED.items()
-    },
 )
 preset, resolve = PRESETS.settings, PRESETS.resolve

@@ -106,6 +106,9 @@ def test_nothing_is_read_when_the_output_is_refused(text: Path, tmp_path: Path) 
         train_ngram(missing, tmp_path / "other", arpa=tmp_path / "no" / "x.arpa")
     inside = tmp_path / "model" / "corpus"
     prepare([text], inside)
+    for names in ((["caf\udce9.txt"], "model"), (["text.txt"], "mod\udce9l")):
+        with pytest.raises(DataError, match=r"is not UTF-8, so model.json cannot hold it"):
+            train_ngram(*names)
     with pytest.raises(ConfigError, match=r"lies in .*model, which is to be replaced"):
         train_ngram(inside, tmp_path / "model", force=True)
     assert (inside / "corpus.json").is_file()

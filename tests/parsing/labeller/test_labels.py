@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,13 @@ import seqtool as package
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted
+from seqtool.parsing.labeller import columns as columns_module
 from seqtool.parsing.labeller.columns import is_column_file, read_columns, read_labelled
 from seqtool.parsing.labeller.config import DataConfig, LabellerConfig, preset
 from seqtool.parsing.labeller.entities import LabelCounts, allowed_pairs
 from seqtool.parsing.labeller.model import Labeller, best_sequences
 from seqtool.parsing.labeller.train import train_labeller
-from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.conllu import read_conllu, read_stretches
 from seqtool.treebank.sentence import UPOS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "data"))
@@ -186,7 +188,7 @@ def test_which_files_have_a_word_a_line(tmp_path: Path) -> None:
     assert not is_column_file(columns(tmp_path / "plus.conllup", plus))
 
 
-def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
+def test_columns_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "# id = 1\nAnna NNP B-PER\nsees VBZ O\n\n-DOCSTART- -X- O\n\n\nRome NNP _\n"
     found = list(read_columns(columns(tmp_path / "a.conll", text)))
     assert [sentence.forms for sentence in found] == [["Anna", "sees"], ["-DOCSTART-"], ["Rome"]]
@@ -199,6 +201,12 @@ def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
     assert [sentence.line for sentence in found] == [1, 7]
     written = "".join(item.written(item.labels or ["O"]) for item in found)
     assert written == text.replace("\n\n\n#", "\n\n#").replace("_", "O")
+    for size in range(1, 40):  # of the blocks that are read
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                columns_module, "read_stretches", partial(read_stretches, block_size=size)
+            )
+            assert list(read_columns(str(tmp_path / "c.conll"))) == found
     (alone,) = read_columns(columns(tmp_path / "b.conll", "Anna\nBerg\n"))
     assert alone.labels is None
     assert alone.written(["B-PER", "I-PER"]) == "Anna B-PER\nBerg I-PER\n\n"
@@ -326,6 +334,12 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
         filled = seqtool("tag", blank, "-m", folder / "m", *retag)
         assert (filled.code, filled.stderr) == (0, "")
         assert filled.stdout.startswith("Anna\tNNP\tB-PER\nsees\tVBZ\tO\n")
+    # where others have labels, it is O
+    part = columns(tmp_path / "part.conll", "Anna\t_\nsees\t_\n\nAnna\tB-PER\nsees\tO\n\n")
+    judged = seqtool("tag", part, "-m", folder / "m", "--retag")
+    assert judged.stderr.splitlines()[-1] == (
+        "entities: precision 50.00, recall 100.00, F1 66.67; 75.00 % of 4 words right"
+    )
     # sentences without labels are labelled, and not counted as right
     labelled = columns(tmp_path / "labelled.conll", "Anna B-PER\nsees O\nRome B-LOC\n")
     bare = columns(tmp_path / "bare.conll", "Anna\nsees\nRome\n")
