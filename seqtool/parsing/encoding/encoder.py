@@ -369,6 +369,21 @@ def dropout_mask(values: Tensor, dropout: float, generator: np.random.Generator)
     return kept.to(values.dtype).mul_(256 / (256 - share))
 
 
+def adversary(loss: Tensor, inputs_TD: Tensor, share: float) -> Tensor:
+    """Return what moves inputs to where a loss rises the most, [T, D]; it learns nothing itself.
+
+    Miyato et al. (2017), equation 3, but that each token is moved by a share of its own length.
+
+    Args:
+        loss: of the inputs; what it was computed by stays.
+        inputs_TD: whose gradient is wanted.
+        share: of an input's length.
+    """
+    (slopes_TD,) = torch.autograd.grad(loss, inputs_TD, retain_graph=True)
+    lengths_T1: Tensor = inputs_TD.detach().norm(dim=1, keepdim=True)
+    return share * lengths_T1 * functional.normalize(slopes_TD, dim=1)
+
+
 def unknown_chances(counts: npt.NDArray[np.integer[Any]], weight: float) -> Tensor:
     """Return how often symbols are to be taken for unknown: weight / (weight + count).
 

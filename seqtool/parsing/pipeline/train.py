@@ -96,6 +96,7 @@ EPOCH_SECONDS = {
     **{"parser": 20.0, "graph": 20.0, "perceptron": 10.0},
 }
 ENCODER_SECONDS = 60.0  # of a parser with an encoder
+ADVERSARY_FACTOR = 1.8  # of a tagger that learns from an adversary
 FOLD_SECONDS = 75.0  # of a tagger of folds, all its epochs over the whole treebank
 # what the parts are trained as
 KINDS: dict[str, Kind[Any]] = {
@@ -329,6 +330,8 @@ class _Stages:
         seconds = EPOCH_SECONDS[part]
         if part in PARSERS and getattr(self.config, part).model.encoder != "none":
             seconds = ENCODER_SECONDS
+        elif part in ("tagger", "multiword") and getattr(self.config, part).learning.adversarial:
+            seconds *= ADVERSARY_FACTOR
         return seconds * self.num_epochs(part)
 
     def num_epochs(self, part: str) -> int:

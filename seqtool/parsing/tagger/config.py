@@ -126,6 +126,12 @@ class LearningConfig(EncoderLearningConfig):
         minimum=0,
         below=1,
     )
+    adversarial: float = setting(
+        0.0,
+        "tags are learnt from each batch twice: as it is, and with words' vectors moved by this "
+        "share of their length to where the loss rises the most (Miyato et al. 2017); 0: once",
+        minimum=0,
+    )
     lemma_weight: float = setting(
         0.5, "weight of the lemmas' loss beside that of the tags", minimum=0
     )
@@ -163,7 +169,7 @@ PRESETS = Presets(
     {
         "accurate": {
             "model": {"encoder_size": 256},
-            "learning": {"label_smoothing": 0.05},
+            "learning": {"label_smoothing": 0.05, "adversarial": 0.1},
             "training": {**_TRAINING, "epochs": 18},
         },
         "fast": {

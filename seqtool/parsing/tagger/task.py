@@ -14,6 +14,7 @@ from torch.nn import functional
 from seqtool.core.arrays import Halves, Ints
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
+    adversary,
     num_words,
     unknown_chances,
     word_numbers,
@@ -115,23 +116,19 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         vectors_UD = self._vectors(torch.from_numpy(words))
         inputs_TD = functional.embedding(torch.from_numpy(places).to(self._device), vectors_UD)
         lengths_B = torch.from_numpy(lengths)
-        states_TX, first_TH = self.module.states(
-            inputs_TD * self._kept(inputs_TD, learning.dropout_embeddings),
-            lengths_B,
-            # the same for all words of a sentence (Gal & Ghahramani 2016)
-            lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
-            lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
-            self._read_by_lm(sentences),
-        )
         bundles_T, scripts_T = (
             torch.from_numpy(ids[words][places]).long().to(self._device)
             for ids in (self._data.bundle_ids, self._data.script_ids)
         )
-        values_TO = self.module.value_scores(states_TX).float()
-        scores_TB = values_TO[:, self._members].sum(2)
-        # that all combinations have a share would be learnt by the morphemes of all, too
-        share = 0.0 if self._parts.size else learning.label_smoothing
-        loss = functional.cross_entropy(scores_TB, bundles_T, label_smoothing=share)
+        as_they_are: Tensor | None = None
+        if learning.adversarial and torch.is_grad_enabled():
+            states_TX, _ = self._states(inputs_TD, lengths_B, sentences)
+            as_they_are = self._tag_loss(states_TX, bundles_T)
+            inputs_TD = inputs_TD + adversary(as_they_are, inputs_TD, learning.adversarial)
+        states_TX, first_TH = self._states(inputs_TD, lengths_B, sentences)
+        loss = self._tag_loss(states_TX, bundles_T)
+        if as_they_are is not None:
+            loss = (loss + as_they_are) / 2.0
         # the mean over no word would be a NaN
         if learning.lemma_weight and bool((scripts_T != NO_SCRIPT).any()):
             scores_TE = self.module.lemma_scores(
@@ -147,6 +144,28 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             cloze_loss = self.module.cloze(first_TH, words_T, lengths_B.to(self._device))
             loss = loss + learning.cloze_weight * cloze_loss
         return loss, len(inside)
+
+    def _states(
+        self, inputs_TD: Tensor, lengths_B: Tensor, sentences: npt.NDArray[np.int64]
+    ) -> tuple[Tensor, Tensor]:
+        """Return what is known of words in their sentences; see `TaggerNetwork.states`."""
+        learning = self.config.learning
+        return self.module.states(
+            inputs_TD * self._kept(inputs_TD, learning.dropout_embeddings),
+            lengths_B,
+            # the same for all words of a sentence (Gal & Ghahramani 2016)
+            lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
+            lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
+            self._read_by_lm(sentences),
+        )
+
+    def _tag_loss(self, states_TX: Tensor, bundles_T: Tensor) -> Tensor:
+        """Return the mean loss of words' bundles."""
+        values_TO = self.module.value_scores(states_TX).float()
+        scores_TB = values_TO[:, self._members].sum(2)
+        # that all combinations have a share would be learnt by the morphemes of all, too
+        share = 0.0 if self._parts.size else self.config.learning.label_smoothing
+        return functional.cross_entropy(scores_TB, bundles_T, label_smoothing=share)
 
     def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:
         """Return the language model's states after words, [T, P]; None without one."""

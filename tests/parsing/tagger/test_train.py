@@ -11,6 +11,7 @@ import pytest
 import torch
 from parsing.tagger.toy import bare, random_treebank, sentence_of, tiny_config, write_treebank
 from safetensors.numpy import load_file
+from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core import checkpoint
@@ -159,8 +160,12 @@ def test_batches_hold_every_sentence_once_and_like_lengths_together() -> None:
     assert [batch.tolist() for batch in task._batches] == orders[0]
 
 
-def test_the_loss_by_hand() -> None:
-    """Of each word alone, the bundle's share of all, and the script's; without noise and cloze."""
+@pytest.mark.parametrize("adversarial", [0.0, 0.5])
+def test_the_loss_by_hand(adversarial: float) -> None:
+    """Of each word alone, the bundle's share of all, and the script's; without noise and cloze.
+
+    With an adversary, bundles are learnt as they are, too, and all else where it moves them.
+    """
     odd = sentence_of([("zzz", "yyy", "INTJ", "UH", "_")])  # a script that is not learnt
     data = prepare_data([*random_treebank(30), odd], (), model_config(min_script_count=2))
     none = {f"learning__dropout_{kind}": 0.0 for kind in ("words", "embeddings", "encoder")}
@@ -169,6 +174,7 @@ def test_the_loss_by_hand() -> None:
         learning__dropout_lemmas=0.0,
         learning__lemma_weight=0.7,
         learning__label_smoothing=0.2,
+        learning__adversarial=adversarial,
         learning__cloze_weight=0.0,
         learning__batch_words=10_000,
         learning__min_steps=1,
@@ -180,30 +186,44 @@ def test_the_loss_by_hand() -> None:
     assert num == len(data.words)
     network, table = task.module, torch.from_numpy(data.bundles.table).long()
     sizes = [len(values) for values in data.bundles.values]
-    of_tags, of_lemmas = [], []
-    for sentence in np.split(data.words, np.cumsum(data.lengths)[:-1]):
-        vectors = network.vectors(
-            torch.from_numpy(data.lexical[sentence]).long(),
-            torch.from_numpy(data.spelling[sentence]).long(),
-        )
-        states, _ = network.states(vectors, torch.tensor([len(sentence)]), lambda x: x, lambda x: x)
-        for place, word in enumerate(sentence):
-            parts = network.values(states[place]).split(sizes)
-            scores = torch.stack(
-                [sum(p[i] for p, i in zip(parts, row, strict=True)) for row in table]
+    sentences = np.split(data.words, np.cumsum(data.lengths)[:-1])
+
+    def losses(inputs: Tensor) -> tuple[Tensor, Tensor]:
+        of_tags, of_lemmas = [], []
+        for sentence, vectors in zip(sentences, inputs.split(data.lengths.tolist()), strict=True):
+            states, _ = network.states(
+                vectors, torch.tensor([len(sentence)]), lambda x: x, lambda x: x
             )
-            bundle = int(data.bundle_ids[word])
-            logs = functional.log_softmax(scores, 0)
-            of_tags.append(-0.8 * logs[bundle] - 0.2 * logs.mean())  # the rest for all alike
-            script = int(data.script_ids[word])
-            if script != NO_SCRIPT:
-                made = network.lemma_scores(
-                    states[place : place + 1], torch.tensor([bundle]), lambda x: x
+            for place, word in enumerate(sentence):
+                parts = network.values(states[place]).split(sizes)
+                scores = torch.stack(
+                    [sum(p[i] for p, i in zip(parts, row, strict=True)) for row in table]
                 )
-                of_lemmas.append(-functional.log_softmax(made[0], 0)[script])
-    assert 0 < len(of_lemmas) < len(of_tags)
-    expected = torch.stack(of_tags).mean() + 0.7 * torch.stack(of_lemmas).mean()
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+                bundle = int(data.bundle_ids[word])
+                logs = functional.log_softmax(scores, 0)
+                of_tags.append(-0.8 * logs[bundle] - 0.2 * logs.mean())  # the rest for all alike
+                script = int(data.script_ids[word])
+                if script != NO_SCRIPT:
+                    made = network.lemma_scores(
+                        states[place : place + 1], torch.tensor([bundle]), lambda x: x
+                    )
+                    of_lemmas.append(-functional.log_softmax(made[0], 0)[script])
+        assert 0 < len(of_lemmas) < len(of_tags)
+        return torch.stack(of_tags).mean(), torch.stack(of_lemmas).mean()
+
+    inputs = network.vectors(
+        torch.from_numpy(data.lexical[data.words]).long(),
+        torch.from_numpy(data.spelling[data.words]).long(),
+    ).detach()
+    inputs.requires_grad_()
+    of_tags, of_lemmas = losses(inputs)
+    if adversarial:
+        (slopes,) = torch.autograd.grad(of_tags, inputs)
+        moved = inputs + 0.5 * slopes * (inputs.norm(dim=1) / slopes.norm(dim=1))[:, None]
+        worse, of_lemmas = losses(moved)
+        assert worse > of_tags + 0.01
+        of_tags = (of_tags + worse) / 2
+    torch.testing.assert_close(found, of_tags + 0.7 * of_lemmas, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("shares", [True, False])
