@@ -23,6 +23,7 @@ import numpy.typing as npt
 from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Series, Table
 from seqtool.core.arrays import Bools, Longs
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.parsing.parser.columns import naming_reader
 from seqtool.treebank.alignment import universal_relation
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import DEPREL, Sentence
@@ -122,7 +123,8 @@ def analyse(
     for name, parser in models:
         given = (copy.deepcopy(sentence) for sentence in sentences)
         parsed = parser.parse_stream(given, beam=beam)
-        predicted[name] = arcs_of(item for item in parsed if isinstance(item, Sentence))
+        with naming_reader(name if len(models) > 1 else None):
+            predicted[name] = arcs_of(item for item in parsed if isinstance(item, Sentence))
     right = {
         name: (arcs.heads == gold.heads) & (arcs.relations == gold.relations)
         for name, arcs in predicted.items()

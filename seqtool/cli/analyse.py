@@ -16,7 +16,14 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from seqtool.cli.models import default_model, names_of, note_beam, open_model, open_tagger
+from seqtool.cli.models import (
+    default_model,
+    names_of,
+    note_beam,
+    note_unknown,
+    open_model,
+    open_tagger,
+)
 from seqtool.cli.options import (
     JsonOption,
     SeedOption,
@@ -327,6 +334,8 @@ def errors(
 
     Two parsers are compared word by word, too.
     """
+    from seqtool.treebank.conllu import read_conllu
+
     shown.check()
     paths = list(model or [default_model("parser")])
     models = [
@@ -335,7 +344,11 @@ def errors(
     ]
     for path, (_, parser) in zip(paths, models, strict=True):
         note_beam(parser, beam, [path])
-    run_analysis("errors", models, text or stdin_or_sample("GOLD", "trees"), shown, beam=beam)
+    with kept_text(text or stdin_or_sample("GOLD", "trees")) as kept:
+        run_analysis("errors", models, kept, shown, beam=beam)
+        sentences = list(read_conllu(str(kept), skip_option=""))
+        for path, (_, parser) in zip(paths, models, strict=True):
+            note_unknown(parser, sentences, path)
 
 
 @takes_options()

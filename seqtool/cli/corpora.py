@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.options import MAX_SHOWN, is_folder, note
 from seqtool.core import terminal
-from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.errors import ConfigError, DataError, OutputError, counted
 
 if TYPE_CHECKING:
     from seqtool.core.progress import OnProgress
@@ -229,8 +229,15 @@ class Run:
         A treebank may be written over where it, or its directory, is named as the output; but not
         because it happens to lie in the directory that is.
         """
+        from seqtool.core.checkpoint import HEADER
         from seqtool.core.storage import refuse_input
 
+        if is_folder(output) and (Path(output) / HEADER).is_file():
+            raise OutputError(
+                "is a model, among whose files texts would be written",
+                hint="name another directory, or a file, with -o",
+                path=output,
+            )
         if self._annotation.layout is None and is_folder(output):
             for name, written in self._targets(Path(output)).items():
                 if name in self._files and os.path.realpath(written) == os.path.realpath(name):

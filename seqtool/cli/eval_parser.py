@@ -178,6 +178,7 @@ def _annotations(
     With `scores`, the models give probabilities to arcs, which takes them longer.
     """
     from seqtool.core.progress import progress_bar
+    from seqtool.parsing.parser.columns import naming_reader
     from seqtool.treebank.alignment import read_annotation
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.scores import without_score
@@ -216,7 +217,8 @@ def _annotations(
         # not there, and the next model must not find them
         given = [item.copy() for item in sentences] if parser.has_tagger else sentences
         parsed = parser.parse_stream(given, beam=beam, scores=scores, **more)
-        with hinting_allow_missing():
+        name = ", ".join(map(str, paths)) if len(groups) > 1 else None
+        with hinting_allow_missing(), naming_reader(name):
             whole = (item for item in parsed if isinstance(item, Sentence))
             annotations.append(read_annotation(whole))
     return gold_annotation, annotations

@@ -156,7 +156,8 @@ def train_parser(
     resolve = pipelines.resolve if raw else parsers.resolve
     preset = "fast" if fast else preset
     chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    teachers = [name for names in distil or () for name in names.split(",") if name]
+    named = [name.strip() for names in distil or () for name in names.split(",")]
+    teachers = [name for name in named if name]
     if distil and not teachers:
         raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
     run = read_object(run_record(output)) if options.resume else {}

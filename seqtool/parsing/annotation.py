@@ -455,7 +455,9 @@ def usable_files(
                 for _, pieces in read_documents([name]):
                     deque(pieces, maxlen=0)
             else:
-                deque(read_blocks([name], treebanks=True), maxlen=0)
+                blocks = iter(read_blocks([name], treebanks=True))
+                columns_of(next(blocks, b""), name)  # which it may name
+                deque(blocks, maxlen=0)
         except DataError as error:
             first = first or error
             on_damaged(error)

@@ -62,6 +62,7 @@ class Presets(Generic[C]):
         targets: the dotted settings that an option's setting stands for; itself, but in a pipeline.
         implied: the name that options, as dotted settings with values, stand for where none is
             given; None for the default.
+        choosers: those options.
     """
 
     kind: str
@@ -70,6 +71,7 @@ class Presets(Generic[C]):
     default: str
     targets: Callable[[str], Iterable[str]] = _itself
     implied: Callable[[Mapping[str, Any]], str | None] = _none
+    choosers: Sequence[str] = ()
 
     def settings(self, name: str | None = None) -> dict[str, Any]:
         """Return a copy of the settings of a preset, as `seqtool.core.config.from_dict` takes them.
@@ -141,4 +143,31 @@ class Presets(Generic[C]):
                 set_value(self.config, given, target, value)
         apply_overrides(self.config, given, overrides)
         lay_over(self.config, settings, given)
-        return from_dict(self.config, settings)
+        try:
+            return from_dict(self.config, settings)
+        except ConfigError:
+            if name is not None:
+                self._refuse_contradiction(name, values)
+            raise
+
+    def _refuse_contradiction(self, name: str, values: Mapping[str, Any]) -> None:
+        """Refuse a preset, by name, that cannot be with options that stand for another one.
+
+        Raises:
+            ConfigError: they contradict each other.
+        """
+        settings = self.settings(name)
+        chosen = {option: values[option] for option in self.choosers if option in values}
+        for option, value in chosen.items():
+            for target in self.targets(option):
+                set_value(self.config, settings, target, value)
+        try:
+            from_dict(self.config, settings)
+        except ConfigError as error:
+            options = " ".join(
+                f"--{key.rpartition('.')[2]} {value}" for key, value in chosen.items()
+            )
+            raise ConfigError(
+                f"the preset {name} is of other parsers than {options}",
+                hint="leave out one of the two: each has all settings that it needs",
+            ) from error

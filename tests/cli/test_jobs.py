@@ -99,6 +99,9 @@ def test_a_directory_gets_a_file_for_each(seqtool: Run, folder: Path, jobs: str)
         assert content.decode() == expected
     segmented = seqtool("segment", "letter.txt", "--rules", "-o", str(out), "--jobs", jobs)
     assert (segmented.code, (out / "letter.conllu").is_file()) == (0, True)
+    inside = seqtool("parse", "in", "-m", "parser", "-o", "parser", "--jobs", jobs)
+    assert (inside.code, Path("parser/a.conllu").exists()) == (1, False)
+    assert "error: parser: is a model" in inside.stderr
     twice = seqtool("parse", "in/more", out / "more", "-m", "parser", "-o", "other/")
     assert twice.code == 1
     assert "would both be written to other/c.conllu.gz" in twice.stderr
@@ -110,7 +113,8 @@ def test_broken_sentences_and_files_are_set_aside(seqtool: Run, folder: Path, jo
     good = Path("a.conllu").read_text()
     Path("broken.conllu").write_text("1\tx\n\n" + good)
     Path("cut.conllu.gz").write_bytes(gzip.compress(good.encode())[:-9])
-    files = ("broken.conllu", "cut.conllu.gz", "b.conllu")
+    Path("plus.conllup").write_text("# global.columns = ID LEMMA\n1\ta\n\n")
+    files = ("broken.conllu", "cut.conllu.gz", "plus.conllup", "b.conllu")
     options = ("-m", "parser", "-o", "set.conllu", "--jobs", jobs)
     refused = seqtool("parse", *files, *options)
     assert refused.code == 1
@@ -119,8 +123,9 @@ def test_broken_sentences_and_files_are_set_aside(seqtool: Run, folder: Path, jo
     assert done.code == 0
     assert done.stderr.splitlines() == [
         "left out: cut.conllu.gz: the gzip file is damaged: it ends too early",
+        "left out: plus.conllup:1: the columns are ID LEMMA, without FORM",
         "written to aside.conllu: broken.conllu:1: 2 columns, where CoNLL-U has 10",
-        "1 of 3 files left out",
+        "2 of 4 files left out",
     ]
     told = "# broken.conllu:1: 2 columns, where CoNLL-U has 10\n1\tx\n\n"
     assert Path("aside.conllu").read_text() == told

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -305,6 +306,27 @@ def test_who_can_allow_what_is_missing(
         hint = result.stderr.splitlines()[-1]
         assert hint.startswith("hint: tag it first")
         assert ("--allow-missing parses it as it is" in hint) == has_it
+    forms = tmp_path / "forms"
+    random_parser(tiny_config(fields=["form"])).save(forms, scores={}, data={})
+    for command in ("eval-parser", "analyse errors"):
+        result = seqtool(*command.split(), path, "-m", forms, "-m", model)
+        assert (result.code, f"UPOS, which {model}" in result.stderr) == (1, True)
+
+
+def test_analyses_and_scores_warn_alike(
+    seqtool: Run, model: Path, text: Path, tmp_path: Path
+) -> None:
+    strange = gold_of(text, tmp_path / "strange.conllu").read_text(encoding="utf-8")
+    path = write(tmp_path / "strange.conllu", re.sub("\t[XYZ]\t", "\tQ\t", strange))
+    told = [
+        [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
+        for result in (
+            seqtool(*command.split(), path, "-m", model)
+            for command in ("eval-parser", "analyse errors")
+        )
+    ]
+    assert len(told[0]) == 1
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize(

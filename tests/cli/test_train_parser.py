@@ -263,12 +263,33 @@ def test_listed_settings_are_those_that_run(
     assert again.stdout == result.stdout
 
 
+@pytest.mark.parametrize(
+    ("preset", "options"),
+    [
+        ("graph", "--classifier linear"),
+        ("accurate", "--classifier linear"),
+        ("graph", "--decoder transition"),
+        ("mst2", "--classifier neural"),
+        ("mst2", "--decoder transition"),
+    ],
+)
+@pytest.mark.parametrize("raw", [[], ["--raw"]])
+def test_a_preset_and_options_that_contradict_each_other(
+    seqtool: Run, preset: str, options: str, raw: list[str]
+) -> None:
+    given = ("train-parser", *raw, "--list-settings", "--preset", preset, *options.split())
+    assert_error(seqtool(*given), f"preset {preset} is of other parsers than {options}", "one of")
+    # what is wrong with other settings is told of them
+    other = seqtool(*given[:-2], "--set", f"{'parser.' if raw else ''}learning.batch_size=0")
+    assert_error(other, "batch_size", "")
+
+
 def test_a_parser_learns_from_others(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     train = ("train-parser", folder / "train.conllu", "--dev", folder / "dev.conllu", *TINY)
     names = [tmp_path / "a", tmp_path / "b"]
     for name, system in zip(names, ("arc-standard", "arc-hybrid"), strict=True):
         assert seqtool(*train, "--system", system, "-o", name).code == 0
-    distil = ("--distil", f"{names[0]},{names[1]}", "-o", tmp_path / "c")
+    distil = ("--distil", f"{names[0]}, {names[1]}", "-o", tmp_path / "c")
     result = seqtool(*train, *distil, "--unlabelled", folder / "dev.conllu", "--json")
     assert result.code == 0
     assert "beside them 12 sentences of" in result.stderr

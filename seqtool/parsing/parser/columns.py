@@ -8,7 +8,8 @@ are common, so a text lacks FEATS where more words in a row have none than chanc
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +28,20 @@ OLD_SHARE = 0.6  # of words without FEATS, for a parser that does not know its t
 HINT = "tag it first with `seqtool tag`, or use a model of `train-parser --raw`, which tags"
 
 
+_READER = "this parser"
+
+
+@contextmanager
+def naming_reader(name: str | None) -> Iterator[None]:
+    """Within the block, say by its name, if it needs one, which parser reads what a text lacks."""
+    try:
+        yield
+    except DataError as error:
+        if name is not None and error.hint == HINT:
+            error.message = error.message.replace(_READER, name)
+        raise
+
+
 class Lacking(NamedTuple):
     """A sentence, by its place among those given, and the columns that it lacks."""
 
@@ -40,7 +55,7 @@ class Lacking(NamedTuple):
         named = f"{', '.join(first)} and {last}" if first else last
         who = "no word up to here has" if self.others_too else "no word of the sentence has"
         return DataError(
-            f"{who} {named}, which this parser reads", hint=HINT, path=path or None, line=line
+            f"{who} {named}, which {_READER} reads", hint=HINT, path=path or None, line=line
         )
 
 

@@ -383,7 +383,7 @@ class ParserConfig(Config):
         model, loss = self.model, self.learning.loss
         if model.classifier == "linear" and model.encoder != "none":
             raise ConfigError(
-                f"a linear classifier reads no {model.encoder}",
+                f"classifier is linear, which reads no {model.encoder}",
                 hint="leave out --encoder, or take --classifier neural",
             )
         if model.order == 2 and (model.decoder, model.classifier) != ("graph", "linear"):
@@ -565,14 +565,19 @@ _IMPLIED = {
 }
 
 
+CHOOSERS = ("model.decoder", "model.classifier")
+
+
 def implied(values: Mapping[str, Any]) -> str | None:
     """Return the preset that options stand for, given as dotted settings; None for the default."""
-    chosen = values.get("model.decoder"), values.get("model.classifier")
-    decoder, classifier = chosen[0] or "transition", chosen[1] or "neural"
+    decoder, classifier = (
+        values.get(option) or default
+        for option, default in zip(CHOOSERS, ("transition", "neural"), strict=True)
+    )
     return _IMPLIED.get((decoder, classifier))
 
 
-PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied, choosers=CHOOSERS)
 preset, resolve = PRESETS.settings, PRESETS.resolve
 
 

@@ -329,6 +329,14 @@ class Vote(ParsesInputs):
                     ]
                     yield with_trees(item, trees)
 
+    def trace(self, sentence: Sentence, *, beam: int = 1, allow_missing: bool = False) -> Trace:
+        """Refuse to tell how a tree is built, see `traces`.
+
+        Raises:
+            ModelError: always.
+        """
+        raise _no_steps()
+
     def traces(
         self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
     ) -> Iterator[Trace | Broken]:
@@ -337,10 +345,7 @@ class Vote(ParsesInputs):
         Raises:
             ModelError: always.
         """
-        raise ModelError(
-            "parsers that vote build no tree step by step",
-            hint="name one of them alone, with -m",
-        )
+        raise _no_steps()
 
     def arc_scores(
         self, tables: Sequence[ArcTable], heads: Sequence[int], *, beam: int = 1
@@ -482,6 +487,13 @@ def together(
     if len(ensembles) == 1:
         return ensembles[0]
     return Vote(ensembles, calibrations=calibrations)
+
+
+def _no_steps() -> ModelError:
+    return ModelError(
+        "parsers that vote build no tree step by step",
+        hint="ask one of them alone",
+    )
 
 
 def _own(label: str) -> str:

@@ -504,6 +504,13 @@ def test_answers_stay_while_others_are_parsed(
         assert len(model.types) <= 2 + 9  # all answers were given
 
 
+def test_a_vote_has_no_steps() -> None:
+    sentences = random_sentences(2, 3)
+    for ask in (lambda vote: vote.trace(sentences[0]), lambda vote: vote.traces(sentences)):
+        with pytest.raises(ModelError, match="no tree step by step"):
+            ask(Vote(kinds()))
+
+
 @pytest.mark.parametrize("which", range(4))
 def test_types_stay_from_the_question_to_the_last_answer(
     monkeypatch: pytest.MonkeyPatch, which: int
