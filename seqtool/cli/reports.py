@@ -56,10 +56,15 @@ class ShownOptions:
             ConfigError: both are one file, or a picture that cannot be drawn.
             OutputError: the directory is not there.
         """
-        if self.output is not None:
-            from seqtool.analysis.drawing.output import check_picture
+        from seqtool.analysis.drawing.output import SUFFIXES, check_picture
 
+        if self.output is not None:
             check_picture(self.output)
+        if self.html is not None and self.html.suffix.lower() in SUFFIXES:
+            raise ConfigError(
+                f"--html writes a page, and {self.html.name} would be a picture",
+                hint="name a picture with -o, and the page .html",
+            )
         if self.html is not None and self.html == self.output:
             raise ConfigError("-o and --html name the same file", hint="give them two names")
         check_folders(self.output, self.html)

@@ -185,7 +185,8 @@ def test_a_group_alone_is_its_own_command() -> None:
         ("plot runs/nothing", "no such model or log", "check the path"),
         ("plot runs/lm -o x.nonsense", "cannot be drawn", ".svg"),
         ("plot runs/lm -o no/x.svg", "directory to write to is not there", "make it"),
-        ("plot runs/lm -o x.svg --html x.svg", "the same file", "two names"),
+        ("plot runs/lm -o x --html x", "the same file", "two names"),
+        ("plot runs/lm --html x.SVG", "x.SVG would be a picture", "with -o"),
     ],
 )
 def test_errors_are_two_lines(
