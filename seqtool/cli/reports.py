@@ -56,6 +56,8 @@ class ShownOptions:
             ConfigError: both are one file, or a picture that cannot be drawn.
             OutputError: the directory is not there.
         """
+        if self.output is None and self.html is None:
+            return
         from seqtool.analysis.drawing.output import SUFFIXES, check_picture
 
         if self.output is not None:

@@ -14,6 +14,7 @@ not read. Words have nothing but their form, and one space between them.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple, get_args
@@ -52,9 +53,11 @@ def document_id(name: str) -> str:
     """Return the name of a file as the id of a document, which a comment can hold.
 
     It may have bytes that are not UTF-8, or line ends: these are escaped as in Python, and so are
-    backslashes, so that names that differ have ids that do.
+    backslashes, so that names that differ have ids that do; but not where these part folders.
     """
-    name = name.replace("\\", r"\\").encode("utf-8", "backslashreplace").decode()
+    if os.sep != "\\":
+        name = name.replace("\\", r"\\")
+    name = name.encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
 
 
