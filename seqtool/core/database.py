@@ -117,23 +117,12 @@ class Database:
         folder: an empty folder for its files, which is removed by others.
         memory: how many bytes it may take.
         threads: how many to use.
-        more_memory: what a user does who has too little memory.
-        more_room: what one does whose disk is full.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        memory: int,
-        threads: int,
-        *,
-        more_memory: str = "raise --memory, or lower --threads",
-        more_room: str = "free some space, or name another folder with --temp",
-    ) -> None:
+    def __init__(self, folder: Path, memory: int, threads: int) -> None:
         import duckdb
 
         self.folder = folder
-        self._more_memory, self._more_room = more_memory, more_room
         settings: dict[str, Any] = {
             "memory_limit": f"{max(memory, LEAST) / 1e6:.0f}MB",
             "temp_directory": str(folder / "spilled"),
@@ -189,13 +178,13 @@ class Database:
                 raise self._full(error) from error
             raise MemoryTooSmall(
                 f"DuckDB has too little memory: {_first_line(error)}",
-                hint=self._more_memory,
+                hint="raise --memory, or lower --threads",
             ) from error
 
     def _full(self, error: Exception) -> OutputError:
         return OutputError(
             f"a temporary file cannot be written: {_first_line(error)}",
-            hint=self._more_room,
+            hint="free some space, or name another folder with --temp",
             path=self.folder.parent,
         )
 

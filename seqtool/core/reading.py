@@ -27,7 +27,7 @@ import zstandard
 
 from seqtool.core.encodings import conversion_hint
 from seqtool.core.errors import ConfigError, DataError, counted
-from seqtool.core.parquet import load_pyarrow
+from seqtool.core.parquet import column_batches, load_pyarrow
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
 MODEL = "model.json"  # and a model
@@ -55,7 +55,6 @@ _AS_TEXT = (
     "read it with --input conllu, without --raw and --rules"
 )
 
-_ROWS = 1 << 14  # of Parquet that are read at once
 _ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
 _PACKED = re.compile(r"\.(gz|zst)$", re.IGNORECASE)
 
@@ -340,6 +339,9 @@ class BlockReader(Iterator[bytes]):
     def _read_table(self, name: str) -> Iterator[bytes]:
         """Read a column of a file of Parquet."""
         arrow, parquet = load_pyarrow()
+        if not Path(name).is_file():
+            what, hint = "is not a regular file", "Parquet is read from its end: give a file on disk"
+            raise DataError(what, hint=hint, path=name)
         column, before = self.field or DEFAULT_FIELD, self._bytes_read
         size = Path(name).stat().st_size
         try:
@@ -355,12 +357,20 @@ class BlockReader(Iterator[bytes]):
                     hint = "name a column that holds text with --field"
                     raise DataError(f"the column {column!r} is not text", hint=hint, path=name)
                 row, num = 0, file.metadata.num_rows
-                for batch in file.iter_batches(_ROWS, columns=[column]):
-                    texts = batch.column(0)
-                    if kind not in (arrow.string(), arrow.large_string()):
-                        texts = texts.cast(arrow.large_string())
-                    yield self._table_text(texts, row)
-                    row += batch.num_rows
+                texts: list[bytes] = []
+                source_lines: list[int] = []
+                num_bytes = 0
+                for batch in column_batches(file, name, column, _max_line):
+                    cells = batch.cast(arrow.large_string()).cast(arrow.large_binary())
+                    for cell in cells.to_pylist():
+                        row += 1
+                        texts.append(self._cell_text(cell, row))
+                        source_lines.extend([row] * texts[-1].count(b"\n"))
+                        num_bytes += len(texts[-1])
+                        if num_bytes >= self.block_size or row == num:
+                            self._source_lines = source_lines
+                            yield b"".join(texts)
+                            texts, source_lines, num_bytes = [], [], 0
                     self._bytes_read = before + size * row // num
                     if self.on_progress is not None:
                         self.on_progress(self._bytes_read, self._total)
@@ -371,24 +381,20 @@ class BlockReader(Iterator[bytes]):
             with open(name, "rb") as stream:
                 self.digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()
 
-    def _table_text(self, values: Any, first: int) -> bytes:
-        """Return texts as lines; `first` rows are before them."""
-        texts: list[bytes] = []
-        source_lines: list[int] = []
-        for row, value in enumerate(values, start=first + 1):
-            try:
-                text = value.as_py()
-            except UnicodeDecodeError as error:
-                what, hint = f"not UTF-8 at byte {error.start} of row {row}", "write it again"
-                raise DataError(what, hint=hint, path=self._path) from error
-            if text is None:
-                hint = "leave out rows without text, or give them an empty one"
-                raise DataError(f"row {row} has no text", hint=hint, path=self._path)
-            line = text.replace("\r\n", "\n").encode()
-            texts.append(line if line.endswith(b"\n") else line + b"\n")
-            source_lines.extend([row] * texts[-1].count(b"\n"))
-        self._source_lines = source_lines
-        return b"".join(texts)
+    def _cell_text(self, cell: bytes | None, row: int) -> bytes:
+        """Return the text of a 1-based row as lines."""
+        if cell is None:
+            hint = "leave out rows without text, or give them an empty one"
+            raise DataError(f"row {row} has no text", hint=hint, path=self._path)
+        if len(cell) > _max_line:
+            raise self._too_long(row)
+        try:
+            cell.decode()
+        except UnicodeDecodeError as error:
+            what, hint = f"not UTF-8 at byte {error.start} of row {row}", "write it again"
+            raise DataError(what, hint=hint, path=self._path) from error
+        line = cell.replace(b"\r\n", b"\n")
+        return line if line.endswith(b"\n") else line + b"\n"
 
     def _lines_of(self, file: IO[bytes], name: str = "") -> Iterator[bytes]:
         return self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))
@@ -483,10 +489,13 @@ class BlockReader(Iterator[bytes]):
         line = self._first_line + sum(piece.count(b"\n") for piece in pending)
         for part in chunk.split(b"\n"):
             if num_open + len(part) > _max_line:
-                hint = "break the line, or raise --max-line MB"
-                what = f"a line of more than {_max_line / (1 << 20):,.0f} MB"
-                raise DataError(what, hint=hint, path=self._path, line=line)
+                raise self._too_long(line)
             line, num_open = line + 1, 0
+
+    def _too_long(self, line: int) -> DataError:
+        hint = "break the line, or raise --max-line MB"
+        what = f"a line of more than {_max_line / (1 << 20):,.0f} MB"
+        return DataError(what, hint=hint, path=self._path, line=line)
 
     def _check_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Check the encoding, drop the byte order mark and the CR of CRLF; count the lines."""

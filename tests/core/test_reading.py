@@ -4,6 +4,9 @@ import gzip
 import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -473,6 +476,35 @@ def test_a_column_of_parquet_is_a_text(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(DataError, match="the Parquet file is damaged"):
         list(read_blocks(path))
+
+
+def test_a_cell_of_parquet_is_limited_as_a_line_is(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, num, size = tmp_path / "a.parquet", 1 << 14, 1 << 19
+    cells = pa.DictionaryArray.from_arrays(pa.array([0] * num, pa.int32()), ["x" * size])
+    table = pa.table({"some": [{"a": 1, "b": 2}] * num, "text": cells})
+    pq.write_table(table, path, compression="zstd", store_schema=False)  # plain text, 8 GB
+    blocks = read_blocks(path)
+    assert [len(next(blocks)) for _ in range(200)] == [2 * (size + 1)] * 200
+    limit_lines(size - 1)
+    try:
+        with pytest.raises(DataError, match="a line of more than 0 MB") as caught:
+            next(read_blocks(path))
+    finally:
+        limit_lines(MAX_LINE)
+    assert "--max-line" in caught.value.hint
+    assert caught.value.line == 1
+
+
+@pytest.mark.parametrize("command", ["prepare", "ngram counts", "ngram import"])
+def test_a_pipe_is_no_parquet(tmp_path: Path, command: str) -> None:
+    os.mkfifo(tmp_path / "x.parquet")
+    words = [sys.executable, "-m", "seqtool", *command.split(), "x.parquet", "-o", "out.tsv"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "error: x.parquet: is not a regular file"
 
 
 @pytest.mark.parametrize("block_size", [1 << 20, 1003, 1000, 100, 1])

@@ -454,40 +454,25 @@ def import_ngrams(
     command: str = "",
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> tuple[BackoffTable, list[str]]:
-    """Turn an ARPA file, or a directory of Parquet files, into a model directory.
+    """Turn an ARPA file into a model directory.
 
     Args:
-        source: the file, `-` for stdin, or what `parquet.write_parquet` wrote.
+        source: the file, or `-` for stdin.
         output: the directory.
         lowercase: whether texts are to be lower-cased for the model.
         force: replace a model that is there.
         command: what the user typed, for the model card.
-        on_progress: called with (bytes read, their total or None); of Parquet, with n-grams.
+        on_progress: called with (bytes read, their total or None).
 
     Returns:
-        The table, mapped where it was read from Parquet, which is never in memory in full; and a
-        line for each thing that is not as the file has it.
+        The table, and a line for each thing that is not as the file has it.
 
     Raises:
-        ModelError: it is no such file or directory, or damaged.
+        ModelError: it is no such file, or damaged.
         OutputError: the output exists.
     """
     checkpoint.check_output(output, force=force, hint=EXISTS)
     data, notes = {"imported_from": str(source)}, list[str]()
-    if Path(source).is_dir():
-        from seqtool.lm.ngram.parquet import ParquetReader
-
-        reader = ParquetReader(Path(source), on_progress)
-        save_table(
-            output,
-            WordTokenizer(reader.vocabulary, lowercase=lowercase),
-            reader.sizes,
-            reader.write,
-            config={"order": len(reader.sizes)},
-            data=data,
-            command=command,
-        )
-        return checkpoint.load(output, NgramModel).table, notes
     from seqtool.lm.ngram.arpa import read_arpa
 
     table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
