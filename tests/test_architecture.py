@@ -37,7 +37,7 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         (
-            *("arrays", "encodings", "errors", "fonts", "signals", "terminal", "types", "units"),
+            *("arrays", "errors", "fonts", "signals", "terminal", "types", "units"),
             "version",
         ),
         ("compiler", "parquet", "processes", "storage", "strict_yaml"),

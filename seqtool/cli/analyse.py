@@ -68,7 +68,7 @@ TextArgument = Annotated[
     Path | None,
     typer.Argument(
         metavar="TEXT",
-        help="Text, one sentence per line (also .gz, .zst), or a prepared corpus. If not given: "
+        help="Text, one sentence per line (also packed), or a prepared corpus. If not given: "
         "stdin where that is a pipe or a file, else the shipped sample's English test text.",
     ),
 ]
@@ -318,7 +318,7 @@ def errors(
         str | None,
         typer.Argument(
             metavar="GOLD",
-            help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. If not "
+            help="Treebank: a CoNLL-U file (also packed), a directory, - for stdin. If not "
             "given: stdin where that is a pipe or a file, else the shipped sample's English test "
             "treebank.",
         ),

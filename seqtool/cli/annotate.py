@@ -38,8 +38,7 @@ FilesArgument = Annotated[
     typer.Argument(
         metavar="FILE",
         help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
-        f".gz, .zst), directories, or - for stdin. {UNNAMED} the shipped sample's English test "
-        "trees.",
+        f"packed), directories, or - for stdin. {UNNAMED} the shipped sample's English test trees.",
     ),
 ]
 AllowMissingOption = Annotated[
@@ -176,7 +175,7 @@ def segment(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Files of plain text (also .gz, .zst), directories, or - for stdin; each is a "
+            help="Files of plain text (also packed), directories, or - for stdin; each is a "
             f"document. {UNNAMED} the shipped sample's English test text.",
         ),
     ] = None,

@@ -332,6 +332,8 @@ class Run:
 
 def _as_conllu(path: Path) -> Path:
     """Return the name of a text's file as one of CoNLL-U: letter.txt.gz is letter.conllu.gz."""
-    packed = path.suffix if path.suffix.lower() in (".gz", ".zst") else ""
-    unpacked = path.with_suffix("") if packed else path
+    from seqtool.core.reading import unpacked_name
+
+    unpacked = path.with_suffix("") if unpacked_name(path) != path.name.lower() else path
+    packed = path.suffix if path.suffix.lower() in (".gz", ".zst") else ""  # no others are written
     return unpacked.with_suffix(f".conllu{packed}")

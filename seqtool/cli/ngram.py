@@ -57,7 +57,7 @@ InputsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="CORPUS",
-        help="A prepared corpus, or text: files (.gz, .zst, .jsonl, .parquet too), directories, or "
+        help="A prepared corpus, or text: files (packed, .jsonl, .parquet too), directories, or "
         f"- for stdin. {UNNAMED} the shipped English sample.",
     ),
 ]

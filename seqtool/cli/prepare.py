@@ -76,7 +76,7 @@ def prepare(
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Text: files (.gz, .zst, .jsonl, .parquet too), directories, or - for stdin. A "
+            help="Text: files (packed, .jsonl, .parquet too), directories, or - for stdin. A "
             "directory with train.*, valid.* (or dev.*) and test.* files gives the splits. "
             "Treebanks (.conllu) are checked and summarised, or with --column read as text. "
             f"{UNNAMED} the shipped English sample.",

@@ -41,7 +41,7 @@ def states(
         typer.Argument(
             metavar="TEXT",
             help="Text, one sentence per line, for a language model; CoNLL-U for a tagger or "
-            "parser; either for a model of train-parser --raw. Files (also .gz, .zst), "
+            "parser; either for a model of train-parser --raw. Files (also packed), "
             "directories, - for stdin. The shipped sample's English test text or trees if not "
             "given.",
         ),

@@ -67,7 +67,7 @@ from seqtool.core.errors import ConfigError, counted
     "seqtool train-parser --raw --fast --list-settings",
 )
 def train_parser(
-    treebank: Annotated[list[Path] | None, treebank_argument("with trees (also .gz, .zst)")] = None,
+    treebank: Annotated[list[Path] | None, treebank_argument("with trees (also packed)")] = None,
     dev: Annotated[Path | None, dev_option("LAS")] = None,
     output: OutputOption = Path("runs/parser"),
     raw: Annotated[

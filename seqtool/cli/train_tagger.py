@@ -44,7 +44,7 @@ SCHEMES = {  # of labels of words
 )
 def train_tagger(
     treebank: Annotated[
-        list[Path] | None, treebank_argument("with tags and lemmas (also .gz, .zst)")
+        list[Path] | None, treebank_argument("with tags and lemmas (also packed)")
     ] = None,
     dev: Annotated[Path | None, dev_option("tags")] = None,
     output: OutputOption = Path("runs/tagger"),

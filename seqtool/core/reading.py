@@ -1,7 +1,7 @@
 """Reading text: files, directories and stdin, packed or not, as blocks of whole UTF-8 lines.
 
-    bytes on disk -> unpacked (.gz, .zst) -> whole lines -> checked UTF-8 -> text of JSON Lines, or
-    of a column of CoNLL-U
+    bytes on disk -> unpacked (.gz, .zst, .bz2, .xz) -> whole lines -> checked UTF-8 -> text of JSON
+    Lines, or of a column of CoNLL-U
     rows of Parquet -> text of a column
 
 Memory is bounded by the block size, or by the longest line where that is longer. A line beyond
@@ -10,8 +10,10 @@ Memory is bounded by the block size, or by the longest line where that is longer
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import json
+import lzma
 import re
 import shlex
 import sys
@@ -25,7 +27,6 @@ from typing import IO, Any, NoReturn
 
 import zstandard
 
-from seqtool.core.encodings import conversion_hint
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.parquet import column_batches, load_pyarrow
 
@@ -42,7 +43,15 @@ MAX_LINE = 64 << 20  # bytes of a line: a packed file of 4 MB may hold one of 4 
 Progress = Callable[[int, "int | None"], None]
 
 _BOM = b"\xef\xbb\xbf"
-_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# suffix -> (name, first bytes)
+_PACKINGS = {
+    ".gz": ("gzip", re.compile(rb"\x1f\x8b")),
+    ".zst": ("Zstandard", re.compile(rb"\x28\xb5\x2f\xfd")),
+    ".bz2": ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")),
+    ".xz": ("xz", re.compile(rb"\xfd7zXZ\0")),
+}
+_MAGIC_BYTES = 10  # of the longest of them
+_XZ_MEMORY = 256 << 20  # bytes for its dictionary: that of xz -9 is 64 MB
 # the beginning of CoNLL-U: comments, then a first word, or a multiword token, with ten columns
 _TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
 # columns of CoNLL-U that can be read as a text; `treebank.sentence` has all of them
@@ -56,7 +65,7 @@ _AS_TEXT = (
 )
 
 _ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
-_PACKED = re.compile(r"\.(gz|zst)$", re.IGNORECASE)
+_PACKED = re.compile(r"\.(gz|zst|bz2|xz)$", re.IGNORECASE)
 
 
 _max_line = MAX_LINE
@@ -74,7 +83,7 @@ def longest_line() -> int:
 
 
 def unpacked_name(path: str | Path) -> str:
-    """Return the lower-cased file name without `.gz` or `.zst`."""
+    """Return the lower-cased file name without `.gz`, `.zst`, `.bz2` or `.xz`."""
     return _PACKED.sub("", Path(path).name).lower()
 
 
@@ -211,8 +220,8 @@ def read_blocks(
 
     A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
     dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
-    given. Packed files (.gz, .zst) are known by their first bytes too. Of files named .parquet the
-    field is a column, and their rows are lines.
+    given. Packed files (.gz, .zst, .bz2, .xz) are known by their first bytes. Of files named
+    .parquet the field is a column, and their rows are lines.
 
     Args:
         inputs: files, directories (read recursively, sorted) and `-` for stdin.
@@ -340,7 +349,10 @@ class BlockReader(Iterator[bytes]):
         """Read a column of a file of Parquet."""
         arrow, parquet = load_pyarrow()
         if not Path(name).is_file():
-            what, hint = "is not a regular file", "Parquet is read from its end: give a file on disk"
+            what, hint = (
+                "is not a regular file",
+                "give Parquet as a file on disk",
+            )
             raise DataError(what, hint=hint, path=name)
         column, before = self.field or DEFAULT_FIELD, self._bytes_read
         size = Path(name).stat().st_size
@@ -414,47 +426,53 @@ class BlockReader(Iterator[bytes]):
         start = b""
         for chunk in chunks:
             start += chunk
-            if len(start) >= len(_ZSTD_MAGIC):
+            if len(start) >= _MAGIC_BYTES:
                 break
         chunks = chain(filter(None, [start]), chunks)
-        suffix = Path(name).suffix.lower()
-        if start.startswith(_GZIP_MAGIC):
-            return self._unpacked("gzip", chunks)
-        if start.startswith(_ZSTD_MAGIC):
-            return self._unpacked("Zstandard", chunks)
-        if start and suffix in (".gz", ".zst"):
-            kind = "gzip" if suffix == ".gz" else "Zstandard"
-            hint = "rename it, or pack it again"
-            raise DataError(f"is not a {kind} file", hint=hint, path=self._path)
+        for suffix, (kind, magic) in _PACKINGS.items():
+            if magic.match(start):
+                return self._unpacked(kind, chunks)
+            if start and Path(name).suffix.lower() == suffix:
+                hint = "rename it, or pack it again"
+                raise DataError(f"is not a {kind} file", hint=hint, path=self._path)
         return chunks
 
     def _unpacked(self, kind: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Unpack members, of which several may follow one another."""
-        is_gzip = kind == "gzip"
-        # zlib gives what it is asked for and keeps the rest
-        limits = [max(self.block_size, 1)] if is_gzip else []
+        is_zstd = kind == "Zstandard"
+        # the others give what they are asked for and keep the rest
+        limits = [] if is_zstd else [max(self.block_size, 1)]
 
         def begin() -> Any:
-            if is_gzip:
-                return zlib.decompressobj(wbits=31)
-            return zstandard.ZstdDecompressor().decompressobj()
+            if kind == "bzip2":
+                return bz2.BZ2Decompressor()
+            if kind == "xz":
+                return lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
+            if is_zstd:
+                return zstandard.ZstdDecompressor().decompressobj()
+            return zlib.decompressobj(wbits=31)
+
+        def unpack(piece: bytes) -> bytes:
+            try:
+                return unpacker.decompress(piece, *limits)  # type: ignore[no-any-return]
+            except (zlib.error, zstandard.ZstdError, lzma.LZMAError, OSError) as error:
+                raise self._damaged(kind, str(error)) from error
 
         unpacker = begin()
-        try:
-            for chunk in chunks:
-                feed = len(chunk) if is_gzip else _ZSTD_FEED
-                for start in range(0, len(chunk), feed):
-                    piece = chunk[start : start + feed]
-                    while piece:
-                        if unpacker.eof:
-                            piece = piece.lstrip(b"\0") if is_gzip else piece  # padding is allowed
-                            if not piece:
-                                break
-                            unpacker = begin()
-                        yield unpacker.decompress(piece, *limits)
-                        piece = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-        except (zlib.error, zstandard.ZstdError) as error:
-            raise self._damaged(kind, str(error)) from error
+        for chunk in chunks:
+            feed = _ZSTD_FEED if is_zstd else len(chunk)
+            for start in range(0, len(chunk), feed):
+                piece = chunk[start : start + feed]
+                while piece or not (unpacker.eof or getattr(unpacker, "needs_input", True)):
+                    if unpacker.eof:
+                        piece = piece if is_zstd else piece.lstrip(b"\0")  # padding is allowed
+                        if not piece:
+                            break
+                        unpacker = begin()
+                    yield unpack(piece)
+                    # bzip2 and xz keep what they have not unpacked themselves
+                    rest = getattr(unpacker, "unconsumed_tail", b"")
+                    piece = unpacker.unused_data if unpacker.eof else rest
         if not unpacker.eof:
             raise self._damaged(kind, "it ends too early")
 
@@ -530,7 +548,7 @@ class BlockReader(Iterator[bytes]):
     def _not_utf8(self, block: bytes, offset: int, start: int) -> DataError:
         packed = " of the unpacked text" if _PACKED.search(self._path) else ""
         where = f"byte {offset + start}{packed}"
-        hint = conversion_hint(block, start)
+        hint = conversion_hint(block)
         line = self._first_line + block.count(b"\n", 0, start)
         return DataError(f"not UTF-8 at {where}", hint=hint, path=self._path, line=line)
 
@@ -616,6 +634,12 @@ class BlockReader(Iterator[bytes]):
             text, self._source_lines = json_texts(block, self._path, self._first_line, field)
             if text:
                 yield text
+
+
+def conversion_hint(text: bytes) -> str:
+    """Return how to convert a text to UTF-8, of which the beginning is given."""
+    is_utf16 = text.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return f"convert it: iconv -f {'UTF-16' if is_utf16 else 'ENCODING'} -t UTF-8"
 
 
 def is_conllu(block: bytes) -> bool:

@@ -89,13 +89,14 @@ def _refuse_binary(path: Path) -> None:
 def read_arpa(
     path: str | Path, *, on_progress: OnProgress | None = None, on_note: OnNote | None = None
 ) -> tuple[BackoffTable, Vocabulary]:
-    r"""Read an ARPA file of KenLM, SRILM, IRSTLM or any other tool, packed (.gz, .zst) or not.
+    r"""Read an ARPA file of KenLM, SRILM, IRSTLM or any other tool, packed or not.
 
     N-grams may come in any order within their section, fields may be apart by spaces or tabs, and
-    text before `\data\` is passed over. -99 is no probability at all, as SRILM has it. `<UNK>`, `<S>`
-    and `</S>` stand for `<unk>`, `<s>` and `</s>` where those are not there. The `<unk>` of a closed
-    vocabulary gets a log10 probability of -100, as KenLM does it. N-grams with `<s>` after, or `</s>`
-    before another word are left out, since no sentence holds them; empty highest orders too.
+    text before `\data\` is passed over. -99 is no probability at all, as SRILM has it. `<UNK>`,
+    `<S>` and `</S>` stand for `<unk>`, `<s>` and `</s>` where those are not there. The `<unk>` of a
+    closed vocabulary gets a log10 probability of -100, as KenLM does it. N-grams with `<s>` after,
+    or `</s>` before another word are left out, since no sentence holds them; empty highest orders
+    too.
 
     Args:
         path: the file, or `-` for stdin.
@@ -103,7 +104,7 @@ def read_arpa(
         on_note: called with a line about each of these changes.
 
     Raises:
-        ModelError: it is no such file, cut off or damaged, with the line; or has no `<s>` or `</s>`.
+        ModelError: it is no such file, cut off or damaged, with the line; or lacks `<s>` or `</s>`.
     """
     if Path(path).is_file():
         _refuse_binary(Path(path))

@@ -201,7 +201,7 @@ def read_documents(
 ) -> Iterator[tuple[str, Iterator[str]]]:
     """Give each file's name, and its text in pieces, which must be read before the next file.
 
-    Only a byte order mark at its beginning is left out. Packed files (.gz, .zst) are unpacked.
+    Only a byte order mark at its beginning is left out. Packed files are unpacked.
 
     Args:
         inputs: files, directories (read recursively, sorted) and `-` for stdin.
@@ -315,7 +315,7 @@ def segment_files(
     """Segment files, each a document with its name as id, in bounded memory.
 
     Args:
-        inputs: files of plain text (.gz and .zst too), directories and `-` for stdin.
+        inputs: files of plain text (packed too), directories and `-` for stdin.
         segmenter: a model; None for rules.
         given: "sentences" takes a line for a sentence, "words" also what stands between spaces for
             a word; no multiword token is split then. Others are those of `treebank.layouts`.
