@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -251,11 +252,19 @@ def _sample(info: dict[str, Any]) -> str:
     return f", learnt from {learnt['lines'] / learnt['of']:.1%} of the training lines, drawn"
 
 
+# no texts but what Universal Dependencies has beside its treebanks
+_OF_TREEBANKS = re.compile("licen[cs]e|readme|copying|-ud-", re.IGNORECASE)
+
+
 def _are_treebanks(inputs: list[str]) -> bool:
     """Whether the inputs are treebanks, all of them, by their names."""
-    from seqtool.core.reading import holds_treebanks
+    from seqtool.core.reading import holds_treebanks, is_text
 
-    treebanks = [name for name in inputs if holds_treebanks(name)]
+    def holds_texts(folder: Path) -> bool:
+        texts = filter(is_text, folder.iterdir()) if folder.is_dir() else ()
+        return not all(_OF_TREEBANKS.search(path.name) for path in texts)
+
+    treebanks = [name for name in inputs if holds_treebanks(name) and not holds_texts(Path(name))]
     if treebanks and len(treebanks) < len(inputs):
         text = next(name for name in inputs if name not in treebanks)
         raise DataError(

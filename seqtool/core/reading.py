@@ -69,6 +69,7 @@ _PACKED = re.compile(r"\.(gz|zst|bz2|xz)$", re.IGNORECASE)
 
 
 _max_line = MAX_LINE
+_mentioned: set[Path] = set()  # directories whose treebanks were left out
 
 
 def limit_lines(max_bytes: int) -> None:
@@ -106,6 +107,28 @@ def is_text(path: str | Path) -> bool:
     return unpacked_name(path).endswith(".txt")
 
 
+def without_treebanks(folder: Path, files: Sequence[str]) -> list[str]:
+    """Return the files of a directory that are texts; a line on stderr tells of the others.
+
+    Where all are treebanks, they are returned, for an error to tell of them.
+    """
+    texts = [name for name in files if not is_treebank(name)]
+    if not texts or len(texts) == len(files):
+        return list(files)
+    if (place := folder.resolve()) not in _mentioned:
+        import logging
+
+        _mentioned.add(place)
+        left_out = counted(len(files) - len(texts), "treebank")
+        logging.getLogger("seqtool").warning(
+            "%s: %s left out; for their words: seqtool prepare %s --column form",
+            folder,
+            left_out,
+            shlex.quote(str(folder)),
+        )
+    return texts
+
+
 def is_corpus(path: str | Path) -> bool:
     """Whether there is a prepared corpus."""
     from seqtool.core.storage import present  # with NumPy, which --help does without
@@ -130,8 +153,8 @@ def find_files(
     """Return the files that inputs stand for; a DataError tells what cannot be read.
 
     A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
-    `treebanks`, they are all that a directory gives, and with `texts` its .txt files, too; else a
-    treebank is refused, as it is no text.
+    `treebanks`, they are all that a directory gives, and with `texts` its .txt files, too; else
+    those beside texts are left out, and one that is named is refused, as it is no text.
     """
     from seqtool.core.storage import present
 
@@ -167,7 +190,7 @@ def find_files(
                     ".conllu or .txt files" if texts else ".conllu files" if treebanks else "files"
                 )
                 raise DataError(f"the directory holds no {kind}", hint="check the path", path=path)
-            files.extend(inside)
+            files.extend(inside if treebanks else without_treebanks(path, inside))
         elif path.exists():
             files.append(str(path) if path != Path(item) else str(item))
         else:

@@ -23,7 +23,13 @@ import numpy as np
 from seqtool.core.arrays import Ids, Longs
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import BLOCK_SIZE, find_files, is_treebank, read_blocks
+from seqtool.core.reading import (
+    BLOCK_SIZE,
+    find_files,
+    is_treebank,
+    read_blocks,
+    without_treebanks,
+)
 from seqtool.core.storage import present
 from seqtool.core.vocabulary import (
     BOS,
@@ -195,14 +201,18 @@ def _named_splits(inputs: Sequence[str | Path], treebanks: bool) -> dict[str, li
     if len(inputs) != 1 or not (folder := present(Path(inputs[0]))).is_dir():
         return {}
     found: dict[str, list[str]] = {}
-    for path in sorted(folder.iterdir()):
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    for path in files:
         # wiki.train.tokens, train.txt.gz, en_ewt-ud-train.conllu
         parts = re.split("[.-]" if treebanks else "[.]", path.name.lower())
         names = {_SPLIT_OF[part] for part in parts if part in _SPLIT_OF}
-        is_read = path.is_file() and parts[0] and is_treebank(path) == treebanks
-        if is_read and len(names) == 1:
+        if parts[0] and is_treebank(path) == treebanks and len(names) == 1:
             found.setdefault(names.pop(), []).append(str(path))
-    return found if "train" in found and len(found) > 1 else {}
+    if "train" not in found or len(found) == 1:
+        return {}
+    if not treebanks:
+        without_treebanks(folder, [*map(str, files)])  # says which are left out
+    return found
 
 
 class Piece(NamedTuple):

@@ -283,7 +283,7 @@ def test_no_such_file_nothing_in_it_and_treebanks(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / "x.conllu.gz").touch()
     with pytest.raises(DataError, match="treebank"):
-        read(tmp_path)
+        read(tmp_path / "x.conllu.gz")
     with pytest.raises(DataError, match="stdin is named twice"):
         find_files(["-", "-"])
 
