@@ -102,12 +102,20 @@ def temporary_folder(
         temp: the folder to make it in.
 
     Raises:
-        OutputError: that is not there.
+        OutputError: that is not there, or DuckDB would take its name for another.
     """
-    if temp is None:
-        return storage.temporary_sibling(output.with_name(f"{output.name}-{what}"))
-    check_folder(Path(temp))
-    return storage.temporary_sibling(Path(temp) / f"seqtool-{what}")
+    if temp is not None:
+        check_folder(Path(temp))
+    sibling = output if temp is None else Path(temp) / "seqtool"
+    sibling = sibling.with_name(f"{sibling.name}-{what}")
+    # not as they are read by DuckDB: a backslash as a slash, and what follows ? as an option
+    if set("\\?") & set(sibling.absolute().as_posix()):
+        raise OutputError(
+            "DuckDB writes nothing to a path that holds \\ or ?",
+            hint="name another folder for temporary files with --temp",
+            path=sibling.parent,
+        )
+    return storage.temporary_sibling(sibling)
 
 
 class Database:
@@ -122,15 +130,16 @@ class Database:
     def __init__(self, folder: Path, memory: int, threads: int) -> None:
         import duckdb
 
-        self.folder = folder
+        self._shown = folder.parent
+        self.folder = folder.absolute()  # s3:x would be in the network
         settings: dict[str, Any] = {
             "memory_limit": f"{max(memory, LEAST) / 1e6:.0f}MB",
-            "temp_directory": str(folder / "spilled"),
+            "temp_directory": str(self.folder / "spilled"),
             "threads": threads,
             "preserve_insertion_order": False,
         }
         with self.naming():
-            self.connection = duckdb.connect(folder / "counts.duckdb", config=settings)
+            self.connection = duckdb.connect(self.folder / "counts.duckdb", config=settings)
 
     def close(self) -> None:
         """End it; its files stay."""
@@ -185,7 +194,7 @@ class Database:
         return OutputError(
             f"a temporary file cannot be written: {_first_line(error)}",
             hint="free some space, or name another folder with --temp",
-            path=self.folder.parent,
+            path=self._shown,
         )
 
 

@@ -79,7 +79,7 @@ def write_parquet(
     done, total = 0, sum(map(len, table.levels))
     with storage.atomic_directory(path) as directory:
         for n, level in enumerate(table.levels, start=1):
-            folder = directory / f"order={n}"
+            folder = directory.absolute() / f"order={n}"  # s3:x would be in the network
             folder.mkdir()
             for number, begin in enumerate(range(0, len(level), _ROWS_PER_FILE)):
                 end = min(begin + _ROWS_PER_FILE, len(level))

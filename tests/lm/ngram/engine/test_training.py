@@ -16,7 +16,7 @@ from small_disks import small_disk
 
 from seqtool import NgramConfig, prepare, train_ngram
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.lm.ngram import data
 from seqtool.lm.ngram.model import NgramModel
 
@@ -193,6 +193,23 @@ def test_damaged_files_are_named_or_left_out(engine: str, tmp_path: Path) -> Non
     wanted = train_ngram(good, tmp_path / "wanted", CONFIG)
     for name in ("weights.safetensors", "vocabulary.json"):
         assert (trained.path / name).read_bytes() == (wanted.path / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a*b [c] 'd\" %e{f,g} ~$h", "s3:", "back\\slash", "a?b"])
+def test_folders_of_any_name(
+    name: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    options: dict[str, Any] = {"engine": "duckdb", "parquet": f"{name}/ngrams"}
+    if {"\\", "?"} & {*name}:  # DuckDB would look elsewhere
+        with pytest.raises(OutputError, match="to a path that holds") as error:
+            train_ngram(text, f"{name}/model", CONFIG, **options)
+        assert "--temp" in error.value.hint
+        options["temp"] = tmp_path
+    train_ngram(text, f"{name}/model", CONFIG, **options)
+    assert sorted(path.name for path in Path(name).iterdir()) == ["model", "ngrams"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "texts"])
 
 
 def test_a_disk_that_is_full_is_told(text: Path, tmp_path: Path, root: Path) -> None:
