@@ -79,6 +79,14 @@ def test_tokens_match_ids(unit: str, line: str) -> None:
     assert EOS_ID not in ids
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_half_a_surrogate_pair_is_refused(unit: str) -> None:
+    tokenizer = tokenizer_of(unit)
+    for read in (tokenizer.encode, tokenizer.tokens):
+        with pytest.raises(DataError, match="half a surrogate pair"):
+            read("a d\udce9g")
+
+
 @given(line=lines_of_text)
 def test_bytes_round_trip(line: str) -> None:
     tokenizer = tokenizer_of("byte")
