@@ -6,15 +6,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError, OutputError, did_you_mean
 from seqtool.core.runtime import memory_limit, size_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 ENGINES = ("auto", "memory", "duckdb", "spark")  # what counts a text
 LEAST = 200_000_000  # bytes that it needs in any case
@@ -91,14 +87,11 @@ def check_least(memory: int | None = None) -> None:
         )
 
 
-def temporary_folder(
-    output: Path, what: str, temp: str | Path | None
-) -> AbstractContextManager[Path]:
+def temporary_folder(output: Path, temp: str | Path | None) -> AbstractContextManager[Path]:
     """Make an empty folder, removed in the end, for what is counted of an output's text.
 
     Args:
         output: beside which it is, if there is no `temp`.
-        what: what is counted, in the folder's name.
         temp: the folder to make it in.
 
     Raises:
@@ -107,7 +100,7 @@ def temporary_folder(
     if temp is not None:
         check_folder(Path(temp))
     sibling = output if temp is None else Path(temp) / "seqtool"
-    sibling = sibling.with_name(f"{sibling.name}-{what}")
+    sibling = sibling.with_name(f"{sibling.name}-counts")
     # not as they are read by DuckDB: a backslash as a slash, and what follows ? as an option
     if set("\\?") & set(sibling.absolute().as_posix()):
         raise OutputError(
@@ -155,12 +148,6 @@ class Database:
         with self.naming():  # rows are made while they are fetched
             rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
             return rows
-
-    def fetch_arrays(self, sql: str) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the columns of a query."""
-        with self.naming():
-            columns: dict[str, npt.NDArray[np.generic]] = self.connection.execute(sql).fetchnumpy()
-            return columns
 
     @contextmanager
     def naming(self) -> Iterator[None]:

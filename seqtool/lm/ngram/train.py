@@ -203,7 +203,7 @@ def train_ngram(
                 return None  # the memory is found too small, and that is told
             database.check_packages()
             database.check_least(memory)
-            folder = database.temporary_folder(Path(output), "counts", temp)
+            folder = database.temporary_folder(Path(output), temp)
             return stack.enter_context(folder)
 
         is_for_disk = engine != "memory" and not config.classes
