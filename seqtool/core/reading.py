@@ -372,11 +372,8 @@ class BlockReader(Iterator[bytes]):
         """Read a column of a file of Parquet."""
         arrow, parquet = load_pyarrow()
         if not Path(name).is_file():
-            what, hint = (
-                "is not a regular file",
-                "give Parquet as a file on disk",
-            )
-            raise DataError(what, hint=hint, path=name)
+            hint = "give Parquet as a file on disk"
+            raise DataError("is not a regular file", hint=hint, path=name)
         column, before = self.field or DEFAULT_FIELD, self._bytes_read
         size = Path(name).stat().st_size
         try:
