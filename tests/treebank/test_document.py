@@ -437,3 +437,29 @@ def test_underscores_are_words_without_a_value() -> None:
     assert [token.id for token in seqtool.filter(sentence, id="3")] == [3]
     assert [token.id for token in seqtool.filter(sentence, lemma=None, form="it")] == [1]
     assert [token.id for token in seqtool.filter(sentence, form=lambda form: form == "_")] == [3]
+    [sentence] = seqtool.read_conllu(
+        "1\t*\t_\tSYM\t_\t_\t2\tobj\t2:obj:x|3:dep\t_\n"
+        "2\t=\t_\tSYM\t_\tA=Bc\t0\troot\t0:root\t_\n"
+        "3\tobj\t_\tSYM\t_\t_\t2\tobj:agent\t2:obj\t_\n"
+        "4\tob\t_\tSYM\t_\t_\t2\tobject\t_\t_\n"
+    )
+    for text, expected in (
+        ("deprel=obj", [1, 3]),
+        ("deprel==obj", [1]),
+        ("deprel=obj*", [1, 3, 4]),
+        ("deprel=*agent", [3]),
+        ("deprel==obj*", []),
+        ("deprel=obj:agent", [3]),
+        ("deps=2:obj", [1, 3]),
+        ("deps==2:obj", [3]),
+        ("deps=2*dep", []),
+        ("deps=*:dep", [1]),
+        ("form=ob*", [3, 4]),
+        ("form=*", [1, 2, 3, 4]),
+        ("form==*", [1]),
+        ("form==", [2]),
+        ("form=ob", [4]),
+        ("feats.A=B*", [2]),
+    ):
+        assert [t.id for t in seqtool.filter(sentence, **parse_query([text]))] == expected, text
+    assert [token.id for token in seqtool.filter(sentence, deprel="obj")] == [1]
