@@ -17,9 +17,12 @@ from functools import lru_cache
 
 from seqtool.treebank.sentence import COLUMNS, DEPREL, DEPS, FEATS, HEAD, ID, UPOS, Sentence
 
-UNIVERSAL_TAGS = frozenset(
-    "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
-)
+# fmt: off
+UNIVERSAL_TAGS = frozenset({
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
+    "PUNCT", "SCONJ", "SYM", "VERB", "X",
+})
+# fmt: on
 _ARC = re.compile(r"(0|[1-9][0-9]{0,8})(?:\.([1-9][0-9]{0,8}))?:[^:].*")
 _ROOT = (0, 0)
 _NONE = "_"

@@ -195,11 +195,13 @@ def test_token_lists_of_other_makers() -> None:
     ]
     doc = seqtool.Doc.from_tokenlists([conllu.TokenList([conllu.Token(t) for t in tokens])])
     assert doc.to_conllu() == (
-        "1\tHi\t_\tINTJ\t_\tA=b\t0\t_\t_\tPARSEME:MWE=1:LVC\n2\tyou\t_\t_\t_\t_\t1\t_\t_\tX=_\n\n"
+        "1\tHi\t_\tINTJ\t_\tA=b\t0\t_\t_\tPARSEME:MWE=1:LVC\n2\tyou\t_\t_\t_\t_\t1\t_\t_\t"
+        "X=_|PARSEME:MWE=*\n\n"
     )
     for bad, message in (
         ([{"form": ""}], "empty form"),
         ([{"form": "a\nb"}], "holds a tab or line end"),
+        ([{"form": "a\udce9b"}], "half a pair"),
         ([{"id": 2, "form": "a"}], "ID '2' where 1 is expected"),
         ([{"form": "a", "misc": {"A": [1]}}], "non-serializable"),
         ([], "TokenList 1"),
@@ -232,7 +234,10 @@ def test_conllu_plus(tmp_path: Path) -> None:
     assert [(token.form, token.upos, token.head, token.deprel) for token in first] == [
         ("She", "PRON", 2, "nsubj"), ("took", "VERB", 0, "root"),
     ]  # fmt: skip
-    assert [dict(token.misc) for token in first] == [{}, {"PARSEME:MWE": "1:LVC.full"}]
+    assert [dict(token.misc) for token in first] == [
+        {"PARSEME:MWE": "*"}, {"PARSEME:MWE": "1:LVC.full"},
+    ]  # fmt: skip
+    assert dict(second[0].misc) == {}
     theirs = conllu.parse((tmp_path / "x.conllup").read_text())
     assert [token["form"] for token in theirs[0]] == first.column(FORM)
     assert second.text == "part"

@@ -320,6 +320,8 @@ def test_a_text_is_no_sentence(folder: Path) -> None:
     for given in ("Anna sleeps", ["Anna sleeps"], [["Anna"], "sleeps"]):
         with pytest.raises(TypeError, match="expected sentences as lists of words"):
             labeller.label(given)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"sentence 2 is U.DCE9, half a pair"):
+        labeller.label([["Anna"], ["d\udce9g"]])
 
 
 def test_it_gives_no_word_classes(seqtool: Run, folder: Path, tmp_path: Path) -> None:
