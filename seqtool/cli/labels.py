@@ -44,18 +44,26 @@ LabelColumnOption = Annotated[
 def note_columns(
     files: Iterable[str], word_column: int | None = None, label_column: int | None = None
 ) -> None:
-    """Say which columns are read of files with a word a line, where there are several."""
+    """Say which columns are read of files with a word a line, where there are several.
+
+    Raises:
+        ConfigError: columns are named, and there are files, but none with a word a line.
+    """
     from seqtool.parsing.labeller.columns import columns_of, is_column_file
 
     is_named = word_column is not None or label_column is not None
-    told: set[object] = set()
+    layouts: set[object] = set()
+    num_others = 0
     for path in files:
         if not is_column_file(path, is_named=is_named):
+            num_others += 1
             continue
         columns = columns_of(path, word_column, label_column)
-        if columns not in told and columns.width > 2:
+        if columns not in layouts and columns.width > 2:
             note(f"{path}: {columns.describe()}")
-        told.add(columns)
+        layouts.add(columns)
+    if num_others and not layouts:
+        refuse_columns(word_column, label_column)
 
 
 def describe_scores(counts: LabelCounts) -> str:

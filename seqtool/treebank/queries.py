@@ -63,6 +63,8 @@ def wants(wanted: Mapping[str, Any]) -> Wanted:
 class Pattern(str):
     """A text in which `*` stands for any letters, and a relation for its subtypes, too."""
 
+    _pattern: re.Pattern[str]
+
     def __new__(cls, text: str, name: str) -> Pattern:
         """Return the pattern of a text that is asked for in a column."""
         self = super().__new__(cls, text)

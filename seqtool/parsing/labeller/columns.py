@@ -101,14 +101,12 @@ class ColumnSentence:
 def is_column_file(path: str, *, is_named: bool = False) -> bool:
     """Whether a file has a word a line, but is no CoNLL-U; what can be read once is always that.
 
-    With `is_named` it has, as somebody has named its columns.
+    With `is_named` somebody has named its columns, so all else has a word a line.
     """
     first = "" if path == STDIN else _first_line(path)
-    if not first or is_named:
-        return bool(first)
-    if first.count("\t") == NUM_COLUMNS - 1:
+    if not first or first.count("\t") == NUM_COLUMNS - 1:
         return False
-    if "\t" in first or unpacked_name(path).endswith(_SUFFIXES):
+    if is_named or "\t" in first or unpacked_name(path).endswith(_SUFFIXES):
         return True
     cells = first.split()
     if len(cells) < 2 or len(cells) == NUM_COLUMNS:
@@ -279,18 +277,18 @@ def read_labelled(
     sentences: list[Sentence] = []
     met: set[str] = set()
     keys: dict[str, None] = {}
+    layouts: list[Columns | None] = []
     for path in files:
-        of_columns = (
-            columns_of(path, word, label) if is_column_file(path, is_named=is_named) else None
-        )
+        is_of_columns = is_column_file(path, is_named=is_named)
+        layouts.append(columns_of(path, word, label) if is_of_columns else None)
         for forms, labels, line in _labelled_words(
-            path, column, of_columns, keys, skip_invalid=skip_invalid
+            path, column, layouts[-1], keys, skip_invalid=skip_invalid
         ):
             found = labels or [OUTSIDE] * len(forms)
-            for label in found:
-                if label not in met and ("|" in label or not label.isprintable()):
+            for name in found:
+                if name not in met and ("|" in name or not name.isprintable()):
                     raise DataError(
-                        f"the label {label!r:.60} cannot stand in column MISC",
+                        f"the label {name!r:.60} cannot stand in column MISC",
                         hint="write it without bars and control characters",
                         path=path,
                         line=line,
@@ -299,7 +297,7 @@ def read_labelled(
             sentences.append(bare_sentence(forms, found, path, line))
     if len(met) < 2:
         names = [key for key in keys if key != column]
-        is_missing = met == {OUTSIDE} and not all(map(is_column_file, files))
+        is_missing = met == {OUTSIDE} and None in layouts
         raise DataError(
             f"no word has {column} in column MISC"
             if is_missing

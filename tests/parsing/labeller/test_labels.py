@@ -241,6 +241,8 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     inner = next(read_columns(path, label=4))
     assert (inner.forms, inner.labels) == (["Anna", "Berg"], ["O", "B-LOC"])
     assert next(read_columns(path, 1, 2)).forms == ["1", "2"]
+    both = read_labelled([path, path], "NER", label=4, skip_invalid=False)
+    assert [item.column(UPOS) for item in both] == [["O", "B-LOC"], ["O"]] * 2
     with pytest.raises(DataError, match="has no column 5"):
         next(read_columns(path, label=5))
     for word, label in ((None, 2), (3, 3)):
@@ -420,8 +422,10 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
         assert result.stdout.startswith(f"1\tAnna\t{'O' if more else 'B-PER'}\tB-PER\n2\tsees\t")
         assert f"words from column 2, labels from column {4 if more else 3}" in result.stderr
         assert f"{right} % of 2 words right" in result.stderr
-    refused = seqtool("tag", folder / "valid.conllu", *retag, "--jobs", 2, "--word-column", 2)
-    assert (refused.code, refused.stderr.count("\n")) == (1, 2)
+    for command in (("tag", *retag), ("train-tagger", "-o", tmp_path / "n")):
+        refused = seqtool(*command, folder / "valid.conllu", "--word-column", 2)
+        assert (refused.code, refused.stderr.count("\n")) == (1, 2)
+        assert refused.stderr.startswith("error: --word-column is for labels in files with a word")
     mixed = seqtool("tag", folder / "valid.conllu", folder / "valid.conll", "-m", folder / "m")
     assert mixed.code == 1
     assert mixed.stderr.startswith("error: files with a word a line cannot be labelled together")
