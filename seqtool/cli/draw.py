@@ -82,7 +82,7 @@ def draw(
         typer.Option(
             metavar="NAME=VALUE",
             help="Only sentences with a word that has this in a column, as deprel=nsubj or "
-            "feats.Case=Nom; repeatable: one word must have all.",
+            "feats.Case=Nom, see `seqtool inspect --where`; repeatable: one word must have all.",
         ),
     ] = None,
     differing: Annotated[

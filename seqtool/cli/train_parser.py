@@ -85,7 +85,8 @@ def train_parser(
     preset: Annotated[
         str | None,
         setting_option(
-            "Settings by name (default fast; accurate with --raw).",
+            "Settings by name (default fast; accurate with --raw). Words of chen-manning have two "
+            "vectors, summed: of the form, and of its lower case, which the paper has not.",
             "fast|accurate|graph|chen-manning|linear|mst|mst2",
         ),
     ] = None,

@@ -723,6 +723,23 @@ def _json_text(line: bytes, path: str, number: int, field: str) -> bytes:
         raise bad(what, "write the character whole") from error
 
 
+def whole_text(text: str, what: str = "the text") -> str:
+    """Return a text that is given in Python, or refuse halves of pairs of UTF-16 in it.
+
+    Raises:
+        DataError: it, or `what` it is, holds one, which no file can.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X}, half a pair"
+        raise DataError(
+            f"character {error.start} of {what} is {half}",
+            hint="decode the text with errors='replace'",
+        ) from error
+    return text
+
+
 class _OpenFileReader(BlockReader):
     """Gives the blocks of an open file."""
 

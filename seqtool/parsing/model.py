@@ -70,6 +70,7 @@ class TreebankModel(ABC, Generic[C]):
         config_class: the class of the settings.
         works: what several of them do together, as a message says it ("tag").
         scores: what was measured on the validation part, where it was opened from a directory.
+        data: what its header tells of that part and of the rest of the treebank, if it was.
         unknown_share: of the words of that part, how many it does not know: see `Known.usual`.
     """
 
@@ -83,6 +84,7 @@ class TreebankModel(ABC, Generic[C]):
     ) -> None:
         self.config, self.weights, self.word_states = config, weights, word_states
         self.scores: Mapping[str, float] = {}
+        self.data: Mapping[str, Any] = {}
         self.unknown_share: float | None = None
 
     @property
@@ -255,7 +257,7 @@ class TreebankModel(ABC, Generic[C]):
                 hint="train it again",
                 path=directory,
             ) from error
-        model.scores = header.scores
+        model.scores, model.data = header.scores, header.data
         share = header.data.get(SHARE)
         model.unknown_share = float(share) if isinstance(share, int | float) else None
         return model

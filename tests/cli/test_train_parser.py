@@ -241,6 +241,20 @@ def test_the_sample_is_there_for_nothing(
 
 
 @pytest.mark.parametrize(
+    "command", ["train-parser", "train-parser --raw", "train-tagger", "train-classifier"]
+)
+def test_the_name_of_a_preset_is_no_file_of_settings(
+    command: str, seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "linear" if command == "train-classifier" else "fast"
+    result = seqtool(*command.split(), "--config", name, "--list-settings")
+    assert (result.code, result.stderr.count("\n")) == (1, 2)
+    assert "name a preset with --preset: " in result.stderr
+    assert name in result.stderr.splitlines()[1]
+
+
+@pytest.mark.parametrize(
     ("options", "preset"),
     [
         (
