@@ -30,6 +30,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.one_line import OneLine
 from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, UNK_ID
@@ -276,13 +277,15 @@ def wilson(right: int, num: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class PairsEvaluation:
+class PairsEvaluation(OneLine):
     """What a model makes of minimal pairs.
 
     Attributes:
         score: what is compared.
         scored: the pairs, in their order.
     """
+
+    shown = ("score", "total.pairs", "total.accuracy", "total.ties")
 
     score: Score
     scored: Sequence[ScoredPair]

@@ -17,6 +17,7 @@ from seqtool.core import checkpoint, database, runtime, storage
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
@@ -49,7 +50,7 @@ EXISTS = "replace it with --force, or choose another with -o"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountedTraining:
+class CountedTraining(OneLine):
     """A model that was made of counts, and what its training tells.
 
     Attributes:
@@ -61,6 +62,8 @@ class CountedTraining:
         vocabulary_size: V.
         seconds: wall time per stage that there was.
     """
+
+    shown = ("path", "scores", "num_tokens", "num_unknown", "vocabulary_size")
 
     path: Path
     scores: dict[str, float]
