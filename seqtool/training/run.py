@@ -128,8 +128,6 @@ class CompletedRun:
 class Trained(OneLine):
     """What every function that trains returns, each with a class of its own."""
 
-    shown = ("path",)
-
     path: Path  # the model directory
 
     @cached_property
