@@ -37,10 +37,10 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         (
-            *("arrays", "encodings", "errors", "fonts", "one_line", "signals", "terminal", "types"),
-            *("units", "version"),
+            *("arrays", "encodings", "errors", "fonts", "signals", "terminal", "types", "units"),
+            "version",
         ),
-        ("compiler", "parquet", "processes", "storage", "strict_yaml"),
+        ("compiler", "one_line", "parquet", "processes", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled", "database"),
         ("instructions", "eight_bytes"),
