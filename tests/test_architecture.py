@@ -40,7 +40,7 @@ INNER_FLOORS = {
             *("arrays", "errors", "fonts", "signals", "terminal", "types", "units"),
             "version",
         ),
-        ("compiler", "parquet", "processes", "storage", "strict_yaml"),
+        ("compiler", "one_line", "parquet", "processes", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled", "database"),
         ("instructions", "eight_bytes"),

@@ -48,6 +48,9 @@ class Prediction(NamedTuple):
     label: str
     probabilities: dict[str, float]
 
+    def __repr__(self) -> str:
+        return f"Prediction({self.label!r}, probability={self.probabilities[self.label]:.4g})"
+
 
 class Classifier(TreebankModel[ClassifierConfig]):
     """A trained classifier of texts.

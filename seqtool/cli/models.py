@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -173,8 +172,6 @@ def open_model(path: Path | Sequence[Path], kind: str, *, option: str = "-m") ->
                 "some of the parsers were validated with gold tags and others with predicted ones, "
                 "so their votes weigh alike"
             )
-    # what is loaded stays, so the collector of cycles need not look at it again and again
-    gc.freeze()
     return model
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,7 @@ def check_engine(engine: str) -> None:
 
 def missing_package() -> str | None:
     """Return the name of a package that a database needs and that is not installed."""
-    for name in ("duckdb", "pyarrow"):
-        try:
-            import_module(name)
-        except ImportError:
-            return name
-    return None
+    return next((name for name in ("duckdb", "pyarrow") if find_spec(name) is None), None)
 
 
 def check_packages() -> None:

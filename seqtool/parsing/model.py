@@ -26,6 +26,7 @@ from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
@@ -57,7 +58,7 @@ def at_work() -> Iterator[None]:
         yield
 
 
-class TreebankModel(ABC, Generic[C]):
+class TreebankModel(OneLine, ABC, Generic[C]):
     """A trained segmenter, tagger or parser, or an ensemble of several.
 
     Args:
@@ -73,6 +74,8 @@ class TreebankModel(ABC, Generic[C]):
         data: what its header tells of that part and of the rest of the treebank, if it was.
         unknown_share: of the words of that part, how many it does not know: see `Known.usual`.
     """
+
+    shown = ("kind", "scores", "unknown_share")
 
     kind: ClassVar[str]
     config_class: ClassVar[type[Config]]

@@ -29,6 +29,7 @@ from seqtool.core import runtime
 from seqtool.core.arrays import Ids
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
+from seqtool.core.one_line import OneLine
 from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
 from seqtool.core.storage import (
     atomic_directory,
@@ -61,8 +62,10 @@ INFO_FILE = CORPUS
 
 
 @dataclass(frozen=True)
-class PreparedCorpus:
+class PreparedCorpus(OneLine):
     """A text as ids on disk, which are mapped into memory when they are read."""
+
+    shown = ("path", "tokenizer.unit", "vocabulary", "num_tokens")
 
     path: Path  # its directory
     tokenizer: Tokenizer  # that turned the text into ids
@@ -85,6 +88,11 @@ class PreparedCorpus:
     def vocabulary(self) -> Vocabulary:
         """The symbols that the ids stand for."""
         return self.tokenizer.vocabulary
+
+    @property
+    def num_tokens(self) -> dict[str, int]:
+        """Tokens of each split, `</s>` included."""
+        return {name: split["tokens"] for name, split in self.info["splits"].items()}
 
     def splits(self) -> list[str]:
         """Return the names of the splits that are there."""

@@ -20,6 +20,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
+from seqtool.core.one_line import OneLine
 from seqtool.core.progress import EpochDone, Event, Listener, RunFinished, RunStarted, StepDone
 
 RUN_VERSION = 1
@@ -124,7 +125,7 @@ class CompletedRun:
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(OneLine):
     """What every function that trains returns, each with a class of its own."""
 
     path: Path  # the model directory
@@ -138,6 +139,8 @@ class Trained:
 @dataclass(frozen=True)
 class TrainedModel(Trained):
     """What the functions behind `train-*` commands return that train one network."""
+
+    shown = ("path", "scores", "seconds", "num_parameters", "epochs")
 
     # of the validation part, `train_seconds`, and the items of the task per second of training
     # where a whole epoch was trained

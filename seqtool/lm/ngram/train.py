@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,10 +17,12 @@ from seqtool.core import checkpoint, database, runtime, storage
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
+from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import UNK_ID, Vocabulary
-from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.evaluation import cut_sentences, evaluate_lm
 from seqtool.lm.held_out import describe_held_out, moved
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import (
@@ -34,6 +37,7 @@ from seqtool.lm.ngram.data import (
 from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.text.preparation import plan_splits
+from seqtool.text.prepared import PreparedCorpus
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
@@ -46,7 +50,7 @@ EXISTS = "replace it with --force, or choose another with -o"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountedTraining:
+class CountedTraining(OneLine):
     """A model that was made of counts, and what its training tells.
 
     Attributes:
@@ -58,6 +62,8 @@ class CountedTraining:
         vocabulary_size: V.
         seconds: wall time per stage that there was.
     """
+
+    shown = ("path", "scores", "num_tokens", "num_unknown", "vocabulary_size")
 
     path: Path
     scores: dict[str, float]
@@ -219,8 +225,9 @@ def train_ngram(
         tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
         num_unknown, allowed = reading.num_unknown, None
         if config.limit_vocab is not None:
+            all_words = tokenizer.vocabulary.symbols
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
-            valid = [] if valid and is_corpus(valid[0]) else valid  # it is of other words
+            new_ids_V = tokenizer.vocabulary.encode(all_words)
             num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         check_words(tokenizer.vocabulary, arpa, parquet)
         about = {"config": to_dict(config), "data": data, "command": command}
@@ -237,6 +244,11 @@ def train_ngram(
         def measure(model: TableModel) -> dict[str, float]:
             split = "valid" if is_corpus(valid[0]) else None
             with stages("measuring") as on_measure:
+                if split and allowed is not None:  # the ids of the corpus are of all words
+                    ids = PreparedCorpus.open(valid[0]).reader(split)
+                    blocks = (new_ids_V[block] for block, _ in cut_sentences(ids, on_measure))
+                    nats = math.fsum(of.log_probs.sum() for of in model.score_ids(blocks))
+                    return {"valid_perplexity": perplexity_of(-nats / len(ids))}
                 found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
             return {"valid_perplexity": found.perplexity}
 

@@ -123,6 +123,8 @@ class TrainedPipeline(Trained):
         num_parameters: trained numbers.
     """
 
+    shown = ("path", "scores", "seconds", "num_parameters")
+
     scores: dict[str, float]
     seconds: float
     num_parameters: int
