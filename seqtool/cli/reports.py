@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -83,6 +84,18 @@ def check_folders(*paths: Path | None) -> None:
             raise OutputError(
                 "the directory to write to is not there", hint="make it first", path=path
             )
+
+
+def refuse_unnamed(*paths: Path) -> None:
+    """Refuse to replace files that the user has not named with -o.
+
+    Raises:
+        OutputError: there is such a file.
+    """
+    for path in paths:
+        if path.exists():
+            hint = f"replace it with -o {shlex.quote(str(paths[0]))}, or name another file"
+            raise OutputError("is there already", hint=hint, path=path)
 
 
 def to_json(report: Report) -> dict[str, Any]:
