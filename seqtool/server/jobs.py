@@ -40,6 +40,9 @@ ROUND_CHARACTERS = 1 << 14  # of all requests
 ROUND_SECONDS, FIRST_WORDS = 0.05, 512
 MIN_WORDS, MAX_WORDS = 64, 1 << 13
 GATHER_SECONDS = 0.005
+# of the event loop between two rounds: in fewer, a request that has come is not accepted, read and
+# looked at, and an answer not written
+TURNS = 10
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -56,7 +59,6 @@ class Limits:
         seconds: from its last byte to the answer.
         body_seconds: from its first byte to its last.
         num_jobs: requests that wait, of all clients.
-        held_bytes: of the bodies of all requests.
     """
 
     num_bytes: int = 4 << 20
@@ -65,7 +67,6 @@ class Limits:
     seconds: float = 60.0
     body_seconds: float = 30.0
     num_jobs: int = 64
-    held_bytes: int = 64 << 20
 
 
 class Job:
@@ -97,6 +98,7 @@ class Job:
         self._assembly: Assembly | None = None
         self._ready: deque[Sentence] = deque()
         self._source: Iterator[Sentence] = iter(())
+        self.size = len(source) if isinstance(source, str) else 0  # characters to be split
         if isinstance(source, str):
             unit: Unit = "line" if presegmented else "paragraph"
             # not all at once, as looking for paragraphs in all of it would take its time
@@ -202,11 +204,12 @@ class Rounds:
             self._planned = loop.call_later(GATHER_SECONDS, self._round)
         return job.answer
 
-    def _plan(self) -> None:
-        """Let a round come as soon as what has been read by now is looked at."""
+    def _plan(self, turns: int = TURNS) -> None:
+        """Let a round come as soon as what has come by now is looked at."""
         if self._planned is not None:
             self._planned.cancel()
-        self._planned = asyncio.get_running_loop().call_soon(self._round)
+        following = partial(self._plan, turns - 1) if turns else self._round
+        self._planned = asyncio.get_running_loop().call_soon(following)
 
     def _round(self) -> None:
         self._planned = None
@@ -260,12 +263,16 @@ class Rounds:
             job.end_round()
 
 
-def _split(model: ServedModel, jobs: Iterable[Job]) -> None:
-    """Split some more of the texts whose sentences are used up."""
+def _split(model: ServedModel, jobs: Sequence[Job]) -> None:
+    """Split some more of the texts whose sentences are used up: of the first, and of short ones.
+
+    A round takes one long paragraph, so each long text waits for its turn, and no short one does.
+    """
     parts: dict[bool, list[tuple[Job, list[CodePoints]]]] = {False: [], True: []}
     size = 0
-    for job in jobs:
-        if size < ROUND_CHARACTERS and job.waits_for_split:
+    waiting = [job for job in jobs if job.waits_for_split]
+    for job in sorted(waiting, key=lambda job: job.size):
+        if size < ROUND_CHARACTERS or job is waiting[0]:
             stretches = job.stretches()
             size += sum(map(len, stretches))
             parts[job.presegmented].append((job, stretches))
