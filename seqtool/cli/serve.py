@@ -100,9 +100,8 @@ def serve(
         url = f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
         if shown not in LOCAL:
             note(
-                f"warning: {shown} can be reached from other machines, whose users need no "
-                "password; what they send is not encrypted; it is asked by its address, or by names "
-                "of --allow-host"
+                f"warning: {shown} can be reached from other machines, by address or by a name of "
+                "--allow-host; their users need no password, and what they send is not encrypted"
             )
         names = list(models.by_name)
         if json_output:

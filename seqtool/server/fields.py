@@ -33,8 +33,8 @@ async def read_fields(request: Request, limits: Limits) -> Fields:
     """Return the fields of a request by name, those of its address and those of its body.
 
     Raises:
-        Refusal: the body is too large, too slow, or of no known type; there are too many fields, one
-            is there twice, or is not UTF-8.
+        Refusal: the body is too large, too slow, or of no known type; there are too many fields;
+            one is there twice, or is not UTF-8.
         ClientDisconnect: the client is gone.
     """
     pairs = _pairs(request.scope["query_string"], {})

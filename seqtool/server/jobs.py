@@ -9,8 +9,7 @@ takes some sentences of each request, so that a long text keeps no short one wai
 
 Rounds run on the thread of the event loop, between its reading and writing: on one core a thread
 of their own would only wait for Python's lock, and the requests that came meanwhile are the next
-round. Clients that have just been answered may ask again at once, so a round that is smaller than
-the clients of the last two waits for them a moment; one client alone never waits.
+round.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ ROUND_CHARACTERS = 1 << 14  # of all requests
 # a round is to take about so long, of which the first of a model has so many words
 ROUND_SECONDS, FIRST_WORDS = 0.05, 512
 MIN_WORDS, MAX_WORDS = 64, 1 << 13
-GATHER_SECONDS = 0.005
 # of the event loop between two rounds: in fewer, a request that has come is not accepted, read and
 # looked at, and an answer not written
 TURNS = 10
@@ -79,7 +77,6 @@ class Job:
         keep: is given each sentence once it is done, in order.
         limits: see `Limits`.
         presegmented: each line of the text is a sentence.
-        client: who asks, as the same one may ask again.
     """
 
     def __init__(
@@ -91,9 +88,8 @@ class Job:
         limits: Limits,
         *,
         presegmented: bool = False,
-        client: object = None,
     ) -> None:
-        self.model, self.steps, self.keep, self.client = model, steps, keep, client
+        self.model, self.steps, self.keep = model, steps, keep
         self.presegmented, self._limits = presegmented, limits
         self._assembly: Assembly | None = None
         self._ready: deque[Sentence] = deque()
@@ -180,9 +176,7 @@ class Rounds:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._jobs: list[Job] = []
-        self._planned: asyncio.Handle | None = None  # the next round
-        self._clients: set[object] = set()  # who asked since the last round,
-        self._earlier: set[object] = set()  # and before it, since the one before
+        self._rounds: asyncio.Task[None] | None = None
         self._budgets: defaultdict[ServedModel, int] = defaultdict(lambda: FIRST_WORDS)  # words
 
     def submit(self, job: Job) -> asyncio.Future[None]:
@@ -196,24 +190,18 @@ class Rounds:
         if len(self._jobs) >= self._limits.num_jobs:
             raise Refusal(429, f"{counted(len(self._jobs), 'request')} wait; try again in a second")
         self._jobs.append(job)
-        self._clients.add(job.client)
-        if len(self._jobs) >= len(self._clients | self._earlier):
-            self._plan()
-        elif self._planned is None:
-            loop = asyncio.get_running_loop()
-            self._planned = loop.call_later(GATHER_SECONDS, self._round)
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.create_task(self._run())
         return job.answer
 
-    def _plan(self, turns: int = TURNS) -> None:
-        """Let a round come as soon as what has come by now is looked at."""
-        if self._planned is not None:
-            self._planned.cancel()
-        following = partial(self._plan, turns - 1) if turns else self._round
-        self._planned = asyncio.get_running_loop().call_soon(following)
+    async def _run(self) -> None:
+        """Do rounds while jobs wait; between two, the event loop reads and writes what has come."""
+        while self._jobs:
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            self._round()
 
     def _round(self) -> None:
-        self._planned = None
-        self._earlier, self._clients = self._clients, set()
         by_model: defaultdict[ServedModel, list[Job]] = defaultdict(list)
         now = time.monotonic()
         for job in self._jobs:
@@ -228,11 +216,8 @@ class Rounds:
             except Exception as error:  # a bug; nobody is to wait for ever
                 for job in jobs:
                     job.fail(error)
-        self._jobs = [job for job in self._jobs if not job.answer.done()]
-        if self._jobs:
-            # whose turn was first is last
-            self._jobs.append(self._jobs.pop(0))
-            self._plan()
+        waiting = [job for job in self._jobs if not job.answer.done()]
+        self._jobs = [*waiting[1:], *waiting[:1]]  # whose turn was first is last
 
     def _work(self, model: ServedModel, jobs: Sequence[Job]) -> None:
         """Do some of the jobs of a model."""

@@ -216,13 +216,7 @@ class Service:
         if "data" not in fields:
             raise Refusal(400, "the field data is missing; it holds the text")
         write, pieces = OUTPUTS[output], list[str]()
-        job = self._job(
-            model,
-            steps,
-            fields,
-            keep=lambda sentence: pieces.append(write(sentence)),
-            client=request.client,
-        )
+        job = self._job(model, steps, fields, keep=lambda sentence: pieces.append(write(sentence)))
         await self._do(request, job)
         answer = {
             "model": model.name,
@@ -245,7 +239,6 @@ class Service:
         fields: Fields,
         *,
         keep: Callable[[Sentence], object],
-        client: object,
         limits: Limits | None = None,
     ) -> Job:
         """Return what is to be done.
@@ -267,9 +260,7 @@ class Service:
                 most = f"{MAX_SENTENCE:,} characters"
                 raise Refusal(413, f"the text has more than {most} without a space; split it")
             is_presegmented = bool(options)
-            return Job(
-                model, steps, data, keep, limits, presegmented=is_presegmented, client=client
-            )
+            return Job(model, steps, data, keep, limits, presegmented=is_presegmented)
         layout = fields.get("input", "") or "conllu"
         _check_known("input", layout, INPUTS)
         source: Iterable[Sentence]
@@ -277,7 +268,7 @@ class Service:
             source = read_layout(data.split("\n"), LAYOUTS[layout])
         else:
             source = read_conllu(data.encode(), check="columns", skip_option="")
-        return Job(model, steps, source, keep, limits, client=client)
+        return Job(model, steps, source, keep, limits)
 
     async def _do(self, request: Request, job: Job) -> None:
         """Wait until a job is done, or its client is gone.
@@ -315,14 +306,7 @@ class Service:
                 limits = replace(self._limits, num_sentences=MAX_DRAWN)
                 steps: frozenset[Step] = frozenset(("tokenizer", "parser"))
                 given = {"data": text, "tokenizer": ""}
-                job = self._job(
-                    model,
-                    steps,
-                    given,
-                    keep=sentences.append,
-                    client=request.client,
-                    limits=limits,
-                )
+                job = self._job(model, steps, given, keep=sentences.append, limits=limits)
                 await self._do(request, job)
         except Refusal as refusal:
             reason, status, sentences = refusal.message, refusal.status, []

@@ -44,7 +44,6 @@ def answers(*texts: str, limits: Limits | None = None) -> tuple[Recorded, list[A
             source,
             lambda sentence: kept.append(sentence.text),
             limits,
-            client=text,
         )
         await rounds.submit(job)
         order.append(text.split()[0])
@@ -77,7 +76,7 @@ def test_a_request_that_comes_between_rounds_is_in_the_next() -> None:
 
     async def one(rounds: Rounds, text: str) -> int:
         source = read_layout(text.split("\n"), "horizontal")
-        job = Job(served, frozenset(("parser",)), source, lambda _: None, Limits(), client=text)
+        job = Job(served, frozenset(("parser",)), source, lambda _: None, Limits())
         await rounds.submit(job)
         return len(model.calls)
 
@@ -147,7 +146,6 @@ def test_a_client_that_is_gone_is_forgotten(num: int) -> None:
                 read_layout(["a"], "horizontal"),
                 lambda _: None,
                 Limits(),
-                client=number,
             )
             for number in range(num)
         ]

@@ -182,7 +182,12 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
     for content, headers, status, line in (
         (b"data=%ff", form, 400, "field data is not UTF-8 at byte 0"),
         (b"data=" + "é".encode("latin-1"), form, 400, "field data is not UTF-8 at byte 0"),
-        (b"".join(b"%d=b&" % i for i in range(51)), form, 400, "the request has more than 50 fields"),
+        (
+            b"".join(b"%d=b&" % i for i in range(51)),
+            form,
+            400,
+            "the request has more than 50 fields",
+        ),
         (b"abc", {"content-type": "text/plain"}, 415, "a body of type 'text/plain' is no form"),
         (b"abc", {}, 415, "a body without a type is no form"),
         (b"abc", parts, 400, "the body is no multipart/form-data"),
