@@ -86,16 +86,15 @@ def check_folders(*paths: Path | None) -> None:
             )
 
 
-def refuse_unnamed(*paths: Path) -> None:
-    """Refuse to replace files that the user has not named with -o.
+def refuse_unnamed(path: Path) -> None:
+    """Refuse to replace a file that the user has not named with -o.
 
     Raises:
-        OutputError: there is such a file.
+        OutputError: it is there.
     """
-    for path in paths:
-        if path.exists():
-            hint = f"replace it with -o {shlex.quote(str(paths[0]))}, or name another file"
-            raise OutputError("is there already", hint=hint, path=path)
+    if path.exists():
+        hint = f"replace it with -o {shlex.quote(str(path))}, or name another file"
+        raise OutputError("is there already", hint=hint, path=path)
 
 
 def to_json(report: Report) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def states(
             raise ConfigError(f"--{option} is {value!r}", hint=f"choose {' or '.join(known)}")
     if output is None:
         output = Path("states.npy")
-        refuse_unnamed(output, output.with_suffix(".tsv"))
+        refuse_unnamed(output)
     began = time.perf_counter()
     path = one_model(model) or default_model("lm")
     is_lm = path.is_file() or checkpoint.read_header(path).kind not in TREEBANK_KINDS

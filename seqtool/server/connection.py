@@ -13,7 +13,7 @@ from seqtool.core.signals import Interruption
 
 IDLE_SECONDS = 15  # between two requests of a client
 BACKLOG = 128  # connections that nobody has taken yet
-MAX_CONNECTIONS = 1000
+MAX_CONNECTIONS = 256  # each may hold a request of the largest size
 LOOK_SECONDS = 0.1  # between two looks for a signal
 # of every answer, whoever asked; a page that is elsewhere cannot read it, nor show it in a frame
 HEADERS = {
