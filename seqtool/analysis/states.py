@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Floats
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.reading import Progress, read_blocks
 from seqtool.core.storage import atomic_file
 from seqtool.lm.model import LanguageModel
@@ -85,6 +85,7 @@ def write_states(
             another kind of model.
         DataError: inputs that cannot be used, or without a word.
         ModelError: the model has no states, or cannot read plain text.
+        OutputError: a file that is no table of an earlier array has the name of the table.
     """
     path = Path(output)
     if path.suffix != NPY:
@@ -96,6 +97,9 @@ def write_states(
     if table.resolve() in (Path(name).resolve() for name in inputs):
         what = f"the table of the words would replace the input {table}"
         raise ConfigError(what, hint="choose another output")
+    if table.exists() and not path.exists():  # else both are of an earlier call
+        hint = f"move it away, or choose another output than {output}"
+        raise OutputError("is there already", hint=hint, path=table)
     if isinstance(model, LanguageModel):
         for option, is_given in (("part", part is not None), ("raw", raw)):
             if is_given:

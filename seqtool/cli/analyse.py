@@ -34,7 +34,14 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
-from seqtool.cli.reports import ShownOptions, check_folders, show, to_json, write_page
+from seqtool.cli.reports import (
+    ShownOptions,
+    check_folders,
+    refuse_unnamed,
+    show,
+    to_json,
+    write_page,
+)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError
 from seqtool.core.terminal import echo
@@ -426,7 +433,7 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The page; DIR/report.html if not given."
+            "--output", "-o", metavar="FILE", help="The page; a new DIR/report.html if not given."
         ),
     ] = None,
     text: Annotated[
@@ -454,6 +461,8 @@ def report(
 
     path = output or directory / "report.html"
     check_folders(output)
+    if output is None:
+        refuse_unnamed(path)
     reports = list(
         overview(
             directory,

@@ -18,6 +18,7 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
+from seqtool.cli.reports import refuse_unnamed
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
@@ -56,14 +57,15 @@ def states(
         ),
     ] = None,
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where the array goes (.npy); the words go to a .tsv of the same name.",
+            help="Where the array goes (.npy); the words go to a .tsv of the same name. A new "
+            "states.npy if not given.",
         ),
-    ] = Path("states.npy"),
+    ] = None,
     layer: Annotated[
         int | None,
         typer.Option(
@@ -115,6 +117,9 @@ def states(
     for option, value, known in (("pool", pool, ("last", "mean")), ("part", part, PARTS)):
         if value is not None and value not in known:
             raise ConfigError(f"--{option} is {value!r}", hint=f"choose {' or '.join(known)}")
+    if output is None:
+        output = Path("states.npy")
+        refuse_unnamed(output)
     began = time.perf_counter()
     path = one_model(model) or default_model("lm")
     is_lm = path.is_file() or checkpoint.read_header(path).kind not in TREEBANK_KINDS

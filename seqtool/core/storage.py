@@ -56,7 +56,8 @@ _LET_GO = 1 << 25  # bytes of a mapped file, after which those that were read ar
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes its name, replacing what is there, only when it is whole.
 
-    A link is followed. A pipe or a device is written to directly. An OSError names `path`.
+    A link is followed. Permissions and, where one may, the owner of what is replaced stay. A pipe
+    or a device is written to directly. An OSError names `path`.
     """
     shown = Path(path)
     if shown.exists() and not shown.is_file():
@@ -64,10 +65,13 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
             yield stream
         return
     path = Path(os.path.realpath(shown))
-    with _naming(shown, path), temporary_sibling(path, Path.touch) as temporary:
+    # nobody is to read in the meantime what they could not read before
+    make = partial(Path.touch, mode=0o600 if path.exists() else 0o666)
+    with _naming(shown, path), temporary_sibling(path, make) as temporary:
         with temporary.open("wb") as stream:
             yield stream
         flush(temporary)
+        _copy_permissions(path, temporary)
         temporary.replace(path)
 
 
@@ -174,16 +178,19 @@ def writing(path: str | Path) -> Iterator[None]:
 def atomic_directory(path: str | Path) -> Iterator[Path]:
     """Give a temporary sibling of `path` to fill; on success it is flushed and renamed to `path`.
 
-    A directory that was there is replaced. On any error, Ctrl-C included, the temporary directory
-    is removed and what was there stays; what a killed process left is removed the next time. An
-    OSError (a full disk, no permission) names `path`.
+    A directory that was there is replaced, and its permissions stay; a link is followed. On any
+    error, Ctrl-C included, the temporary directory is removed and what was there stays; what a
+    killed process left is removed the next time. An OSError (a full disk, no permission) names
+    `path`.
     """
     shown, path = Path(path), _absolute(path)
     with _naming(shown, path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary_sibling(path) as temporary:
+            make = partial(Path.mkdir, mode=0o700 if path.exists() else 0o777)
+            with temporary_sibling(path, make) as temporary:
                 yield temporary
+                _copy_permissions(path, temporary)
                 _flush_tree(temporary)
                 with unbroken():
                     if path.exists():
@@ -216,8 +223,8 @@ def present(path: Path) -> Path:
     path = path if path.name else _absolute(path)
     if path.exists() or not path.name:
         return path
-    if _aside(path).is_dir():
-        return _aside(path)
+    if (aside := _aside(_absolute(path))).is_dir():
+        return aside
     return path if path.parent.exists() else present(path.parent) / path.name
 
 
@@ -424,7 +431,26 @@ def _seal(content: Mapping[str, Any]) -> str:
 
 
 def _absolute(path: str | Path) -> Path:
-    return Path(os.path.abspath(path))  # `.` has no name to derive a sibling's from
+    # `.` has no name to derive a sibling's from, and what a link leads to is replaced, not the link
+    return Path(os.path.realpath(path))
+
+
+def _copy_permissions(path: Path, temporary: Path) -> None:
+    """Give what is about to replace `path` its permissions, and its owner where one may."""
+    if not path.exists():
+        return
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    if sys.platform != "win32":
+        try:
+            os.chown(temporary, status.st_uid, status.st_gid)
+        except OSError:
+            try:
+                os.chown(temporary, -1, status.st_gid)
+            except OSError:  # what its group might do is not for another group
+                mode &= ~stat.S_IRWXG
+    with suppress(OSError):  # a file system without permissions
+        temporary.chmod(mode)
 
 
 def _aside(path: Path) -> Path:
