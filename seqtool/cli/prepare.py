@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -254,17 +253,13 @@ def _sample(info: dict[str, Any]) -> str:
     return f", learnt from {learnt['lines'] / learnt['of']:.1%} of the training lines, drawn"
 
 
-# no texts but what Universal Dependencies has beside its treebanks
-_OF_TREEBANKS = re.compile("licen[cs]e|readme|copying|-ud-", re.IGNORECASE)
-
-
 def _are_treebanks(inputs: list[str]) -> bool:
     """Whether the inputs are treebanks, all of them, by their names."""
-    from seqtool.core.reading import holds_treebanks, is_text
+    from seqtool.core.reading import comes_with_treebanks, holds_treebanks, is_text
 
     def holds_texts(folder: Path) -> bool:
         texts = filter(is_text, folder.iterdir()) if folder.is_dir() else ()
-        return not all(_OF_TREEBANKS.search(path.name) for path in texts)
+        return not all(map(comes_with_treebanks, texts))
 
     treebanks = [name for name in inputs if holds_treebanks(name) and not holds_texts(Path(name))]
     if treebanks and len(treebanks) < len(inputs):

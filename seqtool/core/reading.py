@@ -69,6 +69,8 @@ _PACKED = re.compile(r"\.(gz|zst|bz2|xz)$", re.IGNORECASE)
 
 
 _max_line = MAX_LINE
+# what Universal Dependencies has beside its treebanks: a licence, a page about them, their text
+_BESIDE_TREEBANKS = re.compile("licen[cs]e|readme|copying|-ud-", re.IGNORECASE)
 _mentioned: set[Path] = set()  # directories whose treebanks were left out
 
 
@@ -107,19 +109,25 @@ def is_text(path: str | Path) -> bool:
     return unpacked_name(path).endswith(".txt")
 
 
+def comes_with_treebanks(path: str | Path) -> bool:
+    """Whether a file beside treebanks is about them, by its name, and no text of its own."""
+    return _BESIDE_TREEBANKS.search(Path(path).name) is not None
+
+
 def without_treebanks(folder: Path, files: Sequence[str]) -> list[str]:
     """Return the files of a directory that are texts; a line on stderr tells of the others.
 
     Where all are treebanks, they are returned, for an error to tell of them.
     """
-    texts = [name for name in files if not is_treebank(name)]
-    if not texts or len(texts) == len(files):
+    treebanks = list(filter(is_treebank, files))
+    texts = [f for f in files if f not in set(treebanks) and not comes_with_treebanks(f)]
+    if not texts or not treebanks:
         return list(files)
     if (place := folder.resolve()) not in _mentioned:
         import logging
 
         _mentioned.add(place)
-        left_out = counted(len(files) - len(texts), "treebank")
+        left_out = counted(len(treebanks), "treebank")
         logging.getLogger("seqtool").warning(
             "%s: %s left out; for their words: seqtool prepare %s --column form",
             folder,

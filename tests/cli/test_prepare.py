@@ -313,6 +313,8 @@ def test_of_texts_and_treebanks_in_a_directory_the_texts_are_read(
         Path(f"ud/{name}").write_text("a\n")
     Path("ud/x-ud-train.conllu").write_text(GOOD_TREE)
     assert "sentences" in seqtool("prepare", "ud").stdout
+    error, _ = two_lines(seqtool("ngram", "counts", "ud"))  # a licence is no text to count
+    assert "x-ud-train.conllu: is a treebank, not text" in error
 
 
 @pytest.mark.parametrize(
