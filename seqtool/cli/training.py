@@ -324,7 +324,7 @@ def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), *
     if as_json:
         content = {"model": trained.path, "seconds": trained.seconds}
         if hasattr(trained, "epochs"):  # of a pipeline, each part has its own
-            content["epochs"] = trained.epochs
+            content |= {"epochs": trained.epochs, "precision": trained.precision}
         return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     for line in notes:
         note(line)

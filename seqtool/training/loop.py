@@ -67,6 +67,7 @@ def train(
     earlier: Mapping[str, Any] = MappingProxyType({}),
     stages: Sequence[Stage] = (),
     begun: float | None = None,
+    float32_layers: str = "",
 ) -> Generator[Event, None, None]:
     """Train `task` in `directory`, yielding events; the caller shows them.
 
@@ -83,6 +84,7 @@ def train(
             release does not have, in the same form.
         stages: what the run is divided into; one of all epochs if none is given.
         begun: from when on a limit of time counts, as `working_time` tells; now if not given.
+        float32_layers: those that stay in float32 where the rest is in bf16, such as "gru layers".
 
     Raises:
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
@@ -102,6 +104,7 @@ def train(
         earlier=earlier,
         stages=stages,
         begun=begun,
+        float32_layers=float32_layers,
     )
     with group.agreed():
         resumed = resume and loop.restore()
@@ -130,6 +133,7 @@ class _Loop:
     earlier: Mapping[str, Any]
     stages: Sequence[Stage]
     begun: float
+    float32_layers: str
 
     def __post_init__(self) -> None:
         task, config, group = self.task, self.config, self.group
@@ -149,6 +153,8 @@ class _Loop:
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
         self.precision = hardware.resolve_precision(config.precision, self.device)
+        if isinstance(task, OnlineTask):
+            self.precision = "float32"
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
         self.losses = StepLosses(self.run, task, group)
         self.norms = StepNorms(self.run, config.clip_norm)
@@ -204,7 +210,7 @@ class _Loop:
             machine=hardware.describe_machine(self.device, self.group.size),
             resumed=resumed,
             time_limit=self.config.limit_seconds,
-            precision_note=hardware.precision_note(self.precision, self.device),
+            **self.describe_precision(),
         )
         self.clock = self.saved_at = working_time()
         while not (reason := self.end_reason()):
@@ -225,6 +231,16 @@ class _Loop:
             checkpoint.promote(self.best, self.best.parent)
         best = (run.best_epoch, run.best_scores)
         yield RunFinished(reason, run.epoch, run.step, *best, run.seconds)
+
+    def describe_precision(self) -> dict[str, str]:
+        """Return what the precision of the run really is, and what its user should know of it."""
+        note, layers = hardware.precision_note(self.config.precision, self.device), ""
+        if self.precision == "bf16":
+            layers = self.float32_layers or ("" if self.device == "cpu" else "recurrent layers")
+        if layers and self.device == "cpu":
+            note = "; ".join(filter(None, (note, f"in bf16, but for the {layers} in float32")))
+        precision = f"bf16, {layers} in float32" if layers else self.precision
+        return {"precision": precision, "precision_note": note}
 
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""

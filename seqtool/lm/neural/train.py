@@ -48,6 +48,7 @@ class TrainedLM(TrainedModel):
         seconds: training time, validation included, over all continuations.
         num_parameters: trained numbers.
         epochs: epochs completed.
+        precision: of products, as it really was.
         warning: a sentence where the perplexity depends on the state that a text begins with.
     """
 
@@ -167,6 +168,7 @@ def train_lm(
             should_stop=should_stop,
             group=group,
             begun=begun,
+            float32_layers=task.module.float32_layers(chosen),
         )
         with runtime.keeping_freed_memory():
             run = complete(
