@@ -106,6 +106,7 @@ class RunFinished:
     best_epoch: int
     best_scores: Mapping[str, float]
     seconds: float
+    passes: float = 1.0  # over the training part, with the last one as far as it came
 
 
 Event = RunStarted | StepDone | EpochDone | RunFinished

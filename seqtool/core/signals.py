@@ -46,7 +46,7 @@ class Ending:
     number: int | None = None  # of the last one that raised
 
 
-_ending = Ending()  # of the command that runs, if one does
+_ending: Ending | None = None  # of the command that runs
 _depth = 0  # of blocks that are not to be broken
 _waiting: int | None = None  # a signal that came in one
 
@@ -61,7 +61,7 @@ def ended_by_signals() -> Iterator[Ending]:
         with _handled_by(_stop):
             yield ending
     finally:
-        _ending = Ending()
+        _ending = None
         sys.meta_path.remove(_UnbrokenImports)
 
 
@@ -117,7 +117,7 @@ class Interruption:
 
     def __init__(self) -> None:
         # a library that catches everything may have lost the exception of an earlier one
-        self.requested = _ending.number is not None
+        self.requested = _ending is not None and _ending.number is not None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
@@ -149,7 +149,8 @@ def _stop(number: int, frame: FrameType | None = None) -> None:
     if _depth:
         _waiting = number
         return
-    _ending.number = number
+    if _ending is not None:
+        _ending.number = number
     raise Stopped(number)
 
 

@@ -147,6 +147,12 @@ class TrainedModel(Trained):
     num_parameters: int  # trained numbers
     epochs: int  # completed
     precision: str  # of products, as it really was
+    passes: float  # over the training part, with the last one as far as it came
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether all of the training part was read once: else the model is not fit for use."""
+        return self.passes >= 1
 
 
 def complete(
@@ -209,7 +215,10 @@ def finish(
     header = dataclasses.replace(header, scores=scores, precision=run.precision)
     checkpoint.amend(output, header, card(header))
     seconds, epochs = run.finished.seconds, run.finished.epoch
-    return TrainedModel(output, scores, seconds, header.num_parameters, epochs, run.precision)
+    passes = run.finished.passes
+    return TrainedModel(
+        output, scores, seconds, header.num_parameters, epochs, run.precision, passes
+    )
 
 
 class TensorBoard(Listener):

@@ -80,6 +80,17 @@ def test_bf16_is_float32_where_the_processor_cannot(folder: Path, tmp_path: Path
     assert checkpoint.read_header(tmp_path / "p").precision == ("bf16" if is_bf16 else "float32")
 
 
+def test_too_short_a_time_gives_no_model_to_use(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    words = ("train-parser", folder / "train.conllu", "-o", tmp_path / "p", *TINY)
+    short = seqtool(*words, "--time-limit", "0.01s")
+    assert short.code == 0
+    assert "not fit for use" in short.stderr
+    assert "next:" not in short.stderr
+    limited = seqtool(*words, "--time-limit", "4s", "--force")
+    assert "not fit for use" not in limited.stderr
+    assert "next:" in limited.stderr
+
+
 def test_training_says_what_it_does(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "p"
     result = seqtool(

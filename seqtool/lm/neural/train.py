@@ -49,10 +49,16 @@ class TrainedLM(TrainedModel):
         num_parameters: trained numbers.
         epochs: epochs completed.
         precision: of products, as it really was.
+        passes: over the training part, with the last one as far as it came.
         warning: a sentence where the perplexity depends on the state that a text begins with.
     """
 
     warning: str = ""
+
+    @property
+    def is_fit(self) -> bool:
+        """True: a language model learns from a part of a large text, too."""
+        return True
 
 
 @dataclass(frozen=True)
