@@ -245,12 +245,13 @@ class _Loop:
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""
         run, patience = self.run, self.config.patience
-        if run.index == 0 and self.is_validated and run.epoch:
-            is_over = run.epoch >= self.epochs
-            if self.limit is not None:
-                is_over = run.elapsed >= self.limit
-            if is_over:
-                return "finished"
+        if self.limit is None:  # a run that had a limit may not have validated its last epoch
+            is_over = run.epoch >= self.epochs and (run.index > 0 or self.is_validated)
+        else:
+            is_ended = run.epoch > 0 and run.index == 0 and self.is_validated
+            is_over = is_ended and run.elapsed >= self.limit
+        if is_over:
+            return "finished"
         if run.index == 0 and patience and run.epochs_since_best >= patience:
             return "stopped early"
         return ""
