@@ -50,7 +50,7 @@ INNER_FLOORS = {
         ("config", "hardware", "run", "task"),
         ("optimisers", "tuning"),
         ("state",),
-        ("limit", "losses"),
+        ("losses",),
         ("loop",),
     ),
 }

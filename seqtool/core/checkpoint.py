@@ -106,6 +106,7 @@ class Header:
     scores: dict[str, Any] = field(default_factory=dict)  # what was measured: "valid_perplexity"
     data: dict[str, Any] = field(default_factory=dict)  # where the text came from, and its size
     command: str = ""  # that made the model
+    precision: str = ""  # of the products of training: "float32", "bf16, gru layers in float32"
     num_parameters: int = 0  # trained numbers, tied ones counted once
     versions: dict[str, str] = field(default_factory=dict)  # of seqtool and what decides numbers
     # name -> {"bytes", "sha256"} of every other file that the model needs; "quick_sum" if large

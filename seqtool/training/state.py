@@ -62,11 +62,9 @@ class RunState:
     log_bytes: int = 0  # size of log.jsonl when the state was saved
     # of a run whose time is limited
     elapsed: float = 0.0  # seconds of all that was done, reading and saves too
-    stage_seconds: float = 0.0  # of the steps of the running stage
+    stage_elapsed: float = 0.0  # the same, when the running stage began
     validation_seconds: float = 0.0  # of the last validation
     skipped_epochs: int = 0  # of stages that ended before their last one
-    is_validated: bool = True  # false from an epoch without a validation to the next one
-    limit_reached: float = 0.0  # the limit at which training ended, in seconds
 
     @property
     def planned_epoch(self) -> int:

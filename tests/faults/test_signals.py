@@ -19,8 +19,6 @@ from faults.jobs import JOBS, final, lay_out
 from faults.runs import ROOT, Commands, leftovers
 from faults.test_kills import OutcomeOf, check_next_runs, moments
 
-from seqtool.core import signals
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 NAMES = [name for name in JOBS if SOAK or name in ("ngram", "lm")]
 
@@ -166,45 +164,3 @@ def test_a_signal_that_ends_a_command_is_told(
     ]
     assert leftovers(tmp_path / "x") == []
     assert not (tmp_path / "x" / "out").exists()
-
-
-def test_a_signal_whose_exception_is_lost_comes_again(tmp_path: Path) -> None:
-    """Some libraries catch everything while they are imported."""
-    code = (
-        "import os, signal, time\n"
-        "from seqtool.core import signals\n"
-        "signals.LOST_SECONDS = 0.2\n"
-        "with signals.ended_by_signals() as ending:\n"
-        "    for _ in range(2):\n"
-        "        try:\n"
-        "            if ending.number is None:\n"
-        "                os.kill(os.getpid(), signal.SIGTERM)\n"
-        "            time.sleep(20)\n"
-        "        except BaseException:\n"
-        "            print('lost', flush=True)\n"
-        "time.sleep(0.5)\n"
-        "print('done')\n"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=15,
-    )
-    assert ended.stdout.split() == ["lost", "lost", "done"], ended
-
-
-def test_outside_a_command_no_signal_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signals, "LOST_SECONDS", 0.05)
-    interruption = signals.Interruption()
-    with pytest.raises(KeyboardInterrupt), interruption.listening():  # noqa: PT012
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.01)
-    heard: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
-    time.sleep(0.3)
-    signal.signal(signal.SIGTERM, before)
-    assert heard == []

@@ -91,7 +91,7 @@ def state(directory: Path) -> dict[str, Tensor]:
 def record(directory: Path) -> dict[str, Any]:
     """Where the run stands, without what depends on the clock."""
     content = json.loads((directory / "last" / "state.json").read_text())
-    timing = {"seconds", "epoch_seconds", "stage_seconds", "validation_seconds", "log_bytes"}
+    timing = {"seconds", "epoch_seconds", "validation_seconds", "log_bytes"}
     return {key: value for key, value in content["run"].items() if key not in timing}
 
 
