@@ -83,7 +83,6 @@ _TRAINERS = {
     "parser": "train-parser",
     "pipeline": "train-parser",
     "segmenter": "train-segmenter",
-    "snm": "train-snm",
     "tagger": "train-tagger",
 }
 

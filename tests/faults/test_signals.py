@@ -158,7 +158,7 @@ def test_a_signal_that_ends_a_command_is_told(
     assert (told.code, told.stdout) == (128 + number, "")
     assert told.stderr.splitlines()[-2:] == [
         f"interrupted: stopped by {name}",
-        "hint: run the command again; a training that had begun goes on with --resume",
+        "hint: run the command again; a training that saved its state goes on with --resume",
     ]
     assert leftovers(tmp_path / "x") == []
     assert not (tmp_path / "x" / "out").exists()
