@@ -77,7 +77,7 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
 )
 
 # kind of a run -> the command that trains it; the runs of train-lm name no kind
-_TRAINERS = {
+TRAINERS = {
     "classifier": "train-classifier",
     "labeller": "train-tagger",
     "parser": "train-parser",
@@ -253,7 +253,7 @@ def run_record(path: str | Path) -> Path:
 
 def trainer(kind: str) -> str:
     """Return the command that trains the model of a run of this kind."""
-    return _TRAINERS.get(kind, "train-lm")
+    return TRAINERS.get(kind, "train-lm")
 
 
 def run_kind(path: str | Path) -> str | None:
