@@ -216,6 +216,8 @@ INFOS = {
     "too many sentences": lambda info: info["splits"]["train"].update(sentences=10**9),
     "no tokens": lambda info: info["splits"]["train"].update(tokens=0),
     "a negative vocabulary": lambda info: info.update(vocabulary_size=-1),
+    "a source without a path": lambda info: info["sources"][0].pop("path"),
+    "a source without a split": lambda info: info["sources"][0].pop("split"),
     "another unit": lambda info: info.update(unit="sound"),
     "another type": lambda info: info.update(dtype="float64"),
     "a split elsewhere": lambda info: info["splits"].update({"../train": info["splits"]["train"]}),
