@@ -103,7 +103,8 @@ def write_json(path: Path, content: Any, *, seal: bool = False) -> None:
     if seal:
         content.pop(storage.SEAL, None)
         content = storage.sealed(content)
-    path.write_bytes(json.dumps(content, indent=1).encode("utf-8", "surrogatepass"))
+    # as seqtool lays it out, which a seal is also of
+    path.write_bytes(storage.to_json(content).encode("utf-8", "surrogatepass"))
 
 
 def deep_json(path: Path, chosen: random.Random) -> str:

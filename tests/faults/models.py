@@ -63,22 +63,19 @@ MADE: dict[str, tuple[str, ...]] = {
     "parser-lm": (*_PARSER, "--preset", "accurate", "--lm", "lm-lstm", "--hidden", "16", *_ENCODER),
     "tagger-sparse": _TAGGER,
     "labeller": _LABELLER,
+    "segmenter-trained": ("train-segmenter", *_TREES),
     "classifier-linear": (*_CLASSIFIER, "linear"),
     "classifier-bilstm": (*_CLASSIFIER, "bilstm", "--hidden", "4", "--set", "embedding_size=8"),
     "classifier-lm": (*_CLASSIFIER, "lm", "--lm", "lm-lstm"),
     "parser-stopped": (*_PARSER, "--preset", "linear", *_HASHED, *_STOPPED),
-    "tagger-stopped": (*_TAGGER, *_STOPPED),
-    "labeller-stopped": (*_LABELLER, *_STOPPED),
-    "segmenter-stopped": ("train-segmenter", *_TREES, *_STOPPED),
-    "classifier-stopped": (*_CLASSIFIER, "linear", *_STOPPED),
     "pipeline-stopped": (*_PARSER, "--raw", "--fast", *_STOPPED),
 }
 
 PERPLEXITY = ("eval-ppl", "valid.txt", "-m", "x")
 _GENERATE = ("generate", "-m", "x", "--prompt", "the", "--max-tokens", "5")
 _PARSE = ("parse", "dev.conllu", "-m", "x")
-# a resumed run ends after the step that it is in
-_RESUME = ("--resume", "-o", "x", "--epochs", "2")
+# an epoch more than there were
+_RESUME = ("--resume", "-o", "x", "--epochs", "3")
 USES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("corpus", ("ngram", "train", "x", "--order", "2", "-o", "out")),
     ("corpus", ("train-lm", "x", "-o", "out", *LM)),
@@ -115,12 +112,22 @@ USES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("lm-stopped", ("train-lm", "corpus", "--resume", "-o", "x")),
     ("parser-stopped", ("train-parser", *_RESUME)),
-    ("tagger-stopped", ("train-tagger", *_RESUME)),
-    ("labeller-stopped", ("train-tagger", *_RESUME)),
-    ("segmenter-stopped", ("train-segmenter", *_RESUME)),
-    ("classifier-stopped", ("train-classifier", *_RESUME)),
     ("pipeline-stopped", ("train-parser", *_RESUME, *_STOPPED)),
+    ("lm-full", ("train-lm", *_RESUME)),
+    *(
+        (f"parser-{name}", ("train-parser", *_RESUME))
+        for name in ("fast", "accurate", "graph", "linear", "mst")
+    ),
+    ("tagger-sparse", ("train-tagger", *_RESUME)),
+    ("labeller", ("train-tagger", *_RESUME)),
+    ("segmenter-trained", ("train-segmenter", *_RESUME)),
+    *((f"classifier-{name}", ("train-classifier", *_RESUME)) for name in ("linear", "bilstm")),
 )
+
+
+def attacked(name: str, use: tuple[str, ...]) -> str:
+    """Return the directory that is attacked where a command reads `x`: of a model, its run."""
+    return "x/last" if "--resume" in use and not name.endswith("-stopped") else "x"
 
 
 def lay_out(folder: Path) -> None:

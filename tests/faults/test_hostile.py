@@ -77,7 +77,8 @@ def test_hostile_directories(
     outside = {path.name for path in tmp_path.iterdir()}
     for number in clock.tries(range(TRIES)):
         folder = tmp_path / f"try-{number}"
-        told = attack(lay_out(folder, name, source), chosen)
+        lay_out(folder, name, source)
+        told = attack(folder / models.attacked(name, use), chosen)
         result = commands(*use, cwd=folder, seconds=2 * SECONDS)
         check(result, honest, told)
         made = {path.name for path in folder.iterdir()} - before - {"out", "x.arpa"}
