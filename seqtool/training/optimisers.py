@@ -159,10 +159,11 @@ def _check_state(optimiser: torch.optim.Optimizer, state: Mapping[int, Mapping[s
                 raise ValueError(f"{name} is not like its parameter")
         for name in numbers:
             value = known[name]
-            if isinstance(value, Tensor) and value.numel() != 1:
-                raise ValueError(f"{name} is no number")
-            if not 0 <= float(value) < math.inf:
-                raise ValueError(f"{name} is {value}")
+            is_one = (
+                value.numel() == 1 if isinstance(value, Tensor) else type(value) in (int, float)
+            )
+            if not is_one or not 0 <= float(value) < math.inf:
+                raise ValueError(f"{name} is no number from 0 on")
 
 
 def _arguments(config: TrainingConfig) -> dict[str, Any]:

@@ -145,7 +145,8 @@ def restore(
     with _telling_damage(directory):
         content = _read(directory)
         kinds = {field.name: str(field.type) for field in dataclasses.fields(RunState)}
-        if not isinstance(content["fingerprint"], dict) or not all(
+        parts = [content[name] for name in ("fingerprint", "run", "optimiser")]
+        if not all(isinstance(part, dict) for part in parts) or not all(
             name in kinds and _is_of(value, kinds[name]) for name, value in content["run"].items()
         ):
             raise ValueError("no state of a run")

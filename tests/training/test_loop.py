@@ -771,6 +771,14 @@ def test_a_state_of_other_numbers_is_damaged(tmp_path: Path, name: str, value: A
         run(tmp_path, resume=True)
 
 
+@pytest.mark.parametrize("part", ["fingerprint", "run", "optimiser"])
+def test_a_state_of_other_parts_is_damaged(tmp_path: Path, part: str) -> None:
+    run(tmp_path, stop_at=2)
+    _edit_state(tmp_path, lambda content: content.update({part: 1.5}))
+    with pytest.raises(ModelError, match="the saved state is damaged"):
+        run(tmp_path, resume=True)
+
+
 def _edit_state(folder: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     """Edit what a state says, with sums that are true of it."""
     path = folder / "last" / "state.json"
