@@ -257,7 +257,7 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         debug: show the traceback, too.
     """
     if stopped_by is not None:
-        hint = "run the command again; a training that had begun goes on with --resume"
+        hint = "run the command again; a training that saved its state goes on with --resume"
         _report(f"stopped by {signals.name_of(stopped_by)}", hint, "interrupted")
         return 128 + stopped_by
     match error:
