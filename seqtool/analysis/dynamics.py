@@ -26,7 +26,6 @@ from torch import Tensor
 
 from seqtool.analysis.recurrence import (
     WINDOW,
-    States,
     as_tensor,
     flatten,
     inputs_of,
@@ -256,7 +255,9 @@ def read_carried(run: str | Path, network: NeuralNetwork) -> Tensor:
     hint = "name the directory of a model that was trained here, with its folder last/"
     layers = network.zero_state(1)[: network.config.layers]
     wanted = [part.shape[1] for parts in layers for part in parts]
-    names = [f"carried.{at}.{part}" for at, parts in enumerate(layers) for part in range(len(parts))]
+    names = [
+        f"carried.{at}.{part}" for at, parts in enumerate(layers) for part in range(len(parts))
+    ]
     try:
         with safe_open(path, framework="pt") as file:
             parts = [file.get_tensor(name).double() for name in names]

@@ -68,6 +68,11 @@ class NeuralLanguageModel(LanguageModel):
         self.tokenizer = tokenizer
         self.device = device
 
+    @property
+    def carries_state(self) -> bool:
+        """Whether a sentence goes on from the state of the one before, if that is bounded."""
+        return self.network.is_bounded
+
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
 
@@ -110,7 +115,7 @@ class NeuralLanguageModel(LanguageModel):
     ) -> Iterator[TokenScores]:
         state = self.network.initial_state(1)
         for block in blocks:
-            if reset_state:
+            if reset_state or not self.carries_state:
                 yield _as_scores(self._score_sentences(block, summary), summary)
                 continue
             inputs = np.concatenate(([EOS_ID], block[:-1])) if len(block) else block
@@ -160,7 +165,7 @@ class NeuralLanguageModel(LanguageModel):
         return figures_FN.view(-1, *targets_TB.shape).numpy(), after
 
     def _score_sentences(self, block: Ids, summary: Summary | None) -> Doubles:
-        """Score each sentence as the beginning of a text, many of similar length at once; [F, N]."""
+        """Score each sentence as a text of its own, many of similar length at once; [F, N]."""
         ends = np.flatnonzero(block == EOS_ID) + 1
         starts = np.concatenate(([0], ends[:-1]))
         figures_FN = np.zeros((_num_figures(summary), len(block)))

@@ -207,6 +207,11 @@ class NeuralNetwork(nn.Module):
         """Return what share is dropped, of what is set."""
         return share * self._dropout_strength
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a state stays finite; nothing shrinks where the recurrent weights are one."""
+        return self.config.recurrent_init != "identity"
+
     def initial_state(self, batch: int) -> list[CellState]:
         """Return the state that a text begins with: `start_S`, and no last words."""
         return self.state_from(self.start_S.expand(batch, -1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,8 @@ from seqtool.training.loop import count_parameters
 # the start of a text is fitted to the first tokens of lines
 START_TOKENS = 3  # of each line
 START_LINES = 100  # in each step
-START_STEPS = 40
-START_RATE = 0.02
+START_STEPS = 60
+START_RATE = 0.15  # at first; it falls to 0
 START_TEXT = 200_000  # tokens of the training text, from which the lines are drawn
 
 _TITLES = {
@@ -141,6 +141,8 @@ class LanguageModelTask:
         start, end = self._begins[index : index + 2].tolist()
         inputs_TB, targets_TB = self._train.cut(start, end - start)
         before = self._state
+        if not self.module.is_bounded:  # each window begins anew, as in Le et al. (2015)
+            before = self.module.zero_state(self._train.num_streams)
         output = self.module.output(inputs_TB, before)
         last_TBH, state = self.module.run_layers(inputs_TB, before)
         hidden_TBH = self.module.drop_output(last_TBH)
@@ -172,6 +174,7 @@ class LanguageModelTask:
         nats, num_tokens, num_states = 0.0, 0, 0
         for index in range(len(self._valid) if num_streams else 0):
             inputs_TB, targets_TB = self._valid[index]
+            state = state if module.is_bounded else module.initial_state(num_streams)
             output = module.output(inputs_TB, state)
             hidden_TBH, state = module(inputs_TB, state)
             log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
@@ -188,6 +191,7 @@ class LanguageModelTask:
         all_num, *all_S = self._group.totals([num, *sum_S.tolist()])
         self.module.start_S.copy_(torch.tensor(all_S, dtype=torch.float64) / all_num)
 
+    @torch.no_grad()
     def _fit_start(self) -> None:
         """Let the start of a text suit the first tokens of lines of the training text.
 
@@ -196,7 +200,9 @@ class LanguageModelTask:
         half a bit worse.
         """
         ids = np.asarray(self._corpus.reader("train")[:START_TEXT]).astype(np.int64)
-        ends = np.flatnonzero((ids[:-START_TOKENS] == EOS_ID) & (ids[1 : 1 - START_TOKENS] != EOS_ID))
+        ends = np.flatnonzero(
+            (ids[:-START_TOKENS] == EOS_ID) & (ids[1 : 1 - START_TOKENS] != EOS_ID)
+        )
         if not len(ends):
             return
         draw, module = np.random.default_rng(self._config.training.seed), self.module
@@ -204,7 +210,8 @@ class LanguageModelTask:
         optimiser = torch.optim.Adam([start_S], lr=START_RATE)
         # cuDNN has no gradients outside training
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
-            for _ in range(START_STEPS):
+            for step in range(START_STEPS):
+                optimiser.param_groups[0]["lr"] = START_RATE * (1 - step / START_STEPS)
                 lines_B = draw.choice(ends, START_LINES)
                 read_TB = ids[lines_B + np.arange(START_TOKENS + 1)[:, None]]
                 inputs_TB, targets_TB = (
@@ -213,7 +220,9 @@ class LanguageModelTask:
                 state = module.state_from(start_S.expand(START_LINES, -1))
                 output = module.output(inputs_TB, state)
                 hidden_TBH, _ = module(inputs_TB, state)
-                log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
+                log_probs_N = output.target_log_probs(
+                    hidden_TBH.flatten(0, 1), targets_TB.flatten()
+                )
                 (start_S.grad,) = torch.autograd.grad(-log_probs_N.mean(), start_S)
                 optimiser.step()
         module.start_S.copy_(start_S)

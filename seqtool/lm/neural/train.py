@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Ints
@@ -20,7 +17,6 @@ from seqtool.core.config import from_dict, from_stored, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.core.reading import STDIN
-from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -208,9 +204,7 @@ def _shared(corpus: PreparedCorpus | None, group: Group) -> PreparedCorpus:
         return PreparedCorpus.open(path) if corpus is None else corpus
 
 
-def _finish(
-    output: Path, corpus: PreparedCorpus, run: CompletedRun, device: str
-) -> TrainedLM:
+def _finish(output: Path, corpus: PreparedCorpus, run: CompletedRun, device: str) -> TrainedLM:
     """Measure the best model as `eval-ppl` does, and write that into its header and card.
 
     The `device` is as it was asked for: the GPU that one of several processes has may not be.
@@ -354,10 +348,7 @@ def _fingerprint(config: NeuralLMConfig, classes: Ints | None = None) -> dict[st
         settings["model"]["output"]["classes"] = hashlib.sha256(classes.tobytes()).hexdigest()[:12]
     return {
         "model": settings["model"],
-        "data": {
-            name: settings["data"][name]
-            for name in ("batch_size", "bptt", "random_bptt")
-        },
+        "data": {name: settings["data"][name] for name in ("batch_size", "bptt", "random_bptt")},
         "training": {
             "seed": training.seed,
             "optimiser": training.optimiser,

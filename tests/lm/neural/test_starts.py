@@ -116,4 +116,3 @@ def test_the_number_of_streams_hardly_changes_the_perplexity(
             one = evaluate_lm(model, corpus.path, split="valid").perplexity
             perplexities.append(one)
     assert perplexities == pytest.approx([perplexities[0]] * 4, rel=1e-3)
-
