@@ -220,7 +220,7 @@ class NeuralNetwork(nn.Module):
         """Return the state that `flat_state` gives these vectors of, and no last words."""
         state = self.zero_state(len(flat_BS))
         sizes = [part.shape[1:].numel() for part in self._parts(state)]
-        parts = iter(flat_BS.split(sizes, dim=1))
+        parts = iter(torch.split(flat_BS, sizes, dim=1))
         for layer, zeros in enumerate(state[: self.config.layers]):
             state[layer] = tuple(part + next(parts).reshape(part.shape) for part in zeros)
         return state
