@@ -14,6 +14,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles
 from seqtool.core.config import from_dict
 from seqtool.core.errors import Interrupted
+from seqtool.core.progress import EpochDone
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import NeuralLMConfig
@@ -116,3 +117,23 @@ def test_the_number_of_streams_hardly_changes_the_perplexity(
             one = evaluate_lm(model, corpus.path, split="valid").perplexity
             perplexities.append(one)
     assert perplexities == pytest.approx([perplexities[0]] * 4, rel=1e-3)
+
+
+def test_a_network_of_rectifiers_trains_from_the_identity(
+    tmp_path: Path, corpus: PreparedCorpus
+) -> None:
+    settings = {"cell": "rnn", "activation": "relu", "recurrent_init": "identity"}
+    values = {
+        "model": {**settings, "recurrent_init_noise": 0.001},
+        "data": {"batch_size": 5},
+        "training": {"epochs": 4, "schedule": "step", "schedule_every": 3},
+    }
+    scores: list[float] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, EpochDone):
+            scores.append(event.scores["valid_perplexity"])
+
+    trained = train_lm(corpus, tmp_path / "m", from_dict(NeuralLMConfig, values), on_event=listen)
+    assert scores == sorted(scores, reverse=True)
+    assert trained.scores["valid_perplexity"] < 10  # in one text, too
