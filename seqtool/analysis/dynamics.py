@@ -26,7 +26,6 @@ from torch import Tensor
 
 from seqtool.analysis.recurrence import (
     WINDOW,
-    States,
     as_tensor,
     flatten,
     inputs_of,
@@ -210,26 +209,12 @@ def state_map(network: NeuralNetwork, input_E: Tensor) -> Map:
         network: in float64.
         input_E: an embedding.
     """
-    sizes = [part.shape[1] for part in _parts(network.initial_state(1), network)]
-    num_parts = [len(layer) for layer in network.initial_state(1)[: network.config.layers]]
 
     def step(flat_BS: Tensor) -> Tensor:
-        parts = iter(torch.split(flat_BS, sizes, dim=1))
-        states = [tuple(next(parts) for _ in range(num)) for num in num_parts]
-        walk = network.steps(input_E.expand(len(flat_BS), -1), states)
+        walk = network.steps(input_E.expand(len(flat_BS), -1), network.state_from(flat_BS))
         return torch.cat([flatten(after) for _, _, after, _ in walk], dim=1)
 
     return step
-
-
-def _parts(states: States, network: NeuralNetwork) -> list[Tensor]:
-    """Return the parts of the states of all layers, but not the last words."""
-    return [part for layer in states[: network.config.layers] for part in layer]
-
-
-def flat_states(states: States, network: NeuralNetwork) -> Tensor:
-    """Return the states of all layers as vectors, [B, S]."""
-    return torch.cat(_parts(states, network), dim=1)
 
 
 @torch.no_grad()
@@ -244,11 +229,7 @@ def nats_by_start(network: NeuralNetwork, ids: Ids, starts_BS: Tensor) -> tuple[
     Returns:
         Nats [N, B], and states [B, S].
     """
-    num_starts = len(starts_BS)
-    states = network.initial_state(num_starts)
-    parts = iter(torch.split(starts_BS, [p.shape[1] for p in _parts(states, network)], dim=1))
-    for number in range(network.config.layers):
-        states[number] = tuple(next(parts).contiguous() for _ in states[number])
+    num_starts, states = len(starts_BS), network.state_from(starts_BS)
     read, found = inputs_of(ids), []
     for begin in range(0, len(ids), WINDOW):
         inputs_TB = as_tensor(read[begin : begin + WINDOW])[:, None].repeat(1, num_starts)
@@ -257,7 +238,7 @@ def nats_by_start(network: NeuralNetwork, ids: Ids, starts_BS: Tensor) -> tuple[
         hidden_TBH, states = network(inputs_TB, states)
         logs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
         found.append(-logs_N.view(targets_TB.shape))
-    return torch.cat(found), flat_states(states, network)
+    return torch.cat(found), network.flat_state(states)
 
 
 def read_carried(run: str | Path, network: NeuralNetwork) -> Tensor:
@@ -272,11 +253,10 @@ def read_carried(run: str | Path, network: NeuralNetwork) -> Tensor:
     """
     path = Path(run) / "last" / TENSORS
     hint = "name the directory of a model that was trained here, with its folder last/"
-    wanted = [part.shape[1] for part in _parts(network.initial_state(1), network)]
+    layers = network.zero_state(1)[: network.config.layers]
+    wanted = [part.shape[1] for parts in layers for part in parts]
     names = [
-        f"carried.{layer}.{part}"
-        for layer, parts in enumerate(network.initial_state(1)[: network.config.layers])
-        for part in range(len(parts))
+        f"carried.{at}.{part}" for at, parts in enumerate(layers) for part in range(len(parts))
     ]
     try:
         with safe_open(path, framework="pt") as file:
@@ -342,7 +322,7 @@ def analyse(
         starts_BS = _draw_starts(network, read, num_starts, seed)
         of_model: dict[str, Any] = {"inputs": {}, "starts": {}}
         values[name] = of_model
-        initial_states = {"zero": starts_BS[:1]}
+        initial_states = {"zero": starts_BS[:1], "start of a text": network.start_S[None]}
         if name in folder_of:
             initial_states["carried by training"] = read_carried(folder_of[name], network)[:4]
         initial_states["after the text"] = starts_BS[1:2]
@@ -401,7 +381,7 @@ def _draw_starts(network: NeuralNetwork, read: Ids, num: int, seed: int) -> Tens
     from a normal distribution, each number with twice the root mean square that it has in the text.
     """
     places = [*spread_out(0, len(read) - 1, max(1, num // 4), seed), len(read)]
-    visited_BS = flat_states(states_at(network, read, places), network)
+    visited_BS = network.flat_state(states_at(network, read, places))
     scale_S = 2 * visited_BS.square().mean(dim=0).sqrt()
     generator = torch.Generator().manual_seed(seed)
     drawn_BS = scale_S * torch.randn(num, len(scale_S), generator=generator, dtype=torch.float64)

@@ -60,7 +60,7 @@ class GateName(NamedTuple):
 def values_of_gates(network: NeuralNetwork, ids: Ids) -> dict[GateName, Tensor]:
     """Return the values of each gate over a text, [N, H].
 
-    The text is read as one stream from the zero state.
+    The text is read as one stream.
 
     Args:
         network: in float64.

@@ -74,7 +74,7 @@ def fresh(network: NeuralNetwork, seed: int) -> NeuralNetwork:
         size = network.embedding.num_embeddings
         drawn = NeuralNetwork(network.config, size, words=network.words)
     # tables that are counted and not drawn: the ranks of words
-    learnt = ("marks_S", "mean_F")
+    learnt = ("marks_S", "mean_F", "start_S")
     own = {name for name, _ in drawn.named_buffers() if not name.endswith(learnt)}
     kept = {name: value for name, value in network.state_dict().items() if name in own}
     drawn.load_state_dict(kept, strict=False)
@@ -121,7 +121,7 @@ def inputs_of(ids: Ids) -> Ids:
 def states_at(network: NeuralNetwork, ids: Ids, positions: Sequence[int]) -> States:
     """Return the states before the tokens `ids[position]` are read, one stream each.
 
-    The text is read as one stream from the zero state.
+    The text is read as one stream.
 
     Args:
         network: in float64.

@@ -154,7 +154,7 @@ def analyse(
     Args:
         models: names and loaded models, side by side.
         text: a file or directory of text, or a prepared corpus; Jacobians are taken where it is
-            read, from the zero state on.
+            read.
         initial: show each network freshly initialised, too.
         seed: of the positions, and of the initial networks.
         split: of a prepared corpus.

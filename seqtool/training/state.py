@@ -26,7 +26,7 @@ from seqtool.core import storage
 from seqtool.core.errors import ModelError, TrainingError
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
-from seqtool.training.task import OnlineTask, Task
+from seqtool.training.task import Task
 
 STATE_VERSION = 1
 TENSORS = "state.safetensors"
@@ -72,11 +72,8 @@ class RunState:
         return self.epoch + self.skipped_epochs
 
 
-def after_failure(task: Task) -> str:
-    """Return the hint of a run that failed after its last good state was saved."""
-    # what is learnt online is not clipped
-    clipping = "" if isinstance(task, OnlineTask) else " or --set clip_norm=X"
-    return f"the last good state is kept: add --resume with a lower --lr{clipping}"
+# the hint of a run that failed; clipping does not bound the steps of Adam
+AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr"
 
 
 def save(
@@ -95,7 +92,7 @@ def save(
     weights = _weights(task.module)
     if not all(bool(torch.isfinite(value).all()) for value in weights.values()):
         what = f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})"
-        raise TrainingError(what, hint=after_failure(task))
+        raise TrainingError(what, hint=AFTER_FAILURE)
     own = {f"carried.{name}": value.detach().cpu() for name, value in task.carried().items()}
     own["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
