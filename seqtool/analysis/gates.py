@@ -130,6 +130,7 @@ def analyse(
     life_rows: list[list[Cell]] = []
     life_series: list[Series] = []
     charts: list[Chart | HeatMap] = []
+    class_tables: list[Table] = []
     report_values: dict[str, Any] = {}
     for name, model, network in open_networks(models, initial=initial, seed=seed):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=1)
@@ -164,6 +165,13 @@ def analyse(
         if tagger is not None:
             by_class = _by_class(values, _classes(name, model, read, tagger))
             charts.append(_class_map(name, titles, by_class))
+            classes = list(next(iter(by_class.values())))
+            rows: list[list[Cell]] = [
+                [gate_class, *(means[gate_class] for means in by_class.values())]
+                for gate_class in classes
+            ]
+            columns = ["class of the token", *(titles[gate] for gate in by_class)]
+            class_tables.append(Table(f"Mean of the gates of {name} by word class", columns, rows))
             report_values[name]["by_class"] = {
                 titles[gate]: means for gate, means in by_class.items()
             }
@@ -175,8 +183,10 @@ def analyse(
         )
     ]
     if life_rows:
-        columns = "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"
-        tables.append(Table("Half-life of the memory, over units", ("layer", *columns), life_rows))
+        quartiles = "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"
+        tables.append(
+            Table("Half-life of the memory, over units", ("layer", *quartiles), life_rows)
+        )
         charts.append(
             Chart(
                 "Half-life of the memory",
@@ -192,7 +202,7 @@ def analyse(
         f"Nearly shut and nearly open are within {NEAR:.0%} of the ends of the range; ReLUs are "
         "shut at zero or below, and never open."
     )
-    return Report("Gates", remarks, tables, charts, report_values)
+    return Report("Gates", remarks, [*tables, *class_tables], charts, report_values)
 
 
 def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:

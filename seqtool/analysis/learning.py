@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqtool.analysis.drawing.textual import sparkline
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core import storage
 from seqtool.core.errors import DataError
@@ -221,12 +220,11 @@ def _best_epochs(curves: Sequence[tuple[str, LearningCurve]]) -> Table:
             len(curve.epochs),
             curve.epochs[curve.best],
             curve.losses[curve.best],
-            sparkline(next(iter(curve.scores.values()))),
             ", ".join(f"{shown_name(key)} {v[curve.best]:.2f}" for key, v in curve.scores.items()),
         ]
         for name, curve in curves
     ]
-    columns = ["run", "epochs", "best epoch", "its training loss", "validation", "scores"]
+    columns = ["run", "epochs", "best epoch", "its training loss", "scores"]
     return Table("The epoch whose weights a model has", columns, rows)
 
 

@@ -16,7 +16,6 @@ from seqtool.cli.options import (
     emit,
     flattened,
     note,
-    note_letters,
     show_table,
 )
 from seqtool.cli.usage import examples
@@ -166,9 +165,10 @@ def _cut(text: str, width: int, *, at_end: bool) -> str:
 
 
 def _plot(path: Path, output: Path) -> None:
-    from seqtool.analysis.drawing.output import check_picture, save_charts
+    from seqtool.analysis.drawing import check_picture
     from seqtool.analysis.learning import LOG, learning_curves
     from seqtool.analysis.sparsity import sizes_chart
+    from seqtool.cli.reports import save_picture
     from seqtool.core import checkpoint
 
     check_picture(output)
@@ -178,7 +178,7 @@ def _plot(path: Path, output: Path) -> None:
         charts = [sizes_chart(_sizes(path, checkpoint.read_header(path)))]
     else:
         charts = learning_curves([(str(path), path / LOG)]).charts
-    echo(save_charts(charts, output, on_missing=note_letters))
+    echo(save_picture(charts, output))
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:

@@ -56,4 +56,4 @@ def predict(
     report = predict(
         language_model, name, prompt_text(prompt), top=top, allow_unknown=allow_unknown
     )
-    show(report, shown, with_charts=False)  # the table tells the same
+    show(report, shown)

@@ -87,9 +87,6 @@ def test_every_analysis_in_every_form(here: Path, seqtool: Run, command: str) ->
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     html = Path("page.html").read_text(encoding="utf-8")
     assert content["title"] in html
-    # again: the same bytes
-    seqtool(*words, "-o", "picture.svg")
-    assert Path("picture.svg").read_bytes() == svg
 
 
 def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> None:
