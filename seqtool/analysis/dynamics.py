@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -299,7 +300,7 @@ def analyse(
     tokens: Sequence[str] = ("</s>",),
     num_starts: int = 24,
     num_newton: int = 8,
-    runs: Sequence[str | Path] = (),
+    runs: Mapping[str, str | Path] = MappingProxyType({}),
 ) -> Report:
     """Show where recurrent language models settle, and whether it matters where they begin.
 
@@ -313,8 +314,8 @@ def analyse(
         tokens: each is a fixed input; the mean embedding over the text is one more.
         num_starts: states that are followed for each input: zero, some of the text, drawn ones.
         num_newton: of these, from which Newton's method looks for fixed points that are no sinks.
-        runs: directories of the models, in their order: the states that their training carried
-            last are initial states too.
+        runs: directories of models by their names: the states that their training carried last are
+            initial states too.
 
     Raises:
         ConfigError: a model is no recurrent network, an unknown token, or an impossible number.
@@ -324,16 +325,12 @@ def analyse(
     if num_starts < 4 or num_newton < 1:
         hint = "follow at least 4 starts, and 1 by Newton's method"
         raise ConfigError(f"num_starts is {num_starts}, num_newton {num_newton}", hint=hint)
-    if len(runs) not in (0, len(models)):
-        what = f"{counted(len(runs), 'run')} for {counted(len(models), 'model')}"
-        raise ConfigError(what, hint="name the directory of each model, or none")
     warnings: list[str] = []
     remarks: list[str] = []
     point_rows: list[list[Cell]] = []
     start_rows: list[list[Cell]] = []
     charts: list[Chart] = []
     values: dict[str, Any] = {}
-    folder_of = {name: run for (name, _), run in zip(models, runs, strict=False)}
     for name, model, network in open_networks(models, initial=initial, seed=seed):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=20)
         read = inputs_of(ids)
@@ -343,8 +340,8 @@ def analyse(
         of_model: dict[str, Any] = {"inputs": {}, "starts": {}}
         values[name] = of_model
         initial_states = {"zero": starts_BS[:1]}
-        if name in folder_of:
-            initial_states["carried by training"] = read_carried(folder_of[name], network)[:4]
+        if name in runs:
+            initial_states["carried by training"] = read_carried(runs[name], network)[:4]
         initial_states["after the text"] = starts_BS[1:2]
         for label, input_E in inputs.items():
             step = state_map(network, input_E)

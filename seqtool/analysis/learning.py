@@ -157,7 +157,7 @@ def find_logs(path: Path) -> list[tuple[str, Path]]:
         raise DataError(
             "no training log is there",
             hint="name a model of train-lm, train-parser, train-tagger or train-segmenter; for an "
-            "n-gram model there is `seqtool inspect --plot`",
+            "n-gram model name it alone",
             path=path,
         )
     return [(str(part.parent), part) for part in trained]

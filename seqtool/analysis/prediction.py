@@ -39,7 +39,7 @@ def matched_orders(model: Any, state: Any, words: Ids) -> list[int]:
     return [int(order) for order in orders]
 
 
-def predict(
+def next_words(
     model: Any, name: str, prompt: str, *, top: int = 10, allow_unknown: bool = False
 ) -> Report:
     """Return the most probable next tokens after a prompt.

@@ -185,9 +185,7 @@ def test_impossible_options(tmp_path: Path) -> None:
     text, models = write_text(tmp_path / "t.txt"), [("m", make_model(cell="gru"))]
     with pytest.raises(ConfigError, match="no token of the model is 'zebra'"):
         dynamics.analyse(models, text, tokens=["zebra"])
-    with pytest.raises(ConfigError, match="2 runs for 1 model"):
-        dynamics.analyse(models, text, runs=["x", "y"])
     with pytest.raises(ConfigError, match="num_starts is 3"):
         dynamics.analyse(models, text, num_starts=3)
     with pytest.raises(ModelError, match="no state of training is there"):
-        dynamics.analyse(models, text, runs=[tmp_path])
+        dynamics.analyse(models, text, runs={"m": tmp_path})

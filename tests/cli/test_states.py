@@ -1,4 +1,4 @@
-"""`seqtool states` as a user meets it."""
+"""`seqtool analyse states` as a user meets it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def test_a_language_model(seqtool: Run, tmp_path: Path) -> None:
     output = tmp_path / "x.npy"
     model = VERSION / "lm-bpe"
     for options in ([], ["--layer", "0"], ["--pool", "mean"]):
-        result = seqtool("states", tmp_path / "x.txt", "-m", model, "-o", output, *options)
+        result = seqtool(
+            "analyse", "states", tmp_path / "x.txt", "-m", model, "-o", output, *options
+        )
         found = np.load(output)
         assert result.stdout == f"{output}: 5 words of 2 sentences, {found.shape[1]} numbers each\n"
         lm = library.load(model)
@@ -48,7 +50,7 @@ def test_parsers_and_taggers(
 ) -> None:
     output = tmp_path / "x.npy"
     result = seqtool(
-        "states", VERSION / text, "-m", VERSION / model, "-o", output, "--json", *options
+        "analyse", "states", VERSION / text, "-m", VERSION / model, "-o", output, "--json", *options
     )
     told = json.loads(result.stdout)
     found = np.load(output)
@@ -77,7 +79,9 @@ def test_errors_are_two_lines_and_leave_nothing(
     model: str, text: str, options: list[str], message: str, seqtool: Run, tmp_path: Path
 ) -> None:
     output = tmp_path / "x.npy"
-    result = seqtool("states", VERSION / text, "-m", VERSION / model, "-o", output, *options)
+    result = seqtool(
+        "analyse", "states", VERSION / text, "-m", VERSION / model, "-o", output, *options
+    )
     assert result.code == 1
     error, hint = result.stderr.splitlines()
     assert message in error
@@ -89,7 +93,7 @@ def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path:
     bare, output = tmp_path / "bare.conllu", tmp_path / "x.npy"
     rows = ["1\tthe\t_\t_\t_\t_\t_\t_\t_\t_", "2\tdog\t_\t_\t_\t_\t_\t_\t_\t_"]
     bare.write_text("\n".join([*rows, "", ""]))
-    given = ("states", bare, "-m", VERSION / "parser-bilstm", "-o", output)
+    given = ("analyse", "states", bare, "-m", VERSION / "parser-bilstm", "-o", output)
     refused = seqtool(*given)
     assert refused.code == 1
     assert refused.stderr.splitlines()[-1].endswith("; --allow-missing parses it as it is")
@@ -99,6 +103,8 @@ def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path:
 def test_a_table_is_no_text(seqtool: Run, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("item,text\n1,the dog\n")
     output = tmp_path / "x.npy"
-    result = seqtool("states", tmp_path / "x.csv", "-m", VERSION / "lm-bpe", "-o", output)
+    result = seqtool(
+        "analyse", "states", tmp_path / "x.csv", "-m", VERSION / "lm-bpe", "-o", output
+    )
     assert (result.code, output.exists()) == (1, False)
     assert "x.csv: is a table, whose other cells and commas would be read as words" in result.stderr
