@@ -22,14 +22,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from seqtool.analysis.report import Chart, HeatMap, Series
+from seqtool.analysis.report import Chart, Series
 from seqtool.core.errors import ConfigError
 from seqtool.core.fonts import Fonts, without_remarks
 from seqtool.core.storage import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import SubFigure
 
 SUFFIXES = (".svg", ".png", ".pdf")
 COLOURS = ("#0072b2", "#d55e00", "#00855f", "#b0558a", "#9a6b00", "#3d3d3d", "#2c8fc4", "#7a4f9a")
@@ -84,7 +83,7 @@ def require_matplotlib() -> None:
         raise ConfigError("matplotlib is not installed", hint="pip install 'seqtool[plot]'")
 
 
-def save_charts(charts: Sequence[Chart | HeatMap], path: Path) -> set[str]:
+def save_charts(charts: Sequence[Chart], path: Path) -> set[str]:
     """Draw charts below one another into one file; return the letters that no font has.
 
     Raises:
@@ -98,7 +97,7 @@ def save_charts(charts: Sequence[Chart | HeatMap], path: Path) -> set[str]:
         return _draw_charts(charts, stream, path.suffix[1:].lower())
 
 
-def svg_of(chart: Chart | HeatMap) -> str:
+def svg_of(chart: Chart) -> str:
     """Return a chart as an SVG element, for a page."""
     stream = io.BytesIO()
     _draw_charts([chart], stream, "svg")
@@ -111,7 +110,7 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("\ufffd", text)
 
 
-def _draw_charts(charts: Sequence[Chart | HeatMap], stream: BinaryIO, suffix: str) -> set[str]:
+def _draw_charts(charts: Sequence[Chart], stream: BinaryIO, suffix: str) -> set[str]:
     from matplotlib import style
     from matplotlib.figure import Figure
 
@@ -131,9 +130,6 @@ def _draw_charts(charts: Sequence[Chart | HeatMap], stream: BinaryIO, suffix: st
                 part.supxlabel(_wrapped(chart.note), x=0.01, ha="left", size=8, color="#59636e")
             axes = part.subplots()
             axes.set(xlabel=printable(chart.x_label), ylabel=printable(chart.y_label))
-            if isinstance(chart, HeatMap):
-                _draw_heat_map(part, axes, chart)
-                continue
             _draw_bars(axes, chart) if chart.kind == "bars" else _draw_points(axes, chart)
             if labels := axes.get_legend_handles_labels()[1]:
                 axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=_legend_shape(labels)[1])
@@ -167,11 +163,9 @@ def _legend_shape(labels: Sequence[str]) -> tuple[int, int]:
     return math.ceil(len(lines) / columns), columns
 
 
-def _height(chart: Chart | HeatMap) -> float:
+def _height(chart: Chart) -> float:
     """Return how many inches a chart needs."""
     note = LINE * len(_wrapped(chart.note).split("\n"))
-    if isinstance(chart, HeatMap):
-        return note + 2.2 + 0.22 * len(chart.rows)
     labels = [*(series.label for series in chart.series), *(disc.label for disc in chart.discs)]
     shown = [_wrapped(label) for label in dict.fromkeys(labels) if label]
     extra = note + LINE * _legend_shape(shown)[0] * bool(shown)
@@ -224,7 +218,7 @@ def _draw_points(axes: Axes, chart: Chart) -> None:
     if names:
         axes.set_xticks(list(names.values()), list(map(_name, names)))
     elif chart.x_scale == "linear" and all(x % 1 == 0 for one in chart.series for x in one.x):
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.locator_params(axis="x", integer=True)
     if chart.kind == "plane":
         _draw_discs(axes, chart)
 
@@ -281,14 +275,3 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set(xlabel=printable(chart.y_label), ylabel=printable(chart.x_label))
-
-
-def _draw_heat_map(part: SubFigure, axes: Axes, chart: HeatMap) -> None:
-    values = [value for row in chart.values for value in row if math.isfinite(value)]
-    most = max(map(abs, values), default=1.0) or 1.0
-    least, colours = (-most, "PuOr") if min(values, default=0) < 0 else (0, "Blues")
-    image = axes.imshow(chart.values, cmap=colours, vmin=least, vmax=most, aspect="auto")
-    part.colorbar(image, ax=axes, label=printable(chart.value_label))
-    axes.set_xticks(range(len(chart.columns)), list(map(_name, chart.columns)), rotation=90)
-    axes.set_yticks(range(len(chart.rows)), list(map(_name, chart.rows)))
-    axes.grid(visible=False)

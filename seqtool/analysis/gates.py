@@ -30,7 +30,7 @@ from seqtool.analysis.recurrence import (
     open_networks,
     read_text,
 )
-from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Series, Table
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
@@ -104,7 +104,6 @@ def analyse(
     models: Sequence[tuple[str, Any]],
     text: str | Path,
     *,
-    initial: bool = False,
     seed: int = 1,
     split: str = "valid",
     num_tokens: int = 1000,
@@ -112,82 +111,62 @@ def analyse(
 ) -> Report:
     """Show how open the gates of recurrent language models are over a text.
 
-    Args:
-        models: names and loaded models, side by side.
-        text: a file or directory of text, or a prepared corpus.
-        initial: show each network freshly initialised, too.
-        seed: of the initial networks.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
+    Args, beside those of `seqtool.analysis`:
         tagger: gives the word class of each token; the models must be of words.
-
-    Raises:
-        ConfigError: a model is no recurrent network, or not of words where a tagger is given.
-        DataError: a text that cannot be used.
     """
-    remarks: list[str] = []
+    report = Report("Gates")
     gate_rows: list[list[Cell]] = []
     life_rows: list[list[Cell]] = []
     life_series: list[Series] = []
-    charts: list[Chart | HeatMap] = []
     class_tables: list[Table] = []
-    report_values: dict[str, Any] = {}
-    for name, model, network in open_networks(models, initial=initial, seed=seed):
+    for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=1)
         read, config = inputs_of(ids), network.config
-        values = values_of_gates(network, read)
+        gates = values_of_gates(network, read)
         bounds = ACTIVATIONS.get(config.activation) if config.cell == "rnn" else GATE
         labels = layer_labels(name, network)
-        deep = len({gate.depth for gate in values}) > 1
+        deep = len({gate.depth for gate in gates}) > 1
         titles = {
             gate: f"{labels[gate.layer]}{f', depth {gate.depth + 1}' if deep else ''}: {gate.gate}"
-            for gate in values
+            for gate in gates
         }
-        found = {titles[gate]: _summary(part, bounds) for gate, part in values.items()}
-        for title, of_gate in found.items():
+        summaries = {titles[gate]: _summary(part, bounds) for gate, part in gates.items()}
+        for title, of_gate in summaries.items():
             shares = 100 * of_gate["share_low"], 100 * of_gate["share_high"]
             gate_rows.append([title, of_gate["mean"], of_gate["spread"], *shares])
-        charts.append(_histograms(name, found))
-        lives = half_lives(values, config.cell)
-        for layer, lives_H in lives.items():
-            series, row = _show_lives(labels[layer], lives_H)
-            life_series.append(series)
-            life_rows.append(row)
+        report.charts.append(_histograms(name, summaries))
+        lives = {labels[at]: part.tolist() for at, part in half_lives(gates, config.cell).items()}
+        for label, lives_H in lives.items():
+            ordered = sorted(lives_H)
+            percents = [100 * (place + 0.5) / len(ordered) for place in range(len(ordered))]
+            life_series.append(Series(label, percents, ordered))
+            # a unit's own value each time: of one that is finite and one that is not, there is no
+            # mean
+            quarters = [ordered[round(part * (len(ordered) - 1))] for part in (0.25, 0.5, 0.75)]
+            life_rows.append([label, *map(_or_none, quarters)])
         if not lives:
-            remarks.append(f"{name} is a plain RNN: it has no gates; its activations are shown.")
-        report_values[name] = {
-            "gates": found,
-            "half_life": {
-                labels[layer]: [_or_none(life) for life in part.tolist()]
-                for layer, part in lives.items()
-            },
+            what = "it has no gates; its activations are shown"
+            report.remarks.append(f"{name} is a plain RNN: {what}.")
+        report.values[name] = {
+            "gates": summaries,
+            "half_life": {label: list(map(_or_none, part)) for label, part in lives.items()},
         }
         if tagger is not None:
-            by_class = _by_class(values, _classes(name, model, read, tagger))
-            charts.append(_class_map(name, titles, by_class))
-            classes = list(next(iter(by_class.values())))
+            by_class = _by_class(gates, titles, _classes(name, model, read, tagger))
+            of_classes = list(next(iter(by_class.values())))
             rows: list[list[Cell]] = [
-                [gate_class, *(means[gate_class] for means in by_class.values())]
-                for gate_class in classes
+                [one, *(means[one] for means in by_class.values())] for one in of_classes
             ]
-            columns = ["class of the token", *(titles[gate] for gate in by_class)]
-            class_tables.append(Table(f"Mean of the gates of {name} by word class", columns, rows))
-            report_values[name]["by_class"] = {
-                titles[gate]: means for gate, means in by_class.items()
-            }
-    tables = [
-        Table(
-            "Gates over the text",
-            ("gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"),
-            gate_rows,
-        )
-    ]
+            title = f"Mean of the gates of {name} by class of the token that is read"
+            class_tables.append(Table(title, ["class", *by_class], rows))
+            report.values[name]["by_class"] = by_class
+    columns = "gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"
+    report.tables.append(Table("Gates over the text", columns, gate_rows))
     if life_rows:
         quartiles = "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"
-        tables.append(
-            Table("Half-life of the memory, over units", ("layer", *quartiles), life_rows)
-        )
-        charts.append(
+        title = "Half-life of the memory, over units"
+        report.tables.append(Table(title, ("layer", *quartiles), life_rows))
+        report.charts.append(
             Chart(
                 "Half-life of the memory",
                 "lines",
@@ -198,11 +177,12 @@ def analyse(
                 note="Units in the order of their half-lives, of the direct path alone.",
             )
         )
-    remarks.append(
+    report.tables += class_tables
+    report.remarks.append(
         f"Nearly shut and nearly open are within {NEAR:.0%} of the ends of the range; ReLUs are "
         "shut at zero or below, and never open."
     )
-    return Report("Gates", remarks, [*tables, *class_tables], charts, report_values)
+    return report
 
 
 def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:
@@ -245,15 +225,6 @@ def _or_none(life: float) -> float | None:
     return life if math.isfinite(life) else None
 
 
-def _show_lives(label: str, lives_H: Tensor) -> tuple[Series, list[Cell]]:
-    ordered = sorted(lives_H.tolist())
-    shares = [100 * (place + 0.5) / len(ordered) for place in range(len(ordered))]
-    drawn = [life if math.isfinite(life) else math.nan for life in ordered]
-    # a unit's own value each time: between one that is finite and one that is not, there is none
-    quarters = [ordered[round(share * (len(ordered) - 1))] for share in (0.25, 0.5, 0.75)]
-    return Series(label, shares, drawn), [label, *(_or_none(life) for life in quarters)]
-
-
 def _classes(name: str, model: Any, read: Ids, tagger: Any) -> list[str]:
     """Return the word class of each token that is read."""
     tokenizer = model.tokenizer
@@ -267,28 +238,12 @@ def _classes(name: str, model: Any, read: Ids, tagger: Any) -> list[str]:
 
 
 def _by_class(
-    values: Mapping[GateName, Tensor], classes: Sequence[str]
-) -> dict[GateName, dict[str, float]]:
+    gates: Mapping[GateName, Tensor], titles: Mapping[GateName, str], classes: Sequence[str]
+) -> dict[str, dict[str, float]]:
     """Return the mean of each gate over the tokens of each class, frequent classes first."""
     ordered = [name for name, _ in Counter(classes).most_common()]
-    masks = {name: torch.tensor([found == name for found in classes]) for name in ordered}
+    masks = {name: torch.tensor([one == name for one in classes]) for name in ordered}
     return {
-        gate: {name: float(part_NH[mask_N].mean()) for name, mask_N in masks.items()}
-        for gate, part_NH in values.items()
+        titles[gate]: {name: float(part_NH[mask_N].mean()) for name, mask_N in masks.items()}
+        for gate, part_NH in gates.items()
     }
-
-
-def _class_map(
-    name: str, titles: Mapping[GateName, str], by_class: Mapping[GateName, dict[str, float]]
-) -> HeatMap:
-    columns = list(next(iter(by_class.values())))
-    return HeatMap(
-        f"Gates of {name} by word class",
-        "class of the token that is read",
-        "gate",
-        columns,
-        [titles[gate] for gate in by_class],
-        [list(means.values()) for means in by_class.values()],
-        "mean of the gate",
-        note="Classes in the order of their frequency in the text.",
-    )

@@ -33,7 +33,7 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class LearningCurve:
     """What `log.jsonl` records of each epoch.
 
@@ -94,46 +94,35 @@ def read_learning_curve(log_path: str | Path) -> LearningCurve:
     Raises:
         DataError: no such file, a line that is no JSON, or no epoch that was completed.
     """
-    epochs: list[dict[str, Any]] = []
+    curve = LearningCurve()
+    settings: list[dict[str, float]] = []
 
     def take(event: dict[str, Any]) -> None:
-        if event["event"] == "epoch":
-            epochs.append(_epoch(event))
-            if epochs[-1]["scores"].keys() != epochs[0]["scores"].keys():
-                raise KeyError("scores")
+        if event["event"] != "epoch":
+            return
+        scores = {name: _number(value) for name, value in event["scores"].items()}
+        if not scores or (curve.epochs and scores.keys() != curve.scores.keys()):
+            raise KeyError("scores")
+        for name, value in scores.items():
+            curve.scores.setdefault(name, []).append(value)
+        curve.losses.append(_number(event["loss"]))
+        curve.epochs.append(int(event["epoch"]))
+        if event.get("is_best", False):
+            curve.best = len(curve.epochs) - 1
+        # a run without norms has null
+        gradients = event.get("gradients") or {}
+        logged = {"learning_rate": event.get("learning_rate"),
+                  "gradient_norm": gradients.get("norm"),
+                  "clipped": gradients.get("clipped")}  # fmt: skip
+        settings.append({n: float(value) for n, value in logged.items() if value is not None})
 
     read_log(log_path, take)
-    if not epochs:
+    if not curve.epochs:
         raise DataError("no epoch was completed", hint="train for longer", path=Path(log_path))
-    return LearningCurve(
-        epochs=[epoch["epoch"] for epoch in epochs],
-        losses=[epoch["loss"] for epoch in epochs],
-        scores={name: [epoch["scores"][name] for epoch in epochs] for name in epochs[0]["scores"]},
-        best=max((i for i, epoch in enumerate(epochs) if epoch["is_best"]), default=0),
-        settings={
-            name: [epoch[name] for epoch in epochs]
-            for name in SETTINGS
-            if all(name in epoch for epoch in epochs)
-        },
-    )
-
-
-def _epoch(event: dict[str, Any]) -> dict[str, Any]:
-    """Return what is drawn of an epoch, all of it numbers."""
-    scores = {name: _number(value) for name, value in event["scores"].items()}
-    if not scores:
-        raise KeyError("scores")
-    found: dict[str, Any] = {
-        "epoch": int(event["epoch"]),
-        "loss": _number(event["loss"]),
-        "scores": scores,
-        "is_best": bool(event.get("is_best", False)),
-    }
-    # older logs have no norms, and a run without them has null
-    gradients = event.get("gradients") or {}
-    values = {"learning_rate": event.get("learning_rate"), "gradient_norm": gradients.get("norm"),
-            "clipped": gradients.get("clipped")}  # fmt: skip
-    return found | {name: _number(value) for name, value in values.items() if value is not None}
+    for name in SETTINGS:
+        if all(name in epoch for epoch in settings):
+            curve.settings[name] = [epoch[name] for epoch in settings]
+    return curve
 
 
 def _number(value: float | None) -> float:
@@ -177,40 +166,31 @@ def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:
         DataError: a log cannot be read.
     """
     curves = [(name, read_learning_curve(log)) for name, log in runs]
+    report = Report("Learning curves", tables=[_best_epochs(curves)])
     models = [(name, curve) for name, curve in curves if curve.is_perplexity]
-    others = [(name, curve) for name, curve in curves if not curve.is_perplexity]
-    charts = [*([_perplexities(models)] if models else []), *_scores(others)]
-    charts += [
-        _by_epoch(
-            title,
-            label,
-            [
-                Series(_label(name, "", curves), curve.epochs, [scale * v for v in drawn])
-                for name, curve in curves
-                if (drawn := curve.settings.get(key))
-            ],
-        )
-        for key, (title, label, scale) in SETTINGS.items()
-        if any(key in curve.settings for _, curve in curves)
+    if models:
+        report.charts.append(_perplexities(models))
+    report.charts += _scores([(name, curve) for name, curve in curves if not curve.is_perplexity])
+    for key, (title, label, scale) in SETTINGS.items():
+        series = [
+            Series(_label(name, "", curves), curve.epochs, [scale * value for value in values])
+            for name, curve in curves
+            if (values := curve.settings.get(key))
+        ]
+        if series:
+            report.charts.append(_by_epoch(title, label, series))
+    report.values["runs"] = [
+        {
+            "run": name,
+            "epochs": curve.epochs,
+            "losses": curve.losses,
+            "scores": curve.scores,
+            "best_epoch": curve.epochs[curve.best],
+            **curve.settings,
+        }
+        for name, curve in curves
     ]
-    return Report(
-        title="Learning curves",
-        tables=[_best_epochs(curves)],
-        charts=charts,
-        values={
-            "runs": [
-                {
-                    "run": name,
-                    "epochs": curve.epochs,
-                    "losses": curve.losses,
-                    "scores": curve.scores,
-                    "best_epoch": curve.epochs[curve.best],
-                    **curve.settings,
-                }
-                for name, curve in curves
-            ]
-        },
-    )
+    return report
 
 
 def _best_epochs(curves: Sequence[tuple[str, LearningCurve]]) -> Table:
@@ -241,7 +221,7 @@ def _label(name: str, what: str, curves: Sequence[object]) -> str:
     return f"{name}: {what}" if what else name
 
 
-def _by_epoch(title: str, quantity: str, series: Sequence[Series], **more: Any) -> Chart:
+def _by_epoch(title: str, quantity: str, series: list[Series], **more: Any) -> Chart:
     return Chart(title, "lines", "epoch", quantity, series, **more)
 
 
@@ -269,17 +249,13 @@ def _scores(runs: Sequence[tuple[str, LearningCurve]]) -> list[Chart]:
                   for name, curve in alike]  # fmt: skip
         title = f"Training loss by epoch{of}"
         losses.append(_by_epoch(title, "training loss, with any dropout (nats)", series))
-        series = [
-            Series(_label(name, _best(key, values, curve), alike), curve.epochs, values)
-            for name, curve in alike
-            for key, values in curve.scores.items()
-        ]
+        series = []
+        for name, curve in alike:
+            for key, values in curve.scores.items():
+                best = f"{values[curve.best]:.2f} (epoch {curve.epochs[curve.best]})"
+                label = _label(name, f"{shown_name(key)} {best}", alike)
+                series.append(Series(label, curve.epochs, values))
         note = "The numbers beside the names are those of the best epoch."
         title = f"Validation scores by epoch{of}"
         scores.append(_by_epoch(title, "validation score (percent)", series, note=note))
     return [*losses, *scores]
-
-
-def _best(score: str, values: Sequence[float], curve: LearningCurve) -> str:
-    """Return a score with its value of the epoch whose weights the model has."""
-    return f"{shown_name(score)} {values[curve.best]:.2f} (epoch {curve.epochs[curve.best]})"

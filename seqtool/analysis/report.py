@@ -29,7 +29,7 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: list[list[Cell]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Series:
 
     Attributes:
         label: its name in the legend; "" for none.
-        x: [N], numbers, or names in a chart of bars or a heat map.
+        x: [N], numbers, or names in a chart of bars.
         y: [N]; NaN leaves a gap.
         low, high: [N], a band around a line, or the ends of error bars; empty for none.
         names: [N], what a point is called, in a scatter plot; empty for none.
@@ -89,31 +89,10 @@ class Chart:
     kind: Literal["lines", "points", "bars", "plane"]
     x_label: str
     y_label: str
-    series: Sequence[Series]
+    series: list[Series]
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
     discs: Sequence[Disc] = ()
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """Values of a grid, in colours.
-
-    Attributes:
-        title, x_label, y_label, note: as of a `Chart`.
-        columns, rows: their names.
-        values: [rows][columns]; NaN where there is none.
-        value_label: what a colour tells, with units.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    columns: Sequence[str]
-    rows: Sequence[str]
-    values: Sequence[Sequence[float]]
-    value_label: str
     note: str = ""
 
 
@@ -131,7 +110,7 @@ class Report:
     title: str
     remarks: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
-    charts: list[Chart | HeatMap] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -142,7 +142,6 @@ def analyse(
     models: Sequence[tuple[str, Any]],
     text: str | Path,
     *,
-    initial: bool = False,
     seed: int = 1,
     split: str = "valid",
     num_tokens: int = 2000,
@@ -151,52 +150,47 @@ def analyse(
 ) -> Report:
     """Show the spectra of recurrent matrices and of temporal Jacobians.
 
-    Args:
-        models: names and loaded models, side by side.
+    Args, beside those of `seqtool.analysis`:
         text: a file or directory of text, or a prepared corpus; Jacobians are taken where it is
             read, from the zero state on.
-        initial: show each network freshly initialised, too.
-        seed: of the positions, and of the initial networks.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
         tokens: take the Jacobians where these are first read, after a tenth of the text if they
             come again; none takes positions that are drawn.
         num_positions: how many are drawn.
-
-    Raises:
-        ConfigError: a model is no recurrent network.
-        DataError: a text that cannot be used, or without one of the tokens.
     """
-    tables: list[Table] = []
-    charts: list[Chart] = []
-    remarks = [
-        "The spectral radius is the largest absolute eigenvalue, the norm ||W||_2 the largest "
-        "singular value. One step can stretch a state by the norm; the radius tells of many steps "
-        "with the same matrix."
-    ]
-    values: dict[str, Any] = {}
-    for name, model, network in open_networks(models, initial=initial, seed=seed):
+    report = Report(
+        "Spectra",
+        [
+            "The spectral radius is the largest absolute eigenvalue, the norm ||W||_2 the largest "
+            "singular value. One step can stretch a state by the norm; the radius tells of many "
+            "steps with the same matrix."
+        ],
+    )
+    for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=2)
-        vocabulary, read = model.tokenizer.vocabulary, inputs_of(ids)
+        vocabulary, read, config = model.tokenizer.vocabulary, inputs_of(ids), network.config
         if tokens:
             places = [_find(vocabulary, read.tolist(), token, text) for token in tokens]
         else:
             places = spread_out(len(read) // 2, len(read) - 1, num_positions, seed)
-        weights = list(_weights(name, network))
+        weights = [
+            matrix
+            for label, cell in zip(layer_labels(name, network), network.cells, strict=True)
+            for matrix in recurrent_matrices(cast("RecurrentCell", cell), config.cell, label)
+        ]
         steps: list[Named] = []
         for place in sorted(set(places)):
             (word,) = vocabulary.decode([int(read[place])])
             steps += _jacobians(name, network, read, place, f"token {place + 1} ({word})")
-        values[name] = {}
+        report.values[name] = {}
         for key, title, matrices in (
             ("weights", "Recurrent weights", weights),
             ("jacobians", "Temporal Jacobians", steps),
         ):
             found = {named: spectrum_of(named.matrix) for named in matrices}
-            tables.append(_table(f"{title} of {name}", found))
-            charts += _planes(found)
-            values[name][key] = {named.label: _to_json(found[named]) for named in matrices}
-    return Report("Spectra", remarks, tables, charts, values)
+            report.tables.append(_table(f"{title} of {name}", found))
+            report.charts += _planes(found)
+            report.values[name][key] = {named.label: _to_json(found[named]) for named in matrices}
+    return report
 
 
 def _find(vocabulary: Vocabulary, read: Sequence[int], token: str, text: str | Path) -> int:
@@ -207,12 +201,6 @@ def _find(vocabulary: Vocabulary, read: Sequence[int], token: str, text: str | P
         what = f"the text, as far as it is read, has no token {token!r}"
         raise DataError(what, hint="choose a token of the text, or read more of it", path=text)
     return next((place for place in places if place >= len(read) // 10), places[0])
-
-
-def _weights(name: str, network: NeuralNetwork) -> Iterator[Named]:
-    for label, cell in zip(layer_labels(name, network), network.cells, strict=True):
-        assert isinstance(cell, RecurrentCell)
-        yield from recurrent_matrices(cell, network.config.cell, label)
 
 
 def _jacobians(

@@ -124,6 +124,8 @@ SENTENCE = _several("sentences", "TEXT", "A sentence to look at", "--sentence", 
 SPLIT = _text("split", "NAME", "Split of a prepared corpus; valid if not given.")
 SEEDED = Option("seed", SeedOption)
 THREADS = Option("threads", ThreadsOption)
+NETWORKS = {"text": TEXT, "model": MODEL, "initial": INITIAL}
+READING = {"split": SPLIT, "seed": SEEDED, "threads": THREADS}
 
 
 def _analysis(
@@ -191,9 +193,6 @@ def _run(
         options["tagger"] = open_tagger(options["tagger"])
     if "lengths" in options:
         options["lengths"] = _whole_numbers(options["lengths"])
-    for flag in ("clipping", "carried"):
-        if options.pop(flag, False):
-            options["runs"] = dict(zip(names, paths, strict=True))
     if module == "sparsity":
         options["statistics"] = _statistics(paths)
     if module == "embeddings":
@@ -287,9 +286,7 @@ gradients = _analysis(
     "Show how far back gradients reach: their norm by the lag, and products of Jacobians.\n\n"
     "Beside the products stands the bound that the weights and gates allow.",
     "seqtool analyse gradients -m runs/lm --initial -o gradients.svg",
-    text=TEXT,
-    model=MODEL,
-    initial=INITIAL,
+    **NETWORKS,
     lags=_number("lags", "K", "The largest lag; 50 if not given."),
     positions=_number(
         "num_positions", "N", "Tokens of the text whose loss is taken; 64 if not given."
@@ -299,13 +296,8 @@ gradients = _analysis(
         "N",
         "Of these, how many have their temporal Jacobians taken; 4 if not given.",
     ),
-    clipping=_flag(
-        "clipping", "Show the norms before and after clipping of the models' runs, too."
-    ),
     tokens=_tokens("2,000"),
-    split=SPLIT,
-    seed=SEEDED,
-    threads=THREADS,
+    **READING,
 )
 spectrum = _analysis(
     "spectra",
@@ -313,31 +305,23 @@ spectrum = _analysis(
     "Show eigenvalues and singular values of recurrent matrices and of Jacobians.\n\n"
     "They are drawn in the complex plane, with the discs of Gersgorin and the unit circle.",
     "seqtool analyse spectrum -m runs/lm -o spectrum.svg",
-    text=TEXT,
-    model=MODEL,
-    initial=INITIAL,
+    **NETWORKS,
     at=_several("tokens", "TOKEN", "Take the Jacobian where this token is read", "--at"),
     positions=_number(
         "num_positions", "N", "Without --at, how many positions are drawn; 3 if not given."
     ),
     tokens=_tokens("2,000"),
-    split=SPLIT,
-    seed=SEEDED,
-    threads=THREADS,
+    **READING,
 )
 gates = _analysis(
     "gates",
     ("lm",),
     "Show how open gates are over a text, and how long the memory lasts.",
     "seqtool analyse gates test.txt -m runs/lm",
-    text=TEXT,
-    model=MODEL,
-    initial=INITIAL,
+    **NETWORKS,
     tagger=TAGGER,
     tokens=_tokens("1,000"),
-    split=SPLIT,
-    seed=SEEDED,
-    threads=THREADS,
+    **READING,
 )
 dynamics = _analysis(
     "dynamics",
@@ -345,9 +329,7 @@ dynamics = _analysis(
     "Show where the state settles when the input stays the same, and whether the start matters.\n\n"
     "A warning says where two initial states lead to different perplexities.",
     "seqtool analyse dynamics test.txt -m runs/lm",
-    text=TEXT,
-    model=MODEL,
-    initial=INITIAL,
+    **NETWORKS,
     at=_several("tokens", "TOKEN", "A fixed input beside the mean input; </s> if none", "--at"),
     starts=_number("num_starts", "N", "States followed for each input; 24 if not given."),
     newton=_number(
@@ -355,11 +337,8 @@ dynamics = _analysis(
         "N",
         "Of these, from how many Newton's method looks for sources; 8 if not given.",
     ),
-    carried=_flag("carried", "Begin in the states that the models' training carried last, too."),
     tokens=_tokens("500"),
-    split=SPLIT,
-    seed=SEEDED,
-    threads=THREADS,
+    **READING,
 )
 cells = _analysis(
     "cells",
@@ -383,9 +362,7 @@ context = _analysis(
     targets=_number("num_targets", "N", "Tokens whose surprisal is taken; 300 by default."),
     initial=INITIAL,
     tokens=_tokens("20,000"),
-    split=SPLIT,
-    seed=SEEDED,
-    threads=THREADS,
+    **READING,
 )
 surprisal = _analysis(
     "surprisal",
@@ -401,9 +378,7 @@ surprisal = _analysis(
     tagger=TAGGER,
     initial=INITIAL,
     tokens=_tokens("20,000"),
-    split=SPLIT,
-    seed=SEEDED,
-    threads=THREADS,
+    **READING,
 )
 sparsity = _analysis(
     "sparsity",

@@ -14,7 +14,7 @@ from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
-    from seqtool.analysis.report import Chart, HeatMap, Report
+    from seqtool.analysis.report import Chart, Report
 
 PictureOption = Annotated[
     Path | None,
@@ -108,7 +108,7 @@ def show(report: Report, options: ShownOptions) -> None:
             note(remark)
 
 
-def save_picture(charts: Sequence[Chart | HeatMap], path: Path) -> Path:
+def save_picture(charts: Sequence[Chart], path: Path) -> Path:
     """Draw charts into a file and return its name, .png where it has no suffix.
 
     Raises:

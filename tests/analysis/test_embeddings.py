@@ -97,7 +97,7 @@ def test_report() -> None:
     values = report.values["m"]
     assert list(values["nearest"]) == ["w3"]
     (chart,) = report.charts
-    names = chart.series[0].names  # type: ignore[union-attr]
+    names = chart.series[0].names
     assert list(names[:3]) == ["w3", *(one["name"] for one in values["nearest"]["w3"])]
     assert len(names) == 7
     drawn = analyse([("m", network())], seed=2).values

@@ -31,7 +31,7 @@ def test_curve_holds_the_epochs_and_nothing_else(tmp_path: Path) -> None:
 def test_perplexities_and_the_best_value(tmp_path: Path) -> None:
     report = learning_curves([("runs/lm", write_log(tmp_path / "log.jsonl"))])
     (chart,) = report.charts
-    valid, train = chart.series  # type: ignore[union-attr]
+    valid, train = chart.series
     assert list(valid.y) == [250, 190]
     assert list(train.y) == pytest.approx([300, 200])
     assert (valid.label, train.label) == (
@@ -78,7 +78,7 @@ def test_a_loss_beyond_all_bounds_is_an_infinite_perplexity(tmp_path: Path) -> N
     assert curve.losses == [1e4, math.inf]
     assert curve.scores == {"valid_perplexity": [math.inf, 9.0]}
     (chart,) = learning_curves([("run", path)]).charts
-    assert list(chart.series[0].y) == [math.inf, 9.0]  # type: ignore[union-attr]
+    assert list(chart.series[0].y) == [math.inf, 9.0]
 
 
 SCORES = {
@@ -109,7 +109,7 @@ def write_scores(path: Path, kind: str) -> Path:
 def test_scores_of_what_is_trained_on_treebanks(tmp_path: Path, kind: str) -> None:
     report = learning_curves([("run", write_scores(tmp_path / "log.jsonl", kind))])
     scores = report.charts[-1]
-    assert [series.label for series in scores.series] == [  # type: ignore[union-attr]
+    assert [series.label for series in scores.series] == [
         f"{text} (epoch 2)" for text in SHOWN[kind]
     ]
     assert report.values["runs"][0]["best_epoch"] == 2
@@ -124,7 +124,7 @@ def test_several_runs_stand_on_one_chart_for_each_kind(tmp_path: Path) -> None:
         "Training loss by epoch: segmenter", "Validation scores by epoch: parser",
         "Validation scores by epoch: tagger", "Validation scores by epoch: segmenter",
     ]  # fmt: skip
-    labels = [series.label for series in charts["Perplexity by epoch"].series]  # type: ignore[union-attr]
+    labels = [series.label for series in charts["Perplexity by epoch"].series]
     assert labels == [
         "one: validation, 190.0 at best", "one: training (with any dropout)",
         "two: validation, 190.0 at best", "two: training (with any dropout)",
@@ -140,7 +140,7 @@ def test_what_clipping_did_stands_below(tmp_path: Path) -> None:
     ]  # fmt: skip
     path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
     charts = learning_curves([("run", path)]).charts[1:]
-    assert [(chart.title, list(chart.series[0].y)) for chart in charts] == [  # type: ignore[union-attr]
+    assert [(chart.title, list(chart.series[0].y)) for chart in charts] == [
         ("Learning rate", [0.1, 0.05]),
         ("Gradient before clipping", [3.0, 6.0]),
         ("Clipping", [25.0, 25.0]),

@@ -143,7 +143,7 @@ def test_profiles(text: Path) -> None:
     report = analyse([("one", one)], text, sentences=["a a"])
     (found,) = report.values["sentences"]
     assert found["tokens"] == ["a", "a", EOS]
-    assert report.charts[0].series[0].x == ["a", "a (2)", EOS]  # type: ignore[union-attr]
+    assert report.charts[0].series[0].x == ["a", "a (2)", EOS]
     # without a sentence, the first ones of the text as they stand there
     drawn = analyse([("one", one)], text).values["sentences"]
     assert [one["tokens"] for one in drawn] == [["a", "b", "a", EOS], ["b", "a", "x", EOS]]

@@ -55,7 +55,7 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 COMMANDS = {
     "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 -s": "the old dog",
-    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial --clipping": "",
+    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial": "",
     "analyse spectrum test.txt --at the --positions 1": "",
     "analyse gates test.txt --tokens 60": "",
     "analyse dynamics test.txt --tokens 60 --starts 4 --newton 1": "",

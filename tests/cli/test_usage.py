@@ -16,7 +16,7 @@ import pytest
 import typer
 from conftest import ROOT
 
-from seqtool.analysis import context, embeddings
+from seqtool.analysis import context
 from seqtool.cli import app
 from seqtool.cli.ngram import COUNTED
 from seqtool.cli.usage import (
@@ -186,7 +186,6 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
         "dynamic_stats_tokens": DynamicConfig().statistics_tokens,
     },
     "analyse context": {"lengths": context.LENGTHS[-1]},
-    "analyse embeddings": {"names": embeddings.MAPPED},
     "ngram counts": {"order": COUNTED},
 }
 
@@ -201,6 +200,7 @@ def test_defaults_that_help_tells_are_those_that_count(root: Any, name: str) -> 
         parameters = inspect.signature(function).parameters
         wanted = {key: parameter.default for key, parameter in parameters.items()}
         wanted |= {key.removeprefix("num_"): wanted[key] for key in wanted if "num_" in key}
+        wanted["names"] = wanted.get("num_mapped")
     wanted |= ELSEWHERE.get(name, {})
     told = {
         parameter.name: float(found[1].replace(",", ""))
