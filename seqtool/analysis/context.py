@@ -77,8 +77,8 @@ def cut_surprisals(model: Any, contexts: Ids, targets: Ids) -> npt.NDArray[np.fl
         for column in range(contexts.shape[1]):
             state = model.advance(state, np.ascontiguousarray(contexts[rows, column]))
         log_probs_BV = model.next_log_probs(state)
-        found = np.asarray(log_probs_BV, np.float64)[np.arange(len(chosen)), chosen]
-        parts.append(0.0 - found / LN_2)
+        log_probs_B = np.asarray(log_probs_BV, np.float64)[np.arange(len(chosen)), chosen]
+        parts.append(0.0 - log_probs_B / LN_2)
     return np.concatenate(parts) if parts else np.zeros(0)
 
 

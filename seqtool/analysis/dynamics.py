@@ -142,21 +142,21 @@ def attractors(step: Map, starts_BS: Tensor) -> list[Attractor]:
     """Return the fixed points and cycles that starts come to, those of many starts first."""
     with torch.no_grad():
         rounds_PBS, periods_B = settle(step, starts_BS)
-    found: list[tuple[Tensor, list[int]]] = []
+    groups: list[tuple[Tensor, list[int]]] = []
     for start, period in enumerate(periods_B.tolist()):
         if not period:
             continue
         round_PS = rounds_PBS[:period, start]
-        for states_PS, members in found:
+        for states_PS, members in groups:
             if len(states_PS) == period:
                 near = _distances(states_PS, round_PS[:1].expand(period, -1))
                 if float(near.min()) < APART:
                     members.append(start)
                     break
         else:
-            found.append((round_PS, [start]))
+            groups.append((round_PS, [start]))
     known = []
-    for states_PS, members in found:
+    for states_PS, members in groups:
         product = torch.eye(states_PS.shape[1], dtype=torch.float64)
         for matrix in jacobians(step, states_PS):
             product = matrix @ product
@@ -169,19 +169,19 @@ def fixed_points(step: Map, starts_BS: Tensor) -> list[FixedPoint]:
     """Return the fixed points that Newton's method finds, sinks or not, by spectral radius.
 
     Each start x moves by the solution d of (J - I) d = x - f(x), or by half of it, a quarter and so
-    on where the whole makes |f(x) - x| larger. That nothing more is found proves nothing.
+    on where the whole makes |f(x) - x| larger. That no more are returned proves nothing.
     """
-    found: list[FixedPoint] = []
+    points: list[FixedPoint] = []
     for start_S in starts_BS:
         state_S = _newton(step, start_S)
         if state_S is None:
             continue
-        if any(float(_distances(state_S, other.state)) < APART for other in found):
+        if any(float(_distances(state_S, other.state)) < APART for other in points):
             continue
         eigenvalues_S = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
         order_S = eigenvalues_S.abs().argsort(descending=True, stable=True)
-        found.append(FixedPoint(state_S, eigenvalues_S[order_S]))
-    return sorted(found, key=lambda point: point.spectral_radius)
+        points.append(FixedPoint(state_S, eigenvalues_S[order_S]))
+    return sorted(points, key=lambda point: point.spectral_radius)
 
 
 def _newton(step: Map, state_S: Tensor) -> Tensor | None:
@@ -252,15 +252,15 @@ def nats_by_start(network: NeuralNetwork, ids: Ids, starts_BS: Tensor) -> tuple[
     parts = iter(torch.split(starts_BS, [p.shape[1] for p in _parts(states, network)], dim=1))
     for number in range(network.config.layers):
         states[number] = tuple(next(parts).contiguous() for _ in states[number])
-    read, found = inputs_of(ids), []
+    read, nats = inputs_of(ids), []
     for begin in range(0, len(ids), WINDOW):
         inputs_TB = as_tensor(read[begin : begin + WINDOW])[:, None].repeat(1, num_starts)
         targets_TB = as_tensor(ids[begin : begin + WINDOW])[:, None].repeat(1, num_starts)
         output = network.output(inputs_TB, states)
         hidden_TBH, states = network(inputs_TB, states)
         logs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
-        found.append(-logs_N.view(targets_TB.shape))
-    return torch.cat(found), flat_states(states, network)
+        nats.append(-logs_N.view(targets_TB.shape))
+    return torch.cat(nats), flat_states(states, network)
 
 
 def analyse(
@@ -377,10 +377,10 @@ def _rows(
     return rows
 
 
-def _is_among(point: FixedPoint, found: Sequence[Attractor]) -> bool:
+def _is_among(point: FixedPoint, settled: Sequence[Attractor]) -> bool:
     return any(
         attractor.period == 1 and float(_distances(point.state, attractor.states[0])) < APART
-        for attractor in found
+        for attractor in settled
     )
 
 
@@ -405,15 +405,15 @@ def _to_json(
 
 
 def _plane(
-    label: str, found: Sequence[Attractor], points: Sequence[FixedPoint], step: Map
+    label: str, settled: Sequence[Attractor], points: Sequence[FixedPoint], step: Map
 ) -> Chart:
     """Draw the eigenvalues at sinks and at the other fixed points."""
     series = []
-    sinks = [attractor.states[0] for attractor in found if attractor.period == 1]
+    sinks = [attractor.states[0] for attractor in settled if attractor.period == 1]
     for number, state_S in enumerate(sinks[:4], start=1):
         eigenvalues = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
         series.append(_series(f"sink {number}", eigenvalues))
-    others = [point for point in points if not _is_among(point, found)]
+    others = [point for point in points if not _is_among(point, settled)]
     for point in others[:4]:
         radius = f"{point.spectral_radius:.3g}"
         series.append(_series(f"{point.kind}, radius {radius}", point.eigenvalues))

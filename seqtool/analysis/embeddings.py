@@ -57,17 +57,17 @@ def vector_tables(model: Any) -> list[VectorTable]:
         return [VectorTable("words", list(model.tokenizer.vocabulary.symbols), weight)]
     if hasattr(model, "tagger") and hasattr(model, "parser"):  # a pipeline
         return [*vector_tables(model.detailed), *vector_tables(model.tagger)]
-    found = []
+    tables = []
     if hasattr(model, "types") and LEXICAL in model.weights:  # a parser, not of sparse features
         for symbols, weight in ((model.types.lexical, "lexical"), (model.types.tags, "tags")):
-            found += _groups(symbols, model.weights[f"{weight}.weight"])
+            tables += _groups(symbols, model.weights[f"{weight}.weight"])
         labels = list(model.labels.names)
         # label number 0 means none
         vectors = np.asarray(model.weights["labels.weight"], np.float64)[1 : 1 + len(labels)]
-        found.append(VectorTable("labels", labels, vectors))
+        tables.append(VectorTable("labels", labels, vectors))
     elif hasattr(model, "forms"):  # a tagger
-        found += _groups(model.forms.symbols, model.weights["lexical.weight"])
-    return found
+        tables += _groups(model.forms.symbols, model.weights["lexical.weight"])
+    return tables
 
 
 def _groups(symbols: Any, weight: Any) -> list[VectorTable]:

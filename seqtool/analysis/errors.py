@@ -86,10 +86,10 @@ def arcs_of(sentences: Iterable[Sentence]) -> Arcs:
 
 def _ancestors(heads: Sequence[int], word: int) -> list[int]:
     """Return all words that a word depends on, the nearest first, the root's 0 last."""
-    found = [heads[word - 1]]
-    while found[-1]:
-        found.append(heads[found[-1] - 1])
-    return found
+    above = [heads[word - 1]]
+    while above[-1]:
+        above.append(heads[above[-1] - 1])
+    return above
 
 
 def analyse(
@@ -123,7 +123,7 @@ def analyse(
         name: (arcs.heads == gold.heads) & (arcs.relations == gold.relations)
         for name, arcs in predicted.items()
     }
-    las = {name: _percent(found) for name, found in right.items()}
+    las = {name: _percent(correct) for name, correct in right.items()}
     crossing = gold.crossing
     report = Report("Where parsers err", values={"words": len(gold.heads)})
     of_arcs = {

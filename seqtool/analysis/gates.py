@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seqtool.analysis.passage import Passage, word_classes
 from seqtool.analysis.recurrence import (
     as_tensor,
     inputs_of,
@@ -32,12 +30,7 @@ from seqtool.analysis.recurrence import (
 )
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.network import NeuralNetwork
-
-if TYPE_CHECKING:
-    from seqtool.parsing.tagger.model import Tagger
 
 NUM_BINS = 20  # of histograms
 ACTIVATION = "activation"  # what a plain RNN has in the place of gates
@@ -66,17 +59,17 @@ def values_of_gates(network: NeuralNetwork, ids: Ids) -> dict[GateName, Tensor]:
         network: in float64.
         ids: what is read, [N].
     """
-    found: dict[GateName, list[Tensor]] = {}
+    values: dict[GateName, list[Tensor]] = {}
     is_plain = network.config.cell == "rnn"
     for layers in make_steps(network, as_tensor(ids)[:, None], network.initial_state(1)):
         for number, layer in enumerate(layers):
             for depth, gates in enumerate(layer.cell.gates(layer.inputs_BI, layer.before)):
                 for gate, values_1H in gates.items():
                     if gate != "candidate":
-                        found.setdefault(GateName(number, depth, gate), []).append(values_1H)
+                        values.setdefault(GateName(number, depth, gate), []).append(values_1H)
                     elif is_plain:
-                        found.setdefault(GateName(number, depth, ACTIVATION), []).append(values_1H)
-    return {name: torch.cat(parts) for name, parts in found.items()}
+                        values.setdefault(GateName(number, depth, ACTIVATION), []).append(values_1H)
+    return {name: torch.cat(parts) for name, parts in values.items()}
 
 
 def half_lives(values: Mapping[GateName, Tensor], cell: str) -> dict[int, Tensor]:
@@ -107,18 +100,12 @@ def analyse(
     seed: int = 1,
     split: str = "valid",
     num_tokens: int = 1000,
-    tagger: Tagger | None = None,
 ) -> Report:
-    """Show how open the gates of recurrent language models are over a text.
-
-    Args, beside those of `seqtool.analysis`:
-        tagger: gives the word class of each token; the models must be of words.
-    """
+    """Show how open the gates of recurrent language models are over a text."""
     report = Report("Gates")
     gate_rows: list[list[Cell]] = []
     life_rows: list[list[Cell]] = []
     life_series: list[Series] = []
-    class_tables: list[Table] = []
     for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=1)
         read, config = inputs_of(ids), network.config
@@ -151,15 +138,6 @@ def analyse(
             "gates": summaries,
             "half_life": {label: list(map(_or_none, part)) for label, part in lives.items()},
         }
-        if tagger is not None:
-            by_class = _by_class(gates, titles, _classes(name, model, read, tagger))
-            of_classes = list(next(iter(by_class.values())))
-            rows: list[list[Cell]] = [
-                [one, *(means[one] for means in by_class.values())] for one in of_classes
-            ]
-            title = f"Mean of the gates of {name} by class of the token that is read"
-            class_tables.append(Table(title, ["class", *by_class], rows))
-            report.values[name]["by_class"] = by_class
     columns = "gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"
     report.tables.append(Table("Gates over the text", columns, gate_rows))
     if life_rows:
@@ -177,7 +155,6 @@ def analyse(
                 note="Units in the order of their half-lives, of the direct path alone.",
             )
         )
-    report.tables += class_tables
     report.remarks.append(
         f"Nearly shut and nearly open are within {NEAR:.0%} of the ends of the range; ReLUs are "
         "shut at zero or below, and never open."
@@ -204,9 +181,9 @@ def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:
     }
 
 
-def _histograms(name: str, found: Mapping[str, dict[str, Any]]) -> Chart:
+def _histograms(name: str, summaries: Mapping[str, dict[str, Any]]) -> Chart:
     series = []
-    for title, of_gate in found.items():
+    for title, of_gate in summaries.items():
         edges = of_gate["bin_edges"]
         centres = [(low + high) / 2 for low, high in itertools.pairwise(edges)]
         series.append(Series(title, centres, [100 * share for share in of_gate["histogram"]]))
@@ -223,27 +200,3 @@ def _histograms(name: str, found: Mapping[str, dict[str, Any]]) -> Chart:
 def _or_none(life: float) -> float | None:
     """Return None for a half-life without end."""
     return life if math.isfinite(life) else None
-
-
-def _classes(name: str, model: Any, read: Ids, tagger: Any) -> list[str]:
-    """Return the word class of each token that is read."""
-    tokenizer = model.tokenizer
-    if tokenizer.unit != "word":
-        raise ConfigError(
-            f"{name} reads units of {tokenizer.unit}, which have no word class",
-            hint="leave the tagger out, or name a model of words",
-        )
-    ids = np.append(read, EOS_ID)  # the last sentence may be cut off
-    return word_classes(tagger, Passage(tokenizer.vocabulary.decode(ids.tolist()), ids))[:-1]
-
-
-def _by_class(
-    gates: Mapping[GateName, Tensor], titles: Mapping[GateName, str], classes: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """Return the mean of each gate over the tokens of each class, frequent classes first."""
-    ordered = [name for name, _ in Counter(classes).most_common()]
-    masks = {name: torch.tensor([one == name for one in classes]) for name in ordered}
-    return {
-        titles[gate]: {name: float(part_NH[mask_N].mean()) for name, mask_N in masks.items()}
-        for gate, part_NH in gates.items()
-    }

@@ -96,11 +96,11 @@ def loss_gradients(network: NeuralNetwork, ids: Ids, positions: Sequence[int], l
         current, top_BH = [after for _, _, after, _ in done], done[-1][-1]
     targets_B = as_tensor(ids[list(positions)])
     total = losses(network, ids_TB, top_BH, targets_B).sum()
-    found = torch.autograd.grad(total, [top_BH, *(part for parts in taken for part in parts)])
+    gradients = torch.autograd.grad(total, [top_BH, *(part for parts in taken for part in parts)])
     num_parts = len(taken[0])
-    norms = [found[0].norm(dim=1)]
-    for end in range(len(found), 1, -num_parts):
-        norms.append(torch.cat(found[end - num_parts : end], dim=1).norm(dim=1))
+    norms = [gradients[0].norm(dim=1)]
+    for end in range(len(gradients), 1, -num_parts):
+        norms.append(torch.cat(gradients[end - num_parts : end], dim=1).norm(dim=1))
     return torch.stack(norms)
 
 
@@ -117,7 +117,7 @@ def layer_jacobians(
         states, ids_TB = states_at(network, read, starts), cut(read, starts, lags)
         steps = list(make_steps(network, ids_TB, states))
     wanted = {k for k in range(1, lags + 1) if k <= EVERY_LAG or k % 5 == 0 or k == lags}
-    found = []
+    layers = []
     for of_layer in zip(*steps, strict=True):
         matrices = [temporal_jacobians(at.cell, at.inputs_BI, at.before) for at in of_layer]
         with torch.no_grad():
@@ -128,12 +128,12 @@ def layer_jacobians(
         for k, (product, bound_B) in enumerate(together, start=1):
             if k in wanted:
                 norms[k], bounds[k] = spectral_norms(product), bound_B
-        found.append(
+        layers.append(
             JacobianSteps(
                 spectral_radii(matrices[-1]), singular[:, 0], singular[:, -1], norms, bounds
             )
         )
-    return found
+    return layers
 
 
 def analyse(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,72 +57,54 @@ class LearningCurve:
         return list(self.scores) == [PERPLEXITY]
 
 
-def read_log(log_path: str | Path, take: Callable[[dict[str, Any]], None]) -> None:
-    """Give the events of a run's `log.jsonl` to `take`, one after another.
-
-    Args:
-        log_path: the file.
-        take: of an event that is none it raises what missing keys and wrong values lead to:
-            ValueError, KeyError, TypeError or AttributeError.
-
-    Raises:
-        DataError: no such file, or a line that is no event.
-    """
-    path = Path(log_path)
-    try:
-        lines = storage.read_file(path, MAX_LOG).decode().split("\n")
-    except FileNotFoundError as error:
-        parts = ", ".join(str(part.parent) for part in sorted(path.parent.glob(f"*/{path.name}")))
-        hint = f"name a part that was trained: {parts}" if parts else "name a trained model"
-        raise DataError("no training log is there", hint=hint, path=path) from error
-    except (OSError, ValueError) as error:
-        raise DataError("no training log", hint="name a trained model", path=path) from error
-    for number, line in enumerate(lines, start=1):
-        if not line and number == len(lines):  # what stands after the last line end
-            break
-        try:
-            take(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(
-                "not a line of a training log", hint="name a trained model", path=path, line=number
-            ) from error
-
-
 def read_learning_curve(log_path: str | Path) -> LearningCurve:
     """Return the epochs of a run's `log.jsonl`.
 
     Raises:
-        DataError: no such file, a line that is no JSON, or no epoch that was completed.
+        DataError: no such file, a line that is no event, or no epoch that was completed.
     """
+    path = Path(log_path)
+    try:
+        lines = storage.read_file(path, MAX_LOG).decode().split("\n")
+    except (OSError, ValueError) as error:
+        raise DataError("no training log", hint="name a trained model", path=path) from error
+    if not lines[-1]:  # what stands after the last line end
+        lines.pop()
     curve = LearningCurve()
     settings: list[dict[str, float]] = []
-
-    def take(event: dict[str, Any]) -> None:
-        if event["event"] != "epoch":
-            return
-        scores = {name: _number(value) for name, value in event["scores"].items()}
-        if not scores or (curve.epochs and scores.keys() != curve.scores.keys()):
-            raise KeyError("scores")
-        for name, value in scores.items():
-            curve.scores.setdefault(name, []).append(value)
-        curve.losses.append(_number(event["loss"]))
-        curve.epochs.append(int(event["epoch"]))
-        if event.get("is_best", False):
-            curve.best = len(curve.epochs) - 1
-        # a run without norms has null
-        gradients = event.get("gradients") or {}
-        logged = {"learning_rate": event.get("learning_rate"),
-                  "gradient_norm": gradients.get("norm"),
-                  "clipped": gradients.get("clipped")}  # fmt: skip
-        settings.append({n: float(value) for n, value in logged.items() if value is not None})
-
-    read_log(log_path, take)
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = json.loads(line)
+            if event["event"] == "epoch":
+                settings.append(_add_epoch(curve, event))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                "not a line of a training log", hint="name a trained model", path=path, line=number
+            ) from error
     if not curve.epochs:
-        raise DataError("no epoch was completed", hint="train for longer", path=Path(log_path))
+        raise DataError("no epoch was completed", hint="train for longer", path=path)
     for name in SETTINGS:
         if all(name in epoch for epoch in settings):
             curve.settings[name] = [epoch[name] for epoch in settings]
     return curve
+
+
+def _add_epoch(curve: LearningCurve, event: dict[str, Any]) -> dict[str, float]:
+    """Add an epoch to a curve, and return what the log has of its settings."""
+    scores = {name: _number(value) for name, value in event["scores"].items()}
+    if not scores or (curve.epochs and scores.keys() != curve.scores.keys()):
+        raise KeyError("scores")
+    for name, value in scores.items():
+        curve.scores.setdefault(name, []).append(value)
+    curve.losses.append(_number(event["loss"]))
+    curve.epochs.append(int(event["epoch"]))
+    if event.get("is_best", False):
+        curve.best = len(curve.epochs) - 1
+    # a run without norms has null
+    gradients = event.get("gradients") or {}
+    logged = {"learning_rate": event.get("learning_rate"), "gradient_norm": gradients.get("norm"),
+              "clipped": gradients.get("clipped")}  # fmt: skip
+    return {name: float(value) for name, value in logged.items() if value is not None}
 
 
 def _number(value: float | None) -> float:
@@ -130,26 +112,31 @@ def _number(value: float | None) -> float:
     return math.inf if value is None else float(value)
 
 
+def logs_of(path: Path) -> list[Path]:
+    """Return the logs of a run: its own, or those of the parts of a pipeline."""
+    own = path if path.is_file() else path / LOG
+    parts = sorted(path.glob(f"*/{LOG}"))
+    return [own] if own.is_file() else [p for p in parts if p.parent.name not in ("best", "last")]
+
+
 def find_logs(path: Path) -> list[tuple[str, Path]]:
-    """Return the logs of a run, each with the name of what was trained: one, or a pipeline's parts.
+    """Return the logs of a run, each with the name of what was trained.
 
     Raises:
         DataError: there is none.
     """
-    if path.is_file() or (path / LOG).is_file():
-        return [(str(path), path if path.is_file() else path / LOG)]
-    parts = sorted(path.glob(f"*/{LOG}"))
-    trained = [part for part in parts if part.parent.name not in ("best", "last")]
     if not path.exists():
         raise DataError("no such model or log", hint="check the path", path=path)
-    if not trained:
+    logs = logs_of(path)
+    if not logs:
         raise DataError(
             "no training log is there",
-            hint="name a model of train-lm, train-parser, train-tagger or train-segmenter; for an "
-            "n-gram model name it alone",
+            hint="name a model of train-lm, train-parser, train-tagger or train-segmenter; an "
+            "n-gram model alone",
             path=path,
         )
-    return [(str(part.parent), part) for part in trained]
+    own = (path, path / LOG)
+    return [(str(path if log in own else log.parent), log) for log in logs]
 
 
 def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:

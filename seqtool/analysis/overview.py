@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqtool.analysis.learning import LOG, learning_curves, shown_name
+from seqtool.analysis.learning import learning_curves, logs_of, shown_name
 from seqtool.analysis.passage import read_passage, surprisals
 from seqtool.analysis.report import Cell, Report, Table
 from seqtool.core import checkpoint
@@ -41,7 +41,7 @@ OF_TEXT: tuple[tuple[str, tuple[str, ...], dict[str, int]], ...] = (
 )
 
 
-class Found(NamedTuple):
+class Entry(NamedTuple):
     """A model of a directory.
 
     Attributes:
@@ -55,27 +55,27 @@ class Found(NamedTuple):
     header: checkpoint.Header
 
 
-def find_models(directory: Path) -> list[Found]:
+def find_models(directory: Path) -> list[Entry]:
     """Return the models of a directory, and of the folders in it; not the parts of a model.
 
     Raises:
         DataError: there is none.
         ModelError: the header of one is damaged.
     """
-    found = []
+    entries = []
     for path in sorted((*directory.glob("*"), *directory.glob("*/*"))):
         is_part = path.parent != directory and (path.parent / checkpoint.HEADER).is_file()
         if (path / checkpoint.HEADER).is_file() and not is_part:
             name = path.relative_to(directory).as_posix()
-            found.append(Found(name, path, checkpoint.read_header(path)))
-    if not found:
+            entries.append(Entry(name, path, checkpoint.read_header(path)))
+    if not entries:
         raise DataError(
             "there is no model in it",
             hint="train one with `seqtool ngram train` or `seqtool train-lm`, or name another "
             "directory",
             path=directory,
         )
-    return found
+    return entries
 
 
 def overview(
@@ -110,7 +110,7 @@ def overview(
     if logs := [log for one in models for log in _logs(one)]:
         on_analysis("learning curves")
         yield _or_reason("Learning curves", lambda: learning_curves(logs))
-    opened: list[tuple[Found, Any]] = []
+    opened: list[tuple[Entry, Any]] = []
     remarks = []
     for one in models:
         if one.header.kind in (*LM_KINDS, *PARSED, "tagger"):
@@ -127,31 +127,30 @@ def overview(
             yield _analysed("embeddings", one.name, [(one.name, model)], seed=seed)
 
 
-def _logs(found: Found) -> list[tuple[str, Path]]:
+def _logs(entry: Entry) -> list[tuple[str, Path]]:
     """Return the logs of a run, each with the name of the model, or of a part of a pipeline."""
-    if found.header.kind == "pipeline":
-        parts = sorted(found.path.glob(f"*/{LOG}"))
-        return [(f"{found.name}/{log.parent.name}", log) for log in parts]
-    log = found.path / LOG
-    return [(found.name, log)] if log.is_file() else []
+    return [
+        (entry.name if log.parent == entry.path else f"{entry.name}/{log.parent.name}", log)
+        for log in logs_of(entry.path)
+    ]
 
 
-def _open(found: Found, threads: int | None) -> tuple[Any, str]:
+def _open(entry: Entry, threads: int | None) -> tuple[Any, str]:
     """Return a model and "", or None and why it does not open: no PyTorch, or parts of a mixture.
 
     Raises:
         ModelError: it is damaged.
     """
     try:
-        if found.header.kind in LM_KINDS:
+        if entry.header.kind in LM_KINDS:
             from seqtool.lm.mixture.model import open_language_model
 
-            return open_language_model(found.path, threads=threads), ""
-        return checkpoint.load(found.path), ""
+            return open_language_model(entry.path, threads=threads), ""
+        return checkpoint.load(entry.path), ""
     except ModuleNotFoundError as error:
         return None, f"left out, {_no_torch(error)}"
     except ModelError as error:
-        if found.header.kind != "mixture":
+        if entry.header.kind != "mixture":
             raise
         return None, f"left out: {error}. {error.hint}".strip()
 
@@ -163,7 +162,7 @@ def _no_torch(error: ModuleNotFoundError) -> str:
     return "as this needs PyTorch, which is not installed."
 
 
-def _trained(models: Sequence[Found]) -> Report:
+def _trained(models: Sequence[Entry]) -> Report:
     """Return what the headers tell."""
     rows: list[list[Cell]] = []
     for one in models:
@@ -189,10 +188,10 @@ def _kind(header: checkpoint.Header) -> str:
 
 
 def _of_language_models(
-    opened: Sequence[tuple[Found, Any]], text: Path | None, seed: int, on_analysis: OnAnalysis
+    opened: Sequence[tuple[Entry, Any]], text: Path | None, seed: int, on_analysis: OnAnalysis
 ) -> Iterator[Report]:
     """Give the reports on language models, those that read the same text side by side."""
-    groups: dict[tuple[str, Path], list[tuple[Found, Any]]] = {}
+    groups: dict[tuple[str, Path], list[tuple[Entry, Any]]] = {}
     texts = [text] if text else [sample_text(language, "test") for language in LANGUAGES]
     for one, model in opened:
         if one.header.kind not in LM_KINDS:
@@ -216,7 +215,7 @@ def _of_language_models(
             if not fitting:
                 continue
             on_analysis(f"{module}: {where}")
-            options = dict(settings)
+            options: dict[str, Any] = dict(settings)
             if module == "sparsity":
                 options["statistics"] = {one.name: one.header.statistics for one, _ in fitting}
             pairs = [(one.name, model) for one, model in fitting]
@@ -237,7 +236,7 @@ def _strangeness(model: Any, text: Path) -> tuple[float, float]:
 
 
 def _of_parsers(
-    opened: Sequence[tuple[Found, Any]], treebank: Path | None, on_analysis: OnAnalysis
+    opened: Sequence[tuple[Entry, Any]], treebank: Path | None, on_analysis: OnAnalysis
 ) -> Iterator[Report]:
     groups: dict[Path, list[tuple[str, Any]]] = {}
     samples = [sample_treebank(language, "test") for language in LANGUAGES]

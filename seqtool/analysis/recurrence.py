@@ -118,16 +118,16 @@ def states_at(network: NeuralNetwork, ids: Ids, positions: Sequence[int]) -> Sta
         positions: ascending.
     """
     state: States = network.initial_state(1)
-    at, found = 0, []
+    at, states = 0, []
     for position in positions:
         while at < position:
             end = min(position, at + WINDOW)
             _, state = network.run_layers(as_tensor(ids[at:end])[:, None], state)
             at = end
-        found.append(state)
+        states.append(state)
     return [
         tuple(torch.cat(parts) for parts in zip(*layers, strict=True))
-        for layers in zip(*found, strict=True)
+        for layers in zip(*states, strict=True)
     ]
 
 
@@ -199,7 +199,7 @@ def jacobians(step: Callable[[Tensor], Tensor], points_BS: Tensor) -> Tensor:
 
 def temporal_jacobians(cell: Cell, inputs_BI: Tensor, state: CellState) -> Tensor:
     """Return d state(t) / d state(t-1) of a layer for each stream, [B, S, S]."""
-    found = []
+    matrices = []
     for row in range(len(inputs_BI)):
         like = tuple(part[row : row + 1] for part in state)
 
@@ -207,8 +207,8 @@ def temporal_jacobians(cell: Cell, inputs_BI: Tensor, state: CellState) -> Tenso
             after = cell.step(inputs_BI[row : row + 1], unflatten(flat_S[None], like))
             return flatten(after)[0]
 
-        found.append(jacrev(step)(flatten(like)[0]))
-    return torch.stack(found)
+        matrices.append(jacrev(step)(flatten(like)[0]))
+    return torch.stack(matrices)
 
 
 def spectral_norms(matrices: Tensor) -> Tensor:

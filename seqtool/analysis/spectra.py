@@ -186,17 +186,17 @@ def analyse(
             ("weights", "Recurrent weights", weights),
             ("jacobians", "Temporal Jacobians", steps),
         ):
-            found = {named: spectrum_of(named.matrix) for named in matrices}
-            report.tables.append(_table(f"{title} of {name}", found))
-            report.charts += _planes(found)
-            report.values[name][key] = {named.label: _to_json(found[named]) for named in matrices}
+            spectra = {named: spectrum_of(named.matrix) for named in matrices}
+            report.tables.append(_table(f"{title} of {name}", spectra))
+            report.charts += _planes(spectra)
+            report.values[name][key] = {named.label: _to_json(spectra[named]) for named in matrices}
     return report
 
 
 def _find(vocabulary: Vocabulary, read: Sequence[int], token: str, text: str | Path) -> int:
     """Return where a token is read, late enough for the state to be that of a text."""
     number = vocabulary.id(token) if token in vocabulary else None
-    places = [place for place, found in enumerate(read) if found == number]
+    places = [place for place, other in enumerate(read) if other == number]
     if not places:
         what = f"the text, as far as it is read, has no token {token!r}"
         raise DataError(what, hint="choose a token of the text, or read more of it", path=text)
@@ -220,17 +220,15 @@ def _jacobians(
 
 
 def _table(title: str, spectra: Mapping[Named, Spectrum]) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            *(named.label, found.spectral_radius, found.norm, float(found.singular_values[-1])),
-            *(float(found.centres.mean()), float(found.radii.mean())),
-        ]
-        for named, found in spectra.items()
-    ]
     columns = (
         *("matrix", "spectral radius", "largest singular value", "smallest singular value"),
         *("mean centre of discs", "mean radius of discs"),
     )
+    rows: list[list[Cell]] = []
+    for named, spectrum in spectra.items():
+        smallest = float(spectrum.singular_values[-1])
+        discs = float(spectrum.centres.mean()), float(spectrum.radii.mean())
+        rows.append([named.label, spectrum.spectral_radius, spectrum.norm, smallest, *discs])
     return Table(title, columns, rows)
 
 
@@ -251,11 +249,11 @@ def _planes(spectra: Mapping[Named, Spectrum]) -> Iterator[Chart]:
         discs, note = [Disc(0.0, 0.0, 1.0, "unit circle")], ""
         for named in members:
             if not named.part:
-                found = spectra[named]
-                discs += _discs(found)
-                note = f"Spectral radius {found.spectral_radius:.4g}, norm {found.norm:.4g}."
-                if len(discs) <= len(found.radii):
-                    note += f" {len(discs) - 1} of {len(found.radii)} discs are drawn."
+                spectrum = spectra[named]
+                discs += _discs(spectrum)
+                note = f"Spectral radius {spectrum.spectral_radius:.4g}, norm {spectrum.norm:.4g}."
+                if len(discs) <= len(spectrum.radii):
+                    note += f" {len(discs) - 1} of {len(spectrum.radii)} discs are drawn."
         yield Chart(
             f"Eigenvalues: {group}",
             "plane",
@@ -267,21 +265,21 @@ def _planes(spectra: Mapping[Named, Spectrum]) -> Iterator[Chart]:
         )
 
 
-def _discs(found: Spectrum) -> list[Disc]:
-    step = -(-len(found.radii) // MOST_DISCS)
-    centres, radii = found.centres[::step].tolist(), found.radii[::step].tolist()
+def _discs(spectrum: Spectrum) -> list[Disc]:
+    step = -(-len(spectrum.radii) // MOST_DISCS)
+    centres, radii = spectrum.centres[::step].tolist(), spectrum.radii[::step].tolist()
     return [
         Disc(centre, 0.0, radius, "Gersgorin's discs")
         for centre, radius in zip(centres, radii, strict=True)
     ]
 
 
-def _to_json(found: Spectrum) -> dict[str, Any]:
+def _to_json(spectrum: Spectrum) -> dict[str, Any]:
     return {
-        "spectral_radius": found.spectral_radius,
-        "largest_singular_value": found.norm,
-        "eigenvalues": [[value.real, value.imag] for value in found.eigenvalues.tolist()],
-        "singular_values": found.singular_values.tolist(),
-        "disc_centres": found.centres.tolist(),
-        "disc_radii": found.radii.tolist(),
+        "spectral_radius": spectrum.spectral_radius,
+        "largest_singular_value": spectrum.norm,
+        "eigenvalues": [[value.real, value.imag] for value in spectrum.eigenvalues.tolist()],
+        "singular_values": spectrum.singular_values.tolist(),
+        "disc_centres": spectrum.centres.tolist(),
+        "disc_radii": spectrum.radii.tolist(),
     }

@@ -91,11 +91,7 @@ def write_states(
         raise ConfigError(
             f"the output is {output}, but its name must end with {NPY}", hint="name it states.npy"
         )
-    table = path.with_suffix(".tsv")
-    check_target(table)
-    if table.resolve() in (Path(name).resolve() for name in inputs):
-        what = f"the table of the words would replace the input {table}"
-        raise ConfigError(what, hint="choose another output")
+    check_target(path.with_suffix(".tsv"))
     if isinstance(model, LanguageModel):
         for option, is_given in (("part", part is not None), ("raw", raw)):
             if is_given:
@@ -104,7 +100,7 @@ def write_states(
             what = "is a table, whose other cells and commas would be read as words"
             raise DataError(what, hint="write its texts to a file, one a line (.txt)", path=name)
         lines = _lines(inputs, on_progress)
-        found = word_states(model, lines, layer=layer, pool=pool)
+        states = word_states(model, lines, layer=layer, pool=pool)
     else:
         if pool != "last":
             what = "pool is for language models: a parser reads whole words"
@@ -122,8 +118,8 @@ def write_states(
         items: Iterable[Sentence | Broken] = sentences
         if isinstance(model, Pipeline) and isinstance(reader, Parser):
             items = model.tag_stream(sentences)
-        found = _encoder_states(reader, items, layer, allow_missing=allow_missing)
-    return _write(found, path, inputs)
+        states = _encoder_states(reader, items, layer, allow_missing=allow_missing)
+    return _write(states, path, inputs)
 
 
 def _reader(model: object, part: Part | None) -> Tagger | Parser:
@@ -176,10 +172,10 @@ def spans_of(sentence: Sentence) -> list[Span]:
     return spans
 
 
-def _write(found: Iterator[SentenceStates], path: Path, inputs: Sequence[str]) -> Written:
+def _write(items: Iterator[SentenceStates], path: Path, inputs: Sequence[str]) -> Written:
     num_rows = num_sentences = width = 0
     with open_rows(path) as write, open_table(path.with_suffix(".tsv")) as table:
-        while chunk := list(islice(found, SENTENCES)):
+        while chunk := list(islice(items, SENTENCES)):
             words = [
                 (number, place, *word)
                 for number, states in enumerate(chunk, start=num_sentences + 1)

@@ -205,14 +205,14 @@ def _add_gains(report: Report, bits: dict[str, Doubles], passage: Passage) -> No
 
 def _of_sentence(models: Sequence[tuple[str, Any]], sentence: str) -> Profile:
     """Return the tokens of a sentence, and the surprisal of each by each model."""
-    found: dict[str, list[float]] = {}
+    bits: dict[str, list[float]] = {}
     tokens: list[str] = []
     for name, model in models:
         own = read_sentence(model, sentence)
         if tokens and own.tokens != tokens:
             raise _other_tokens(name, models[0][0], "sentence")
-        tokens, found[name] = own.tokens, surprisals(model, own).tolist()
-    return tokens, found
+        tokens, bits[name] = own.tokens, surprisals(model, own).tolist()
+    return tokens, bits
 
 
 def _add_profiles(report: Report, profiles: Sequence[Profile]) -> None:

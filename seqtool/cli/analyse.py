@@ -82,7 +82,7 @@ def _several(parameter: str, metavar: str, help: str, *names: str) -> Option:
 
 def _flag(parameter: str, help: str) -> Option:
     option = typer.Option(f"--{parameter}", help=help)
-    return Option(parameter, Annotated[bool, option])
+    return Option(parameter, Annotated[bool | None, option])
 
 
 def _input(metavar: str, help: str) -> Option:
@@ -113,19 +113,12 @@ MODEL = Option(
     ],
 )
 INITIAL = _flag("initial", "Show each network as it was before its training, too (by --seed).")
-TAGGER = Option(
-    "tagger",
-    Annotated[
-        Path | None,
-        typer.Option(metavar="MODEL", help="A tagger, to show each word class by itself."),
-    ],
-)
 SENTENCE = _several("sentences", "TEXT", "A sentence to look at", "--sentence", "-s")
 SPLIT = _text("split", "NAME", "Split of a prepared corpus; valid if not given.")
-SEEDED = Option("seed", SeedOption)
+SEED_OPTION = Option("seed", SeedOption)
 THREADS = Option("threads", ThreadsOption)
 NETWORKS = {"text": TEXT, "model": MODEL, "initial": INITIAL}
-READING = {"split": SPLIT, "seed": SEEDED, "threads": THREADS}
+READING = {"split": SPLIT, "seed": SEED_OPTION, "threads": THREADS}
 
 
 def _analysis(
@@ -146,7 +139,7 @@ def _analysis(
         shown = ShownOptions(**{name: given.pop(name) for name in shown_types})
         shown.check()
         named = {options[name].parameter: value for name, value in given.items()}
-        wanted = {n: v for n, v in named.items() if v or (v == 0 and v is not False)}
+        wanted = {name: value for name, value in named.items() if value or value == 0}
         _run(module, kinds, shown, **wanted)
 
     command.__doc__ = help
@@ -158,7 +151,7 @@ def _analysis(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 annotation=annotation,
-                default=False if "bool" in str(annotation) else None,
+                default=getattr(ShownOptions, name, None),
             )
             for name, annotation in annotations.items()
         ]
@@ -190,7 +183,7 @@ def _run(
     if initial:
         opened = _with_initial(opened, options.get("seed", SEED))
     if "tagger" in options:
-        options["tagger"] = open_tagger(options["tagger"])
+        options["tagger"] = open_tagger(Path(options["tagger"]))
     if "lengths" in options:
         options["lengths"] = _whole_numbers(options["lengths"])
     if module == "sparsity":
@@ -319,7 +312,6 @@ gates = _analysis(
     "Show how open gates are over a text, and how long the memory lasts.",
     "seqtool analyse gates test.txt -m runs/lm",
     **NETWORKS,
-    tagger=TAGGER,
     tokens=_tokens("1,000"),
     **READING,
 )
@@ -375,7 +367,7 @@ surprisal = _analysis(
     text=TEXT,
     model=MODEL,
     sentence=SENTENCE,
-    tagger=TAGGER,
+    tagger=_text("tagger", "MODEL", "A tagger, to show each word class by itself."),
     initial=INITIAL,
     tokens=_tokens("20,000"),
     **READING,
@@ -412,7 +404,7 @@ embeddings = _analysis(
     initial=INITIAL,
     nearest=_number("num_nearest", "N", "How many of the nearest; 6 by default."),
     names=_number("num_mapped", "N", "Names on the map; 60 by default.", least=2),
-    seed=SEEDED,
+    seed=SEED_OPTION,
     threads=THREADS,
 )
 
@@ -568,7 +560,7 @@ def states(
     ]
     try:
         with hinting_allow_missing(), progress_bar("reading", is_bytes=True) as on_progress:
-            found = write_states(
+            written = write_states(
                 opened,
                 given,
                 output,
@@ -582,7 +574,7 @@ def states(
     except ModelError as error:  # which does not know where the model is
         raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
     if as_json:
-        result = {**found._asdict(), "seconds": time.perf_counter() - began}
+        result = {**written._asdict(), "seconds": time.perf_counter() - began}
         return emit({"output": output, "table": output.with_suffix(".tsv"), **result})
-    words, sentences = counted(found.rows, "word"), counted(found.sentences, "sentence")
-    echo(f"{output}: {words} of {sentences}, {found.width:,} numbers each")
+    words, sentences = counted(written.rows, "word"), counted(written.sentences, "sentence")
+    echo(f"{output}: {words} of {sentences}, {written.width:,} numbers each")

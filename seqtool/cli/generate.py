@@ -118,10 +118,10 @@ def generate(
         from seqtool.cli.reports import show_report, to_json
 
         name = " + ".join(map(str, paths))
-        found = next_words(
+        report = next_words(
             language_model, name, prompt, top=next_tokens, allow_unknown=allow_unknown
         )
-        return emit(to_json(found)) if as_json else show_report(found)
+        return emit(to_json(report)) if as_json else show_report(report)
     is_new_seed = seed is None and config.beam is None and config.temperature > 0
     if is_new_seed:
         seed = secrets.randbelow(1 << 32)

@@ -131,19 +131,6 @@ def test_two_sentences_that_differ_far_before(ngram: Any, text: Path) -> None:
     assert "ngram does not know x." in report.remarks
 
 
-def test_charts_of_sentences_say_which_and_unknown_words_are_told(ngram: Any, text: Path) -> None:
-    small = NeuralLanguageModel(network().network, word_tokenizer(["a"]))
-    report = analyse(
-        [("ngram", ngram), ("small", small)], text, lengths=[1], sentences=["a b c", "b b c"]
-    )
-    note = report.charts[1].note
-    assert "Sentence 1: “a b c”." in note
-    assert "Sentence 2: “b b c”." in note
-    (told,) = (line for line in report.remarks if line.startswith("Tokens not known"))
-    assert "0 by ngram" in told
-    assert "with 1 token it predicts" in report.remarks[0]
-
-
 def test_sentences_alone(ngram: Any, text: Path) -> None:
     models = [("m", ngram)]
     alone = analyse(models, None, sentences=["a b c"])
@@ -160,14 +147,6 @@ def test_models_of_other_tokens_do_not_compare(ngram: Any, text: Path, tmp_path:
     letters = checkpoint.load(tmp_path / "letters")
     report = analyse([("words", ngram), ("letters", letters)], text, lengths=[1])
     assert "letters reads other tokens than words, so their bits do not compare." in report.remarks
-
-
-def test_the_same_seed_draws_the_same_targets(ngram: Any, text: Path) -> None:
-    def run(seed: int) -> Any:
-        return analyse([("m", ngram)], text, seed=seed, num_targets=20, lengths=[1, 2]).values
-
-    assert run(1) == run(1)
-    assert run(1) != run(2)
 
 
 def test_what_is_refused(ngram: Any, text: Path, tmp_path: Path) -> None:

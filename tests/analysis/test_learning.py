@@ -59,14 +59,6 @@ def test_missing_log_and_no_epoch(tmp_path: Path) -> None:
         read_learning_curve(tmp_path / "log.jsonl")
 
 
-def test_a_pipeline_names_its_parts(tmp_path: Path) -> None:
-    (tmp_path / "parser").mkdir()
-    write_log(tmp_path / "parser" / "log.jsonl")
-    with pytest.raises(DataError, match="no training log") as caught:
-        read_learning_curve(tmp_path / "log.jsonl")
-    assert caught.value.hint == f"name a part that was trained: {tmp_path / 'parser'}"
-
-
 def test_a_loss_beyond_all_bounds_is_an_infinite_perplexity(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     events = [
