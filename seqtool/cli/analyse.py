@@ -443,10 +443,12 @@ def report(
     It holds the learning curves and every analysis that fits the models. `seqtool analyse` alone
     does this with those in runs/.
     """
+    from seqtool.analysis.drawing import require_matplotlib
     from seqtool.analysis.overview import overview
 
     path = output or directory / "report.html"
     check_folders(output)
+    require_matplotlib()
     reports = list(
         overview(
             directory,

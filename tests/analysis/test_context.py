@@ -75,12 +75,6 @@ def test_a_window_looks_back_as_far_as_it_is_wide(text: Path, width: int) -> Non
         assert bits[0] != pytest.approx(whole, rel=1e-6)
 
 
-def test_a_recurrent_network_comes_near_the_whole_text(text: Path) -> None:
-    bits, whole = curve_of(network(cell="gru"), text, [1, 4, 60])
-    assert bits[0] != pytest.approx(whole, rel=1e-6)
-    assert abs(bits[2] - whole) < abs(bits[0] - whole) < 1
-
-
 def test_a_bigram_model_gives_what_its_table_says(ngram: Any, text: Path) -> None:
     """By the steps of the model itself, from every context of one token and of two."""
     size = len(ngram.tokenizer.vocabulary)
@@ -156,10 +150,6 @@ def test_what_is_refused(ngram: Any, text: Path, tmp_path: Path) -> None:
         analyse([("m", ngram)], text, lengths=[10_000])
     with pytest.raises(DataError, match="has no words"):
         analyse([("m", ngram)], text, lengths=[1], sentences=[""])
-    with pytest.raises(ConfigError, match="no language model"):
-        analyse([("m", object())], text)
-    with pytest.raises(ConfigError, match="no model is given"):
-        analyse([], text)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(DataError, match="empty"):
         analyse([("m", ngram)], tmp_path / "empty.txt")

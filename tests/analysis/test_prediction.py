@@ -3,14 +3,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from toy_models import word_tokenizer
 
 from seqtool.analysis.prediction import REST, next_words
 from seqtool.core import checkpoint
-from seqtool.core.errors import PromptError
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -123,10 +121,3 @@ def test_a_mixture_tells_what_each_part_gives(smoothed: Any, counted: Any) -> No
         *("token", "probability", "surprisal (bits)", "0.25 of ngram", "share (%)", "order"),
         *("0.75 of net", "share (%)"),
     ]
-
-
-def test_what_is_refused(smoothed: Any) -> None:
-    with pytest.raises(PromptError, match="outside the model's vocabulary"):
-        next_words(smoothed, "m", "the dog")
-    report = next_words(smoothed, "m", "the dog", allow_unknown=True)
-    assert np.isfinite(report.values["rest"])
