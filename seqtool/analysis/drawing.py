@@ -36,6 +36,7 @@ MARKERS = "osD^v"
 FAR = 1000  # a dashed line so many times above all others leaves a log chart, as bounds do
 MARKED = 30  # a line of more points has no marks
 INCHES = 7.2  # across
+MOST_PIXELS = 60_000  # of a height that can be drawn
 LINE = 0.19  # inches of a line of a legend or a note
 LETTERS = 96  # of such a line
 NAME = 40  # letters of a name beside a bar, a row or a point
@@ -134,7 +135,8 @@ def _draw_charts(charts: Sequence[Chart], stream: BinaryIO, suffix: str) -> set[
             if labels := axes.get_legend_handles_labels()[1]:
                 axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=_legend_shape(labels)[1])
         metadata = SVG_METADATA if suffix == "svg" else None
-        figure.savefig(stream, dpi=150, format=suffix, metadata=metadata)
+        dpi = min(150, MOST_PIXELS / sum(heights))
+        figure.savefig(stream, dpi=dpi, format=suffix, metadata=metadata)
     return fonts.missing if fonts else set()
 
 
@@ -252,12 +254,15 @@ def _scale_by_log(axes: Axes, which: str, values: Iterable[float]) -> None:
     axes.set(**{f"{which}lim": (low, high), f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5) if high < 1000 * low else (1,)))
-    axis.set_major_formatter(FuncFormatter(_tick_text))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _number(value)))
     axis.set_minor_locator(NullLocator())
 
 
-def _tick_text(value: float, _: int) -> str:
-    return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:g}"
+def _number(value: float) -> str:
+    """Return a number of a label, of three digits or to the next whole one; "" of an infinite."""
+    if not math.isfinite(value):
+        return ""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
 
 
 def _draw_bars(axes: Axes, chart: Chart) -> None:
@@ -269,8 +274,7 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
         colour = COLOURS[number % len(COLOURS)]
         label = _wrapped(series.label)
         bars = axes.barh(y, _finite(series.y), each * 0.92, color=colour, label=label)
-        texts = [f"{value:.3g}" if math.isfinite(value) else "" for value in series.y]
-        axes.bar_label(bars, texts, padding=3, size=7, color="#59636e")
+        axes.bar_label(bars, list(map(_number, series.y)), padding=3, size=7, color="#59636e")
     axes.set_yticks(list(names.values()), list(map(_name, names)))
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

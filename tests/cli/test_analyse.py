@@ -240,12 +240,14 @@ def test_one_analysis_imports_no_other(here: Path) -> None:
     assert {"context", "surprisal", "errors", "embeddings"} & set(loaded) == set()
 
 
-def test_a_run_shows_what_clipping_did(here: Path, seqtool: Run) -> None:
-    drawn = seqtool("inspect", "runs/lm", "--plot", "x.svg", "--json")
-    (run,) = json.loads(drawn.stdout)["runs"]
+def test_runs_stand_beside_each_other_in_a_picture(here: Path, seqtool: Run) -> None:
+    drawn = seqtool("inspect", "runs/lm", "runs/parser", "--plot", "x.svg", "--json")
+    run, other = json.loads(drawn.stdout)["runs"]
+    assert (run["run"], other["run"]) == ("runs/lm", "runs/parser")
     assert len(run["epochs"]) == len(run["gradient_norm"]) == len(run["clipped"]) == 2
-    assert all(norm > 0 for norm in run["gradient_norm"])
     assert all(0 <= share <= 1 for share in run["clipped"])
+    texts = [node.text for node in ElementTree.parse("x.svg").getroot().iter()]
+    assert {"Perplexity by epoch", "Learning rate", "runs/lm", "runs/parser"} <= set(texts)
 
 
 @pytest.mark.parametrize("command", ["context", "surprisal"])
