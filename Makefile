@@ -42,7 +42,7 @@ demo: $(INSTALLED)  ## the whole main job on the shipped sample, in three minute
 
 report: $(INSTALLED)  ## one page about the demo's models: runs/demo/report.html
 	@test -f runs/demo/ngram/model.json || $(BIN)/seqtool demo
-	@$(BIN)/seqtool analyse report runs/demo
+	@$(BIN)/seqtool analyse report runs/demo -o runs/demo/report.html
 
 test: $(INSTALLED)  ## run the tests
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal

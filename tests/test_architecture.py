@@ -37,10 +37,10 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         (
-            *("arrays", "encodings", "errors", "fonts", "signals", "terminal", "types", "units"),
+            *("arrays", "errors", "fonts", "signals", "terminal", "types", "units"),
             "version",
         ),
-        ("compiler", "parquet", "processes", "storage", "strict_yaml"),
+        ("compiler", "one_line", "parquet", "processes", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "compiled", "database"),
         ("instructions", "eight_bytes"),
@@ -50,7 +50,7 @@ INNER_FLOORS = {
         ("config", "hardware", "run", "task"),
         ("optimisers", "tuning"),
         ("state",),
-        ("limit", "losses"),
+        ("losses",),
         ("loop",),
     ),
 }

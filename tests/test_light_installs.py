@@ -95,6 +95,7 @@ def run(folder: Path, commands: Iterable[str], missing: str = "-") -> list[Resul
         text=True,
         check=True,
     )
+    assert done.stderr == ""  # what libraries say when Python ends
     return [Result(*json.loads(line)) for line in done.stdout.splitlines()]
 
 
@@ -153,6 +154,14 @@ def test_works_without_torch(folder: Path) -> None:
     for command, result in zip(LIGHT, run(folder, LIGHT.values(), "torch"), strict=True):
         assert result.code == 0, f"{command}: {result.stderr}"
         assert result.stdout, command
+
+
+def test_duckdb_ends_in_silence_beside_a_parser(folder: Path) -> None:
+    """It names what is left of it when Python ends, as where objects were kept from collection."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed")
+    counted = "ngram train train.txt --engine duckdb --order 2 -o counted --force"
+    for result in run(folder, [counted, "parse trees.conllu -m parser --format tree"]):
+        assert result.code == 0, result.stderr
 
 
 def test_torch_is_named_where_it_is_missing(folder: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Floats
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.reading import Progress, read_blocks
 from seqtool.core.storage import atomic_file
 from seqtool.lm.model import LanguageModel
@@ -85,13 +85,18 @@ def write_states(
             another kind of model.
         DataError: inputs that cannot be used, or without a word.
         ModelError: the model has no states, or cannot read plain text.
+        OutputError: a file that is no table of an earlier array has the name of the table.
     """
     path = Path(output)
     if path.suffix != NPY:
         raise ConfigError(
             f"the output is {output}, but its name must end with {NPY}", hint="name it states.npy"
         )
-    check_target(path.with_suffix(".tsv"))
+    table = path.with_suffix(".tsv")
+    check_target(table)
+    if table.exists() and not path.exists():  # else both are of an earlier call
+        hint = f"move it away, or choose another output than {output}"
+        raise OutputError("is there already", hint=hint, path=table)
     if isinstance(model, LanguageModel):
         for option, is_given in (("part", part is not None), ("raw", raw)):
             if is_given:

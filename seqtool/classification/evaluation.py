@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Doubles, Longs
+from seqtool.core.one_line import OneLine
 
 
 class LabelScores(NamedTuple):
@@ -25,13 +26,15 @@ class LabelScores(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(OneLine):
     """Predicted labels beside the gold ones.
 
     Attributes:
         labels: those of the classifier, then those that only the gold labels have.
         confusion: texts by gold label (rows) and predicted label (columns), [K, K].
     """
+
+    shown = ("num_texts", "scores")
 
     labels: tuple[str, ...]
     confusion: Longs

@@ -19,6 +19,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
+from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
@@ -46,6 +47,9 @@ class Prediction(NamedTuple):
 
     label: str
     probabilities: dict[str, float]
+
+    def __repr__(self) -> str:
+        return f"Prediction({self.label!r}, probability={self.probabilities[self.label]:.4g})"
 
 
 class Classifier(TreebankModel[ClassifierConfig]):
@@ -141,7 +145,13 @@ class Classifier(TreebankModel[ClassifierConfig]):
         return 0 if isinstance(reader, Bags) else sum(map(reader.is_cut, texts))
 
     def probabilities(self, texts: Sequence[str]) -> Floats:
-        """Return the probabilities of labels, [texts, labels]; of an ensemble their mean."""
+        """Return the probabilities of labels, [texts, labels]; of an ensemble their mean.
+
+        Raises:
+            DataError: half a surrogate pair in a text.
+        """
+        for number, text in enumerate(texts, start=1):
+            whole_text(text, f"text {number}")
         with at_work():
             return average([_softmax(member._scores(texts)) for member in self.members])
 

@@ -40,7 +40,14 @@ from seqtool.cli.options import (
     note,
     stdin_or_sample,
 )
-from seqtool.cli.reports import ShownOptions, check_folders, show, to_json, write_page
+from seqtool.cli.reports import (
+    ShownOptions,
+    check_folders,
+    refuse_unnamed,
+    show,
+    to_json,
+    write_page,
+)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
@@ -92,12 +99,11 @@ def _input(metavar: str, help: str) -> Option:
 UNNAMED = "If not given: stdin where that is a pipe or a file, else the shipped sample's English"
 TEXT = _input(
     "TEXT",
-    f"Text, one sentence per line (also .gz, .zst), or a prepared corpus. {UNNAMED} test text.",
+    f"Text, one sentence per line (also packed), or a prepared corpus. {UNNAMED} test text.",
 )
 GOLD = _input(
     "GOLD",
-    "Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. "
-    f"{UNNAMED} test treebank.",
+    f"Treebank: a CoNLL-U file (also packed), a directory, - for stdin. {UNNAMED} test treebank.",
 )
 MODEL = Option(
     "models",
@@ -419,7 +425,7 @@ def report(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="The page; DIR/report.html if not given."
+            "--output", "-o", metavar="FILE", help="The page; a new DIR/report.html if not given."
         ),
     ] = None,
     text: Annotated[
@@ -448,6 +454,8 @@ def report(
 
     path = output or directory / "report.html"
     check_folders(output)
+    if output is None:
+        refuse_unnamed(path)
     require_matplotlib()
     reports = list(
         overview(
@@ -475,7 +483,7 @@ def states(
         typer.Argument(
             metavar="TEXT",
             help="Text, one sentence per line, for a language model; CoNLL-U for a tagger or "
-            "parser; either for a model of train-parser --raw. Files (also .gz, .zst), "
+            "parser; either for a model of train-parser --raw. Files (also packed), "
             "directories, - for stdin. The shipped sample's English test text or trees if not "
             "given.",
         ),
@@ -490,14 +498,15 @@ def states(
         ),
     ] = None,
     output: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where the array goes (.npy); the words go to a .tsv of the same name.",
+            help="Where the array goes (.npy); the words go to a .tsv of the same name. A new "
+            "states.npy if not given.",
         ),
-    ] = Path("states.npy"),
+    ] = None,
     layer: Annotated[
         int | None,
         typer.Option(
@@ -549,6 +558,9 @@ def states(
     for option, value, known in (("pool", pool, ("last", "mean")), ("part", part, PARTS)):
         if value is not None and value not in known:
             raise ConfigError(f"--{option} is {value!r}", hint=f"choose {' or '.join(known)}")
+    if output is None:
+        output = Path("states.npy")
+        refuse_unnamed(output)
     began = time.perf_counter()
     path = one_model(model) or default_model("lm")
     is_lm = path.is_file() or checkpoint.read_header(path).kind not in TREEBANK_KINDS

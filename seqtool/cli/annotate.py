@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from seqtool.cli.corpora import Run
+from seqtool.cli.labels import LabelColumnOption, WordColumnOption, label, refuse_columns
 from seqtool.cli.models import (
     default_model,
     hinting_allow_missing,
@@ -38,8 +39,7 @@ FilesArgument = Annotated[
     typer.Argument(
         metavar="FILE",
         help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
-        f".gz, .zst), directories, or - for stdin. {UNNAMED} the shipped sample's English test "
-        "trees.",
+        f"packed), directories, or - for stdin. {UNNAMED} the shipped sample's English test trees.",
     ),
 ]
 AllowMissingOption = Annotated[
@@ -176,7 +176,7 @@ def segment(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Files of plain text (also .gz, .zst), directories, or - for stdin; each is a "
+            help="Files of plain text (also packed), directories, or - for stdin; each is a "
             f"document. {UNNAMED} the shipped sample's English test text.",
         ),
     ] = None,
@@ -262,6 +262,8 @@ def tag(
     ] = False,
     invalid: InvalidOption = None,
     embeddings: MoreWordsOption = None,
+    word_column: WordColumnOption = None,
+    label_column: LabelColumnOption = None,
     jobs: JobsOption = 1,
     *,
     text: RawTextOptions,
@@ -272,8 +274,8 @@ def tag(
     What a file has already is kept, and what is predicted agrees with it: a UPOS or lemma that is
     `_` is predicted, and XPOS or FEATS where no word of the sentence has any. All other columns,
     comments, multiword tokens and empty nodes come back as they were, in bounded memory. A model
-    of `train-tagger --column` gives labels, into MISC or the last column of a file with a word a
-    line; where there are labels already, --retag says how good its own are.
+    of `train-tagger --column` gives labels, into MISC or the column of labels of a file with a word
+    a line; where there are labels already, --retag says how good its own are.
     """
     from seqtool.parsing.annotation import Annotation, with_words
 
@@ -281,6 +283,8 @@ def tag(
     given = files or ([] if is_spark else [stdin_or_sample("FILE", "trees")])
     path = one_model(models) or default_model("tagger", "parser")
     tagger = with_words(open_model(path, "tagger"), embeddings, path)
+    if is_spark or tagger.kind != "labeller":
+        refuse_columns(word_column, label_column)
     annotation = Annotation(
         "tag",
         text.layout if text.are_for(given) else None,
@@ -302,10 +306,16 @@ def tag(
         return
     run = Run(annotation, given, tagger, [path], embeddings)
     if tagger.kind == "labeller":
-        from seqtool.cli.labels import label
-
-        columns = [] if text.is_given else given
-        return label(run, tagger, columns, output, retag=retag, jobs=jobs, invalid=invalid)
+        return label(
+            run,
+            tagger,
+            [] if text.is_given else given,
+            output,
+            columns=(word_column, label_column),
+            retag=retag,
+            jobs=jobs,
+            invalid=invalid,
+        )
     seen = run.write(output, jobs=jobs, invalid=invalid)
     if seen.is_tagged and seen.num_words and not retag and annotation.layout is None:
         # the file that is written is the one that was read: rarely what was wanted of a tagger

@@ -253,7 +253,7 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         debug: show the traceback, too.
     """
     if stopped_by is not None:
-        hint = "run the command again; a training that had begun goes on with --resume"
+        hint = "run the command again; a training that saved its state goes on with --resume"
         _report(f"stopped by {signals.name_of(stopped_by)}", hint, "interrupted")
         return 128 + stopped_by
     match error:
@@ -312,11 +312,11 @@ def main(args: Sequence[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     # read when torch is loaded: threads that spin while they wait make a busy machine crawl
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    typed = complete(sys.argv[1:] if args is None else args)
+    typed = list(sys.argv[1:] if args is None else args)
     own = typed[: typed.index("--")] if "--" in typed else typed
     if debug := DEBUG in own:
         typed.remove(DEBUG)
-
+    typed = complete(typed)
     if COMPLETION in os.environ:  # the words are those of the shell
         line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
         typed = line.split()[1:]

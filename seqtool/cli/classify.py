@@ -74,8 +74,8 @@ def train_classifier(
         list[Path] | None,
         typer.Argument(
             metavar="TRAIN",
-            help="Tables with a text and its label in each row: .csv, .tsv or .jsonl (also .gz, "
-            ".zst).",
+            help="Tables with a text and its label in each row: .csv, .tsv or .jsonl (also "
+            "packed).",
         ),
     ] = None,
     dev: Annotated[
@@ -217,7 +217,7 @@ def classify(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="A table with a text in each row: .csv, .tsv or .jsonl (also .gz, .zst). Any "
+            help="A table with a text in each row: .csv, .tsv or .jsonl (also packed). Any "
             "other file, or - for stdin, has a text per line, or with --text-column is a table "
             "too. Stdin if not given.",
         ),

@@ -41,7 +41,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="TEXT",
-            help="Text, one sentence per line: files (also .gz, .zst, .jsonl, .parquet), "
+            help="Text, one sentence per line: files (also packed, .jsonl, .parquet), "
             "directories, - for stdin, or one prepared corpus. If not given: stdin where that "
             "is a pipe or a file, else the held-out part of the models' own corpus.",
         ),

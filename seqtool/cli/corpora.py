@@ -239,8 +239,9 @@ class Run:
                 path=output,
             )
         if self._annotation.layout is None and is_folder(output):
+            named = set(self._files)
             for name, written in self._targets(Path(output)).items():
-                if name in self._files and os.path.realpath(written) == os.path.realpath(name):
+                if name in named and os.path.realpath(written) == os.path.realpath(name):
                     refuse_input(written, [written])
         if self._annotation.layout is not None and output != "-":
             read = set(map(os.path.realpath, self._read_from()))
@@ -309,6 +310,7 @@ class Run:
         from seqtool.core.reading import STDIN, find_files
 
         targets: dict[str, Path] = {}
+        sources: dict[Path, str] = {}
         is_text = self._annotation.layout is not None
         for given in self._files:
             for name in find_files([given], treebanks=not is_text):
@@ -321,17 +323,20 @@ class Run:
                 own = path.relative_to(given) if Path(given).is_dir() else Path(path.name)
                 if is_text and is_conllu and self._annotation.form == "conllu":
                     own = _as_conllu(own)
-                if other := next((n for n, t in targets.items() if t == folder / own), None):
+                target = folder / own
+                if target in sources:
                     raise ConfigError(
-                        f"{other} and {name} would both be written to {folder / own}",
+                        f"{sources[target]} and {name} would both be written to {target}",
                         hint="rename one, or give their directory, whose folders are kept",
                     )
-                targets[name] = folder / own
+                targets[name], sources[target] = target, name
         return targets
 
 
 def _as_conllu(path: Path) -> Path:
     """Return the name of a text's file as one of CoNLL-U: letter.txt.gz is letter.conllu.gz."""
-    packed = path.suffix if path.suffix.lower() in (".gz", ".zst") else ""
-    unpacked = path.with_suffix("") if packed else path
+    from seqtool.core.reading import unpacked_name
+
+    unpacked = path.with_suffix("") if unpacked_name(path) != path.name.lower() else path
+    packed = path.suffix if path.suffix.lower() in (".gz", ".zst") else ""  # no others are written
     return unpacked.with_suffix(f".conllu{packed}")

@@ -49,7 +49,7 @@ def draw(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="CoNLL-U with trees (also .gz, .zst), a directory, - for stdin; of several, each "
+            help="CoNLL-U with trees (also packed), a directory, - for stdin; of several, each "
             "has its own analysis of the same sentences, and where they differ is marked. "
             f"{UNNAMED} the shipped sample's English test treebank.",
         ),
@@ -82,7 +82,7 @@ def draw(
         typer.Option(
             metavar="NAME=VALUE",
             help="Only sentences with a word that has this in a column, as deprel=nsubj or "
-            "feats.Case=Nom; repeatable: one word must have all.",
+            "feats.Case=Nom, see `seqtool inspect --where`; repeatable: one word must have all.",
         ),
     ] = None,
     differing: Annotated[

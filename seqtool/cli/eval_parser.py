@@ -51,7 +51,7 @@ def eval_parser(
         str | None,
         typer.Argument(
             metavar="GOLD",
-            help="Treebank: a CoNLL-U file (also .gz, .zst), a directory, - for stdin. "
+            help="Treebank: a CoNLL-U file (also packed), a directory, - for stdin. "
             f"{UNNAMED} the shipped sample's English test treebank.",
         ),
     ] = None,

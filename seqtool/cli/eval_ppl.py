@@ -180,7 +180,7 @@ def eval_ppl(
         list[str] | None,
         typer.Argument(
             metavar="TEXT",
-            help="Text, one sentence per line: files (also .gz, .zst, .jsonl, .parquet), "
+            help="Text, one sentence per line: files (also packed, .jsonl, .parquet), "
             "directories, - for stdin, or one prepared corpus. If not given: stdin where that "
             "is a pipe or a file, else the held-out part of the model's own corpus.",
         ),
@@ -452,6 +452,12 @@ def _evaluate_on_spark(
     if len(models) > 1:
         what = "--engine spark measures one model, not a mixture"
         raise ConfigError(what, hint="give one -m")
+    per_token, per_sentence = tables
+    if per_token and per_sentence:
+        raise ConfigError(
+            "--engine spark writes one table: --per-token or --per-sentence",
+            hint="write that of tokens, and sum it up by file and line",
+        )
     for table in filter(None, tables):
         if not table.rstrip("/").endswith(".parquet"):
             raise ConfigError(
@@ -459,7 +465,6 @@ def _evaluate_on_spark(
                 hint="name a directory that ends in .parquet",
             )
     files = spark.corpus(paths).paths
-    per_token, per_sentence = tables
     left_out: list[DataError] = []
     with spark.session(compiles_once=True) as session:
         found = evaluate_files(

@@ -61,7 +61,8 @@ def inspect(
         typer.Option(
             metavar="NAME=VALUE",
             help="Show the words of a treebank whose column is so, each in its sentence: "
-            "deprel=nsubj, feats.Case=Nom, xpos=_ (none); repeatable, all must hold.",
+            "deprel=nsubj (also nsubj:pass; deprel==nsubj does not), feats.Case=Nom, form=un*, "
+            "xpos=_ (none); repeatable, all must hold.",
         ),
     ] = None,
     strict: StrictOption = False,

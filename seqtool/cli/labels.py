@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from seqtool.cli.options import note, show_table
 from seqtool.core.errors import ConfigError, DataError, counted
@@ -18,6 +20,50 @@ if TYPE_CHECKING:
     from seqtool.treebank.sentence import Sentence
 
 CHUNK_SENTENCES = 1 << 8  # of a file with a word a line, read together
+
+WordColumnOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Of files with a word a line: the column of words. The first if not given, or the "
+        "second where the first one counts 1, 2, 3 in every sentence.",
+    ),
+]
+LabelColumnOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Of such files: the column of labels. The last if not given; where words are not in "
+        "the first, the next one that has nothing but labels (B-X, I-X, O).",
+    ),
+]
+
+
+def note_columns(
+    files: Iterable[str], word_column: int | None = None, label_column: int | None = None
+) -> None:
+    """Say which columns are read of files with a word a line, where there are several.
+
+    Raises:
+        ConfigError: columns are named, and there are files, but none with a word a line.
+    """
+    from seqtool.parsing.labeller.columns import columns_of, is_column_file
+
+    is_named = word_column is not None or label_column is not None
+    layouts: set[object] = set()
+    num_others = 0
+    for path in files:
+        if not is_column_file(path, is_named=is_named):
+            num_others += 1
+            continue
+        columns = columns_of(path, word_column, label_column)
+        if columns not in layouts and columns.width > 2:
+            note(f"{path}: {columns.describe()}")
+        layouts.add(columns)
+    if num_others and not layouts:
+        refuse_columns(word_column, label_column)
 
 
 def describe_scores(counts: LabelCounts) -> str:
@@ -40,6 +86,20 @@ def show_types(counts: LabelCounts) -> None:
     ]
     if rows:
         show_table("", ["type", "precision", "recall", "F1", "entities"], rows, to_stderr=True)
+
+
+def refuse_columns(word_column: int | None, label_column: int | None) -> None:
+    """Refuse columns that were named where no file with a word a line is read.
+
+    Raises:
+        ConfigError: one was.
+    """
+    for option, number in (("--word-column", word_column), ("--label-column", label_column)):
+        if number is not None:
+            raise ConfigError(
+                f"{option} is for labels in files with a word a line",
+                hint=f"leave {option} out, or name such a file",
+            )
 
 
 class Judge:
@@ -76,12 +136,14 @@ class Judge:
                 self._count(gold or [OUTSIDE] * len(item), found, is_there=gold is not None)
             yield item
 
-    def label_columns(self, path: str) -> Iterator[bytes]:
+    def label_columns(
+        self, path: str, word_column: int | None, label_column: int | None
+    ) -> Iterator[bytes]:
         """Give the sentences of a file with a word a line, with labels."""
         from seqtool.parsing.labeller.columns import read_columns
         from seqtool.parsing.labeller.entities import OUTSIDE
 
-        source = read_columns(path)
+        source = read_columns(path, word_column, label_column)
         while chunk := list(islice(source, CHUNK_SENTENCES)):
             gold = [item.labels for item in chunk]
             chosen = [place for place, labels in enumerate(gold) if self._retag or labels is None]
@@ -117,6 +179,7 @@ def label(
     files: Sequence[str],
     output: str,
     *,
+    columns: tuple[int | None, int | None],
     retag: bool,
     jobs: int,
     invalid: str | None,
@@ -129,6 +192,7 @@ def label(
         files: as they were named, or none where it is said what they are; with a word a line,
             they are read here.
         output: a file, `-`, or a directory, which gets a file for each.
+        columns: those of words and labels in files with a word a line, if they were named.
         retag: give labels to sentences that have some, and compare.
         jobs: processes.
         invalid: a file for broken sentences.
@@ -138,15 +202,19 @@ def label(
     """
     from seqtool.parsing.labeller.columns import is_column_file
 
+    is_named = columns != (None, None)
+
     def kind(path: str) -> bool | None:
         try:
-            return is_column_file(path)
+            return is_column_file(path, is_named=is_named)
         except DataError:
             if not run.leaves_out:
                 raise
             return None  # it is told of when it is read
 
     kinds = [found for path in files if (found := kind(path)) is not None]
+    if is_named and not any(kinds):
+        refuse_columns(*columns)
     if any(kinds) and not all(kinds):
         raise ConfigError(
             "files with a word a line cannot be labelled together with others",
@@ -160,8 +228,13 @@ def label(
         return
     judge = Judge(labeller, retag=retag)
     if any(kinds):
+        data = labeller.config.data
+        chosen = (columns[0] or data.word_column, columns[1] or data.label_column)
         with run.usable() as usable:
-            parts = ((path, piece) for path in usable for piece in judge.label_columns(path))
+            note_columns(usable, *chosen)
+            parts = (
+                (path, piece) for path in usable for piece in judge.label_columns(path, *chosen)
+            )
             run.write_parts(parts, output, is_conllu=False)
     else:
         with run.reading(output, invalid, fate="passed through") as items:

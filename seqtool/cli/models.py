@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -164,8 +163,15 @@ def open_model(path: Path | Sequence[Path], kind: str, *, option: str = "-m") ->
     if not hasattr(model, ABILITIES[kind]):
         hint = f"choose one that {COMMANDS[kind]} made, with {option}"
         raise ModelError(f"is no {kind}", hint=hint, path=paths[0])
-    # what is loaded stays, so the collector of cycles need not look at it again and again
-    gc.freeze()
+    parsers = getattr(getattr(model, "parser", model), "parsers", ())
+    if len(paths) > 1 and parsers:
+        from seqtool.parsing.parser.vote import have_same_tags
+
+        if not have_same_tags(parsers):
+            note(
+                "some of the parsers were validated with gold tags and others with predicted ones, "
+                "so their votes weigh alike"
+            )
     return model
 
 

@@ -57,7 +57,7 @@ InputsArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="CORPUS",
-        help="A prepared corpus, or text: files (.gz, .zst, .jsonl, .parquet too), directories, or "
+        help="A prepared corpus, or text: files (packed, .jsonl, .parquet too), directories, or "
         f"- for stdin. {UNNAMED} the shipped English sample.",
     ),
 ]
@@ -373,17 +373,13 @@ def export(
         echo(target)
 
 
-@examples(
-    "seqtool ngram import my.arpa.gz -o runs/imported",
-    "seqtool ngram import ngrams/ -o runs/imported",
-)
+@examples("seqtool ngram import my.arpa.gz -o runs/imported")
 def import_(
     source: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin; or a "
-            "directory that `ngram train --parquet` wrote.",
+            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin.",
         ),
     ],
     output: OutputOption = OUTPUT,
@@ -393,7 +389,7 @@ def import_(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Turn an ARPA file, or n-grams as Parquet, into a model directory, which opens at once.
+    """Turn an ARPA file into a model directory, which opens at once.
 
     KenLM's binary format is not read: import the ARPA file that it was made of.
     """
@@ -401,7 +397,7 @@ def import_(
     from seqtool.lm.ngram.train import import_ngrams
 
     start = time.perf_counter()
-    with progress_bar("import", is_bytes=not Path(source).is_dir()) as on_progress:
+    with progress_bar("import", is_bytes=True) as on_progress:
         table, notes = import_ngrams(
             source,
             output,

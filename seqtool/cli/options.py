@@ -127,7 +127,8 @@ StrictOption = Annotated[
     typer.Option(
         "--strict",
         help="Of a treebank, refuse doubtful lines, too: a text or sent_id that does not fit, "
-        "malformed FEATS, a misplaced root, a broken enhanced graph (DEPS).",
+        "an unknown UPOS, a rare unknown relation, malformed FEATS, a misplaced root, a broken "
+        "enhanced graph (DEPS).",
     ),
 ]
 

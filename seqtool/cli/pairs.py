@@ -37,7 +37,7 @@ def pairs(
         typer.Argument(
             metavar="FILE",
             help="Tables (.tsv, .csv) with the columns good and bad, and perhaps phenomenon and "
-            "paradigm, or BLiMP's JSON Lines; also .gz, .zst, directories, - for stdin. The pairs "
+            "paradigm, or BLiMP's JSON Lines; also packed, directories, - for stdin. The pairs "
             "of the shipped sample if not given: English ones.",
         ),
     ] = None,

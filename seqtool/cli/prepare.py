@@ -18,7 +18,6 @@ from seqtool.cli.options import (
     MemoryOption,
     SeedOption,
     StrictOption,
-    ThreadsOption,
     emit,
     is_typed,
     note,
@@ -26,14 +25,15 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
-from seqtool.cli.spark import CountingEngineOption, SessionOptions, TempOption
+from seqtool.cli.spark import SessionOptions, TempOption
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
 from seqtool.core.terminal import echo, stream
 
 if TYPE_CHECKING:
     from seqtool.text.prepared import PrepareConfig, PreparedCorpus
 
+ENGINES = ("memory", "spark")  # what counts words
 DEFAULT_OUTPUT = "runs/corpus"
 SHOWN_BROKEN = 10
 
@@ -76,7 +76,7 @@ def prepare(
         list[str] | None,
         typer.Argument(
             metavar="INPUT",
-            help="Text: files (.gz, .zst, .jsonl, .parquet too), directories, or - for stdin. A "
+            help="Text: files (packed, .jsonl, .parquet too), directories, or - for stdin. A "
             "directory with train.*, valid.* (or dev.*) and test.* files gives the splits. "
             "Treebanks (.conllu) are checked and summarised, or with --column read as text. "
             f"{UNNAMED} the shipped English sample.",
@@ -111,8 +111,13 @@ def prepare(
             "needs only its own.",
         ),
     ] = 1,
-    engine: CountingEngineOption = "auto",
-    threads: ThreadsOption = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(ENGINES),
+            help="What counts words: one process, in memory, or Apache Spark.",
+        ),
+    ] = ENGINES[0],
     memory: MemoryOption = None,
     temp: TempOption = None,
     *,
@@ -125,8 +130,7 @@ def prepare(
 ) -> None:
     """Turn text into a prepared corpus: a vocabulary, and ids that map into memory.
 
-    Memory does not grow with the text, only with its different words; where these are too many,
-    DuckDB counts them. The corpus's path is printed.
+    Memory does not grow with the text, only with its different words. The corpus's path is printed.
 
     Of a treebank nothing is written without --column: its sentences are checked, and what it holds
     is printed.
@@ -152,10 +156,14 @@ def prepare(
     if split is not None:
         settings["split"] = parse_shares(split)
     config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
+    if engine not in ENGINES:
+        raise ConfigError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
+    if temp is not None and engine != "spark":
+        raise ConfigError("--temp is for --engine spark", hint="leave --temp out")
     spark.check(is_used=engine == "spark")
     sources: list[str | Path] = [*(inputs or ())]
     if engine == "spark":
-        spark.refuse(memory=memory, threads=threads)
+        spark.refuse(memory=memory)
         if not sources:
             what = "--engine spark reads no stdin and no sample"
             raise ConfigError(what, hint="name INPUT")
@@ -171,29 +179,23 @@ def prepare(
                 valid, test = valid or str(find("en", "valid")), test or str(find("en", "test"))
     if output == "-":
         return _write_text(context, sources, config)
-    messages: list[str] = []
     start = time.perf_counter()
     with progress_bar("prepare", is_bytes=engine != "spark") as on_progress, ExitStack() as stack:
-        options: dict[str, Any] = {"valid": valid, "test": test, "shards": shards, "temp": temp}
+        options: dict[str, Any] = {"valid": valid, "test": test, "shards": shards}
         options |= {"force": force, "on_progress": on_progress}
         if engine == "spark":
             from seqtool.spark.preparation import prepare as prepare_on_spark
 
             session = stack.enter_context(spark.session())
-            corpus = prepare_on_spark(session, sources, output, config, **options)
+            corpus = prepare_on_spark(session, sources, output, config, temp=temp, **options)
         else:
             corpus = prepared.prepare(
                 sources,
                 output,
                 config,
-                engine=engine,
-                threads=threads,
                 memory=None if memory is None else parse_size(memory),
-                on_message=messages.append,
                 **options,
             )
-    for message in messages:
-        note(message)
     seconds = time.perf_counter() - start
     if as_json:
         return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
@@ -253,9 +255,13 @@ def _sample(info: dict[str, Any]) -> str:
 
 def _are_treebanks(inputs: list[str]) -> bool:
     """Whether the inputs are treebanks, all of them, by their names."""
-    from seqtool.core.reading import holds_treebanks
+    from seqtool.core.reading import comes_with_treebanks, holds_treebanks, is_text
 
-    treebanks = [name for name in inputs if holds_treebanks(name)]
+    def holds_texts(folder: Path) -> bool:
+        texts = filter(is_text, folder.iterdir()) if folder.is_dir() else ()
+        return not all(map(comes_with_treebanks, texts))
+
+    treebanks = [name for name in inputs if holds_treebanks(name) and not holds_texts(Path(name))]
     if treebanks and len(treebanks) < len(inputs):
         text = next(name for name in inputs if name not in treebanks)
         raise DataError(

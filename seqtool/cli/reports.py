@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,17 @@ def check_folders(*paths: Path | None) -> None:
             raise OutputError(
                 "the directory to write to is not there", hint="make it first", path=path
             )
+
+
+def refuse_unnamed(path: Path) -> None:
+    """Refuse to replace a file that the user has not named with -o.
+
+    Raises:
+        OutputError: it is there.
+    """
+    if path.exists():
+        hint = f"replace it with -o {shlex.quote(str(path))}, or name another file"
+        raise OutputError("is there already", hint=hint, path=path)
 
 
 def to_json(report: Report) -> dict[str, Any]:

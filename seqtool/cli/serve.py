@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from seqtool.server.service import Answered
 
 PORT = 8001
-LOCAL = ("localhost", "127.0.0.1", "::1")
 NEEDED = ("starlette", "uvicorn", "python_multipart")
 
 
@@ -48,6 +47,15 @@ def serve(
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any that is free.")
     ] = PORT,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="A name that requests may ask it by, beside localhost, --host and the address; "
+            "repeatable. It keeps pages from elsewhere out.",
+        ),
+    ] = None,
     max_request: Annotated[
         int, typer.Option(min=1, max=1024, metavar="MB", help="The largest request.")
     ] = 4,
@@ -74,18 +82,16 @@ def serve(
             what = f"serve needs {name.replace('_', '-')}, which is not installed"
             hint = "pip install starlette uvicorn python-multipart, which are the extra `serve`"
             raise ConfigError(what, hint=hint)
-    from seqtool.server.connection import listening, server_of
+    from seqtool.server.connection import listening, run_until_signal, server_of
     from seqtool.server.jobs import Limits
     from seqtool.server.served import ServedModels
-    from seqtool.server.service import Service
+    from seqtool.server.service import LOCAL, Service
 
     paths = model or [default_model("parser")]
     limits = Limits(
         num_bytes=max_request << 20,
         num_sentences=max_sentences,
         seconds=max_seconds,
-        # one such request, at least, and some more
-        held_bytes=max(Limits.held_bytes, 4 * max_request << 20),
     )
     with listening(host, port) as sock:
         models = ServedModels(paths)
@@ -94,8 +100,8 @@ def serve(
         url = f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
         if shown not in LOCAL:
             note(
-                f"warning: {shown} can be reached from other machines, whose users need no "
-                "password; what they send is not encrypted"
+                f"warning: {shown} can be reached from other machines, by address or by a name of "
+                "--allow-host; their users need no password, and what they send is not encrypted"
             )
         names = list(models.by_name)
         if json_output:
@@ -109,7 +115,7 @@ def serve(
             if verbose:
                 note(answered.line())
 
-        service = Service(models, limits, on_answer)
-        server = server_of(service.app, body_seconds=limits.body_seconds, seconds=limits.seconds)
-        server.run([sock])
+        service = Service(models, limits, on_answer, [host, *(allow_host or ())])
+        server = server_of(service, seconds=limits.seconds + limits.body_seconds)
+        run_until_signal(server, sock)
         note(f"ended after {counted(num_answered, 'request')}")

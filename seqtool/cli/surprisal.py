@@ -46,7 +46,7 @@ def surprisal(
         list[Path] | None,
         typer.Argument(
             metavar="TEXT",
-            help="Text, one sentence per line: files (also .gz, .zst, .jsonl, .parquet), "
+            help="Text, one sentence per line: files (also packed, .jsonl, .parquet), "
             "directories, - for stdin; or one CSV or TSV of stimuli. Stdin if it is a pipe or a "
             "file, else the shipped sample's English test text.",
         ),

@@ -67,7 +67,7 @@ from seqtool.core.errors import ConfigError, counted
     "seqtool train-parser --raw --fast --list-settings",
 )
 def train_parser(
-    treebank: Annotated[list[Path] | None, treebank_argument("with trees (also .gz, .zst)")] = None,
+    treebank: Annotated[list[Path] | None, treebank_argument("with trees (also packed)")] = None,
     dev: Annotated[Path | None, dev_option("LAS")] = None,
     output: OutputOption = Path("runs/parser"),
     raw: Annotated[
@@ -85,7 +85,8 @@ def train_parser(
     preset: Annotated[
         str | None,
         setting_option(
-            "Settings by name (default fast; accurate with --raw).",
+            "Settings by name (default fast; accurate with --raw). Words of chen-manning have two "
+            "vectors, summed: of the form, and of its lower case, which the paper has not.",
             "fast|accurate|graph|chen-manning|linear|mst|mst2",
         ),
     ] = None,

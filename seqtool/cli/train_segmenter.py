@@ -32,7 +32,7 @@ from seqtool.core.errors import counted
 def train_segmenter(
     treebank: Annotated[
         list[Path] | None,
-        treebank_argument("(also .gz, .zst), with SpaceAfter=No where no space follows"),
+        treebank_argument("(also packed), with SpaceAfter=No where no space follows"),
     ] = None,
     dev: Annotated[Path | None, dev_option("words and sentences")] = None,
     output: OutputOption = Path("runs/segmenter"),

@@ -5,6 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from seqtool.cli.labels import (
+    LabelColumnOption,
+    WordColumnOption,
+    describe_scores,
+    note_columns,
+    show_types,
+)
 from seqtool.cli.options import (
     OutputOption,
     note,
@@ -44,7 +51,7 @@ SCHEMES = {  # of labels of words
 )
 def train_tagger(
     treebank: Annotated[
-        list[Path] | None, treebank_argument("with tags and lemmas (also .gz, .zst)")
+        list[Path] | None, treebank_argument("with tags and lemmas (also packed)")
     ] = None,
     dev: Annotated[Path | None, dev_option("tags")] = None,
     output: OutputOption = Path("runs/tagger"),
@@ -58,10 +65,12 @@ def train_tagger(
         str | None,
         setting_option(
             "Learn labels in place of tags and lemmas, such as named entities: what column MISC "
-            "has under this key, as NER=B-PER; of files with a word a line, the last column.",
+            "has under this key, as NER=B-PER; of files with a word a line, a column.",
             "KEY",
         ),
     ] = None,
+    word_column: WordColumnOption = None,
+    label_column: LabelColumnOption = None,
     *,
     settings: dict[str, Any],
     options: TreebankOptions,
@@ -71,8 +80,9 @@ def train_tagger(
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
     sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
-    if column is not None or (options.resume and _is_labeller(output)):
-        given = {"data.column": column} if column else {}
+    named = {"column": column, "word_column": word_column, "label_column": label_column}
+    given = {f"data.{name}": value for name, value in named.items() if value is not None}
+    if given or (options.resume and _is_labeller(output)):
         return _train_labels(
             treebank, output, preset, config, settings=settings | given, options=options, **sources
         )
@@ -151,11 +161,13 @@ def _train_labels(
     _check_read(config, chosen, settings, options, sources["lm"])
     if options.list_settings:
         return print_settings(chosen)
-    from seqtool.cli.labels import describe_scores, show_types
     from seqtool.core import checkpoint
     from seqtool.parsing.labeller.data import count_dev, scheme_of
     from seqtool.parsing.labeller.train import train_labeller as train
 
+    dev = sources["dev"]
+    named = (chosen.data.word_column, chosen.data.label_column)
+    note_columns(map(str, [*(files or ()), *([dev] if dev else [])]), *named)
     read: list[Any] = []
 
     def on_data(data: Any) -> None:

@@ -281,11 +281,12 @@ def run_training(
     With `has_parts` it trains several models, and each is announced. `on_event` is shown each event
     before the display is. `more` are arguments of this function alone.
     """
-    from seqtool.core.progress import Display
+    from seqtool.core.progress import Display, format_seconds
 
     # the clock starts here: reading the data counts too
     minutes = math.inf if options.max_minutes is None else options.max_minutes
-    end = time.monotonic() + 60.0 * minutes
+    begun = time.monotonic()
+    end = begun + 60.0 * minutes
     with Display() as display:
 
         def show(event: Event, part: str = "") -> None:
@@ -301,7 +302,7 @@ def run_training(
             more["on_held_out"] = lambda *numbers: display.note(describe_held_out(*numbers))
         if isinstance(options, TreebankOptions):
             more["skip_invalid"] = options.skip_invalid
-        return train(
+        trained = train(
             data,
             output,
             config,
@@ -314,6 +315,14 @@ def run_training(
             command=typed(),
             **more,
         )
+    limit = None if config is None else getattr(config, "training", config).limit_seconds
+    over = time.monotonic() - begun - (math.inf if limit is None or options.resume else limit)
+    if limit is not None and over >= 1:
+        note(
+            f"this took {format_seconds(over)} more than the time limit of "
+            f"{format_seconds(limit)}: the last validation and what follows come after it"
+        )
+    return trained
 
 
 def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), **more: Any) -> None:
@@ -321,14 +330,20 @@ def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), *
 
     The commands of `next` are as `note_next` takes them.
     """
+    if not trained.is_fit:
+        note(
+            "warning: the time ended before all of the training part was read once: this model is "
+            "not fit for use; train it with a longer --time-limit, or without one"
+        )
     if as_json:
         content = {"model": trained.path, "seconds": trained.seconds}
         if hasattr(trained, "epochs"):  # of a pipeline, each part has its own
-            content["epochs"] = trained.epochs
+            content |= {"epochs": trained.epochs, "precision": trained.precision}
         return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     for line in notes:
         note(line)
-    note_next(*next, model=trained.path)
+    if trained.is_fit:
+        note_next(*next, model=trained.path)
     echo(trained.path)
 
 

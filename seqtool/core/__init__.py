@@ -1,9 +1,10 @@
 """What everything stands on; no torch.
 
 Messages:      errors (all that is raised on purpose), terminal (what is printed), progress (events
-               of a run, shown and logged), units (nats, bits, perplexity)
+               of a run, shown and logged), units (nats, bits, perplexity), one_line (how results
+               print themselves)
 Settings:      config (dataclasses), strict_yaml
-Files:         storage (whole or not at all), reading (text in blocks), encodings, parquet, database
+Files:         storage (whole or not at all), reading (text in blocks), parquet, database
                (DuckDB), checkpoint (one format of directories for every model)
 Processes:     runtime (cores and memory), processes, signals (Ctrl-C)
 Compiled code: compiled (functions by Numba), compiler (how they are called), compile_cache, types,

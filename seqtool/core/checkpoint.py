@@ -77,13 +77,12 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
 )
 
 # kind of a run -> the command that trains it; the runs of train-lm name no kind
-_TRAINERS = {
+TRAINERS = {
     "classifier": "train-classifier",
     "labeller": "train-tagger",
     "parser": "train-parser",
     "pipeline": "train-parser",
     "segmenter": "train-segmenter",
-    "snm": "train-snm",
     "tagger": "train-tagger",
 }
 
@@ -106,6 +105,7 @@ class Header:
     scores: dict[str, Any] = field(default_factory=dict)  # what was measured: "valid_perplexity"
     data: dict[str, Any] = field(default_factory=dict)  # where the text came from, and its size
     command: str = ""  # that made the model
+    precision: str = ""  # of the products of training: "float32", "bf16, gru layers in float32"
     num_parameters: int = 0  # trained numbers, tied ones counted once
     versions: dict[str, str] = field(default_factory=dict)  # of seqtool and what decides numbers
     # name -> {"bytes", "sha256"} of every other file that the model needs; "quick_sum" if large
@@ -254,7 +254,7 @@ def run_record(path: str | Path) -> Path:
 
 def trainer(kind: str) -> str:
     """Return the command that trains the model of a run of this kind."""
-    return _TRAINERS.get(kind, "train-lm")
+    return TRAINERS.get(kind, "train-lm")
 
 
 def run_kind(path: str | Path) -> str | None:

@@ -34,7 +34,8 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numpy as np
 
 from seqtool.core import terminal, types
-from seqtool.core.compile_cache import CompileCache, Refused, compiling, default_path
+from seqtool.core.compile_cache import CompileCache, compiling, default_path
+from seqtool.core.errors import from_os_error
 
 _METH_FASTCALL = 0x80  # how Python calls an entry
 _ALLOCATION = "allocation"  # the library of what compiled code calls for memory
@@ -291,18 +292,24 @@ def _opened_cache() -> CompileCache | None:
     compiler = f"numba {version} llvmlite {llvmlite.__version__} {sys.version}"
     try:
         return CompileCache(default_path(f"{compiler} {processor}"))
-    except Refused as error:
-        terminal.echo(f"note: {error}: compiled code is not kept", err=True)
-    except (OSError, RuntimeError):  # no home, a full disk
-        pass
+    except (OSError, RuntimeError) as error:  # no home, a full disk, a folder of others
+        reason = str(from_os_error(error) if isinstance(error, OSError) else error)
+        _note_unkept(reason.rstrip("."))
     return None
+
+
+@functools.cache
+def _note_unkept(reason: str) -> None:
+    """Say once why it takes long, and will again."""
+    text = f"note: {reason}: compiled code is not kept, and each start compiles it again"
+    hint = "NUMBA_CACHE_DIR can name a folder of your own for it"
+    terminal.echo(f"{text}; {hint}", err=True)
 
 
 def _object_code(name: str, make: Callable[[], bytes]) -> bytes:
     """Return an object file from the cache, or make it and keep it."""
     cache = _opened_cache()
     if cache is None:
-        _say_once("note: compiling; there is no place to keep the machine code")
         with compiling():
             return make()
     code = cache.read(name)
@@ -316,8 +323,10 @@ def _object_code(name: str, make: Callable[[], bytes]) -> bytes:
         if code is None:
             _say_once("note: compiling, once for this machine; the next start is quick")
             code = make()
-            with suppress(OSError):  # a full disk, a folder that cannot be written to
+            try:
                 cache.write(name, code)
+            except OSError as error:  # a full disk, a folder that cannot be written to
+                _note_unkept(f"{cache.path}: {error.strerror}")
     return code
 
 

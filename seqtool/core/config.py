@@ -86,6 +86,16 @@ class Config:
 
     replaced: ClassVar[Mapping[str, str]] = {}
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        cls.__repr__ = Config.__repr__  # type: ignore[method-assign]  # not that of a dataclass
+
+    def __repr__(self) -> str:
+        """Return the settings that are not the defaults."""
+        given, defaults = vars(self), vars(type(self)())
+        values = (f"{name}={given[name]!r}" for name in given if given[name] != defaults[name])
+        return f"{type(self).__name__}({', '.join(values)})"
+
     def __post_init__(self) -> None:
         hints = _hints(type(self))
         for field in dataclasses.fields(self):  # type: ignore[arg-type]

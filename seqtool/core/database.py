@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqtool.core import storage
 from seqtool.core.errors import ConfigError, DataError, OutputError, did_you_mean
 from seqtool.core.runtime import memory_limit, size_text
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 ENGINES = ("auto", "memory", "duckdb", "spark")  # what counts a text
 LEAST = 200_000_000  # bytes that it needs in any case
@@ -39,12 +35,7 @@ def check_engine(engine: str) -> None:
 
 def missing_package() -> str | None:
     """Return the name of a package that a database needs and that is not installed."""
-    for name in ("duckdb", "pyarrow"):
-        try:
-            import_module(name)
-        except ImportError:
-            return name
-    return None
+    return next((name for name in ("duckdb", "pyarrow") if find_spec(name) is None), None)
 
 
 def check_packages() -> None:
@@ -91,23 +82,28 @@ def check_least(memory: int | None = None) -> None:
         )
 
 
-def temporary_folder(
-    output: Path, what: str, temp: str | Path | None
-) -> AbstractContextManager[Path]:
+def temporary_folder(output: Path, temp: str | Path | None) -> AbstractContextManager[Path]:
     """Make an empty folder, removed in the end, for what is counted of an output's text.
 
     Args:
         output: beside which it is, if there is no `temp`.
-        what: what is counted, in the folder's name.
         temp: the folder to make it in.
 
     Raises:
-        OutputError: that is not there.
+        OutputError: that is not there, or DuckDB would take its name for another.
     """
-    if temp is None:
-        return storage.temporary_sibling(output.with_name(f"{output.name}-{what}"))
-    check_folder(Path(temp))
-    return storage.temporary_sibling(Path(temp) / f"seqtool-{what}")
+    if temp is not None:
+        check_folder(Path(temp))
+    sibling = output if temp is None else Path(temp) / "seqtool"
+    sibling = sibling.with_name(f"{sibling.name}-counts")
+    # not as they are read by DuckDB: a backslash as a slash, and what follows ? as an option
+    if set("\\?") & set(sibling.absolute().as_posix()):
+        raise OutputError(
+            "DuckDB writes nothing to a path that holds \\ or ?",
+            hint="name another folder for temporary files with --temp",
+            path=sibling.parent,
+        )
+    return storage.temporary_sibling(sibling)
 
 
 class Database:
@@ -117,31 +113,21 @@ class Database:
         folder: an empty folder for its files, which is removed by others.
         memory: how many bytes it may take.
         threads: how many to use.
-        more_memory: what a user does who has too little memory.
-        more_room: what one does whose disk is full.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        memory: int,
-        threads: int,
-        *,
-        more_memory: str = "raise --memory, or lower --threads",
-        more_room: str = "free some space, or name another folder with --temp",
-    ) -> None:
+    def __init__(self, folder: Path, memory: int, threads: int) -> None:
         import duckdb
 
-        self.folder = folder
-        self._more_memory, self._more_room = more_memory, more_room
+        self._shown = folder.parent
+        self.folder = folder.absolute()  # s3:x would be in the network
         settings: dict[str, Any] = {
             "memory_limit": f"{max(memory, LEAST) / 1e6:.0f}MB",
-            "temp_directory": str(folder / "spilled"),
+            "temp_directory": str(self.folder / "spilled"),
             "threads": threads,
             "preserve_insertion_order": False,
         }
         with self.naming():
-            self.connection = duckdb.connect(folder / "counts.duckdb", config=settings)
+            self.connection = duckdb.connect(self.folder / "counts.duckdb", config=settings)
 
     def close(self) -> None:
         """End it; its files stay."""
@@ -157,12 +143,6 @@ class Database:
         with self.naming():  # rows are made while they are fetched
             rows: list[tuple[Any, ...]] = self.connection.execute(sql).fetchall()
             return rows
-
-    def fetch_arrays(self, sql: str) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the columns of a query."""
-        with self.naming():
-            columns: dict[str, npt.NDArray[np.generic]] = self.connection.execute(sql).fetchnumpy()
-            return columns
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -189,14 +169,14 @@ class Database:
                 raise self._full(error) from error
             raise MemoryTooSmall(
                 f"DuckDB has too little memory: {_first_line(error)}",
-                hint=self._more_memory,
+                hint="raise --memory, or lower --threads",
             ) from error
 
     def _full(self, error: Exception) -> OutputError:
         return OutputError(
             f"a temporary file cannot be written: {_first_line(error)}",
-            hint=self._more_room,
-            path=self.folder.parent,
+            hint="free some space, or name another folder with --temp",
+            path=self._shown,
         )
 
 

@@ -47,7 +47,8 @@ class RunStarted:
     machine: Mapping[str, str]
     resumed: bool
     time_limit: float | None = None  # seconds; where there is one, steps and epochs are not known
-    precision_note: str = ""  # where products are slower as they were asked for
+    precision: str = "float32"  # of products, as it really is
+    precision_note: str = ""  # where it is not what was asked for, or slower
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class RunFinished:
     best_epoch: int
     best_scores: Mapping[str, float]
     seconds: float
+    passes: float = 1.0  # over the training part, with the last one as far as it came
 
 
 Event = RunStarted | StepDone | EpochDone | RunFinished

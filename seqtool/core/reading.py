@@ -1,7 +1,7 @@
 """Reading text: files, directories and stdin, packed or not, as blocks of whole UTF-8 lines.
 
-    bytes on disk -> unpacked (.gz, .zst) -> whole lines -> checked UTF-8 -> text of JSON Lines, or
-    of a column of CoNLL-U
+    bytes on disk -> unpacked (.gz, .zst, .bz2, .xz) -> whole lines -> checked UTF-8 -> text of JSON
+    Lines, or of a column of CoNLL-U
     rows of Parquet -> text of a column
 
 Memory is bounded by the block size, or by the longest line where that is longer. A line beyond
@@ -10,8 +10,10 @@ Memory is bounded by the block size, or by the longest line where that is longer
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 import json
+import lzma
 import re
 import shlex
 import sys
@@ -25,9 +27,8 @@ from typing import IO, Any, NoReturn
 
 import zstandard
 
-from seqtool.core.encodings import conversion_hint
 from seqtool.core.errors import ConfigError, DataError, counted
-from seqtool.core.parquet import load_pyarrow
+from seqtool.core.parquet import column_batches, load_pyarrow
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
 MODEL = "model.json"  # and a model
@@ -42,7 +43,15 @@ MAX_LINE = 64 << 20  # bytes of a line: a packed file of 4 MB may hold one of 4 
 Progress = Callable[[int, "int | None"], None]
 
 _BOM = b"\xef\xbb\xbf"
-_GZIP_MAGIC, _ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# suffix -> (name, first bytes)
+_PACKINGS = {
+    ".gz": ("gzip", re.compile(rb"\x1f\x8b")),
+    ".zst": ("Zstandard", re.compile(rb"\x28\xb5\x2f\xfd")),
+    ".bz2": ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")),
+    ".xz": ("xz", re.compile(rb"\xfd7zXZ\0")),
+}
+_MAGIC_BYTES = 10  # of the longest of them
+_XZ_MEMORY = 256 << 20  # bytes for its dictionary: that of xz -9 is 64 MB
 # the beginning of CoNLL-U: comments, then a first word, or a multiword token, with ten columns
 _TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
 # columns of CoNLL-U that can be read as a text; `treebank.sentence` has all of them
@@ -55,12 +64,14 @@ _AS_TEXT = (
     "read it with --input conllu, without --raw and --rules"
 )
 
-_ROWS = 1 << 14  # of Parquet that are read at once
 _ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
-_PACKED = re.compile(r"\.(gz|zst)$", re.IGNORECASE)
+_PACKED = re.compile(r"\.(gz|zst|bz2|xz)$", re.IGNORECASE)
 
 
 _max_line = MAX_LINE
+# what Universal Dependencies has beside its treebanks: a licence, a page about them, their text
+_BESIDE_TREEBANKS = re.compile("licen[cs]e|readme|copying|-ud-", re.IGNORECASE)
+_mentioned: set[Path] = set()  # directories whose treebanks were left out
 
 
 def limit_lines(max_bytes: int) -> None:
@@ -75,7 +86,7 @@ def longest_line() -> int:
 
 
 def unpacked_name(path: str | Path) -> str:
-    """Return the lower-cased file name without `.gz` or `.zst`."""
+    """Return the lower-cased file name without `.gz`, `.zst`, `.bz2` or `.xz`."""
     return _PACKED.sub("", Path(path).name).lower()
 
 
@@ -96,6 +107,34 @@ def holds_treebanks(path: str | Path) -> bool:
 def is_text(path: str | Path) -> bool:
     """Whether a file's name says that it is plain text."""
     return unpacked_name(path).endswith(".txt")
+
+
+def comes_with_treebanks(path: str | Path) -> bool:
+    """Whether a file beside treebanks is about them, by its name, and no text of its own."""
+    return _BESIDE_TREEBANKS.search(Path(path).name) is not None
+
+
+def without_treebanks(folder: Path, files: Sequence[str]) -> list[str]:
+    """Return the files of a directory that are texts; a line on stderr tells of the others.
+
+    Where all are treebanks, they are returned, for an error to tell of them.
+    """
+    treebanks = list(filter(is_treebank, files))
+    texts = [f for f in files if f not in set(treebanks) and not comes_with_treebanks(f)]
+    if not texts or not treebanks:
+        return list(files)
+    if (place := folder.resolve()) not in _mentioned:
+        import logging
+
+        _mentioned.add(place)
+        left_out = counted(len(treebanks), "treebank")
+        logging.getLogger("seqtool").warning(
+            "%s: %s left out; for their words: seqtool prepare %s --column form",
+            folder,
+            left_out,
+            shlex.quote(str(folder)),
+        )
+    return texts
 
 
 def is_corpus(path: str | Path) -> bool:
@@ -122,8 +161,8 @@ def find_files(
     """Return the files that inputs stand for; a DataError tells what cannot be read.
 
     A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
-    `treebanks`, they are all that a directory gives, and with `texts` its .txt files, too; else a
-    treebank is refused, as it is no text.
+    `treebanks`, they are all that a directory gives, and with `texts` its .txt files, too; else
+    those beside texts are left out, and one that is named is refused, as it is no text.
     """
     from seqtool.core.storage import present
 
@@ -159,7 +198,7 @@ def find_files(
                     ".conllu or .txt files" if texts else ".conllu files" if treebanks else "files"
                 )
                 raise DataError(f"the directory holds no {kind}", hint="check the path", path=path)
-            files.extend(inside)
+            files.extend(inside if treebanks else without_treebanks(path, inside))
         elif path.exists():
             files.append(str(path) if path != Path(item) else str(item))
         else:
@@ -212,8 +251,8 @@ def read_blocks(
 
     A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
     dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
-    given. Packed files (.gz, .zst) are known by their first bytes too. Of files named .parquet the
-    field is a column, and their rows are lines.
+    given. Packed files (.gz, .zst, .bz2, .xz) are known by their first bytes. Of files named
+    .parquet the field is a column, and their rows are lines.
 
     Args:
         inputs: files, directories (read recursively, sorted) and `-` for stdin.
@@ -340,6 +379,9 @@ class BlockReader(Iterator[bytes]):
     def _read_table(self, name: str) -> Iterator[bytes]:
         """Read a column of a file of Parquet."""
         arrow, parquet = load_pyarrow()
+        if not Path(name).is_file():
+            hint = "give Parquet as a file on disk"
+            raise DataError("is not a regular file", hint=hint, path=name)
         column, before = self.field or DEFAULT_FIELD, self._bytes_read
         size = Path(name).stat().st_size
         try:
@@ -355,12 +397,20 @@ class BlockReader(Iterator[bytes]):
                     hint = "name a column that holds text with --field"
                     raise DataError(f"the column {column!r} is not text", hint=hint, path=name)
                 row, num = 0, file.metadata.num_rows
-                for batch in file.iter_batches(_ROWS, columns=[column]):
-                    texts = batch.column(0)
-                    if kind not in (arrow.string(), arrow.large_string()):
-                        texts = texts.cast(arrow.large_string())
-                    yield self._table_text(texts, row)
-                    row += batch.num_rows
+                texts: list[bytes] = []
+                source_lines: list[int] = []
+                num_bytes = 0
+                for batch in column_batches(file, name, column, _max_line):
+                    cells = batch.cast(arrow.large_string()).cast(arrow.large_binary())
+                    for cell in cells.to_pylist():
+                        row += 1
+                        texts.append(self._cell_text(cell, row))
+                        source_lines.extend([row] * texts[-1].count(b"\n"))
+                        num_bytes += len(texts[-1])
+                        if num_bytes >= self.block_size or row == num:
+                            self._source_lines = source_lines
+                            yield b"".join(texts)
+                            texts, source_lines, num_bytes = [], [], 0
                     self._bytes_read = before + size * row // num
                     if self.on_progress is not None:
                         self.on_progress(self._bytes_read, self._total)
@@ -371,24 +421,20 @@ class BlockReader(Iterator[bytes]):
             with open(name, "rb") as stream:
                 self.digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()
 
-    def _table_text(self, values: Any, first: int) -> bytes:
-        """Return texts as lines; `first` rows are before them."""
-        texts: list[bytes] = []
-        source_lines: list[int] = []
-        for row, value in enumerate(values, start=first + 1):
-            try:
-                text = value.as_py()
-            except UnicodeDecodeError as error:
-                what, hint = f"not UTF-8 at byte {error.start} of row {row}", "write it again"
-                raise DataError(what, hint=hint, path=self._path) from error
-            if text is None:
-                hint = "leave out rows without text, or give them an empty one"
-                raise DataError(f"row {row} has no text", hint=hint, path=self._path)
-            line = text.replace("\r\n", "\n").encode()
-            texts.append(line if line.endswith(b"\n") else line + b"\n")
-            source_lines.extend([row] * texts[-1].count(b"\n"))
-        self._source_lines = source_lines
-        return b"".join(texts)
+    def _cell_text(self, cell: bytes | None, row: int) -> bytes:
+        """Return the text of a 1-based row as lines."""
+        if cell is None:
+            hint = "leave out rows without text, or give them an empty one"
+            raise DataError(f"row {row} has no text", hint=hint, path=self._path)
+        if len(cell) > _max_line:
+            raise self._too_long(row)
+        try:
+            cell.decode()
+        except UnicodeDecodeError as error:
+            what, hint = f"not UTF-8 at byte {error.start} of row {row}", "write it again"
+            raise DataError(what, hint=hint, path=self._path) from error
+        line = cell.replace(b"\r\n", b"\n")
+        return line if line.endswith(b"\n") else line + b"\n"
 
     def _lines_of(self, file: IO[bytes], name: str = "") -> Iterator[bytes]:
         return self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))
@@ -408,47 +454,53 @@ class BlockReader(Iterator[bytes]):
         start = b""
         for chunk in chunks:
             start += chunk
-            if len(start) >= len(_ZSTD_MAGIC):
+            if len(start) >= _MAGIC_BYTES:
                 break
         chunks = chain(filter(None, [start]), chunks)
-        suffix = Path(name).suffix.lower()
-        if start.startswith(_GZIP_MAGIC):
-            return self._unpacked("gzip", chunks)
-        if start.startswith(_ZSTD_MAGIC):
-            return self._unpacked("Zstandard", chunks)
-        if start and suffix in (".gz", ".zst"):
-            kind = "gzip" if suffix == ".gz" else "Zstandard"
-            hint = "rename it, or pack it again"
-            raise DataError(f"is not a {kind} file", hint=hint, path=self._path)
+        for suffix, (kind, magic) in _PACKINGS.items():
+            if magic.match(start):
+                return self._unpacked(kind, chunks)
+            if start and Path(name).suffix.lower() == suffix:
+                hint = "rename it, or pack it again"
+                raise DataError(f"is not a {kind} file", hint=hint, path=self._path)
         return chunks
 
     def _unpacked(self, kind: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
         """Unpack members, of which several may follow one another."""
-        is_gzip = kind == "gzip"
-        # zlib gives what it is asked for and keeps the rest
-        limits = [max(self.block_size, 1)] if is_gzip else []
+        is_zstd = kind == "Zstandard"
+        # the others give what they are asked for and keep the rest
+        limits = [] if is_zstd else [max(self.block_size, 1)]
 
         def begin() -> Any:
-            if is_gzip:
-                return zlib.decompressobj(wbits=31)
-            return zstandard.ZstdDecompressor().decompressobj()
+            if kind == "bzip2":
+                return bz2.BZ2Decompressor()
+            if kind == "xz":
+                return lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
+            if is_zstd:
+                return zstandard.ZstdDecompressor().decompressobj()
+            return zlib.decompressobj(wbits=31)
+
+        def unpack(piece: bytes) -> bytes:
+            try:
+                return unpacker.decompress(piece, *limits)  # type: ignore[no-any-return]
+            except (zlib.error, zstandard.ZstdError, lzma.LZMAError, OSError) as error:
+                raise self._damaged(kind, str(error)) from error
 
         unpacker = begin()
-        try:
-            for chunk in chunks:
-                feed = len(chunk) if is_gzip else _ZSTD_FEED
-                for start in range(0, len(chunk), feed):
-                    piece = chunk[start : start + feed]
-                    while piece:
-                        if unpacker.eof:
-                            piece = piece.lstrip(b"\0") if is_gzip else piece  # padding is allowed
-                            if not piece:
-                                break
-                            unpacker = begin()
-                        yield unpacker.decompress(piece, *limits)
-                        piece = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-        except (zlib.error, zstandard.ZstdError) as error:
-            raise self._damaged(kind, str(error)) from error
+        for chunk in chunks:
+            feed = _ZSTD_FEED if is_zstd else len(chunk)
+            for start in range(0, len(chunk), feed):
+                piece = chunk[start : start + feed]
+                while piece or not (unpacker.eof or getattr(unpacker, "needs_input", True)):
+                    if unpacker.eof:
+                        piece = piece if is_zstd else piece.lstrip(b"\0")  # padding is allowed
+                        if not piece:
+                            break
+                        unpacker = begin()
+                    yield unpack(piece)
+                    # bzip2 and xz keep what they have not unpacked themselves
+                    rest = getattr(unpacker, "unconsumed_tail", b"")
+                    piece = unpacker.unused_data if unpacker.eof else rest
         if not unpacker.eof:
             raise self._damaged(kind, "it ends too early")
 
@@ -483,10 +535,13 @@ class BlockReader(Iterator[bytes]):
         line = self._first_line + sum(piece.count(b"\n") for piece in pending)
         for part in chunk.split(b"\n"):
             if num_open + len(part) > _max_line:
-                hint = "break the line, or raise --max-line MB"
-                what = f"a line of more than {_max_line / (1 << 20):,.0f} MB"
-                raise DataError(what, hint=hint, path=self._path, line=line)
+                raise self._too_long(line)
             line, num_open = line + 1, 0
+
+    def _too_long(self, line: int) -> DataError:
+        hint = "break the line, or raise --max-line MB"
+        what = f"a line of more than {_max_line / (1 << 20):,.0f} MB"
+        return DataError(what, hint=hint, path=self._path, line=line)
 
     def _check_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         """Check the encoding, drop the byte order mark and the CR of CRLF; count the lines."""
@@ -521,7 +576,7 @@ class BlockReader(Iterator[bytes]):
     def _not_utf8(self, block: bytes, offset: int, start: int) -> DataError:
         packed = " of the unpacked text" if _PACKED.search(self._path) else ""
         where = f"byte {offset + start}{packed}"
-        hint = conversion_hint(block, start)
+        hint = conversion_hint(block)
         line = self._first_line + block.count(b"\n", 0, start)
         return DataError(f"not UTF-8 at {where}", hint=hint, path=self._path, line=line)
 
@@ -609,6 +664,12 @@ class BlockReader(Iterator[bytes]):
                 yield text
 
 
+def conversion_hint(text: bytes) -> str:
+    """Return how to convert a text to UTF-8, of which the beginning is given."""
+    is_utf16 = text.startswith((b"\xff\xfe", b"\xfe\xff"))
+    return f"convert it: iconv -f {'UTF-16' if is_utf16 else 'ENCODING'} -t UTF-8"
+
+
 def is_conllu(block: bytes) -> bool:
     """Whether a text begins as a treebank does."""
     return _TREEBANK.match(block) is not None
@@ -668,6 +729,23 @@ def _json_text(line: bytes, path: str, number: int, field: str) -> bytes:
     except UnicodeEncodeError as error:
         what = f"the field {field!r} holds half a surrogate pair"
         raise bad(what, "write the character whole") from error
+
+
+def whole_text(text: str, what: str = "the text") -> str:
+    """Return a text that is given in Python, or refuse halves of pairs of UTF-16 in it.
+
+    Raises:
+        DataError: it, or `what` it is, holds one, which no file can.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        half = f"U+{ord(text[error.start]):04X}, half a pair"
+        raise DataError(
+            f"character {error.start} of {what} is {half}",
+            hint="decode the text with errors='replace'",
+        ) from error
+    return text
 
 
 class _OpenFileReader(BlockReader):

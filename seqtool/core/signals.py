@@ -10,14 +10,12 @@ What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
-from threading import Timer
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -25,8 +23,6 @@ NUMBERS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
 
-AGAIN_SECONDS = 0.01
-LOST_SECONDS = 5.0  # a command that still runs then has lost the exception, as some imports do
 # an exception within what these import in C++ would abort the process
 UNBROKEN_IMPORTS = {"torch"}
 
@@ -48,27 +44,9 @@ class Ending:
     """What `ended_by_signals` knows of the signals that came."""
 
     number: int | None = None  # of the last one that raised
-    depth = 0  # commands that run, one within another
-    _reminder: Timer | None = None
-
-    def begin(self, number: int) -> None:
-        """Note a signal that is about to raise, and send it again if that comes to nothing."""
-        self.forget()
-        self.number = number
-        if not self.depth:  # a library's exception is its caller's
-            return
-        self._reminder = Timer(LOST_SECONDS, os.kill, (os.getpid(), number))
-        self._reminder.daemon = True
-        self._reminder.start()
-
-    def forget(self) -> None:
-        """Send nothing again."""
-        if self._reminder is not None:
-            self._reminder.cancel()
-            self._reminder = None
 
 
-_ending = Ending()  # of the command that runs
+_ending: Ending | None = None  # of the command that runs
 _depth = 0  # of blocks that are not to be broken
 _waiting: int | None = None  # a signal that came in one
 
@@ -76,27 +54,15 @@ _waiting: int | None = None  # a signal that came in one
 @contextmanager
 def ended_by_signals() -> Iterator[Ending]:
     """Let a signal raise `Stopped` within the block, and remember it, as others may catch that."""
-    _ending.number = None
-    before = sys.unraisablehook
-
-    def again(lost: sys.UnraisableHookArgs) -> None:
-        """Send a signal again that came while Python disposed of something: that goes on."""
-        if isinstance(lost.exc_value, Stopped):
-            Timer(AGAIN_SECONDS, os.kill, (os.getpid(), lost.exc_value.number)).start()
-        else:
-            before(lost)
-
-    sys.unraisablehook = again
+    global _ending
+    _ending = ending = Ending()
     sys.meta_path.insert(0, _UnbrokenImports)
-    _ending.depth += 1
     try:
         with _handled_by(_stop):
-            yield _ending
+            yield ending
     finally:
-        _ending.depth -= 1
-        _ending.forget()
+        _ending = None
         sys.meta_path.remove(_UnbrokenImports)
-        sys.unraisablehook = before
 
 
 class _UnbrokenImports:
@@ -150,7 +116,8 @@ class Interruption:
     """Set by a first signal; the loop then saves and stops. A second one stops at once."""
 
     def __init__(self) -> None:
-        self.requested = False
+        # a library that catches everything may have lost the exception of an earlier one
+        self.requested = _ending is not None and _ending.number is not None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
@@ -182,7 +149,8 @@ def _stop(number: int, frame: FrameType | None = None) -> None:
     if _depth:
         _waiting = number
         return
-    _ending.begin(number)
+    if _ending is not None:
+        _ending.number = number
     raise Stopped(number)
 
 

@@ -44,6 +44,7 @@ if sys.platform != "win32":
     import fcntl
 
 SEAL = "sha256"
+MAX_DIGITS = 300  # of a whole number: one that is a float, too
 MAX_OBJECT, MAX_DEPTH = 1 << 26, 100  # bytes and levels of a JSON file that is read
 
 _UNDO, _KEPT = ".replaced.old", ".kept.old"
@@ -56,7 +57,8 @@ _LET_GO = 1 << 25  # bytes of a mapped file, after which those that were read ar
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes its name, replacing what is there, only when it is whole.
 
-    A link is followed. A pipe or a device is written to directly. An OSError names `path`.
+    A link is followed. Permissions and, where one may, the owner of what is replaced stay. A pipe
+    or a device is written to directly. An OSError names `path`.
     """
     shown = Path(path)
     if shown.exists() and not shown.is_file():
@@ -64,10 +66,13 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
             yield stream
         return
     path = Path(os.path.realpath(shown))
-    with _naming(shown, path), temporary_sibling(path, Path.touch) as temporary:
+    # nobody is to read in the meantime what they could not read before
+    make = partial(Path.touch, mode=0o600 if path.exists() else 0o666)
+    with _naming(shown, path), temporary_sibling(path, make) as temporary:
         with temporary.open("wb") as stream:
             yield stream
         flush(temporary)
+        _copy_permissions(path, temporary)
         temporary.replace(path)
 
 
@@ -174,16 +179,19 @@ def writing(path: str | Path) -> Iterator[None]:
 def atomic_directory(path: str | Path) -> Iterator[Path]:
     """Give a temporary sibling of `path` to fill; on success it is flushed and renamed to `path`.
 
-    A directory that was there is replaced. On any error, Ctrl-C included, the temporary directory
-    is removed and what was there stays; what a killed process left is removed the next time. An
-    OSError (a full disk, no permission) names `path`.
+    A directory that was there is replaced, and its permissions stay; a link is followed. On any
+    error, Ctrl-C included, the temporary directory is removed and what was there stays; what a
+    killed process left is removed the next time. An OSError (a full disk, no permission) names
+    `path`.
     """
     shown, path = Path(path), _absolute(path)
     with _naming(shown, path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with temporary_sibling(path) as temporary:
+            make = partial(Path.mkdir, mode=0o700 if path.exists() else 0o777)
+            with temporary_sibling(path, make) as temporary:
                 yield temporary
+                _copy_permissions(path, temporary)
                 _flush_tree(temporary)
                 with unbroken():
                     if path.exists():
@@ -216,8 +224,8 @@ def present(path: Path) -> Path:
     path = path if path.name else _absolute(path)
     if path.exists() or not path.name:
         return path
-    if _aside(path).is_dir():
-        return _aside(path)
+    if (aside := _aside(_absolute(path))).is_dir():
+        return aside
     return path if path.parent.exists() else present(path.parent) / path.name
 
 
@@ -336,12 +344,15 @@ def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
 
     Raises:
         ValueError: it is no plain file, too large, no JSON, no object, or holds half of a
-            surrogate pair, which no file can be named by.
+            surrogate pair, which no file can be named by, or a whole number of
+            more than `MAX_DIGITS` digits.
         OSError: it is not there, or cannot be read.
     """
     data = read_file(path, max_bytes)
     try:
-        content = json.loads(data.decode("utf-8"))
+        # Python's own reader of numbers is faster
+        is_long = re.search(rb"[0-9]{%d}" % MAX_DIGITS, data)
+        content = json.loads(data.decode("utf-8"), parse_int=_whole_number if is_long else None)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(content, dict):
@@ -355,6 +366,12 @@ def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
     if b"\\" in data and re.search(rb"\\u[dD]", data):  # only then a half can be there
         json.dumps(content, ensure_ascii=False).encode()
     return content
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:
@@ -424,7 +441,26 @@ def _seal(content: Mapping[str, Any]) -> str:
 
 
 def _absolute(path: str | Path) -> Path:
-    return Path(os.path.abspath(path))  # `.` has no name to derive a sibling's from
+    # `.` has no name to derive a sibling's from, and what a link leads to is replaced, not the link
+    return Path(os.path.realpath(path))
+
+
+def _copy_permissions(path: Path, temporary: Path) -> None:
+    """Give what is about to replace `path` its permissions, and its owner where one may."""
+    if not path.exists():
+        return
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    if sys.platform != "win32":
+        try:
+            os.chown(temporary, status.st_uid, status.st_gid)
+        except OSError:
+            try:
+                os.chown(temporary, -1, status.st_gid)
+            except OSError:  # what its group might do is not for another group
+                mode &= ~stat.S_IRWXG
+    with suppress(OSError):  # a file system without permissions
+        temporary.chmod(mode)
 
 
 def _aside(path: Path) -> Path:

@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from seqtool.core import storage
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 
 UNK, EOS, BOS = "<unk>", "</s>", "<s>"
 UNK_ID, EOS_ID = 0, 1
@@ -151,8 +151,8 @@ class Vocabulary:
 
     def __repr__(self) -> str:
         if self.tables:
-            sizes = ", ".join(f"{name}: {len(table)}" for name, table in self.tables.items())
-            return f"Vocabulary({sizes})"
+            sizes = [*map(len, self.tables.values())]
+            return f"Vocabulary({sum(sizes)} entries in {counted(len(sizes), 'table')})"
         return f"Vocabulary({len(self)} symbols)"
 
     @property

@@ -70,8 +70,7 @@ class ArrayWriter:
     """
 
     def __init__(self, path: Path, shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> None:
-        text, self._begins = _header(shapes)
-        self._path, self._shapes, self._places = path, dict(shapes), dict(self._begins)
+        text, self._places = _header(shapes)
         self._stream = path.open("wb")
         self._stream.write(text)
 
@@ -86,20 +85,6 @@ class ArrayWriter:
         self._stream.seek(self._places[name])  # pieces of several vectors come by turns
         self._stream.write(np.ascontiguousarray(piece).view(np.uint8).data)
         self._places[name] += piece.nbytes
-
-    def begin_again(self, *names: str) -> None:
-        """Give up what was written of some vectors."""
-        for name in names:
-            self._places[name] = self._begins[name]
-
-    def mapped(self, name: str) -> npt.NDArray[Any]:
-        """Return a vector that was written, mapped from the file."""
-        self._stream.flush()
-        dtype, num = self._shapes[name]
-        if not num:  # nothing can be mapped
-            return np.empty(0, dtype)
-        begin = self._begins[name]
-        return np.asarray(np.memmap(self._path, dtype, mode="c", offset=begin, shape=(num,)))
 
 
 def array_sizes(path: Path) -> dict[str, int]:

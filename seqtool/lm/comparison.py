@@ -20,6 +20,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Longs
 from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
@@ -52,7 +53,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class ComparedModel:
+class ComparedModel(OneLine):
     """One of the models.
 
     Attributes:
@@ -63,6 +64,8 @@ class ComparedModel:
         lead: its bits less those of the first model, per token or byte: below 0 it is better. None
             for the first, and where one of the two finds a token impossible.
     """
+
+    shown = ("name", "kind", "result.perplexity", "result.bits_per_byte")
 
     name: str
     kind: str
@@ -101,7 +104,7 @@ class ComparedModel:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(OneLine):
     """Models on one text.
 
     Attributes:
@@ -112,10 +115,17 @@ class Comparison:
         seed: of the draws.
     """
 
+    shown = ("per", "perplexities")
+
     models: tuple[ComparedModel, ...]
     per: Unit
     samples: int
     seed: int
+
+    @property
+    def perplexities(self) -> dict[str, float]:
+        """The perplexity of each model, by its name."""
+        return {model.name: model.result.perplexity for model in self.models}
 
     @property
     def remarks(self) -> Iterator[str]:

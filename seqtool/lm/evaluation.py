@@ -270,7 +270,7 @@ def _open_source(
                 for item in corpus.info.get("sources", [])
                 if item["split"] == split and "sha256" in item  # Spark takes no sums
             }
-        inputs = _cut_sentences(corpus.reader(split), on_progress)
+        inputs = cut_sentences(corpus.reader(split), on_progress)
         return _Source(inputs, None, corpus, split, digests)
     if split is not None:
         raise ConfigError(
@@ -554,7 +554,7 @@ def _encoded(
         raise DataError(error.message, hint=error.hint, path=path, line=line) from error
 
 
-def _cut_sentences(
+def cut_sentences(
     ids: IdReader, on_progress: Callable[[int, int | None], None] | None
 ) -> Iterator[ScoredInput]:
     """Yield a stream of ids in blocks that end with a sentence; one long sentence stays whole."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from seqtool.core.arrays import Floats, Ids
 from seqtool.core.errors import ConfigError
+from seqtool.core.one_line import OneLine
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm import protocol
 from seqtool.lm.evaluation import check_log_probs, encode_text, evaluate_lm
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from seqtool.lm.words import Word
 
 
-class LanguageModel(protocol.LanguageModel):
+class LanguageModel(protocol.LanguageModel, OneLine):
     """A language model: an n-gram model, a network, or a mixture of such.
 
     A new kind of model says how it goes through a text, which the protocol of this name asks for,
     and gets the rest from here.
     """
+
+    shown = ("kind", "tokenizer.unit", "tokenizer.vocabulary")
 
     @overload
     def score(self, text: str, *, end: bool = True) -> float: ...  # type: ignore[overload-overlap]

@@ -12,9 +12,10 @@ sentence only has words more than the other, the word behind them belongs to the
 the end of the sentence does.
 
 A pair is right where the good sentence is likelier, and a tie where the two are equally likely, as
-when the model reads both as the same units. The accuracy is the share of pairs that are right;
-ties are none of these. Its interval is Wilson's at 95% (Wilson 1927), which holds for few pairs
-and near 0 and 1, too. The mean over paradigms is that of their accuracies, each of equal weight.
+when the model reads both as the same units, or when both have the same words, as a few pairs of
+BLiMP do. The accuracy is the share of pairs that are right; ties are none of these. Its interval is
+Wilson's at 95% (Wilson 1927), which holds for few pairs and near 0 and 1, too. The mean over
+paradigms is that of their accuracies, each of equal weight.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.one_line import OneLine
 from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, UNK_ID
@@ -93,81 +95,69 @@ def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
         inputs: files, also packed, directories, or "-" for stdin.
 
     Raises:
-        DataError: no such file, a column or a sentence is missing, or the two sentences of a pair
-            are the same; with the line.
+        DataError: no such file, or a column or a sentence is missing; with the line.
     """
     pairs: list[MinimalPair] = []
     name = None
     for name in find_files([inputs] if isinstance(inputs, str | Path) else inputs):
-        source = _Source(name)
-        pairs += [source.pair(fields, line) for line, fields in source.records()]
+        path = "<stdin>" if name == STDIN else name
+        for line, fields in _records(name, path):
+            try:
+                sentences = _sentences(fields)
+            except ValueError as error:
+                columns = ", ".join([*fields][:8])
+                hint = f"give both sentences, each on one line; the columns are: {columns}"
+                raise DataError(str(error), hint=hint, path=path, line=line) from error
+            pairs.append(MinimalPair(**sentences, path=path, line=line))
     if not pairs:
         raise DataError("there are no pairs", hint="give a line for each pair", path=name)
     return pairs
 
 
-class _Source:
-    """A file of pairs."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._path = "<stdin>" if name == STDIN else name
-
-    def error(self, message: str, hint: str, line: int) -> DataError:
-        return DataError(message, hint=hint, path=self._path, line=line)
-
-    def records(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield each record with its 1-based line."""
-        content = b"".join(read_blocks(self._name, as_written=True)).decode()
-        if unpacked_name(self._name).endswith(JSON_LINES) or content.startswith("{"):
-            yield from self._objects(content)
-            return
-        table = parse_table(content, self._name)
-        for part in REQUIRED:
-            if not set(NAMES[part]) & set(table.names):
-                found = ", ".join(table.names[:8])
-                hint = f"name the columns in the first line; it has: {found}"
-                raise self.error(f"no column {' or '.join(NAMES[part])}", hint, 1)
+def _records(name: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield each record of a file with its 1-based line; `path` is for messages."""
+    content = b"".join(read_blocks(name, as_written=True)).decode()
+    if not (unpacked_name(name).endswith(JSON_LINES) or content.startswith("{")):
+        table = parse_table(content, name)
         for line, row in zip(table.lines, table.rows, strict=True):
             yield line, dict(zip(table.names, row, strict=True))
-
-    def _objects(self, content: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        for number, line in enumerate(content.split("\n"), start=1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                hint = "each line must be one JSON object"
-                raise self.error(f"not JSON: {error}", hint, number) from error
+        return
+    for line, text in enumerate(content.split("\n"), start=1):
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
             if not isinstance(record, dict):
-                raise self.error("no JSON object", "each line must be one JSON object", number)
-            yield number, record
+                raise ValueError("another value")
+        except (ValueError, RecursionError) as error:
+            what = f"no JSON object: {error}"
+            hint = "each line must be one JSON object"
+            raise DataError(what, hint=hint, path=path, line=line) from error
+        yield line, record
 
-    def pair(self, fields: Mapping[str, Any], line: int) -> MinimalPair:
-        """Return the pair of a record."""
-        found = {}
-        for part, names in NAMES.items():
-            value = next((fields[name] for name in names if name in fields), None)
-            if value is None and part not in REQUIRED:
-                value = ""
-            if not isinstance(value, str):
-                what = "is no text" if value is not None else "is missing"
-                raise self.error(f"{' or '.join(names)} {what}", "give both sentences", line)
-            found[part] = value.strip()
-            if part in REQUIRED and not found[part]:
-                raise self.error(f"the {part} sentence is empty", "give both sentences", line)
-            if "\n" in found[part] or "\r" in found[part]:
-                hint = "write it on one line"
-                raise self.error(f"the {part} sentence has a line end inside", hint, line)
-            try:
-                found[part].encode()
-            except UnicodeEncodeError as error:
-                hint = "write the character whole"
-                raise self.error(f"{names[0]} holds half a surrogate pair", hint, line) from error
-        if _words(found["good"]) == _words(found["bad"]):
-            raise self.error("the two sentences are the same", "let them differ in a word", line)
-        return MinimalPair(**found, path=self._path, line=line)
+
+def _sentences(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a pair, by the names that `MinimalPair` has for them.
+
+    Raises:
+        ValueError: one is missing, or is no line of text.
+    """
+    result = {}
+    for part, names in NAMES.items():
+        value = next((fields[name] for name in names if name in fields), None)
+        if value is None and part not in REQUIRED:
+            value = ""
+        name = " or ".join(names)
+        if not isinstance(value, str):
+            raise ValueError(f"{name} {'is missing' if value is None else 'is no text'}")
+        result[part] = value = value.strip()
+        if part in REQUIRED and not value:
+            raise ValueError(f"the {part} sentence is empty")
+        if "\n" in value or "\r" in value:
+            raise ValueError(f"the {part} sentence has a line end inside")
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise ValueError(f"{name} holds half a surrogate pair")
+    return result
 
 
 def _words(sentence: str) -> list[str]:
@@ -287,13 +277,15 @@ def wilson(right: int, num: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class PairsEvaluation:
+class PairsEvaluation(OneLine):
     """What a model makes of minimal pairs.
 
     Attributes:
         score: what is compared.
         scored: the pairs, in their order.
     """
+
+    shown = ("score", "total.pairs", "total.accuracy", "total.ties")
 
     score: Score
     scored: Sequence[ScoredPair]
@@ -437,8 +429,9 @@ def evaluate_pairs(
             ids = [model.tokenizer.encode_block(block) for block in blocks]
             # a network may read words by their letters that are all the same unknown word
             read = [as_read(model, *given) for given in zip(ids, blocks, strict=True)]
-            if np.array_equal(read[0], read[1]):
-                bad = good  # that one is a hair likelier is rounding
+            # the same words are a tie in any unit, and that one is a hair likelier is rounding
+            if words[2 * place] == words[2 * place + 1] or np.array_equal(read[0], read[1]):
+                bad = good
             has_unknown = any((ids_N == UNK_ID).any() for ids_N in ids)
             unknown: list[str] = []
             for of_one, region in zip(words[2 * place : 2 * place + 2], two, strict=True):

@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError
+from seqtool.core.one_line import OneLine
 from seqtool.core.units import LN_2, LN_10, perplexity_of
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.lm.tables import Table, Target, check_target
@@ -60,7 +61,7 @@ _FIGURES = (
 
 
 @dataclass(frozen=True)
-class LMEvaluation:
+class LMEvaluation(OneLine):
     """How well a model predicts a text.
 
     Attributes:
@@ -82,6 +83,11 @@ class LMEvaluation:
         unknown_words: the first unknown words with how often they occur; none of a prepared corpus,
             or of other units.
     """
+
+    shown = (
+        *("perplexity", "perplexity_without_oov", "tokens", "sentences", "oov"),
+        *("bits_per_byte", "unit"),
+    )
 
     unit: str
     vocabulary_size: int

@@ -135,6 +135,10 @@ class Presets(Generic[C]):
 
             settings = to_dict(read_settings(run, self.config, self.kind))
         if file is not None:
+            if not file.exists() and len(self.table) > 1:
+                names = ", ".join(self.table)
+                hint = f"check --config, or name a preset with --preset: {names}"
+                raise ConfigError("no such configuration file", hint=hint, path=file)
             lay_over(self.config, settings, load_yaml(file))
             from_dict(self.config, settings)  # an error in the file is told before the options'
         given: dict[str, Any] = {}

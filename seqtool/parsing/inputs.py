@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from seqtool.core.errors import DataError, ModelError
-from seqtool.core.reading import is_conllu, is_treebank
+from seqtool.core.reading import is_conllu, is_treebank, whole_text
 from seqtool.parsing.spacy import from_spacy, is_spacy
 from seqtool.treebank.conllu import kind_of, read_conllu
 from seqtool.treebank.document import Doc
@@ -172,6 +172,7 @@ def _of_words(words: Sequence[str], number: int) -> Sentence:
                 f"word {place} of sentence {number} is {word!r}, which no word can be",
                 hint="leave it out, or without tabs and line ends",
             )
+        whole_text(word, f"word {place} of sentence {number}")
     if not words:
         raise DataError(f"sentence {number} has no words", hint="leave it out")
     text = "\n".join(f"{place}\t{word}{rest}" for place, word in enumerate(words, start=1))

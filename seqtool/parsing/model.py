@@ -26,10 +26,12 @@ from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, grown, open_own
+from seqtool.parsing.encoding.sparse import SEEN
 from seqtool.parsing.unknown import SHARE
 from seqtool.treebank.conllu import Broken, no_item
 from seqtool.treebank.sentence import Sentence
@@ -57,7 +59,7 @@ def at_work() -> Iterator[None]:
         yield
 
 
-class TreebankModel(ABC, Generic[C]):
+class TreebankModel(OneLine, ABC, Generic[C]):
     """A trained segmenter, tagger or parser, or an ensemble of several.
 
     Args:
@@ -70,8 +72,11 @@ class TreebankModel(ABC, Generic[C]):
         config_class: the class of the settings.
         works: what several of them do together, as a message says it ("tag").
         scores: what was measured on the validation part, where it was opened from a directory.
+        data: what its header tells of that part and of the rest of the treebank, if it was.
         unknown_share: of the words of that part, how many it does not know: see `Known.usual`.
     """
+
+    shown = ("kind", "scores", "unknown_share")
 
     kind: ClassVar[str]
     config_class: ClassVar[type[Config]]
@@ -83,6 +88,7 @@ class TreebankModel(ABC, Generic[C]):
     ) -> None:
         self.config, self.weights, self.word_states = config, weights, word_states
         self.scores: Mapping[str, float] = {}
+        self.data: Mapping[str, Any] = {}
         self.unknown_share: float | None = None
 
     @property
@@ -255,7 +261,7 @@ class TreebankModel(ABC, Generic[C]):
                 hint="train it again",
                 path=directory,
             ) from error
-        model.scores = header.scores
+        model.scores, model.data = header.scores, header.data
         share = header.data.get(SHARE)
         model.unknown_share = float(share) if isinstance(share, int | float) else None
         return model
@@ -267,8 +273,9 @@ def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
     if {name: array.shape for name, array in weights.items()} != shapes:
         raise ValueError("arrays of other shapes")
     for name, array in weights.items():
+        kinds = (np.uint8,) if name == SEEN else (np.float16, np.float32)
         # what is not finite would be an index later, as the place of the largest score
-        if array.dtype not in (*NARROW, np.float32) or not np.isfinite(array).all():
+        if array.dtype not in kinds or not np.isfinite(array).all():
             raise ValueError(f"{name} holds other than numbers")
     return {
         name: array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)

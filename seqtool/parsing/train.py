@@ -452,8 +452,13 @@ def training_of(config: Config) -> TrainingConfig:
 
 
 def with_precision(config: C, device: str, kind: Kind[Any]) -> C:
-    """Return settings in which precision `auto` is decided, by the machine's features alone."""
+    """Return settings in which precision `auto` is decided, by the machine's features alone.
+
+    What is asked for stays, as the run may go on where it can be had.
+    """
     training = training_of(config)
+    if training.precision == "bf16":
+        return config
     is_open = training.precision == "auto" and kind.bf16_on_cpu
     precision = hardware.resolve_precision("fast" if is_open else training.precision, device)
     training = dataclasses.replace(training, precision=precision)  # type: ignore[arg-type]

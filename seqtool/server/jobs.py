@@ -9,8 +9,7 @@ takes some sentences of each request, so that a long text keeps no short one wai
 
 Rounds run on the thread of the event loop, between its reading and writing: on one core a thread
 of their own would only wait for Python's lock, and the requests that came meanwhile are the next
-round. Clients that have just been answered may ask again at once, so a round that is smaller than
-the clients of the last two waits for them a moment; one client alone never waits.
+round.
 """
 
 from __future__ import annotations
@@ -39,7 +38,9 @@ ROUND_CHARACTERS = 1 << 14  # of all requests
 # a round is to take about so long, of which the first of a model has so many words
 ROUND_SECONDS, FIRST_WORDS = 0.05, 512
 MIN_WORDS, MAX_WORDS = 64, 1 << 13
-GATHER_SECONDS = 0.005
+# of the event loop between two rounds: in fewer, a request that has come is not accepted, read and
+# looked at, and an answer not written
+TURNS = 10
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -56,7 +57,6 @@ class Limits:
         seconds: from its last byte to the answer.
         body_seconds: from its first byte to its last.
         num_jobs: requests that wait, of all clients.
-        held_bytes: of the bodies of all requests.
     """
 
     num_bytes: int = 4 << 20
@@ -65,7 +65,6 @@ class Limits:
     seconds: float = 60.0
     body_seconds: float = 30.0
     num_jobs: int = 64
-    held_bytes: int = 64 << 20
 
 
 class Job:
@@ -78,7 +77,6 @@ class Job:
         keep: is given each sentence once it is done, in order.
         limits: see `Limits`.
         presegmented: each line of the text is a sentence.
-        client: who asks, as the same one may ask again.
     """
 
     def __init__(
@@ -90,13 +88,13 @@ class Job:
         limits: Limits,
         *,
         presegmented: bool = False,
-        client: object = None,
     ) -> None:
-        self.model, self.steps, self.keep, self.client = model, steps, keep, client
+        self.model, self.steps, self.keep = model, steps, keep
         self.presegmented, self._limits = presegmented, limits
         self._assembly: Assembly | None = None
         self._ready: deque[Sentence] = deque()
         self._source: Iterator[Sentence] = iter(())
+        self.size = len(source) if isinstance(source, str) else 0  # characters to be split
         if isinstance(source, str):
             unit: Unit = "line" if presegmented else "paragraph"
             # not all at once, as looking for paragraphs in all of it would take its time
@@ -178,9 +176,7 @@ class Rounds:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._jobs: list[Job] = []
-        self._planned: asyncio.Handle | None = None  # the next round
-        self._clients: set[object] = set()  # who asked since the last round,
-        self._earlier: set[object] = set()  # and before it, since the one before
+        self._rounds: asyncio.Task[None] | None = None
         self._budgets: defaultdict[ServedModel, int] = defaultdict(lambda: FIRST_WORDS)  # words
 
     def submit(self, job: Job) -> asyncio.Future[None]:
@@ -194,23 +190,18 @@ class Rounds:
         if len(self._jobs) >= self._limits.num_jobs:
             raise Refusal(429, f"{counted(len(self._jobs), 'request')} wait; try again in a second")
         self._jobs.append(job)
-        self._clients.add(job.client)
-        if len(self._jobs) >= len(self._clients | self._earlier):
-            self._plan()
-        elif self._planned is None:
-            loop = asyncio.get_running_loop()
-            self._planned = loop.call_later(GATHER_SECONDS, self._round)
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.create_task(self._run())
         return job.answer
 
-    def _plan(self) -> None:
-        """Let a round come as soon as what has been read by now is looked at."""
-        if self._planned is not None:
-            self._planned.cancel()
-        self._planned = asyncio.get_running_loop().call_soon(self._round)
+    async def _run(self) -> None:
+        """Do rounds while jobs wait; between two, the event loop reads and writes what has come."""
+        while self._jobs:
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
+            self._round()
 
     def _round(self) -> None:
-        self._planned = None
-        self._earlier, self._clients = self._clients, set()
         by_model: defaultdict[ServedModel, list[Job]] = defaultdict(list)
         now = time.monotonic()
         for job in self._jobs:
@@ -225,11 +216,8 @@ class Rounds:
             except Exception as error:  # a bug; nobody is to wait for ever
                 for job in jobs:
                     job.fail(error)
-        self._jobs = [job for job in self._jobs if not job.answer.done()]
-        if self._jobs:
-            # whose turn was first is last
-            self._jobs.append(self._jobs.pop(0))
-            self._plan()
+        waiting = [job for job in self._jobs if not job.answer.done()]
+        self._jobs = [*waiting[1:], *waiting[:1]]  # whose turn was first is last
 
     def _work(self, model: ServedModel, jobs: Sequence[Job]) -> None:
         """Do some of the jobs of a model."""
@@ -260,12 +248,16 @@ class Rounds:
             job.end_round()
 
 
-def _split(model: ServedModel, jobs: Iterable[Job]) -> None:
-    """Split some more of the texts whose sentences are used up."""
+def _split(model: ServedModel, jobs: Sequence[Job]) -> None:
+    """Split some more of the texts whose sentences are used up: of the first, and of short ones.
+
+    A round takes one long paragraph, so each long text waits for its turn, and no short one does.
+    """
     parts: dict[bool, list[tuple[Job, list[CodePoints]]]] = {False: [], True: []}
     size = 0
-    for job in jobs:
-        if size < ROUND_CHARACTERS and job.waits_for_split:
+    waiting = [job for job in jobs if job.waits_for_split]
+    for job in sorted(waiting, key=lambda job: job.size):
+        if size < ROUND_CHARACTERS or job is waiting[0]:
             stretches = job.stretches()
             size += sum(map(len, stretches))
             parts[job.presegmented].append((job, stretches))

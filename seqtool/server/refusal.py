@@ -11,11 +11,12 @@ class Refusal(Exception):
     Args:
         status: of HTTP, 400 to 499 where the client can mend it.
         message: one line, what happened and the next step.
+        closes: the connection, as what comes next on it may be no request.
     """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, *, closes: bool = False) -> None:
         super().__init__(message)
-        self.status, self.message = status, " ".join(message.split())
+        self.status, self.message, self.closes = status, " ".join(message.split()), closes
 
 
 def refusal_of(error: SeqtoolError) -> Refusal:

@@ -1,5 +1,6 @@
 """What a server answers: UDPipe's REST interface, as far as its clients use it, and a page.
 
+    GET        /health     whether it answers
     GET        /models     the models, and which steps each can do
     GET, POST  /process    a text, or sentences, to tags and trees
     GET, POST  /           a page on which one types a text and sees its trees
@@ -16,18 +17,20 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from seqtool.core.errors import counted, did_you_mean
 from seqtool.core.terminal import json_text
 from seqtool.core.version import __version__
 from seqtool.parsing.segmenter.characters import MAX_SENTENCE
-from seqtool.server.fields import Fields, Held, Reserve, read_fields
+from seqtool.server.fields import Fields, read_fields
 from seqtool.server.jobs import Job, Limits, Rounds
 from seqtool.server.page import MAX_DRAWN, Typed, page_of
 from seqtool.server.refusal import Refusal
@@ -40,13 +43,7 @@ PRESEGMENTED = "presegmented"
 INPUTS = ("conllu", *LAYOUTS)
 FIELDS = ("data", "model", *STEPS, "input", "output")
 METHODS = ("GET", "POST")
-# of an answer, whoever asked; a page that is elsewhere cannot read it, nor show it in a frame
-HEADERS = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cache-control": "no-store",
-    "content-security-policy": "frame-ancestors 'none'",
-}
+LOCAL = ("localhost", "127.0.0.1", "::1")
 GONE = 499  # in the log: the client went before there was an answer
 
 
@@ -87,27 +84,67 @@ Handler = Callable[[Request, Fields], Awaitable[Response]]
 
 
 class Service:
-    """The application; `app` is what an ASGI server runs.
+    """The application, which an ASGI server runs.
 
     Args:
         models: that it has.
         limits: of a request.
         on_answer: called with what became of each request.
+        names: of hosts that it answers to, beside this machine's own for itself.
     """
 
     def __init__(
-        self, models: ServedModels, limits: Limits, on_answer: OnAnswer = lambda _: None
+        self,
+        models: ServedModels,
+        limits: Limits,
+        on_answer: OnAnswer = lambda _: None,
+        names: Iterable[str] = (),
     ) -> None:
         self._models, self._limits, self._on_answer = models, limits, on_answer
-        self._held, self._rounds = Held(limits), Rounds(limits)
+        self._names = {*LOCAL, *(name.lower() for name in names)}
+        self._rounds = Rounds(limits)
         routes = [
+            Route("/health", self._bounded(self._health), methods=METHODS),
             Route("/models", self._bounded(self._list), methods=METHODS),
             Route("/process", self._bounded(self._process), methods=METHODS),
             Route("/", self._bounded(self._page), methods=METHODS),
         ]
-        self.app = Starlette(
+        self._app = Starlette(
             routes=routes, exception_handlers={HTTPException: self._no_such_address}
         )
+        self._app.router.redirect_slashes = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, unless it is not for this server."""
+        request = Request(scope)
+        try:
+            self._check(request)
+        except Refusal as refusal:
+            self._note(request, refusal.status, 0.0, refusal.message)
+            await _refused(refusal)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+    def _check(self, request: Request) -> None:
+        """Refuse a request whose end is not certain, and one that a page from elsewhere sends.
+
+        Such a page can have a name of its own lead to this machine (DNS rebinding), and so read
+        what is answered to it. An address that the client has reached is no such name.
+
+        Raises:
+            Refusal: it is such a request.
+        """
+        headers = request.headers
+        if "content-length" in headers and "transfer-encoding" in headers:
+            what = "a request has a Content-Length or a Transfer-Encoding, and not both"
+            raise Refusal(400, what, closes=True)
+        names = {*self._names, (request.scope["server"] or ("",))[0]}
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if _name_of(host) not in names:
+            what = f"this server is not asked as {host[:80]!r}; start it with --allow-host NAME"
+            raise Refusal(400, what)
+        if origin is not None and _name_of(origin.partition("://")[2]) not in names:
+            raise Refusal(403, f"pages of {origin[:80]!r} may not ask this server")
 
     def _bounded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         """Return what answers a request by a handler, or with the line of a refusal."""
@@ -116,8 +153,7 @@ class Service:
             begin = time.monotonic()
             reason = ""
             try:
-                with Reserve(self._held) as reserve:
-                    response = await handler(request, await read_fields(request, reserve))
+                response = await handler(request, await read_fields(request, self._limits))
             except Refusal as refusal:
                 reason = refusal.message
                 response = _refused(refusal)
@@ -158,6 +194,9 @@ class Service:
         response.headers.update(error.headers or {})
         return response
 
+    async def _health(self, request: Request, fields: Fields) -> Response:
+        return _json({"status": "ok"})
+
     async def _list(self, request: Request, fields: Fields) -> Response:
         models = {name: list(model.steps) for name, model in self._models.by_name.items()}
         return _json({"models": models, "default_model": self._models.default.name})
@@ -177,13 +216,7 @@ class Service:
         if "data" not in fields:
             raise Refusal(400, "the field data is missing; it holds the text")
         write, pieces = OUTPUTS[output], list[str]()
-        job = self._job(
-            model,
-            steps,
-            fields,
-            keep=lambda sentence: pieces.append(write(sentence)),
-            client=request.client,
-        )
+        job = self._job(model, steps, fields, keep=lambda sentence: pieces.append(write(sentence)))
         await self._do(request, job)
         answer = {
             "model": model.name,
@@ -206,7 +239,6 @@ class Service:
         fields: Fields,
         *,
         keep: Callable[[Sentence], object],
-        client: object,
         limits: Limits | None = None,
     ) -> Job:
         """Return what is to be done.
@@ -228,9 +260,7 @@ class Service:
                 most = f"{MAX_SENTENCE:,} characters"
                 raise Refusal(413, f"the text has more than {most} without a space; split it")
             is_presegmented = bool(options)
-            return Job(
-                model, steps, data, keep, limits, presegmented=is_presegmented, client=client
-            )
+            return Job(model, steps, data, keep, limits, presegmented=is_presegmented)
         layout = fields.get("input", "") or "conllu"
         _check_known("input", layout, INPUTS)
         source: Iterable[Sentence]
@@ -238,7 +268,7 @@ class Service:
             source = read_layout(data.split("\n"), LAYOUTS[layout])
         else:
             source = read_conllu(data.encode(), check="columns", skip_option="")
-        return Job(model, steps, source, keep, limits, client=client)
+        return Job(model, steps, source, keep, limits)
 
     async def _do(self, request: Request, job: Job) -> None:
         """Wait until a job is done, or its client is gone.
@@ -276,14 +306,7 @@ class Service:
                 limits = replace(self._limits, num_sentences=MAX_DRAWN)
                 steps: frozenset[Step] = frozenset(("tokenizer", "parser"))
                 given = {"data": text, "tokenizer": ""}
-                job = self._job(
-                    model,
-                    steps,
-                    given,
-                    keep=sentences.append,
-                    client=request.client,
-                    limits=limits,
-                )
+                job = self._job(model, steps, given, keep=sentences.append, limits=limits)
                 await self._do(request, job)
         except Refusal as refusal:
             reason, status, sentences = refusal.message, refusal.status, []
@@ -291,7 +314,15 @@ class Service:
         for piece in page_of(sentences, Typed(text, able, name, reason)):
             pieces.append(piece)
             await asyncio.sleep(0)  # drawing takes its time, too: others have theirs between
-        return HTMLResponse("".join(pieces), status, headers=HEADERS)
+        return HTMLResponse("".join(pieces), status)
+
+
+def _name_of(host: str) -> str:
+    """Return the name or address of a host, without its port; "" where there is none."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "") if "@" not in host else ""
+    except ValueError:
+        return ""
 
 
 def _path(request: Request) -> str:
@@ -311,13 +342,11 @@ def _check_known(field: str, name: str, known: Iterable[str]) -> None:
 
 
 def _json(value: Any) -> Response:
-    return Response(json_text(value) + "\n", media_type="application/json", headers=HEADERS)
+    return Response(json_text(value) + "\n", media_type="application/json")
 
 
 def _refused(refusal: Refusal) -> Response:
-    headers = dict(HEADERS)
-    if refusal.status in (408, 413):  # something of the request may be still to come
-        headers["connection"] = "close"
+    headers = {"connection": "close"} if refusal.closes else {}
     if refusal.status == 429:
         headers["retry-after"] = "1"
     return PlainTextResponse(refusal.message + "\n", refusal.status, headers=headers)

@@ -21,9 +21,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seqtool.core.encodings import conversion_hint
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import DEFAULT_FIELD, JSON_LINES, STDIN, unpacked_name
+from seqtool.core.reading import (
+    DEFAULT_FIELD,
+    JSON_LINES,
+    STDIN,
+    conversion_hint,
+    unpacked_name,
+)
 from seqtool.spark.session import shown, user_errors
 
 if TYPE_CHECKING:
@@ -96,8 +101,9 @@ def read_records(
                 hint="parse it without --engine spark, or write it as CoNLL-U",
                 path=path,
             )
-        if path.lower().endswith(".zst"):
-            raise DataError("Spark reads no .zst", hint="pack it as .gz, or unpack it", path=path)
+        if (suffix := path.lower()[-4:]).endswith((".zst", ".xz")):
+            what = f"Spark reads no .{suffix.rpartition('.')[2]}"
+            raise DataError(what, hint="pack it as .gz, or unpack it", path=path)
     if on_damaged is not None:
         paths = _without_damaged(session, paths, on_damaged)
     value = functions.col("value")
@@ -255,7 +261,7 @@ def not_utf8(part: Part) -> DataError:
         byte = error.start - part.text.rfind(b"\n", 0, error.start)
         return DataError(
             f"not UTF-8 at byte {byte} of the line",
-            hint=conversion_hint(part.text, error.start),
+            hint=conversion_hint(part.text),
             path=part.file,
             line=line,
         )

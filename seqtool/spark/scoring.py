@@ -33,7 +33,7 @@ from seqtool.spark.blocks import (
     parts_of,
     read_records,
 )
-from seqtool.spark.files import Target, check_apart
+from seqtool.spark.files import Target
 from seqtool.spark.frames import check_column, mapped
 from seqtool.spark.session import user_errors
 from seqtool.spark.shipping import Model
@@ -55,7 +55,6 @@ _SUM_KINDS = {
     "num_tokens": "long",
     "num_oov": "long",
 }
-_PER_TOKEN, _PER_SENTENCE = "--per-token", "--per-sentence"
 _KINDS = {"i": "long", "u": "long", "f": "double"}  # of columns, by those of NumPy
 
 
@@ -243,31 +242,23 @@ def evaluate_files(
         model: a language model.
         field: the column of .jsonl and .parquet that holds the text.
         per_token: a directory for Parquet, a row a token.
-        per_sentence: likewise, a row a sentence.
+        per_sentence: likewise, a row a sentence; one of the two.
         ship: see `shipping.Model.ship`.
         on_damaged: as of `files.annotate_files`.
 
     Raises:
         DataError: a text that cannot be used.
         ModelError: the model is no language model, damaged or missing.
-        OutputError: a directory is there already, or cannot be written.
-        ConfigError: the two directories are the same, or one is in the other.
+        OutputError: the directory is there already, or cannot be written.
     """
     began = time.perf_counter()
     with user_errors():
-        targets: dict[str, Target | None] = {
-            option: Target(session, path, option)
-            for option, path in ((_PER_TOKEN, per_token), (_PER_SENTENCE, per_sentence))
-            if path is not None
-        }
-        if (one := targets.get(_PER_TOKEN)) and (other := targets.get(_PER_SENTENCE)):
-            check_apart(one, other)
+        option, path = ("--per-token", per_token) if per_token else ("--per-sentence", per_sentence)
+        target = None if path is None else Target(session, path, option)
         records = read_records(session, paths, LINES, field, on_damaged)
-        before = lines_before(records, LINES)
-        for option, target in (targets or {_PER_SENTENCE: None}).items():
-            scores = Scores.of(model, per_token=option == _PER_TOKEN)
-            scores.shipped.ship(session, ship)
-            sums = _evaluate(records, before, scores, target)
+        scores = Scores.of(model, per_token=per_token is not None)
+        scores.shipped.ship(session, ship)
+        sums = _evaluate(records, lines_before(records, LINES), scores, target)
     if not sums["num_tokens"]:
         raise DataError("the text is empty", hint="give a text with at least one line")
     tokenizer = scores.model.tokenizer

@@ -3,7 +3,7 @@
     plain         cut at line ends into blocks, each read by one task
     .gz           the same, as one block
     .jsonl        the same; of each line the field (of all files, if a field is named)
-    .zst          one block, unpacked by the worker
+    .zst, .xz     one block, unpacked by the worker
     .parquet      the rows of a column
 
 The order is that of the files, which are numbered (the rank), then that of the blocks of a file. A
@@ -233,7 +233,7 @@ def _records(session: SparkSession, kind: str, paths: list[str], field: str | No
 
 
 def _kind(name: str) -> str:
-    if name.lower().endswith(".zst"):
+    if name.lower().endswith((".zst", ".xz")):
         return _PACKED
     return _TABLE if name.endswith(PARQUET) else _PLAIN
 

@@ -1,7 +1,6 @@
 """Text to ids: tokenizers, prepared corpora, the shipped sample.
 
-Units:    tokenizers (words, characters, bytes), subwords, words (compiled), marks, word_counts,
-          word_classes
+Units:    tokenizers (words, characters, bytes), subwords, words (compiled), marks, word_classes
 Corpora:  preparation (text to tokens of splits), prepared (ids on disk), shards, spellings (of
           unknown words)
 Data:     datasets (the sample, and what is fetched)

@@ -9,7 +9,6 @@ from a sample, and the text, kept unpacked, is encoded after that.
 
 from __future__ import annotations
 
-import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +22,14 @@ import numpy as np
 from seqtool.core.arrays import Ids, Longs
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import BLOCK_SIZE, find_files, is_treebank, read_blocks
+from seqtool.core.reading import (
+    BLOCK_SIZE,
+    find_files,
+    is_treebank,
+    read_blocks,
+    without_treebanks,
+)
+from seqtool.core.runtime import check_memory
 from seqtool.core.storage import present
 from seqtool.core.vocabulary import (
     BOS,
@@ -45,7 +51,6 @@ from seqtool.text.tokenizers import (
 )
 
 if TYPE_CHECKING:
-    from seqtool.text.word_counts import Room, WordCounts
     from seqtool.text.words import WordTable
 
 SPLITS = ("train", "valid", "test")
@@ -195,14 +200,18 @@ def _named_splits(inputs: Sequence[str | Path], treebanks: bool) -> dict[str, li
     if len(inputs) != 1 or not (folder := present(Path(inputs[0]))).is_dir():
         return {}
     found: dict[str, list[str]] = {}
-    for path in sorted(folder.iterdir()):
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    for path in files:
         # wiki.train.tokens, train.txt.gz, en_ewt-ud-train.conllu
         parts = re.split("[.-]" if treebanks else "[.]", path.name.lower())
         names = {_SPLIT_OF[part] for part in parts if part in _SPLIT_OF}
-        is_read = path.is_file() and parts[0] and is_treebank(path) == treebanks
-        if is_read and len(names) == 1:
+        if parts[0] and is_treebank(path) == treebanks and len(names) == 1:
             found.setdefault(names.pop(), []).append(str(path))
-    return found if "train" in found and len(found) > 1 else {}
+    if "train" not in found or len(found) == 1:
+        return {}
+    if not treebanks:
+        without_treebanks(folder, [*map(str, files)])  # says which are left out
+    return found
 
 
 class Piece(NamedTuple):
@@ -285,9 +294,6 @@ class TokenizerTrainer(ABC):
     learnt_from: dict[str, int] | None = None
     """How many lines were sampled ("lines"), and from how many ("of"), where it was a sample."""
 
-    uses_database = False
-    """Whether words are counted in a database."""
-
     def __init__(self, spool: Path, config: PrepareConfig) -> None:
         self._spool_path, self._config = spool, config
         self._spool: IO[bytes] = spool.open("wb")
@@ -317,90 +323,43 @@ class TokenizerTrainer(ABC):
     def _text(self, block: bytes) -> str:
         return block.decode().lower() if self._config.lowercase else block.decode()
 
-    def _spooled_ids(self, begin: int = 0, end: int | None = None) -> Iterator[Ids]:
-        """Give what was written down between two bytes of the temporary file."""
+    def _spooled_ids(self) -> Iterator[Ids]:
+        """Give what was written down in the temporary file."""
         with self._spool_path.open("rb") as file:
-            file.seek(begin)
-            left = os.fstat(file.fileno()).st_size - begin if end is None else end - begin
-            while left:
-                data = file.read(min(BLOCK_SIZE, left))
-                left -= len(data)
+            while data := file.read(BLOCK_SIZE):
                 yield np.frombuffer(data, np.int32)
 
 
 class WordTrainer(TokenizerTrainer):
-    """Words, counted and numbered in one pass over the bytes.
+    """Words, counted and numbered in one pass over the bytes; `memory` is what they may take."""
 
-    Where they are more than the room for them, they go to a database, a generation at a time.
-    """
-
-    def __init__(self, spool: Path, config: PrepareConfig, room: Room | None = None) -> None:
-        super().__init__(spool, config)
-        self._room = room
-        self._begin()
-        self._available = 0 if room is None else room.available()
-        self._counts: WordCounts | None = None
-        self._ends: list[int] = []  # of each generation in the spool, bytes
-
-    def _begin(self) -> None:
+    def __init__(self, spool: Path, config: PrepareConfig, memory: int | None = None) -> None:
         from seqtool.text.words import WordTable
 
-        self._table = WordTable(special_tokens=self._config.special_tokens)
+        super().__init__(spool, config)
+        self._memory = memory
+        self._table = WordTable(special_tokens=config.special_tokens)
         self._size = self._table.nbytes
 
-    def close(self) -> None:
-        """Close the temporary file and the database."""
-        super().close()
-        if self._counts is not None:
-            self._counts.close()
-
     def _read(self, block: bytes) -> memoryview:
-        if self._room is not None and self._table.nbytes > self._size:
+        if self._table.nbytes > self._size:  # it has grown, and may do so again
             self._size = self._table.nbytes
-            self._make_room(self._room)
+            what = f"{len(self._table):,} different words"
+            check_memory(self._size, what, "free some memory", self._memory)
         return self._table.add(self._text(block).encode() if self._config.lowercase else block).data
 
-    def _make_room(self, room: Room) -> None:
-        from seqtool.text.word_counts import WordCounts
-
-        if room.make_folder is None:
-            room.check(self._table)
-        elif self._size > WordCounts.most(self._available):
-            self._spill(room)
-            self._begin()
-
-    def _spill(self, room: Room) -> None:
-        from seqtool.text.word_counts import WordCounts
-
-        if self._counts is None:
-            self._counts = WordCounts(room, self._available)
-            self.uses_database = True
-        self._counts.add(self._table)
-        self._ends.append(self._spool.tell())
-
     def _finish(self) -> tuple[Tokenizer, Iterator[Ids]]:
-        config, room = self._config, self._room
-        sizes: dict[str, Any] = {"max_size": config.vocab_size, "min_count": config.min_count}
-        if room is not None and (room.always or self._counts is not None):
-            self._spill(room)
-        if self._counts is not None:
-            vocabulary = self._counts.vocabulary(self._num_sentences, **sizes)
-            blocks = self._ids_of_generations(self._counts)
-        else:
-            vocabulary, final_ids = number_words(self._table, self._num_sentences, **sizes)
-            blocks = (final_ids[ids] for ids in self._spooled_ids())
+        config = self._config
+        vocabulary, final_ids = number_words(
+            self._table,
+            self._num_sentences,
+            max_size=config.vocab_size,
+            min_count=config.min_count,
+        )
         tokenizer = WordTokenizer(
             vocabulary, lowercase=config.lowercase, special_tokens=config.special_tokens
         )
-        return tokenizer, blocks
-
-    def _ids_of_generations(self, counts: WordCounts) -> Iterator[Ids]:
-        begin = 0
-        for generation, end in enumerate(self._ends):
-            final_ids = counts.final_ids(generation)
-            for ids in self._spooled_ids(begin, end):
-                yield final_ids[ids]
-            begin = end
+        return tokenizer, (final_ids[ids] for ids in self._spooled_ids())
 
 
 def number_words(
@@ -545,7 +504,7 @@ def learn_subwords(lines: Sequence[str], config: PrepareConfig) -> Tokenizer:
 
 
 def trainer_for(
-    config: PrepareConfig, spool: Path, rng: np.random.Generator, room: Room | None = None
+    config: PrepareConfig, spool: Path, rng: np.random.Generator, memory: int | None = None
 ) -> TokenizerTrainer:
     """Return the trainer that a configuration asks for; a DataError if its word list is bad.
 
@@ -553,10 +512,10 @@ def trainer_for(
         config: unit, vocabulary.
         spool: a temporary file, which the caller removes.
         rng: draws the lines that subwords are learnt from.
-        room: for words that are counted.
+        memory: bytes that the process may take, in all; what it has when None.
     """
     if config.counts_words:
-        return WordTrainer(spool, config, room)
+        return WordTrainer(spool, config, memory)
     known = known_tokenizer(config)
     if known is not None:
         return ClosedVocabularyTrainer(spool, config, known)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -25,10 +25,11 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core import database, runtime
+from seqtool.core import runtime
 from seqtool.core.arrays import Ids
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
+from seqtool.core.one_line import OneLine
 from seqtool.core.reading import CORPUS, Progress, is_corpus, read_blocks, total_size
 from seqtool.core.storage import (
     atomic_directory,
@@ -53,7 +54,6 @@ from seqtool.text.preparation import (
 from seqtool.text.shards import IdFile, IdReader, check_number, cut, look_through, shard_path
 from seqtool.text.spellings import Spellings, SpellingWriter
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
-from seqtool.text.word_counts import Room
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
@@ -62,8 +62,10 @@ INFO_FILE = CORPUS
 
 
 @dataclass(frozen=True)
-class PreparedCorpus:
+class PreparedCorpus(OneLine):
     """A text as ids on disk, which are mapped into memory when they are read."""
+
+    shown = ("path", "tokenizer.unit", "vocabulary", "num_tokens")
 
     path: Path  # its directory
     tokenizer: Tokenizer  # that turned the text into ids
@@ -86,6 +88,11 @@ class PreparedCorpus:
     def vocabulary(self) -> Vocabulary:
         """The symbols that the ids stand for."""
         return self.tokenizer.vocabulary
+
+    @property
+    def num_tokens(self) -> dict[str, int]:
+        """Tokens of each split, `</s>` included."""
+        return {name: split["tokens"] for name, split in self.info["splits"].items()}
 
     def splits(self) -> list[str]:
         """Return the names of the splits that are there."""
@@ -198,7 +205,9 @@ def _check_info(info: dict[str, Any]) -> None:
         is_right &= _are_shards(counts.get("shards"), counts["tokens"])
     shares, config = info.get("shares"), info.get("config", {})
     is_right &= isinstance(config, dict) and (shares is None or bool(check_shares(shares)))
-    texts = [text for source in info.get("sources", []) for text in source.values()]
+    sources = info.get("sources", [])
+    is_right &= all({"path", "split"} <= source.keys() for source in sources)
+    texts = [text for source in sources for text in source.values()]
     if not is_right or not {*map(type, texts)} <= {str}:
         raise ValueError("no corpus")
 
@@ -227,19 +236,14 @@ def prepare(
     valid: str | Path | None = None,
     test: str | Path | None = None,
     shards: int = 1,
-    engine: str = "auto",
     memory: int | None = None,
-    temp: str | Path | None = None,
-    threads: int | None = None,
     force: bool = False,
     on_progress: Progress | None = None,
-    on_message: Callable[[str], None] | None = None,
 ) -> PreparedCorpus:
     """Turn text into a prepared corpus.
 
     The vocabulary is that of the training split. Memory does not grow with the text, only with the
-    number of distinct words, and with the engine duckdb with those that are kept. The directory is
-    there whole or not at all.
+    number of distinct words. The directory is there whole or not at all.
 
     Args:
         inputs: files, directories and `-`; a directory with train.*, valid.* or dev.*, and test.*
@@ -250,18 +254,13 @@ def prepare(
         test: the test text.
         shards: files that the training ids are cut into, for as many machines that train on them;
             a machine needs only its own.
-        engine: what counts words: "memory", in which all distinct words must fit; "duckdb", which
-            takes the disk for them; or "auto": the former until it is full, then the latter. The
-            corpus is the same.
-        memory: how many bytes the process may take, in all; what the machine has when None.
-        temp: the folder for the files of DuckDB; beside the output when None.
-        threads: of DuckDB; all cores when None.
+        memory: how many bytes the process may take, in all, for words that are counted; what the
+            machine has when None.
         force: replace a prepared corpus that is there; never another directory.
         on_progress: called with (bytes read, their total or None).
-        on_message: called with what a user should know of how it was done.
 
     Raises:
-        ConfigError: settings that contradict one another or the text; an engine that is not there.
+        ConfigError: settings that contradict one another or the text.
         DataError: text that is not there, damaged, not UTF-8, or a treebank; words that need more
             memory than there is.
         OutputError: the output exists, or cannot be written.
@@ -273,30 +272,16 @@ def prepare(
     if shards < 1:
         raise ConfigError(f"shards is {shards}", hint="give 1 or more")
     check_output(output, force)
-    _check_engine(engine, config, memory)
+    if memory is not None and not config.counts_words:
+        what = "a vocabulary that is given" if config.vocab else f"the unit {config.unit}"
+        raise ConfigError(
+            f"--memory is for words, and {what} leaves none to be counted",
+            hint="leave --memory out",
+        )
     treebanks = config.column is not None
     plan = plan_splits(inputs, valid=valid, test=test, shares=config.split, treebanks=treebanks)
-    with naming_output(output), ExitStack() as stack:
-
-        def make_folder() -> Path:
-            database.check_least(memory)
-            return stack.enter_context(database.temporary_folder(output, "words", temp))
-
-        is_for_disk = engine == "duckdb" or (engine == "auto" and not database.missing_package())
-        if is_for_disk and temp is not None:
-            database.check_folder(Path(temp))  # at once, not when the memory is full
-        room = Room(
-            memory,
-            make_folder if is_for_disk else None,
-            always=engine == "duckdb",
-            threads=threads or runtime.available_threads(),
-        )
-        with atomic_directory(output) as directory:
-            preparation = Preparation(directory, config, plan, on_progress, shards, room)
-            preparation.run()
-    if on_message is not None and preparation.uses_database:
-        why = "was asked for" if engine == "duckdb" else "the words are too many for the memory"
-        on_message(f"engine: duckdb, as {why}")
+    with naming_output(output), atomic_directory(output) as directory:
+        Preparation(directory, config, plan, on_progress, shards, memory).run()
     return PreparedCorpus.open(output)
 
 
@@ -313,30 +298,6 @@ def naming_output(output: Path) -> Iterator[None]:
         raise from_os_error(
             OSError(error.errno, error.strerror, error.filename or str(output))
         ) from error
-
-
-def _check_engine(engine: str, config: PrepareConfig, memory: int | None) -> None:
-    """Refuse an engine that is none, is not installed, or has nothing to do.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    database.check_engine(engine)
-    if engine == "spark":
-        raise ConfigError(
-            "the engine spark needs a session of Spark",
-            hint="call seqtool.spark.prepare, or choose another engine",
-        )
-    if not config.counts_words and (engine == "duckdb" or memory is not None):
-        what = "a vocabulary that is given" if config.vocab else f"the unit {config.unit}"
-        why = "the engine duckdb counts words" if engine == "duckdb" else "--memory is for words"
-        raise ConfigError(
-            f"{why}, and {what} leaves none to be counted",
-            hint=f"leave {'--engine' if engine == 'duckdb' else '--memory'} out",
-        )
-    if engine == "duckdb":
-        database.check_packages()
-        database.check_least(memory)
 
 
 def open_corpus(
@@ -389,7 +350,7 @@ class Preparation:
     plan: SplitPlan
     on_progress: Progress | None  # called with (bytes read, their total or None)
     num_shards: int = 1  # of the training ids
-    room: Room | None = None  # for words that are counted
+    memory: int | None = None  # bytes for words that are counted
 
     def __post_init__(self) -> None:
         self._shards: list[dict[str, int]] = []
@@ -397,7 +358,6 @@ class Preparation:
         self._split_rng, self._sample_rng = random_generators(self.config.seed)
         self._sources: list[dict[str, Any]] = []
         self._learnt_from: dict[str, int] | None = None
-        self.uses_database = False
         self._bytes_read = 0
         treebanks = self.config.column is not None
         sizes = [total_size(files, treebanks=treebanks) for files in self.plan.files.values()]
@@ -406,7 +366,7 @@ class Preparation:
     def run(self) -> None:
         """Write all files."""
         spool = self.directory / ".spool"
-        trainer = trainer_for(self.config, spool, self._sample_rng, self.room)
+        trainer = trainer_for(self.config, spool, self._sample_rng, self.memory)
         with closing(trainer):
             self._read("train", partial(self._take, trainer))
             if "train" not in self.counts:
@@ -416,7 +376,6 @@ class Preparation:
             with self._writer("train", tokenizer) as writer:
                 for ids in blocks:
                     writer.write(ids)
-        self.uses_database = trainer.uses_database
         spool.unlink()
         if self.num_shards > 1:
             check_number(self.counts["train"].tokens, self.num_shards)

@@ -1,8 +1,9 @@
 """Subwords: SentencePiece BPE and unigram, set up so that nothing of the text is lost.
 
 Identity normalisation, no dummy prefix, all spaces kept: `decode(encode(line)) == line` for every
-line whose characters are covered. The one exception is U+2581, SentencePiece's own sign for a
-space, which reads back as a space.
+line whose characters are covered. Since U+2581 is SentencePiece's own sign for a space, one that
+the text has stands as U+FDD0 in pieces: Unicode keeps that for use within programs. Where a text
+has U+FDD0 itself, it is read as U+FFFD. All of them have three bytes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ SAMPLE_CHARACTERS = 1000  # of one training sentence; longer lines are cut
 _SEGMENT_CHARACTERS = 10_000  # encoded at a time: SentencePiece needs 100 bytes per character
 _END = np.array([EOS_ID], np.int32)
 _SPACE_SIGN = "\N{LOWER ONE EIGHTH BLOCK}"
+_WRITTEN_SIGN = "\ufdd0"  # what stands for one that a text has
 # what SentencePiece's trainer keeps for itself: text with it would not be learnt from at all, or
 # would become a piece that looks like a special symbol; lines are cut there
 _RESERVED = re.compile(r"(?<=<)(?=unk>|/?s>|0x[0-9A-F]{2}>)|[\0\N{LOWER FIVE EIGHTHS BLOCK}]")
@@ -88,16 +90,15 @@ class SubwordTokenizer(Tokenizer):
             return _flat(self._pieces.Encode(lines, out_type=int, add_eos=True, num_threads=1))
         return np.concatenate([ids for line in lines for ids in (self.encode(line), _END)])
 
-    def as_read(self, block: bytes) -> bytes:
-        """Return whole lines of UTF-8 as they are cut; for U+2581 stands one byte, no blank."""
-        return super().as_read(block).replace(_SPACE_SIGN.encode(), b"_")
-
     def _plain(self, token: str) -> str:
         return token.replace(_SPACE_SIGN, " ")
 
+    def _case(self, text: str) -> str:
+        return _with_signs(super()._case(text))
+
     def decoder(self) -> StreamDecoder:
         """Return a decoder; what is unknown is shown as U+FFFD."""
-        return StreamDecoder(*self._texts)
+        return _Decoder(*self._texts)
 
     @cached_property
     def _texts(self) -> tuple[list[str], dict[int, int]]:
@@ -111,6 +112,18 @@ class SubwordTokenizer(Tokenizer):
         """Write `tokenizer.model`."""
         (Path(directory) / MODEL_FILE).write_bytes(self._model)
         return [MODEL_FILE]
+
+
+class _Decoder(StreamDecoder):
+    """Gives U+2581 where a text had it."""
+
+    def push(self, token: int) -> str:
+        return super().push(token).replace(_WRITTEN_SIGN, _SPACE_SIGN)
+
+
+def _with_signs(text: str) -> str:
+    """Return a text as SentencePiece may see it, without its own sign for a space."""
+    return text.replace(_WRITTEN_SIGN, REPLACEMENT).replace(_SPACE_SIGN, _WRITTEN_SIGN)
 
 
 def _flat(parts: Iterable[Iterable[int]]) -> Ids:
@@ -182,7 +195,9 @@ def train_subwords(
     def train(size: int) -> bytes:
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=(part for line in lines for part in _RESERVED.split(line) if part),
+            sentence_iterator=(
+                part for line in lines for part in _RESERVED.split(_with_signs(line)) if part
+            ),
             model_writer=model,
             model_type=unit,
             vocab_size=size,

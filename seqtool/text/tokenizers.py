@@ -20,7 +20,7 @@ import numpy as np
 
 from seqtool.core.arrays import Bools, Ids, Longs
 from seqtool.core.config import Registry
-from seqtool.core.errors import ModelError
+from seqtool.core.errors import DataError, ModelError
 from seqtool.core.vocabulary import (
     BLANKS,
     BOS,
@@ -148,6 +148,17 @@ class Tokenizer(ABC):
         return {"unit": self.unit, "lowercase": self.lowercase}
 
     def _case(self, text: str) -> str:
+        """Return a text in the tokenizer's case.
+
+        Raises:
+            DataError: it holds half a surrogate pair.
+        """
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                what = "half a surrogate pair, which is no character"
+                raise DataError(what, hint="write the character whole") from error
         return text.lower() if self.lowercase else text
 
 
@@ -338,7 +349,7 @@ class ByteTokenizer(_VocabularyTokenizer):
 
     def encode(self, line: str) -> Ids:
         """Return the ids of the bytes of one line."""
-        data = self._case(line).encode(errors="replace")
+        data = self._case(line).encode()
         return np.frombuffer(data, np.uint8).astype(np.int32) + NUM_SPECIALS
 
     def tokens(self, line: str) -> list[str]:

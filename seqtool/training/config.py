@@ -166,6 +166,7 @@ def refuse_unread(config: Any, names: Iterable[str]) -> None:
 
 
 _UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _DURATION = re.compile("".join(rf"(?:(\d+(?:\.\d+)?){unit})?" for unit, _ in _UNITS))
 
 
@@ -176,7 +177,7 @@ def seconds_of(duration: str | float) -> float:
         ConfigError: it is none, or no time at all.
     """
     text = str(duration).strip().lower()
-    found = _DURATION.fullmatch(f"{text}s" if text[-1:].isdecimal() else text)
+    found = _DURATION.fullmatch(f"{text}s" if _NUMBER.fullmatch(text) else text)
     numbers = found.groups(default="0") if found else ()
     total = sum(float(number) * unit for number, (_, unit) in zip(numbers, _UNITS, strict=False))
     if total <= 0.0:
@@ -215,9 +216,7 @@ class Position:
     total_steps: int  # of the whole stage
     epoch: float  # completed, with the fraction of the running one
     num_plateaus: int = 0  # how often the plateau rule has fired
-    # shares of the stage's time, where that is limited
-    time_passed: float | None = None  # before this step
-    time_of_step: float = 0.0
+    time_passed: float | None = None  # share of the stage's time before this step, if limited
 
     @property
     def done(self) -> float:
@@ -229,7 +228,7 @@ class Position:
         """Return the share that is done when this step ends."""
         if self.time_passed is None:
             return (self.step + 1) / self.total_steps
-        return self.time_passed + self.time_of_step
+        return self.time_passed * (self.step + 1) / max(1, self.step)
 
 
 def constant(config: TrainingConfig, at: Position) -> float:

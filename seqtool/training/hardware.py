@@ -133,26 +133,52 @@ def run_recurrent(run: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
         return run(inputs.float())
 
 
+@cache
+def has_bf16_layers() -> bool:
+    """Whether torch can train recurrent layers in bfloat16 on this CPU, which is tried once.
+
+    Its LSTM needs AVX-512, or units for bfloat16; all else that bf16 needs runs on any CPU.
+    """
+    with torch.random.fork_rng(devices=[]):
+        lstm = nn.LSTM(2, 3)
+    try:
+        with torch.enable_grad(), autocast("cpu", "bf16"):
+            lstm(torch.ones(4, 1, 2))[0].float().sum().backward()
+    except RuntimeError:
+        return False
+    return True
+
+
 def resolve_precision(precision: str, device: str) -> str:
     """Return `float32` or `bf16`; `auto` means bf16 on a GPU that has it, else float32.
 
     A GPU that only emulates bf16 does not have it.
-    `fast` means bf16 on a CPU as well, if it is one that is faster with it.
+    `fast` means bf16 on a CPU as well, if it is one that is faster with it. On a CPU that cannot
+    train in bf16, it is float32 in any case; see `precision_note`.
     """
+    if device == "cpu":
+        is_wanted = precision == "bf16" or (precision == "fast" and runtime.has_bf16_products())
+        return "bf16" if is_wanted and has_bf16_layers() else "float32"
     if precision not in {"auto", "fast"}:
         return precision
-    if device.startswith("cuda"):
-        has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        return "bf16" if has_bf16 else "float32"
-    is_faster = precision == "fast" and device == "cpu" and runtime.has_bf16_products()
-    return "bf16" if is_faster else "float32"
+    has_bf16 = device.startswith("cuda") and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if has_bf16 else "float32"
 
 
 def precision_note(precision: str, device: str) -> str:
-    """Return what a user should know of products in bfloat16 on this processor; "" of others."""
-    if precision != "bf16" or device != "cpu" or runtime.has_bf16_products():
+    """Return what a user should know who asks for products in bfloat16 on this CPU; "" elsewhere.
+
+    Args:
+        precision: as it was asked for.
+        device: of torch.
+    """
+    if precision != "bf16" or device != "cpu":
         return ""
-    return "products in bf16 are slower here than in float32: --precision float32 is faster"
+    if not has_bf16_layers():
+        return "this processor cannot train in bf16: everything is in float32"
+    if not runtime.has_bf16_products():
+        return "products in bf16 are slower here than in float32: --precision float32 is faster"
+    return ""
 
 
 @cache

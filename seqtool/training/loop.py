@@ -7,8 +7,11 @@ A run directory, while it trains:
     best/       the model directory of the best validation so far
 
 `train` writes and yields what `_Loop.events` gives, which reads from top to bottom: an epoch is its
-steps, then validation, then a save; where time is limited, an epoch near the end may have no
-validation. `StepLosses` fetches and judges the losses of the steps.
+steps, then validation, then a save. `StepLosses` fetches and judges the losses of the steps.
+
+Where time is limited, a stage's progress is the share of its time that has passed, read before each
+step, and the last validation comes after it. All that a run does counts, from reading its data on,
+but compiling. An epoch near the end is not validated, as the rate would not come to its end.
 
 A run that is stopped, or killed, and resumed ends with the same weights as one that was not, bit
 for bit on the CPU with the same number of threads.
@@ -42,7 +45,6 @@ from seqtool.core.signals import Interruption
 from seqtool.training import hardware, state
 from seqtool.training.config import Position, Stage, TrainingConfig, learning_rate
 from seqtool.training.hardware import ALONE, Group
-from seqtool.training.limit import Countdown
 from seqtool.training.losses import StepLosses, StepNorms, mean_norms
 from seqtool.training.optimisers import Optimisers
 from seqtool.training.state import RunState
@@ -67,6 +69,7 @@ def train(
     earlier: Mapping[str, Any] = MappingProxyType({}),
     stages: Sequence[Stage] = (),
     begun: float | None = None,
+    float32_layers: str = "",
 ) -> Generator[Event, None, None]:
     """Train `task` in `directory`, yielding events; the caller shows them.
 
@@ -83,6 +86,7 @@ def train(
             release does not have, in the same form.
         stages: what the run is divided into; one of all epochs if none is given.
         begun: from when on a limit of time counts, as `working_time` tells; now if not given.
+        float32_layers: those that stay in float32 where the rest is in bf16, such as "gru layers".
 
     Raises:
         TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
@@ -102,6 +106,7 @@ def train(
         earlier=earlier,
         stages=stages,
         begun=begun,
+        float32_layers=float32_layers,
     )
     with group.agreed():
         resumed = resume and loop.restore()
@@ -130,6 +135,7 @@ class _Loop:
     earlier: Mapping[str, Any]
     stages: Sequence[Stage]
     begun: float
+    float32_layers: str
 
     def __post_init__(self) -> None:
         task, config, group = self.task, self.config, self.group
@@ -140,22 +146,22 @@ class _Loop:
         self.interruption = Interruption()
         self.is_interrupted = False
         self.run = RunState()  # all that is saved; the rest is made again when it is resumed
-        self.countdown: Countdown | None = None
-        if (limit := config.limit_seconds) is not None:
-            self.countdown = Countdown(limit, self.stages, self.run, group, self.begun)
+        self.limit = config.limit_seconds
+        self.elapsed_before = 0.0  # seconds of the continuations before this one
         self.steps_per_epoch = task.start_epoch(0)
         # the task drew its weights from the seed; what is random in steps differs by process
         hardware.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
         self.precision = hardware.resolve_precision(config.precision, self.device)
+        if isinstance(task, OnlineTask):
+            self.precision = "float32"
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
         self.losses = StepLosses(self.run, task, group)
         self.norms = StepNorms(self.run, config.clip_norm)
         self.clock = self.saved_at = working_time()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
         self.rate = 0.0  # of the last step, but for the task's factor
-        self.timed: tuple[int, dict[str, float]] | None = None  # scores, after how many steps
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
                 storage.recover(path)
@@ -185,8 +191,7 @@ class _Loop:
         )
         if self.run.averaging_since is not None:
             self.optimisers.average_from(self.run.averaging_since)
-        if self.countdown is not None:
-            self.countdown.go_on()
+        self.elapsed_before = max(self.run.elapsed, self.run.seconds)  # it may have had no limit
         return True
 
     def events(self, resumed: bool) -> Generator[Event, None, None]:
@@ -195,7 +200,7 @@ class _Loop:
         self.begin_step, self.begin_seconds = run.step, run.seconds
         if not resumed:
             self.save()  # so that a run that is stopped before its first save can be resumed
-        is_limited = self.countdown is not None
+        is_limited = self.limit is not None
         yield RunStarted(
             step=run.step,
             total_steps=0 if is_limited else self.total_steps,
@@ -203,8 +208,8 @@ class _Loop:
             num_parameters=count_parameters(self.task.module),
             machine=hardware.describe_machine(self.device, self.group.size),
             resumed=resumed,
-            time_limit=self.config.limit_seconds,
-            precision_note=hardware.precision_note(self.precision, self.device),
+            time_limit=self.limit,
+            **self.describe_precision(),
         )
         self.clock = self.saved_at = working_time()
         while not (reason := self.end_reason()):
@@ -214,7 +219,7 @@ class _Loop:
                 reason = "interrupted"
                 break
             if not self.is_validation_due():
-                run.epoch, run.index, run.is_validated = run.epoch + 1, 0, False
+                run.epoch, run.index = run.epoch + 1, 0
             else:
                 # else the last save took what time was left for the epoch
                 if run.index or not self.steps_per_epoch:
@@ -224,15 +229,27 @@ class _Loop:
         if reason != "interrupted" and self.group.is_first and self.best.is_dir():
             checkpoint.promote(self.best, self.best.parent)
         best = (run.best_epoch, run.best_scores)
-        yield RunFinished(reason, run.epoch, run.step, *best, run.seconds)
+        passes = run.step / max(1, self.steps_per_epoch)
+        yield RunFinished(reason, run.epoch, run.step, *best, run.seconds, passes)
+
+    def describe_precision(self) -> dict[str, str]:
+        """Return what the precision of the run really is, and what its user should know of it."""
+        note, layers = hardware.precision_note(self.config.precision, self.device), ""
+        if self.precision == "bf16":
+            layers = self.float32_layers or ("" if self.device == "cpu" else "recurrent layers")
+        if layers and self.device == "cpu":
+            note = "; ".join(filter(None, (note, f"in bf16, but for the {layers} in float32")))
+        precision = f"bf16, {layers} in float32" if layers else self.precision
+        return {"precision": precision, "precision_note": note}
 
     def end_reason(self) -> str:
         """Return why no further step is to be made; empty if there is one."""
-        run, patience, countdown = self.run, self.config.patience, self.countdown
-        if countdown is not None:
-            is_over = run.limit_reached >= countdown.limit
-        else:  # a run that had a limit may not have validated its last epoch
-            is_over = run.epoch >= self.epochs and run.is_validated
+        run, patience = self.run, self.config.patience
+        if self.limit is None:  # a run that had a limit may not have validated its last epoch
+            is_over = run.epoch >= self.epochs and (run.index > 0 or self.is_validated)
+        else:
+            is_ended = run.epoch > 0 and run.index == 0 and self.is_validated
+            is_over = is_ended and run.elapsed >= self.limit
         if is_over:
             return "finished"
         if run.index == 0 and patience and run.epochs_since_best >= patience:
@@ -245,9 +262,8 @@ class _Loop:
         if run.index == 0:
             self.steps_per_epoch = self.task.start_epoch(run.planned_epoch)
             if run.planned_epoch == self.stage()[1]:
-                run.stage_step, run.stage_seconds = run.step, 0.0
-                if self.countdown is not None:
-                    self.countdown.forget()
+                run.stage_step = run.step
+                run.stage_elapsed = 0.0 if self.limit is None else self.elapsed()
             is_due = not self.config.asgd_trigger and run.epoch >= self.config.average_after
             if self.config.optimiser == "asgd" and is_due:
                 self.begin_averaging()
@@ -274,61 +290,50 @@ class _Loop:
             if run.index < self.steps_per_epoch and self.group.any(is_due):
                 self.save()  # at the end of the epoch, after validation
 
+    def elapsed(self) -> float:
+        """Return the seconds of the run and its continuations, the mean of all processes."""
+        own = self.elapsed_before + working_time() - self.begun
+        return self.group.totals([own])[0] / self.group.size
+
+    def stage_end(self) -> float:
+        """Return after how many seconds the running stage ends; the time goes with the epochs."""
+        assert self.limit is not None
+        number, begin = self.stage()
+        return self.limit * (begin + self.stages[number].epochs) / self.epochs
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether nothing was learnt since the last validation."""
+        return self.run.num_items == 0
+
     def is_time_up(self) -> bool:
         """Whether the stage has no time for another step.
 
         Its first step is always made, and so is the first one after an epoch without a validation,
         as there is none at the beginning of an epoch.
         """
-        run, countdown = self.run, self.countdown
-        if countdown is None:
+        run = self.run
+        if self.limit is None:
             return False
-        countdown.look()
-        # what a validation takes has to be known before there is no time for it
-        if not run.validation_seconds and run.step and not countdown.is_early:
-            self.time_validation()
-        if run.step == run.stage_step or (run.index == 0 and not run.is_validated):
+        run.elapsed = self.elapsed()
+        if run.step == run.stage_step or (run.index == 0 and not self.is_validated):
             return False
-        # half a step, so that the last whole step ends as near to the limit as it can
-        return self.seconds_left() < countdown.step_seconds / 2
+        return run.elapsed >= self.stage_end()
 
     def is_validation_due(self) -> bool:
         """Whether what was trained is to be validated, at the end of an epoch or of the time.
 
-        An epoch is not where a step and the last validation fit in after it, but not both of these
-        and its own. The last epoch of a stage always is.
+        An epoch is where another one like it, with its validation, ends in time.
         """
-        run, countdown, (number, begin) = self.run, self.countdown, self.stage()
-        if countdown is None or not 0 < self.steps_per_epoch == run.index:
+        run, (number, begin) = self.run, self.stage()
+        if self.limit is None or not 0 < self.steps_per_epoch == run.index:
             return True
-        if number + 1 < len(self.stages) and (
-            run.planned_epoch + 1 == begin + self.stages[number].epochs
-        ):
+        is_last = run.planned_epoch + 1 == begin + self.stages[number].epochs
+        if is_last and number + 1 < len(self.stages):
             return True
-        countdown.look()
-        return countdown.has_room(number, 2) or not countdown.has_room(number, 1)
-
-    def seconds_left(self) -> float:
-        """Return the seconds that are left for the steps of the running stage, if limited."""
-        assert self.countdown is not None
-        steps_to_epoch = self.steps_per_epoch - self.run.index
-        return self.countdown.seconds_left(self.stage()[0], steps_to_epoch, self.steps_per_epoch)
-
-    def time_validation(self) -> None:
-        """Validate only to learn how long it takes: there was no time for an epoch yet.
-
-        The scores count if there is no time for another step.
-        """
-        self.losses.fetch()
-        self.task.module.eval()
-        self.tick()
-        with self.optimisers.averaged(), torch.no_grad():
-            self.timed = self.run.step, self.task.validate()
-        self.run.validation_seconds = self.tick()
-        self.run.seconds += self.run.validation_seconds
-        self.task.module.train()
-        assert self.countdown is not None
-        self.countdown.look()
+        run.elapsed, end = self.elapsed(), self.stage_end()
+        epoch_seconds = run.epoch_seconds + run.validation_seconds
+        return run.elapsed + epoch_seconds < end or run.elapsed >= end
 
     def step(self) -> None:
         """Make one step; on a CPU its loss is known to be sound before an optimiser's."""
@@ -355,18 +360,15 @@ class _Loop:
         seconds = self.tick()
         run.seconds += seconds
         run.epoch_seconds += seconds
-        run.stage_seconds += seconds
         self.report_seconds += seconds
-        if self.countdown is not None:
-            self.countdown.note_step(seconds)
 
     def report(self) -> StepDone:
         """Return the event of the steps since the last report."""
         run = self.run
         per_step = (run.seconds - self.begin_seconds) / max(1, run.step - self.begin_step)
         seconds_left = per_step * (self.total_steps - run.step)
-        if self.countdown is not None:
-            seconds_left = max(0.0, self.countdown.limit - self.countdown.elapsed)
+        if self.limit is not None:
+            seconds_left = max(0.0, self.limit - run.elapsed)
         event = StepDone(
             epoch=run.epoch + 1,
             step=run.step,
@@ -387,8 +389,7 @@ class _Loop:
         task.module.eval()
         self.tick()
         with self.optimisers.averaged(), torch.no_grad():
-            is_timed = self.timed is not None and self.timed[0] == run.step
-            scores = self.timed[1] if self.timed is not None and is_timed else task.validate()
+            scores = task.validate()
             if not all(math.isfinite(score) for score in scores.values()):
                 what = f"validation gave {format_scores(scores)} after step {run.step:,}"
                 raise TrainingError(
@@ -399,10 +400,8 @@ class _Loop:
             if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
                 storage.drop_kept(self.best.parent)  # from here on, the new model is usable
-        seconds = self.tick()
-        run.seconds += seconds
-        if not is_timed:
-            run.validation_seconds = seconds
+        run.validation_seconds = self.tick()
+        run.seconds += run.validation_seconds
         self.norms.fetch()
         done = EpochDone(
             epoch=run.epoch + 1,
@@ -443,7 +442,7 @@ class _Loop:
     def end_epoch(self, scores: dict[str, float], *, is_best: bool) -> None:
         """Count the epoch, note the best, and fire the plateau rule."""
         run = self.run
-        run.epoch, run.index, run.is_validated = run.epoch + 1, 0, True
+        run.epoch, run.index = run.epoch + 1, 0
         run.loss_sum, run.num_items, run.epoch_seconds = 0.0, 0, 0.0
         run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms = 0.0, 0.0, 0, 0
         self.losses.forget()
@@ -460,24 +459,20 @@ class _Loop:
             run.epochs_since_plateau = 0
 
     def end_stage(self) -> None:
-        """End the stage that ran, or the run, where there is no time left for it."""
-        run, countdown, (number, begin) = self.run, self.countdown, self.stage()
-        if countdown is None:
+        """End the stage that ran where there is no time left for it."""
+        run, (number, begin) = self.run, self.stage()
+        if self.limit is None:
             return
-        countdown.look()
+        run.elapsed = self.elapsed()
         # a stage is not ended before its first epoch
-        if self.seconds_left() >= countdown.step_seconds / 2 or run.planned_epoch == begin:
-            return
-        if number + 1 == len(self.stages):
-            run.limit_reached = countdown.limit
-        else:
+        is_over = run.elapsed >= self.stage_end() and run.planned_epoch > begin
+        if is_over and number + 1 < len(self.stages):
             run.skipped_epochs += begin + self.stages[number].epochs - run.planned_epoch
 
     def save(self) -> None:
         """Write the state, unless it is a bad one; what it takes counts as no training time."""
-        if self.countdown is not None:
-            self.countdown.look()
-            self.run.elapsed = self.countdown.elapsed
+        if self.limit is not None:
+            self.run.elapsed = self.elapsed()
         if self.run.step and not self.end_reason():
             self.probe()
         self.norms.fetch()
@@ -536,14 +531,10 @@ class _Loop:
         stage = self.stages[number]
         step = run.step - run.stage_step
         total_steps = self.steps_until(begin + stage.epochs) - run.stage_step
-        time_passed, time_of_step = None, 0.0
-        if self.countdown is not None:
-            whole = run.stage_seconds + max(0.0, self.seconds_left())
-            if whole:
-                time_passed = run.stage_seconds / whole
-                time_of_step = self.countdown.step_seconds / whole
-            else:
-                time_passed = 1.0
+        time_passed = None
+        if self.limit is not None:
+            whole = self.stage_end() - run.stage_elapsed
+            time_passed = min(1.0, (run.elapsed - run.stage_elapsed) / whole) if whole > 0 else 1.0
             if number + 1 < len(self.stages):  # whose epochs may come to an end first
                 time_passed = max(time_passed, min(1.0, step / total_steps))
         at = Position(
@@ -552,7 +543,6 @@ class _Loop:
             epoch=run.planned_epoch - begin + run.index / self.steps_per_epoch,
             num_plateaus=run.num_plateaus,
             time_passed=time_passed,
-            time_of_step=time_of_step,
         )
         return stage, at
 

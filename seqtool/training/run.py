@@ -20,6 +20,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, from_stored, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
+from seqtool.core.one_line import OneLine
 from seqtool.core.progress import EpochDone, Event, Listener, RunFinished, RunStarted, StepDone
 
 RUN_VERSION = 1
@@ -121,10 +122,11 @@ class CompletedRun:
 
     finished: RunFinished  # its last event
     items_per_second: float | None  # of the median epoch trained now; None when there was none left
+    precision: str  # of its products, as the first event tells
 
 
 @dataclass(frozen=True)
-class Trained:
+class Trained(OneLine):
     """What every function that trains returns, each with a class of its own."""
 
     path: Path  # the model directory
@@ -139,12 +141,21 @@ class Trained:
 class TrainedModel(Trained):
     """What the functions behind `train-*` commands return that train one network."""
 
+    shown = ("path", "scores", "seconds", "num_parameters", "epochs")
+
     # of the validation part, `train_seconds`, and the items of the task per second of training
     # where a whole epoch was trained
     scores: dict[str, float]
     seconds: float  # training time, validation included, over all continuations
     num_parameters: int  # trained numbers
     epochs: int  # completed
+    precision: str  # of products, as it really was
+    passes: float  # over the training part, with the last one as far as it came
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether all of the training part was read once: else the model is not fit for use."""
+        return self.passes >= 1
 
 
 def complete(
@@ -163,11 +174,13 @@ def complete(
     """
     resume = f"continue with: {runtime.resuming(command, output)}"
     finished: RunFinished | None = None
+    precision = ""
     speeds: list[float] = []
     try:
         with closing(events):
             for event in events:
                 if isinstance(event, RunStarted):
+                    precision = event.precision
                     on_started()
                 on_event(event)
                 if isinstance(event, EpochDone):
@@ -182,7 +195,7 @@ def complete(
     if finished.reason == "interrupted":
         what = f"the run was interrupted at step {finished.step:,}; the state is saved"
         raise Interrupted(what, hint=resume)
-    return CompletedRun(finished, sorted(speeds)[len(speeds) // 2] if speeds else None)
+    return CompletedRun(finished, sorted(speeds)[len(speeds) // 2] if speeds else None, precision)
 
 
 def finish(
@@ -202,10 +215,13 @@ def finish(
     scores = {**header.scores, **measured, "train_seconds": run.finished.seconds}
     if run.items_per_second is not None:
         scores[f"{items}_per_second"] = run.items_per_second
-    header = dataclasses.replace(header, scores=scores)
+    header = dataclasses.replace(header, scores=scores, precision=run.precision)
     checkpoint.amend(output, header, card(header))
     seconds, epochs = run.finished.seconds, run.finished.epoch
-    return TrainedModel(output, scores, seconds, header.num_parameters, epochs)
+    passes = run.finished.passes
+    return TrainedModel(
+        output, scores, seconds, header.num_parameters, epochs, run.precision, passes
+    )
 
 
 class TensorBoard(Listener):

@@ -43,6 +43,7 @@ from seqtool.core.errors import (
     TrainingError,
     counted,
 )
+from seqtool.core.one_line import OneLine
 from seqtool.core.progress import EpochDone, Event
 from seqtool.core.reading import CORPUS, is_corpus
 from seqtool.training.config import seconds_of
@@ -300,7 +301,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuned(OneLine):
     """What `tune` returns.
 
     Attributes:
@@ -310,6 +311,8 @@ class Tuned:
         config: its settings, all of them; they stand in `best.yaml` too.
         outcomes: of every training, in the order in which they were made.
     """
+
+    shown = ("path", "score", "best.score", "best.settings")
 
     path: Path
     score: str

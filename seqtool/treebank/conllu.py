@@ -146,7 +146,7 @@ class SentenceBatch:
 
 Item: TypeAlias = Sentence | Broken | SentenceBatch
 
-# where CoNLL-U is: a file (.gz and .zst too), a directory (its .conllu files), `-` for stdin, or
+# where CoNLL-U is: a file (packed too), a directory (its .conllu files), `-` for stdin, or
 # several of these; or CoNLL-U itself: a `str` with a line end or tab, bytes, an open file
 Source: TypeAlias = Sequence[str | Path] | str | Path | bytes | IO[str] | IO[bytes]
 
@@ -209,7 +209,7 @@ def read_conllu(
     ['Hi']
 
     Args:
-        inputs: files (.gz and .zst too), directories (their .conllu files) and `-` for stdin; or
+        inputs: files (packed too), directories (their .conllu files) and `-` for stdin; or
             CoNLL-U itself: a `str` with a line end or a tab, bytes, or an open file. A `str`
             without either is the name of a file.
         check: "tree" wants a tree in each sentence: heads in range, one root, no cycle; "columns"

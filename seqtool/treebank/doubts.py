@@ -1,4 +1,4 @@
-"""What cannot be right in a sentence that can be used: text, FEATS, root, enhanced graph.
+"""What cannot be right in a sentence that can be used: text, UPOS, FEATS, root, enhanced graph.
 
     # text = Sue ran                             what words and SpaceAfter in MISC make
     1   Sue    ...  2  nsubj  2:nsubj|4:nsubj    head:relation, sorted by head, each once
@@ -15,8 +15,14 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from seqtool.treebank.sentence import COLUMNS, DEPREL, DEPS, FEATS, HEAD, ID, Sentence
+from seqtool.treebank.sentence import COLUMNS, DEPREL, DEPS, FEATS, HEAD, ID, UPOS, Sentence
 
+# fmt: off
+UNIVERSAL_TAGS = frozenset({
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
+    "PUNCT", "SCONJ", "SYM", "VERB", "X",
+})
+# fmt: on
 _ARC = re.compile(r"(0|[1-9][0-9]{0,8})(?:\.([1-9][0-9]{0,8}))?:[^:].*")
 _ROOT = (0, 0)
 _NONE = "_"
@@ -28,6 +34,9 @@ def doubts(sentence: Sentence) -> Iterator[tuple[int, str]]:
     """Yield (line of the file, message) for each line that cannot be right."""
     yield from _doubts_of_text(sentence)
     for word, row in enumerate(sentence.rows, start=1):
+        if row[UPOS] != _NONE and row[UPOS] not in UNIVERSAL_TAGS:
+            tag = f"the UPOS {row[UPOS]} is none of the {len(UNIVERSAL_TAGS)}"
+            yield sentence.line_of(word), f"{tag} of Universal Dependencies"
         if not _are_features(row[FEATS]):
             yield sentence.line_of(word), f"the FEATS {row[FEATS]} are no list of Name=Value"
         if row[DEPREL].partition(":")[0] == "root" and row[HEAD] != "0":

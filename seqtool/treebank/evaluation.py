@@ -187,6 +187,10 @@ class ParserEvaluation:
     by_sentence: dict[str, Longs]
     calibration: CalibrationError | None = None
 
+    def __repr__(self) -> str:
+        figures = [f"{name}={self[name].f1:.2f}" for name in ("UAS", "LAS", "CLAS", "MLAS", "BLEX")]
+        return f"ParserEvaluation({', '.join(figures)}, words={self.words})"
+
     def __getitem__(self, metric: str) -> Score:
         return self.scores[metric]
 

@@ -5,8 +5,8 @@ r"""CoNLL-U Plus: files whose first line names their columns, in any order and n
     2   took  VERB  0  root   1:LVC.full
 
 They are read as CoNLL-U: columns that are not there are `_`, and each that CoNLL-U does not have is
-an item of column MISC, `PARSEME:MWE=1:LVC.full`, unless it is `_` or `*`. In such an item, space,
-bar and backslash are written as `seqtool.treebank.spacing` tells. The format:
+an item of column MISC, `PARSEME:MWE=1:LVC.full`, unless it is `_`. In such an item, space, bar and
+backslash are written as `seqtool.treebank.spacing` tells. The format:
 universaldependencies.org/ext-format.html.
 """
 
@@ -20,7 +20,7 @@ from seqtool.treebank.sentence import COLUMNS, FORM, ID, MISC
 from seqtool.treebank.spacing import escaped
 
 MARK = PLUS_MARK.decode()
-_NOTHING = ("_", "*", "")
+_NOTHING = ("_", "")
 
 
 def columns_of(stretch: bytes, path: str) -> list[str] | None:

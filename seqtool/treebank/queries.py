@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -59,10 +60,30 @@ def wants(wanted: Mapping[str, Any]) -> Wanted:
     return lambda token: all(test(token) for test in tests)
 
 
+class Pattern(str):
+    """A text in which `*` stands for any letters, and a relation for its subtypes, too."""
+
+    _pattern: re.Pattern[str]
+
+    def __new__(cls, text: str, name: str) -> Pattern:
+        """Return the pattern of a text that is asked for in a column."""
+        self = super().__new__(cls, text)
+        some = "[^|]*" if name == "deps" else ".*"  # an enhanced arc is one of several
+        pattern = some.join(map(re.escape, text.split("*")))
+        pattern += f"(:{some})?" if name in ("deprel", "deps") else ""
+        self._pattern = re.compile(pattern, re.DOTALL)
+        return self
+
+    def matches(self, value: object) -> bool:
+        """Whether a value is such a text."""
+        return value is not None and bool(self._pattern.fullmatch(str(value)))
+
+
 def parse_query(texts: Iterable[str]) -> dict[str, Any]:
     """Return what texts such as `deprel=nsubj` and `feats.Case=Nom` ask for, for `filter`.
 
-    The names of columns may be in capital letters. `_` asks for words without a value.
+    The names of columns may be in capital letters. `_` asks for words without a value. Texts are
+    `Pattern`s; those of `==`, as in `deprel==nsubj`, are asked for as they are.
 
     Raises:
         ConfigError: a text is no such thing, or names a column twice.
@@ -77,7 +98,11 @@ def parse_query(texts: Iterable[str]) -> dict[str, Any]:
             raise ConfigError(f"{text!r} asks for nothing", hint=hint)
         if name in wanted:
             raise ConfigError(f"{field} is asked for twice", hint="leave one out")
-        wanted[name] = _read(name, value)
+        is_exact = value.startswith("=") and value != "="  # which is a word, too
+        asked = _read(name, value.removeprefix("=") if is_exact else value)
+        if isinstance(asked, str) and not is_exact:
+            asked = Pattern(asked, name)
+        wanted[name] = asked
     wants(wanted)  # which refuses unknown names
     return wanted
 
@@ -106,7 +131,7 @@ class Values:
         hints = []
         for name, value in self._wanted.items():
             known = self._found[name] - {"_"}
-            if known and value not in known:
+            if known and not any(map(_same(value), known)):
                 same = [other for other in known if other.lower() == value.lower()]
                 hint = did_you_mean(same[0] if same else value, known)
                 hints.append(f"no word has {name.replace('__', '.')}={value}: {hint}")
@@ -198,9 +223,14 @@ def _read(name: str, value: str) -> str | int | None:
     return int(value) if is_number else None if value == "_" else value
 
 
+def _same(value: Any) -> Callable[[Any], bool]:
+    """Return what says whether another value is the one asked for."""
+    return value.matches if isinstance(value, Pattern) else lambda other: other == value
+
+
 def _test(name: str, value: Any) -> Wanted:
     field, _, item = name.partition("__")
-    if isinstance(value, str):
+    if isinstance(value, str) and not isinstance(value, Pattern):
         value = _read(name, value)
     if field not in FIELDS or bool(item) != (field in MAPPINGS):
         known = [*(field for field in FIELDS if field not in MAPPINGS), "feats.NAME", "misc.NAME"]
@@ -218,7 +248,8 @@ def _test(name: str, value: Any) -> Wanted:
         return lambda token: value(read(token)) is True
     if value is None:
         return lambda token: read(token) in (None, "_")
+    same = _same(value)
     if field == "deps" and isinstance(value, str):
         # one of the enhanced arcs, or all of them as the column has them
-        return lambda token: value in ((column := token.columns[DEPS]), *column.split("|"))
-    return lambda token: read(token) == value
+        return lambda token: any(map(same, ((text := token.columns[DEPS]), *text.split("|"))))
+    return lambda token: same(read(token))

@@ -37,7 +37,7 @@ CHECKS: tuple[Check, ...] = get_args(Check)
 _FIX = "fix the line"
 _MAX_SHOWN = 30  # characters of a column in a message
 _MAX_WORDS = 6  # of a cycle in a message
-_NOT_IN_COLUMN = frozenset("\t\n\r")
+_NOT_IN_COLUMN = frozenset("\t\n\r").union(map(chr, range(0xD800, 0xE000)))  # half characters
 _TOKEN_RANGE = re.compile(r"(?:^|\|)TokenRange=([0-9]{1,12}):([0-9]{1,12})(?:\||$)")
 
 # what draws sentences stands above this module, so it is found by name

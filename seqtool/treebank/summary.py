@@ -10,11 +10,14 @@ from pathlib import Path
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import read_items
 from seqtool.treebank.doubts import doubts
+from seqtool.treebank.evaluation import CONTENT_RELATIONS, FUNCTION_RELATIONS
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 _SHOWN = 8  # symbols of a set in a row of the summary
 _HELD = 100  # doubtful lines that are kept
 _EMPTY = "_"
+_RELATIONS = CONTENT_RELATIONS | FUNCTION_RELATIONS | {"punct"}  # the 37 of Universal Dependencies
+_RARE = 2  # words; a treebank's own relations have more
 _COUNTS = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes", "forms", "lemmas")
 
 
@@ -51,8 +54,9 @@ class TreebankSummary:
         longest_at: its file and line.
         mean_length: words per sentence.
         broken: sentences that were left out.
-        doubtful_lines: lines of the others that cannot be right, see `doubts`, and those of
-            sentences whose name another one of their file has.
+        doubtful_lines: lines of the others that cannot be right, see `doubts`, those of sentences
+            whose name another one of their file has, and those of relations that are not of
+            Universal Dependencies, and that two words at most have.
         doubtful: the first hundred of them.
     """
 
@@ -101,6 +105,7 @@ def describe_treebank(
     num_non_projective = num_non_projective_arcs = longest = num_doubtful = 0
     longest_at = names_of = ""
     names: set[str] = set()  # of the sentences of a file
+    own_relations: dict[str, list[BrokenSentence]] = {}  # the first lines of each
     for item in read_items(inputs, on_progress=on_progress):
         if not isinstance(item, Sentence):
             error = item.error
@@ -127,12 +132,22 @@ def describe_treebank(
         if (name := item.sent_id) and name in names:
             found.append((item.line, f"another sentence has the sent_id {name}, too"))
         names.add(name)
+        for word, deprel in enumerate(item.column(DEPREL), start=1):
+            relation = deprel.partition(":")[0]
+            if relation not in _RELATIONS and relation != _EMPTY:
+                lines = own_relations.setdefault(relation, [])
+                if len(lines) <= _RARE:
+                    message = f"the relation {deprel} is not of Universal Dependencies, and rare"
+                    lines.append(BrokenSentence(item.path, item.line_of(word), message))
         for line, message in found:
             num_doubtful += 1
             if num_doubtful <= _HELD:
                 doubtful.append(BrokenSentence(item.path, line, message))
         if len(item) > longest:
             longest, longest_at = len(item), f"{item.path}:{item.line}"
+    rare = [one for lines in own_relations.values() if len(lines) <= _RARE for one in lines]
+    order = {path: number for number, path in enumerate(files)}
+    doubtful = sorted([*doubtful, *rare], key=lambda one: (order[one.path], one.line))[:_HELD]
     features: Counter[str] = Counter()  # Case=Nom and Number=Sing of Case=Nom|Number=Sing
     for bundle, count in counters[FEATS].items():
         for feature in bundle.split("|"):
@@ -158,7 +173,7 @@ def describe_treebank(
         longest_at=longest_at,
         mean_length=num_words / max(1, num_sentences),
         broken=broken,
-        doubtful_lines=num_doubtful,
+        doubtful_lines=num_doubtful + len(rare),
         doubtful=doubtful,
     )
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seqtool.core.errors import DataError
+from seqtool.core.reading import whole_text
 from seqtool.treebank.plus import to_misc
 from seqtool.treebank.sentence import COLUMNS, FORM, HEAD, ID, Sentence, parse_sentence
 
@@ -102,7 +103,8 @@ def from_tokenlist(tokenlist: Sequence[Mapping[str, Any]], number: int = 1) -> S
             raise _refused(number, f"token {columns[ID]} {columns[FORM]!r} holds a tab or line end")
         lines.append("\t".join(columns))
     try:
-        return parse_sentence("\n".join(lines), "", 1, "columns")
+        text = whole_text("\n".join(lines))
+        return parse_sentence(text, "", 1, "columns")
     except DataError as error:
         raise _refused(number, error.message, error.hint) from error
 

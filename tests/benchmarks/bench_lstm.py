@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtool.lm.neural.network import NeuralNetwork
+from seqtool.training.hardware import resolve_precision
 
 VOCABULARY, HIDDEN, LAYERS, BATCH, BPTT = 33_278, 200, 2, 20, 35
 
@@ -76,6 +77,9 @@ def main(num_steps: int) -> None:
     """Print what came of the races."""
     table = report.Report("lstm", "bare torch loop")
     for precision, at_least in (("float32", 2.0), ("bf16", 3.0)):
+        if resolve_precision(precision, "cpu") != precision:
+            print(f"no training in {precision}: this processor cannot")
+            continue
         turns = race(num_steps, precision)
         table.add(
             f"training, {precision}",

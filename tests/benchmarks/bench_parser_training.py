@@ -22,6 +22,7 @@ from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.graph.task import GraphTask
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.text.datasets import sample_treebank
+from seqtool.training.hardware import has_bf16_layers
 from seqtool.training.optimisers import Optimisers
 
 FILLED = encoder.ROW_MULTIPLE
@@ -63,6 +64,8 @@ def race(preset: str, train: str, num_steps: int) -> tuple[report.Race, int]:
 
 def main(train: str, num_steps: int) -> None:
     """Print what came of the races."""
+    if not has_bf16_layers():
+        raise SystemExit("this processor cannot train in bf16")
     table = report.Report("parser-training", "shapes as they come")
     for preset, at_least in (("graph", 1.2), ("accurate", 1.1)):
         turns, num_items = race(preset, train, num_steps)

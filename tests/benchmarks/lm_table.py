@@ -42,10 +42,10 @@ from benchmarks.tables import (
     write_table,
 )
 
-from seqtool.core import checkpoint, runtime, storage
+from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ConfigError, SeqtoolError
 from seqtool.training.config import seconds_of
-from seqtool.training.hardware import describe_machine
+from seqtool.training.hardware import describe_machine, resolve_precision
 
 COMMON = (
     "--hidden 256 --tied --schedule cosine --clip 1 --set schedule_minimum=0.02 "
@@ -157,7 +157,7 @@ class Table:
         seconds_of(time_limit)
         self.out, self.data, self.time_limit = out, data, time_limit
         self.overrides = list(overrides)
-        self.precision = "bf16" if runtime.has_bf16_products() else "float32"
+        self.precision = resolve_precision("fast", "cpu")
         self.file, self.words = out / "models.json", out / "words"
         self.halves = (out / "half1.txt", out / "half2.txt")
         self.about = {

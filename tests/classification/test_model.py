@@ -25,7 +25,7 @@ from seqtool.classification.network import (
 )
 from seqtool.classification.ngrams import Bags
 from seqtool.core import checkpoint
-from seqtool.core.errors import ModelError
+from seqtool.core.errors import DataError, ModelError
 
 TEXTS = [opinion.text for opinion in opinions("valid")[:30]]
 ENCODERS: list[Encoder] = ["none", *CELLS, "bilstm"]  # type: ignore[list-item]
@@ -78,6 +78,8 @@ def test_linear_scores_by_hand() -> None:
     assert labels == ["yes", "no", "yes"]
     assert list(classifier("good").probabilities) == ["yes", "no"]
     assert classifier([]) == []
+    with pytest.raises(DataError, match=r"text 2 is U.DCE9, half a pair"):
+        classifier(["good", "d\udce9g"])
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)

@@ -101,6 +101,14 @@ def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> Non
     assert all(f'href="#part-{number}"' in html for number in range(1, len(titles) + 1))
 
 
+def test_a_page_that_nobody_named_stays(seqtool: Run, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("edited")
+    result = seqtool("analyse", "report", tmp_path)
+    assert (result.code, page.read_text()) == (1, "edited")
+    assert f"-o {page}" in result.stderr.splitlines()[1]
+
+
 def test_a_page_leaves_out_what_has_no_vectors_and_mixtures_of_other_models(
     here: Path, seqtool: Run
 ) -> None:

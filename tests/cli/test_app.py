@@ -208,6 +208,12 @@ def test_debug_shows_the_traceback_of_any_error(
     assert shown.stderr.endswith(without.stderr)
 
 
+def test_debug_before_a_group_runs_what_the_group_alone_runs(seqtool: Run) -> None:
+    alone, shown = seqtool("analyse", "--none"), seqtool("--debug", "analyse", "--none")
+    assert "analyse report --help" in alone.stderr
+    assert shown.stderr.endswith(alone.stderr)
+
+
 def test_debug_after_two_dashes_is_an_argument(seqtool: Run) -> None:
     assert "--debug" in seqtool("inspect", "--", "--debug").stderr
 

@@ -205,6 +205,10 @@ def test_a_word_without_probability(seqtool: Run, monkeypatch: pytest.MonkeyPatc
         (["text.txt", "--per-token", "x.txt"], "error: x.txt has no suffix of a table"),
         (["text.txt", "--per-token", "no/x.tsv"], "error: no/x.tsv: the directory"),
         (["text.txt", "--split", "test"], "error: --split test needs a prepared corpus"),
+        (
+            ["text.txt", "--engine=spark", "--per-token=x.parquet", "--per-sentence=y.parquet"],
+            "error: --engine spark writes one table",
+        ),
     ],
 )
 def test_bad_input(seqtool: Run, arguments: list[str], message: str) -> None:

@@ -145,14 +145,14 @@ def test_the_sample_is_the_default(seqtool: Run) -> None:
         (["x.tsv", "--score", "word"], "error: --score is 'word'"),
         (["x.tsv", "-o", "-", "--json"], "error: --json and a table both write to stdout"),
         (["x.tsv", "-o", "x.xlsx"], "error: x.xlsx has no suffix of a table"),
-        (["y.tsv"], "error: y.tsv:2: the two sentences are the same"),
+        (["y.tsv"], "error: y.tsv:2: bad or sentence_bad is missing"),
         (["z.tsv"], "error: z.tsv: no such file or directory"),
     ],
 )
 def test_errors_are_two_lines(
     options: list[str], message: str, seqtool: Run, tmp_path: Path
 ) -> None:
-    (tmp_path / "y.tsv").write_text("good\tbad\na\ta\n")
+    (tmp_path / "y.tsv").write_text("good\twrong\na\tb\n")
     result = seqtool("pairs", *options, "-m", "A")
     assert result.code == 1
     error, hint = result.stderr.splitlines()

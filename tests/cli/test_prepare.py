@@ -289,6 +289,34 @@ def test_a_column_is_a_text(seqtool: Run) -> None:
     assert "seqtool tag" in hint
 
 
+@pytest.mark.parametrize("command", ["prepare", "ngram counts", "ngram train", "eval-ppl"])
+def test_of_texts_and_treebanks_in_a_directory_the_texts_are_read(
+    seqtool: Run, command: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("mixed").mkdir()
+    for name in ("train", "valid"):
+        Path(f"mixed/{name}.txt").write_text("a b\n" * 40)
+        Path(f"mixed/{name}.conllu").write_text(GOOD_TREE)
+    options = ["--order", "1"] if command.startswith("ngram") else []
+    if command == "eval-ppl":
+        assert seqtool("ngram", "train", "text.txt", "-o", "m").code == 0
+        options = ["-m", "m"]
+    else:
+        options += ["-o", "out.tsv"]
+    result = seqtool(*command.split(), "mixed", *options)
+    assert result.code == 0
+    (said,) = caplog.messages
+    assert said.startswith("mixed: 2 treebanks left out")
+    assert "seqtool prepare mixed --column form" in said
+    Path("ud").mkdir()  # as Universal Dependencies has it
+    for name in ("LICENSE.txt", "README.md", "x-ud-train.txt"):
+        Path(f"ud/{name}").write_text("a\n")
+    Path("ud/x-ud-train.conllu").write_text(GOOD_TREE)
+    assert "sentences" in seqtool("prepare", "ud").stdout
+    error, _ = two_lines(seqtool("ngram", "counts", "ud"))  # a licence is no text to count
+    assert "x-ud-train.conllu: is a treebank, not text" in error
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

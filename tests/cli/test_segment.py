@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,16 @@ def test_sentences_as_lines(seqtool: Run, letter: Path, tmp_path: Path) -> None:
         assert gzip.decompress(packed.read_bytes()).decode() == result.stdout
     result = seqtool("segment", letter, "--rules", "--format", "line")
     assert result.stderr == "error: no format is called 'line'\nhint: did you mean lines?\n"
+
+
+def test_names_of_many_files_are_compared_in_linear_time(seqtool: Run, tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.txt" for number in range(2500)]
+    for file in files:
+        file.touch()
+    begin = time.process_time()
+    result = seqtool("segment", *files, "--rules", "--format", "lines", "-o", f"{tmp_path}/")
+    assert time.process_time() - begin < 3  # 7 where each pair of names was compared
+    assert "is read, and would be replaced" in result.stderr
 
 
 def test_tokens_are_as_they_are_written() -> None:

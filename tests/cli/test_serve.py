@@ -42,7 +42,7 @@ def test_a_signal_ends_it_once_all_requests_are_answered() -> None:
     with started("--verbose") as (process, url):
         body = b"data=The+dog+sleeps.&tokenizer=&parser="
         head = (
-            "POST /process HTTP/1.1\r\nHost: x\r\nContent-Length: "
+            "POST /process HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
             f"{len(body)}\r\nContent-Type: application/x-www-form-urlencoded\r\n\r\n"
         ).encode()
         assert httpx.post(f"{url}/process", data={"data": "Hi", **ALL}).status_code == 200
@@ -71,7 +71,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
         started("--host", "0.0.0.0") as (process, url),
         socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection,
     ):
-        connection.sendall(b"POST /process HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n")
+        connection.sendall(b"POST /process HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n")
         connection.sendall(b"Content-Type: application/x-www-form-urlencoded\r\n\r\n")
         assert httpx.get(f"{url}/models").status_code == 200
         process.send_signal(signal.SIGINT)

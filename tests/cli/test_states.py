@@ -36,6 +36,21 @@ def test_a_language_model(seqtool: Run, tmp_path: Path) -> None:
     assert table[5].split("\t") == ["4", "2", "2", "cat", "2", "5"]
 
 
+def test_files_that_nobody_named_stay(
+    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ("analyse", "states", VERSION / "valid.txt", "-m", VERSION / "lm-rnn")
+    table = Path("states.tsv")
+    table.write_text("mine")
+    for options in ([], ["-o", "states.npy"]):
+        result = seqtool(*command, *options)
+        assert (result.code, result.stderr.count("\n"), table.read_text()) == (1, 2, "mine")
+    table.unlink()
+    assert [seqtool(*command).code for _ in range(2)] == [0, 1]
+    assert seqtool(*command, "-o", "states.npy").code == 0
+
+
 @pytest.mark.parametrize(
     ("model", "text", "options"),
     [

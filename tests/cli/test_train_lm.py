@@ -122,7 +122,7 @@ def test_json(seqtool: Run, text: Path, tmp_path: Path) -> None:
     (line,) = result.stdout.splitlines()
     trained = json.loads(line)
     assert set(trained) == {
-        *("model", "seconds", "epochs", "parameters"),
+        *("model", "seconds", "epochs", "parameters", "precision"),
         *("valid_perplexity", "reset_state_factor", "tokens_per_second", "train_seconds"),
     }
     assert trained["model"] == str(tmp_path / "m")
@@ -130,6 +130,27 @@ def test_json(seqtool: Run, text: Path, tmp_path: Path) -> None:
     assert 1 < trained["valid_perplexity"] < 20
     measured = seqtool("eval-ppl", tmp_path / "m" / "corpus", "-m", tmp_path / "m", "--json")
     assert json.loads(measured.stdout)["perplexity"] == trained["valid_perplexity"]
+
+
+@pytest.mark.parametrize("can_train", [True, False])
+@pytest.mark.parametrize("cell", ["gru", "rnn", "window", "rhn", "lstm"])
+def test_what_is_in_bf16_is_said_and_recorded(
+    seqtool: Run, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cell: str,
+    can_train: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("seqtool.training.hardware.has_bf16_layers", lambda: can_train)
+    monkeypatch.setattr("seqtool.core.runtime.has_bf16_products", lambda: True)
+    monkeypatch.setattr("seqtool.lm.neural.cells.numpy_is_fast", lambda: True)
+    words = ("train-lm", text, "-o", tmp_path / "m", *TINY, "--cell", cell, "--precision", "bf16")
+    result = seqtool(*words, "--json", "--force")
+    has_float32_layers = cell in ("gru", "rnn", "window")
+    expected = "float32"
+    if can_train:
+        expected = f"bf16, {cell} layers in float32" if has_float32_layers else "bf16"
+    assert json.loads(result.stdout)["precision"] == expected
+    assert json.loads((tmp_path / "m" / "model.json").read_text())["precision"] == expected
+    (line,) = (line for line in result.stderr.splitlines() if line.startswith("training for"))
+    assert ("float32" in line) == (has_float32_layers or not can_train)
 
 
 def test_without_a_corpus_the_sample_is_used(

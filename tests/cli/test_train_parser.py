@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +60,35 @@ def test_fast_is_a_preset(
     assert_error(seqtool(*train, "--raw"), "enough")
     assert_error(seqtool(*train[:-1], "--raw"), "enough")
     assert chosen == ["none", "bilstm"]
+
+
+def test_bf16_is_float32_where_the_processor_cannot(folder: Path, tmp_path: Path) -> None:
+    """With the instructions of AVX2 alone, torch has no LSTM in bfloat16."""
+    words = ["train-parser", folder / "dev.conllu", "-o", tmp_path / "p", "--preset", "accurate"]
+    words += [*TINY, "--epochs", "1", "--set", "model.encoder_size=8"]
+    words += ["--set", "training.precision=bf16", "--json"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "seqtool", *words],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    is_bf16 = json.loads(ended.stdout)["precision"] == "bf16"  # where nothing reads the variable
+    assert ended.stderr.count("cannot train in bf16") == (not is_bf16)
+    assert checkpoint.read_header(tmp_path / "p").precision == ("bf16" if is_bf16 else "float32")
+
+
+def test_too_short_a_time_gives_no_model_to_use(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    words = ("train-parser", folder / "train.conllu", "-o", tmp_path / "p", *TINY)
+    short = seqtool(*words, "--time-limit", "0.01s")
+    assert short.code == 0
+    assert "not fit for use" in short.stderr
+    assert "next:" not in short.stderr
+    limited = seqtool(*words, "--time-limit", "4s", "--force")
+    assert "not fit for use" not in limited.stderr
+    assert "next:" in limited.stderr
 
 
 def test_training_says_what_it_does(seqtool: Run, folder: Path, tmp_path: Path) -> None:
@@ -238,6 +270,20 @@ def test_the_sample_is_there_for_nothing(
     assert result.code == 130
     assert "no TRAIN given: training on the shipped English sample" in result.stderr
     assert (tmp_path / "runs" / "parser" / "last").is_dir()
+
+
+@pytest.mark.parametrize(
+    "command", ["train-parser", "train-parser --raw", "train-tagger", "train-classifier"]
+)
+def test_the_name_of_a_preset_is_no_file_of_settings(
+    command: str, seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = "linear" if command == "train-classifier" else "fast"
+    result = seqtool(*command.split(), "--config", name, "--list-settings")
+    assert (result.code, result.stderr.count("\n")) == (1, 2)
+    assert "name a preset with --preset: " in result.stderr
+    assert name in result.stderr.splitlines()[1]
 
 
 @pytest.mark.parametrize(

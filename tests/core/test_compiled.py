@@ -365,21 +365,30 @@ def test_a_refused_directory_is_told_and_not_used(
 
 @pytest.mark.usefixtures("opened_anew")
 def test_without_a_place_for_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: list[str]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    made: list[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
     for _ in range(2):
         assert compiled(SIGNATURE)(element)(NUMBERS, 0) == 10
     assert len(made) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "each start compiles it again; NUMBA_CACHE_DIR" in line
 
 
-def test_a_full_disk(cache: Path, monkeypatch: pytest.MonkeyPatch, made: list[str]) -> None:
+def test_a_full_disk(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     def refuse(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(compile_cache, "atomic_file", refuse)
-    assert compiled(SIGNATURE)(element)(NUMBERS, 0) == 10
+    for checks in (False, True):
+        assert compiled(SIGNATURE, boundscheck=checks)(element)(NUMBERS, 0) == 10
+    assert capfd.readouterr().err.count("each start compiles it again") == 1
     monkeypatch.undo()
     assert not list(cache.glob("*.element-*"))
 

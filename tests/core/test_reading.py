@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
 import json
+import lzma
+import os
+import subprocess
+import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -30,7 +36,10 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
     "a.txt": lambda data: data,
     "a.txt.gz": gzip.compress,
     "a.txt.zst": pack_zst,
+    "a.txt.bz2": bz2.compress,
+    "a.txt.xz": lzma.compress,
     "named-otherwise": gzip.compress,
+    "bz2-named-otherwise": bz2.compress,
 }
 
 
@@ -42,7 +51,7 @@ def test_packed_files_are_unpacked(tmp_path: Path, name: str, block_size: int) -
     assert read(path, block_size=block_size) == TEXT
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, pack_zst])
+@pytest.mark.parametrize("pack", [gzip.compress, pack_zst, bz2.compress, lzma.compress])
 def test_packed_files_may_be_several_joined(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "shards"
     path.write_bytes(pack(b"one\n") + pack(b"") + pack(b"two\n"))
@@ -83,9 +92,9 @@ def test_blocks_are_whole_lines(
     assert b"".join(blocks) == text
     assert all(block.endswith(b"\n") for block in blocks)
     # no more than one read beyond the block size or the longest line; the first read has at least
-    # the four bytes that tell whether a file is packed
+    # the ten bytes that tell whether a file is packed
     longest = max(map(len, text.split(b"\n"))) + 1
-    assert max(map(len, blocks)) <= max(longest, block_size) + block_size + 3
+    assert max(map(len, blocks)) <= max(longest, block_size) + block_size + 9
 
 
 def test_one_line_of_50_megabytes(tmp_path: Path) -> None:
@@ -218,9 +227,9 @@ def test_utf16_without_its_mark(encoding: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [3, 15, -9, -1])
-@pytest.mark.parametrize("name", ["a.gz", "a.zst"])
+@pytest.mark.parametrize("name", [name for name in PACKED if name.startswith("a.txt.")])
 def test_truncated_packed_file(tmp_path: Path, name: str, cut: int) -> None:
-    packed = {"a.gz": gzip.compress, "a.zst": pack_zst}[name](bytes(range(33, 120)) * 50)
+    packed = PACKED[name](bytes(range(33, 120)) * 50)
     path = tmp_path / name
     path.write_bytes(packed[:cut])
     with pytest.raises(DataError, match=r"damaged|is not a"):
@@ -236,12 +245,27 @@ def test_flipped_bit_in_gzip_is_found(tmp_path: Path) -> None:
         read(path)
 
 
-@pytest.mark.parametrize("name", ["a.gz", "a.zst"])
+@pytest.mark.parametrize("name", ["a.gz", "a.zst", "a.bz2", "a.xz"])
 def test_text_named_as_packed(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(TEXT)
-    with pytest.raises(DataError, match=r"is not a (gzip|Zstandard) file"):
+    with pytest.raises(DataError, match=r"is not a (gzip|Zstandard|bzip2|xz) file"):
         read(path)
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, pack_zst, bz2.compress, lzma.compress])
+def test_a_packed_line_is_limited(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(pack(bytes(256 << 20)))
+    limit_lines(1 << 20)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="a line of more than 1 MB"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 160 << 20
+    finally:
+        tracemalloc.stop()
+        limit_lines(MAX_LINE)
 
 
 def test_no_such_file_nothing_in_it_and_treebanks(tmp_path: Path) -> None:
@@ -259,7 +283,7 @@ def test_no_such_file_nothing_in_it_and_treebanks(tmp_path: Path) -> None:
         read(tmp_path)
     (tmp_path / "x.conllu.gz").touch()
     with pytest.raises(DataError, match="treebank"):
-        read(tmp_path)
+        read(tmp_path / "x.conllu.gz")
     with pytest.raises(DataError, match="stdin is named twice"):
         find_files(["-", "-"])
 
@@ -473,6 +497,35 @@ def test_a_column_of_parquet_is_a_text(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(DataError, match="the Parquet file is damaged"):
         list(read_blocks(path))
+
+
+def test_a_cell_of_parquet_is_limited_as_a_line_is(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path, num, size = tmp_path / "a.parquet", 1 << 14, 1 << 19
+    cells = pa.DictionaryArray.from_arrays(pa.array([0] * num, pa.int32()), ["x" * size])
+    table = pa.table({"some": [{"a": 1, "b": 2}] * num, "text": cells})
+    pq.write_table(table, path, compression="zstd", store_schema=False)  # plain text, 8 GB
+    blocks = read_blocks(path)
+    assert [len(next(blocks)) for _ in range(200)] == [2 * (size + 1)] * 200
+    limit_lines(size - 1)
+    try:
+        with pytest.raises(DataError, match="a line of more than 0 MB") as caught:
+            next(read_blocks(path))
+    finally:
+        limit_lines(MAX_LINE)
+    assert "--max-line" in caught.value.hint
+    assert caught.value.line == 1
+
+
+@pytest.mark.parametrize("command", ["prepare", "ngram counts", "ngram import"])
+def test_a_pipe_is_no_parquet(tmp_path: Path, command: str) -> None:
+    os.mkfifo(tmp_path / "x.parquet")
+    words = [sys.executable, "-m", "seqtool", *command.split(), "x.parquet", "-o", "out.tsv"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0] == "error: x.parquet: is not a regular file"
 
 
 @pytest.mark.parametrize("block_size", [1 << 20, 1003, 1000, 100, 1])

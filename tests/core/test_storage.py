@@ -421,6 +421,39 @@ def test_files_follow_the_umask(tmp_path: Path, mask: int) -> None:
         assert mode == 0o666 & ~mask
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444])
+def test_what_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    file, folder = tmp_path / "file", tmp_path / "folder"
+    file.write_text("old")
+    write(folder, "old")
+    file.chmod(mode)
+    folder.chmod(mode | 0o700)
+    for name in ("file", "folder"):
+        (tmp_path / f"link-{name}").symlink_to(name)
+    storage.replace_text(tmp_path / "link-file", "new")
+    write(tmp_path / "link-folder", "new")
+    assert (file.read_text(), read(folder)) == ("new", "new")
+    assert stat.S_IMODE(file.stat().st_mode) == mode
+    assert stat.S_IMODE(folder.stat().st_mode) == mode | 0o700
+    assert all((tmp_path / f"link-{name}").is_symlink() for name in ("file", "folder"))
+
+
+def test_nobody_reads_it_before_it_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch(mode=0o600)
+    with atomic_file(file):
+        assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
+def test_what_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch(mode=0o640)
+    os.chown(file, 12345, 54321)
+    storage.replace_text(file, "new")
+    assert (file.stat().st_uid, file.stat().st_gid) == (12345, 54321)
+
+
 def text_writer(directory: Path) -> None:
     (directory / "a").write_bytes(bytes(100_000))
 
@@ -546,6 +579,7 @@ def test_what_is_no_json_object_is_a_value_error(tmp_path: Path, text: str, mess
         (b"\xff{}", "utf-8"),
         (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "nested too deeply"),
         (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"a": [1%s]}' % (b"0" * 400), "a number of 401 digits"),
         (b'{"a": "\\ud800"}', "surrogates not allowed"),
         (b'{"a": "\\uDFFF", "b": "\\ud83d\\ude00"}', "surrogates not allowed"),
         (b'{"a": 1' + b"0" * 5000 + b"}", "digits"),

@@ -169,7 +169,7 @@ def test_tables_with_names(tmp_path: Path) -> None:
     assert hash(again) == hash(vocabulary)
     assert again.tables["bundles"][1] == ("N", "_", "A=b")
     assert again.symbols == []
-    assert repr(again) == "Vocabulary(labels: 2, bundles: 2)"
+    assert repr(again) == "Vocabulary(4 entries in 2 tables)"
     assert again != Vocabulary(tables=tables)
 
 

@@ -202,3 +202,23 @@ def test_a_model_is_loaded_as_what_it_must_be(nlp: Pipeline, tmp_path: Path) -> 
     with pytest.raises(ModelError, match="is a Tagger, not a Parser") as refused:
         seqtool.load(tmp_path / "tagger", seqtool.Parser)
     assert refused.value.path == str(tmp_path / "tagger")
+
+
+def test_half_a_character_is_refused(nlp: Pipeline) -> None:
+    half = "d\udce9g"
+    for ask in (
+        lambda: nlp(half),
+        lambda: nlp([["a", half]]),
+        lambda: list(nlp.segment([half])),
+        lambda: nlp.parser([["a", half]]),
+        lambda: nlp.tagger([["a", half]]),
+        lambda: nlp.segmenter(half),
+        lambda: list(nlp.pipe(["a", half])),
+        lambda: nlp(conllu.TokenList([{"form": half}])),
+    ):
+        with pytest.raises(DataError, match="half a pair"):
+            ask()
+    (token,) = nlp([["a"]]).words
+    for name in ("form", "lemma", "upos"):
+        with pytest.raises(ValueError, match="cannot be"):
+            setattr(token, name, half)

@@ -26,6 +26,7 @@ from seqtool.parsing.tagger.config import PRESETS as TAGGERS
 from seqtool.parsing.tagger.data import read_data as tagger_data
 from seqtool.parsing.tagger.train import TAGGER
 from seqtool.parsing.train import TreebankRecord, with_precision
+from seqtool.training import hardware
 
 
 @pytest.fixture
@@ -38,6 +39,7 @@ def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
         path.write_text(f"processor\t: 0\n{about}\nprocessor\t: 1\n")
         monkeypatch.setattr(runtime, "CPU_INFO", path)
         runtime.has_bf16_products.cache_clear()
+        monkeypatch.setattr(hardware, "has_bf16_layers", lambda: True)
 
     yield change
     runtime.has_bf16_products.cache_clear()

@@ -25,7 +25,6 @@ LIMITS = Limits(
     seconds=20,
     body_seconds=0.6,
     num_jobs=40,
-    held_bytes=300_000,
 )
 ALL = {"tokenizer": "", "tagger": "", "parser": ""}
 
@@ -53,8 +52,8 @@ def running(*models: Path, limits: Limits = LIMITS) -> Iterator[Running]:
     served = ServedModels(models)
     with listening("127.0.0.1", 0) as sock:
         found = Running(f"http://127.0.0.1:{sock.getsockname()[1]}", sock, served)
-        service = Service(served, limits, found.answered.append)
-        server = server_of(service.app, body_seconds=limits.body_seconds, seconds=limits.seconds)
+        service = Service(served, limits, found.answered.append, ["parser.example"])
+        server = server_of(service, seconds=limits.seconds)
         thread = threading.Thread(target=server.run, args=([sock],))
         thread.start()
         try:

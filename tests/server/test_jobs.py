@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seqtool.parsing.segmenter.rules import split_by_rules
 from seqtool.server.jobs import Job, Limits, Rounds
 from seqtool.server.refusal import Refusal
 from seqtool.server.served import ServedModel
@@ -43,7 +44,6 @@ def answers(*texts: str, limits: Limits | None = None) -> tuple[Recorded, list[A
             source,
             lambda sentence: kept.append(sentence.text),
             limits,
-            client=text,
         )
         await rounds.submit(job)
         order.append(text.split()[0])
@@ -67,6 +67,55 @@ def test_a_long_text_keeps_no_short_one_waiting() -> None:
     assert order == ["short", "long"]
     assert model.calls[0][-1] == "short"
     assert len(found[0]) == 5001
+
+
+def test_a_request_that_comes_between_rounds_is_in_the_next() -> None:
+    """It takes some turns of the event loop to be accepted, read and looked at."""
+    model = Recorded()
+    served = ServedModel("model", model, ("parser",))
+
+    async def one(rounds: Rounds, text: str) -> int:
+        source = read_layout(text.split("\n"), "horizontal")
+        job = Job(served, frozenset(("parser",)), source, lambda _: None, Limits())
+        await rounds.submit(job)
+        return len(model.calls)
+
+    async def run() -> int:
+        rounds = Rounds(Limits(num_sentences=10**6))
+        long = asyncio.create_task(one(rounds, "long x\n" * 50_000))
+        while not model.calls:
+            await asyncio.sleep(0)
+        for _ in range(6):
+            await asyncio.sleep(0)
+        num_calls = await one(rounds, "short")
+        long.cancel()
+        return num_calls
+
+    assert asyncio.run(run()) == 2
+
+
+def test_long_paragraphs_keep_no_short_text_waiting() -> None:
+    """A round splits one long paragraph, and each of the long texts has its turn."""
+    split: list[str] = []
+
+    class Split(Recorded):
+        def split(self, stretches: Sequence[Any], whole: bool) -> list[Any]:
+            split.append("".join(chr(stretch[0]) for stretch in stretches))
+            return split_by_rules(stretches, whole=whole)
+
+    served = ServedModel("model", Split(), ("tokenizer", "parser"))
+
+    async def run() -> None:
+        rounds = Rounds(Limits())
+        texts = [f"{letter} is. " * 4000 for letter in "abcdef"] + ["short"]
+        jobs = [
+            Job(served, frozenset(("tokenizer",)), text, lambda _: None, Limits()) for text in texts
+        ]
+        await asyncio.wait([rounds.submit(job) for job in jobs])
+
+    asyncio.run(run())
+    assert "s" in split[0]
+    assert {*"".join(split)} == {*"abcdefs"}
 
 
 def test_what_fails_fails_alone() -> None:
@@ -97,7 +146,6 @@ def test_a_client_that_is_gone_is_forgotten(num: int) -> None:
                 read_layout(["a"], "horizontal"),
                 lambda _: None,
                 Limits(),
-                client=number,
             )
             for number in range(num)
         ]

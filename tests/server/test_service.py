@@ -57,6 +57,7 @@ def test_the_models_are_told(server: Running) -> None:
     steps = ["tokenizer", "tagger", "parser"]
     assert found["models"] == {"english-a-1": steps, "parser": ["parser"]}
     assert found["default_model"] == "english-a-1"
+    assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
 
 
 def test_a_text_is_parsed_as_the_model_does(server: Running) -> None:
@@ -181,7 +182,12 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
     for content, headers, status, line in (
         (b"data=%ff", form, 400, "field data is not UTF-8 at byte 0"),
         (b"data=" + "é".encode("latin-1"), form, 400, "field data is not UTF-8 at byte 0"),
-        (b"a=b&" * 51, form, 400, "the request has more than 50 fields"),
+        (
+            b"".join(b"%d=b&" % i for i in range(51)),
+            form,
+            400,
+            "the request has more than 50 fields",
+        ),
         (b"abc", {"content-type": "text/plain"}, 415, "a body of type 'text/plain' is no form"),
         (b"abc", {}, 415, "a body without a type is no form"),
         (b"abc", parts, 400, "the body is no multipart/form-data"),
@@ -191,6 +197,36 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
         assert response.status_code == status
         assert response.text.startswith(line)
         assert response.text.count("\n") == 1
+
+
+def test_a_field_is_there_once(server: Running) -> None:
+    url, once = f"{server.url}/process", {"data": "a"}
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    for response in (
+        httpx.get(f"{url}?data=a&data=b"),
+        httpx.post(f"{url}?data=a", data=once),
+        httpx.post(url, content=b"data=a&d%61ta=b", headers=form),
+        httpx.post(url, files=[("data", ("x", b"a")), ("data", ("y", b"b"))]),
+        httpx.post(url, content=b'{"data": "a", "data": "b"}', headers=JSON),
+    ):
+        assert response.status_code == 400
+        assert response.text == "the field 'data' is there twice; send it once\n"
+
+
+JSON = {"content-type": "application/json; charset=utf-8"}
+
+
+def test_json(server: Running) -> None:
+    url, long = f"{server.url}/process", {"data": ("a" * 25_000 + "\n\n개 ") * 3}
+    long |= {"tokenizer": "", "output": "plaintext"}
+    for fields in ({"data": TEXT, **ALL}, long):
+        response = httpx.post(url, json=fields)
+        assert response.status_code == 200
+        assert response.text == httpx.post(url, data=fields).text
+    for body in (b"", b"[]", b'["data"]', b'{"data": 1}', b'{"data": {}}', b"[" * 9999, b"\xff",
+                 b'{"data": "\\ud800"}', b'{"data": "\\u0000"}'):  # fmt: skip
+        response = httpx.post(url, content=body, headers=JSON)
+        assert (response.status_code, response.text.count("\n")) == (400, 1), body
 
 
 def test_a_byte_order_mark_is_not_text(server: Running) -> None:
@@ -205,6 +241,8 @@ def test_a_byte_order_mark_is_not_text(server: Running) -> None:
 def test_other_addresses(server: Running) -> None:
     for method, path, status, line in (
         ("GET", "/nothing", 404, "/nothing is not here; ask /process"),
+        ("GET", "/models/", 404, "/models/ is not here"),
+        ("GET", "//evil.example/models/", 404, "//evil.example/models/ is not here"),
         ("GET", "/..%2f..%2fetc%0apasswd", 404, "/..%2f..%2fetc%0apasswd is not here"),
         ("DELETE", "/process", 405, "DELETE is not answered; send GET or POST"),
     ):
@@ -228,7 +266,7 @@ def test_a_hundred_megabytes_are_refused_and_cost_no_memory(server: Running) -> 
     # what announces its size and waits for leave to send it is answered at once
     told = ask(
         server,
-        b"POST /process HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n"
+        b"POST /process HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n"
         b"Content-Type: application/x-www-form-urlencoded\r\nExpect: 100-continue\r\n\r\n",
     )
     assert told.startswith(b"HTTP/1.1 413 ")
@@ -247,24 +285,49 @@ def ask(server: Running, sent: bytes, *, ends: bool = False) -> bytes:
 
 
 HEAD_OF_FORM = (
-    b"POST /process HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    b"POST /process HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n"
 )
 
 
 def test_half_a_request(server: Running) -> None:
-    """A client that goes on waiting is told after some time, and one that ends at once."""
-    whole = HEAD_OF_FORM % 17 + b"data=x&tokenizer="
-    assert ask(server, whole, ends=True).startswith(b"HTTP/1.1 200 ")
-    for sent in (HEAD_OF_FORM % 100 + b"data=x", HEAD_OF_FORM[:30], b""):
-        begin = time.monotonic()
-        told = ask(server, sent)
-        assert time.monotonic() - begin > 0.9 * LIMITS.body_seconds
-        assert told.startswith(b"HTTP/1.1 408 ")
-        assert told.partition(b"\r\n\r\n")[2].count(b"\n") == 1
-    for sent in (HEAD_OF_FORM % 100 + b"data=x", HEAD_OF_FORM[:30], b"nonsense\r\n\r\n"):
-        told = ask(server, sent, ends=True)
+    """A client that goes on waiting for its body is told after some time."""
+    begin = time.monotonic()
+    told = ask(server, HEAD_OF_FORM % 100 + b"data=x")
+    assert time.monotonic() - begin > 0.9 * LIMITS.body_seconds
+    assert told.startswith(b"HTTP/1.1 408 ")
+    assert told.partition(b"\r\n\r\n")[2].count(b"\n") == 1
+    for sent in (HEAD_OF_FORM % 100 + b"data=x", HEAD_OF_FORM[:30]):
+        assert ask(server, sent, ends=True) == b""  # nobody waits for an answer
+    assert ask(server, b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_request_of_two_lengths_ends_the_connection(server: Running) -> None:
+    """What a proxy takes for the body would else be another request."""
+    for path in (b"/process", b"/nothing"):
+        told = ask(
+            server,
+            b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n"
+            b"Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
+            b"0\r\n\r\nGET /models HTTP/1.1\r\nHost: localhost\r\n\r\n" % path,
+        )
         assert told.startswith(b"HTTP/1.1 400 ")
+        assert told.count(b"HTTP/1.1") == 1
+        assert b"x-content-type-options: nosniff" in told
+
+
+def test_names_that_it_answers_to(server: Running) -> None:
+    local = ("127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:8001", "parser.example:80")
+    for host, origin, status in (
+        *((host, None, 200) for host in local),
+        *(("localhost", f"http://{name}", 200) for name in local),
+        *((host, None, 400) for host in ("evil.example", "evil.example:8001", "x@localhost", "[")),
+        *(("localhost", name, 403) for name in ("http://evil.example", "null", "https://[", "")),
+    ):
+        headers = {"host": host} | ({} if origin is None else {"origin": origin})
+        response = httpx.get(f"{server.url}/models", headers=headers)
+        assert response.status_code == status, headers
+        assert response.headers["x-content-type-options"] == "nosniff"
 
 
 def test_clients_that_hang_cost_the_others_nothing(server: Running) -> None:

@@ -88,7 +88,7 @@ def test_a_corpus_is_that_of_one_process(
     config = PrepareConfig(**options)
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     found = package.spark.prepare(session, [texts], tmp_path / "spark", config, shards=shards)
-    package.prepare([texts], tmp_path / "memory", config, shards=shards, engine="memory")
+    package.prepare([texts], tmp_path / "memory", config, shards=shards)
     same(tmp_path / "spark", tmp_path / "memory")
     assert found.splits() == ["train", "valid", "test"]
     left = {path.name for path in tmp_path.iterdir()} - {"words"}

@@ -70,10 +70,10 @@ def test_an_empty_line_that_ends_a_text_of_a_table_is_kept(tmp_path: Path) -> No
 
     parquet.write_table(arrow.table({"text": texts}), tmp_path / "texts.parquet")
     config = PrepareConfig(unit="char", split=(100.0,))
-    package.prepare(tmp_path / "texts.parquet", tmp_path / "table", config, engine="memory")
+    package.prepare(tmp_path / "texts.parquet", tmp_path / "table", config)
     assert joined(texts, LINES) == b"a b\n\nc\n\na\n\n"
     (tmp_path / "texts.txt").write_bytes(joined(texts, LINES))
-    package.prepare(tmp_path / "texts.txt", tmp_path / "text", config, engine="memory")
+    package.prepare(tmp_path / "texts.txt", tmp_path / "text", config)
     ids = [(tmp_path / name / "train.bin").read_bytes() for name in ("table", "text")]
     assert ids[0] == ids[1]
     # of records between empty lines, the end of the last one is that of the file

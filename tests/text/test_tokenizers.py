@@ -4,6 +4,7 @@ import json
 import re
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -78,6 +79,14 @@ def test_tokens_match_ids(unit: str, line: str) -> None:
     assert EOS_ID not in ids
 
 
+@pytest.mark.parametrize("unit", UNITS)
+def test_half_a_surrogate_pair_is_refused(unit: str) -> None:
+    tokenizer = tokenizer_of(unit)
+    for read in (tokenizer.encode, tokenizer.tokens):
+        with pytest.raises(DataError, match="half a surrogate pair"):
+            read("a d\udce9g")
+
+
 @given(line=lines_of_text)
 def test_bytes_round_trip(line: str) -> None:
     tokenizer = tokenizer_of("byte")
@@ -108,7 +117,17 @@ def test_subwords_round_trip(unit: str, line: str) -> None:
 @given(line=lines_of_text)
 def test_subwords_with_bytes_round_trip_any_text(unit: str, line: str) -> None:
     tokenizer = tokenizer_of(unit)
-    assert tokenizer.decode(tokenizer.encode(line)) == line.replace("▁", " ")
+    assert tokenizer.decode(tokenizer.encode(line)) == line.replace("\ufdd0", "\ufffd")
+
+
+@pytest.mark.parametrize("unit", ["bpe", "unigram"])
+def test_the_sign_for_a_space_is_no_space(unit: Literal["bpe", "unigram"]) -> None:
+    tokenizer = train_subwords(["a b▁c d", "a▁b"] * 20, unit=unit, vocab_size=None)
+    for line in ("a▁b", "▁▁ a", "a b"):
+        assert tokenizer.decode(tokenizer.encode(line)) == line
+    assert tokenizer.encode("a▁b").tolist() != tokenizer.encode("a b").tolist()
+    other = tokenizer_of(unit)  # of a text without it
+    assert other.decode(other.encode("a▁b")) == "a\ufffdb"
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -92,7 +92,11 @@ def test_a_seed_repeats_what_is_random() -> None:
 
 def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hardware.resolve_precision("auto", "cpu") == "float32"
-    assert hardware.resolve_precision("bf16", "cpu") == "bf16"
+    for can_train, expected in ((True, "bf16"), (False, "float32")):
+        monkeypatch.setattr(hardware, "has_bf16_layers", lambda can_train=can_train: can_train)
+        assert hardware.resolve_precision("bf16", "cpu") == expected
+        assert ("cannot" in hardware.precision_note("bf16", "cpu")) is not can_train
+    monkeypatch.setattr(hardware, "has_bf16_layers", lambda: True)
     for has_units, expected in ((True, "bf16"), (False, "float32")):
 
         def is_supported(including_emulation: bool = True, has_units: bool = has_units) -> bool:
@@ -153,9 +157,10 @@ def test_recurrent_layers_on_a_gpu_are_in_float32() -> None:
 
 def test_recurrent_layers_on_a_cpu_are_as_autocast_has_them() -> None:
     lstm, inputs = nn.LSTM(2, 3), torch.ones(4, 1, 2)
-    with hardware.autocast("cpu", "bf16"):
-        outputs = hardware.run_recurrent(lambda inputs: lstm(inputs)[0], inputs)
-    assert outputs.dtype == torch.bfloat16
+    if hardware.has_bf16_layers():
+        with hardware.autocast("cpu", "bf16"):
+            outputs = hardware.run_recurrent(lambda inputs: lstm(inputs)[0], inputs)
+        assert outputs.dtype == torch.bfloat16
     double = hardware.run_recurrent(lambda inputs: lstm.double()(inputs)[0], inputs.double())
     assert double.dtype == torch.float64
 

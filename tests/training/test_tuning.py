@@ -89,7 +89,7 @@ class ToyTraining:
         if math.isnan(score):
             raise TrainingError("the loss is NaN", hint="any")
         scores = {"toy_perplexity": score, "dev_toy": -score}
-        return TrainedModel(output, scores, 2.5, 7, config.training.epochs)
+        return TrainedModel(output, scores, 2.5, 7, config.training.epochs, "float32", 1.0)
 
 
 def size(config: ToyConfig) -> float:
@@ -481,7 +481,9 @@ def test_epochs_of_a_small_treebank_are_searched_and_halved_like_others(tmp_path
         (output / "run.json").write_text("{}")
         found.append((config.training.epochs, config.learning.small_epochs))
         joined.append(config.model.joined_characters)
-        return TrainedModel(output, {"dev_las": config.model.hidden_size}, 1.0, 1, 1)
+        return TrainedModel(
+            output, {"dev_las": config.model.hidden_size}, 1.0, 1, 1, "float32", 1.0
+        )
 
     settings = {"training": {"epochs": 8}, "learning": {"small_epochs": 16}}
     config = from_dict(ParserConfig, {**settings, "model": {"joined_characters": False}})

@@ -195,11 +195,13 @@ def test_token_lists_of_other_makers() -> None:
     ]
     doc = seqtool.Doc.from_tokenlists([conllu.TokenList([conllu.Token(t) for t in tokens])])
     assert doc.to_conllu() == (
-        "1\tHi\t_\tINTJ\t_\tA=b\t0\t_\t_\tPARSEME:MWE=1:LVC\n2\tyou\t_\t_\t_\t_\t1\t_\t_\tX=_\n\n"
+        "1\tHi\t_\tINTJ\t_\tA=b\t0\t_\t_\tPARSEME:MWE=1:LVC\n2\tyou\t_\t_\t_\t_\t1\t_\t_\t"
+        "X=_|PARSEME:MWE=*\n\n"
     )
     for bad, message in (
         ([{"form": ""}], "empty form"),
         ([{"form": "a\nb"}], "holds a tab or line end"),
+        ([{"form": "a\udce9b"}], "half a pair"),
         ([{"id": 2, "form": "a"}], "ID '2' where 1 is expected"),
         ([{"form": "a", "misc": {"A": [1]}}], "non-serializable"),
         ([], "TokenList 1"),
@@ -232,7 +234,10 @@ def test_conllu_plus(tmp_path: Path) -> None:
     assert [(token.form, token.upos, token.head, token.deprel) for token in first] == [
         ("She", "PRON", 2, "nsubj"), ("took", "VERB", 0, "root"),
     ]  # fmt: skip
-    assert [dict(token.misc) for token in first] == [{}, {"PARSEME:MWE": "1:LVC.full"}]
+    assert [dict(token.misc) for token in first] == [
+        {"PARSEME:MWE": "*"}, {"PARSEME:MWE": "1:LVC.full"},
+    ]  # fmt: skip
+    assert dict(second[0].misc) == {}
     theirs = conllu.parse((tmp_path / "x.conllup").read_text())
     assert [token["form"] for token in theirs[0]] == first.column(FORM)
     assert second.text == "part"
@@ -437,3 +442,29 @@ def test_underscores_are_words_without_a_value() -> None:
     assert [token.id for token in seqtool.filter(sentence, id="3")] == [3]
     assert [token.id for token in seqtool.filter(sentence, lemma=None, form="it")] == [1]
     assert [token.id for token in seqtool.filter(sentence, form=lambda form: form == "_")] == [3]
+    [sentence] = seqtool.read_conllu(
+        "1\t*\t_\tSYM\t_\t_\t2\tobj\t2:obj:x|3:dep\t_\n"
+        "2\t=\t_\tSYM\t_\tA=Bc\t0\troot\t0:root\t_\n"
+        "3\tobj\t_\tSYM\t_\t_\t2\tobj:agent\t2:obj\t_\n"
+        "4\tob\t_\tSYM\t_\t_\t2\tobject\t_\t_\n"
+    )
+    for text, expected in (
+        ("deprel=obj", [1, 3]),
+        ("deprel==obj", [1]),
+        ("deprel=obj*", [1, 3, 4]),
+        ("deprel=*agent", [3]),
+        ("deprel==obj*", []),
+        ("deprel=obj:agent", [3]),
+        ("deps=2:obj", [1, 3]),
+        ("deps==2:obj", [3]),
+        ("deps=2*dep", []),
+        ("deps=*:dep", [1]),
+        ("form=ob*", [3, 4]),
+        ("form=*", [1, 2, 3, 4]),
+        ("form==*", [1]),
+        ("form==", [2]),
+        ("form=ob", [4]),
+        ("feats.A=B*", [2]),
+    ):
+        assert [t.id for t in seqtool.filter(sentence, **parse_query([text]))] == expected, text
+    assert [token.id for token in seqtool.filter(sentence, deprel="obj")] == [1]

@@ -129,3 +129,18 @@ def test_a_name_given_twice(tmp_path: Path) -> None:
     assert [str(each) for each in summary.doubtful] == [
         f"{tmp_path / 'a.conllu'}:7: another sentence has the sent_id a, too"
     ]
+
+
+def test_tags_and_rare_relations_that_are_not_of_universal_dependencies(tmp_path: Path) -> None:
+    row = "{}\ta\t_\t{}\t_\t_\t{}\t{}\t_\t_\n".format
+    root = row(1, "_", 0, "root")
+    (tmp_path / "a.conllu").write_text(
+        root + row(2, "NOUN", 1, "nsbj") + row(3, "NOU", 1, "nsubj:pas") + "\n"
+        + (root + row(2, "X", 1, "own:x") + "\n") * 3
+        + root + row(2, "_", 1, "nsbj:pass") + "\n"
+    )  # fmt: skip
+    summary = describe_treebank(tmp_path)
+    assert [(each.line, each.message.split()[2]) for each in summary.doubtful] == [
+        (2, "nsbj"), (3, "NOU"), (15, "nsbj:pass"),
+    ]  # fmt: skip
+    assert summary.doubtful_lines == 3

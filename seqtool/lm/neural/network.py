@@ -270,6 +270,11 @@ class NeuralNetwork(nn.Module):
         with torch.autocast(device, enabled=False):
             return self._run_layers(ids_TB, state, num_layers, bf16=device == "cpu")
 
+    def float32_layers(self, device: str) -> str:
+        """Return what the layers are called where they stay in float32 in bf16, else nothing."""
+        is_bf16 = device == "cpu" and all(cell.bf16_pays for cell in self._cells())
+        return "" if is_bf16 else f"{self.config.cell} layers"
+
     def _join(self, layer: int, below: Tensor, outputs: Tensor, *, is_last: bool) -> Tensor:
         """Return what the next layer reads, from what a layer read and gave, (..., E)."""
         if self.config.connection == "dense" and not is_last:

@@ -48,10 +48,17 @@ class TrainedLM(TrainedModel):
         seconds: training time, validation included, over all continuations.
         num_parameters: trained numbers.
         epochs: epochs completed.
+        precision: of products, as it really was.
+        passes: over the training part, with the last one as far as it came.
         warning: a sentence where the perplexity depends on the state that a text begins with.
     """
 
     warning: str = ""
+
+    @property
+    def is_fit(self) -> bool:
+        """True: a language model learns from a part of a large text, too."""
+        return True
 
 
 @dataclass(frozen=True)
@@ -167,6 +174,7 @@ def train_lm(
             should_stop=should_stop,
             group=group,
             begun=begun,
+            float32_layers=task.module.float32_layers(chosen),
         )
         with runtime.keeping_freed_memory():
             run = complete(

@@ -22,7 +22,7 @@ import re
 import zlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -89,13 +89,14 @@ def _refuse_binary(path: Path) -> None:
 def read_arpa(
     path: str | Path, *, on_progress: OnProgress | None = None, on_note: OnNote | None = None
 ) -> tuple[BackoffTable, Vocabulary]:
-    r"""Read an ARPA file of KenLM, SRILM, IRSTLM or any other tool, packed (.gz, .zst) or not.
+    r"""Read an ARPA file of KenLM, SRILM, IRSTLM or any other tool, packed or not.
 
     N-grams may come in any order within their section, fields may be apart by spaces or tabs, and
-    text before `\data\` is passed over. -99 is no probability at all, as SRILM has it. `<UNK>` is
-    `<unk>` where that is not there. What a file does not give has a log10 probability of -100, as
-    KenLM does it: `<unk>` of a closed vocabulary, `</s>`. N-grams with `<s>` after, or `</s>`
-    before another word are left out, since no sentence holds them; empty highest orders too.
+    text before `\data\` is passed over. -99 is no probability at all, as SRILM has it. `<UNK>`,
+    `<S>` and `</S>` stand for `<unk>`, `<s>` and `</s>` where those are not there. The `<unk>` of a
+    closed vocabulary gets a log10 probability of -100, as KenLM does it. N-grams with `<s>` after,
+    or `</s>` before another word are left out, since no sentence holds them; empty highest orders
+    too.
 
     Args:
         path: the file, or `-` for stdin.
@@ -103,7 +104,7 @@ def read_arpa(
         on_note: called with a line about each of these changes.
 
     Raises:
-        ModelError: it is no such file, cut off or damaged, with the line.
+        ModelError: it is no such file, cut off or damaged, with the line; or lacks `<s>` or `</s>`.
     """
     if Path(path).is_file():
         _refuse_binary(Path(path))
@@ -379,7 +380,6 @@ OnNote = Callable[[str], None]
 
 BLOCK_SIZE = 1 << 22
 MISSING_NATS = -100 * LN_10  # what KenLM gives `<unk>` where the file has none
-_OTHER_UNK = "<UNK>"
 _MAX_ROWS = 2**31 - 2
 _AGAIN = "copy the file again, or have it written again"
 
@@ -521,19 +521,14 @@ class _Reader:
             raise self._lines.error(
                 f"the word {words[row]!r} is there a second time", line=section.line_of(again)
             )
-        unknown = _OTHER_UNK if UNK not in place and _OTHER_UNK in place else UNK
-        if unknown != UNK:
-            self._note(f"{_OTHER_UNK} is read as {UNK}")
-        for word in (unknown, EOS):
-            if word not in place:
-                self._note(f"the file has no {word}: its log10 probability is set to -100")
-        special = {unknown, EOS, BOS}
-        self._symbols = [UNK, EOS, *(word for word in words if word not in special)]
-        names = [unknown, *self._symbols[1:], BOS]
-        self._words = StringTable(names)
-        rows = np.array([place.get(name, -1) for name in names], np.int64)
         if not words:
             raise self._lines.error("the file has no words", "name one that was written whole")
+        special = [self._written(name, place) for name in (UNK, EOS, BOS)]
+        others = [word for word in words if word not in special]
+        self._symbols = [UNK, EOS, *others]
+        names = [*special[:2], *others, special[2]]
+        self._words = StringTable(names)
+        rows = np.array([place.get(name, -1) for name in names], np.int64)
         log_probs = np.where(
             rows < 0, np.float32(MISSING_NATS), _join(p.log_probs for p in pieces)[rows]
         )
@@ -544,6 +539,20 @@ class _Reader:
             log_probs,
             np.where(rows < 0, np.float32(0), _join(p.backoffs for p in pieces)[rows]),
         )
+
+    def _written(self, symbol: str, place: Mapping[str, int]) -> str:
+        """Return how the file writes a special symbol, in capitals perhaps."""
+        if symbol in place:
+            return symbol
+        if (other := symbol.upper()) in place:
+            self._note(f"{other} is read as {symbol}")
+            return other
+        if symbol != UNK:
+            what = f"the file has no {symbol} among its words"
+            hint = f"have it written with {BOS} and {EOS} where sentences begin and end"
+            raise DataError(what, hint=hint, path=self._lines.path)
+        self._note(f"the file has no {symbol}: its log10 probability is set to -100")
+        return symbol
 
     def _level(self, section: _Section) -> TableLevel:
         """Find the context of every n-gram and sort them into trie order."""

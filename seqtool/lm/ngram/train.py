@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,10 +17,12 @@ from seqtool.core import checkpoint, database, runtime, storage
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
+from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import UNK_ID, Vocabulary
-from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.evaluation import cut_sentences, evaluate_lm
 from seqtool.lm.held_out import describe_held_out, moved
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import (
@@ -34,6 +37,7 @@ from seqtool.lm.ngram.data import (
 from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.text.preparation import plan_splits
+from seqtool.text.prepared import PreparedCorpus
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
@@ -46,7 +50,7 @@ EXISTS = "replace it with --force, or choose another with -o"
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountedTraining:
+class CountedTraining(OneLine):
     """A model that was made of counts, and what its training tells.
 
     Attributes:
@@ -58,6 +62,8 @@ class CountedTraining:
         vocabulary_size: V.
         seconds: wall time per stage that there was.
     """
+
+    shown = ("path", "scores", "num_tokens", "num_unknown", "vocabulary_size")
 
     path: Path
     scores: dict[str, float]
@@ -203,7 +209,7 @@ def train_ngram(
                 return None  # the memory is found too small, and that is told
             database.check_packages()
             database.check_least(memory)
-            folder = database.temporary_folder(Path(output), "counts", temp)
+            folder = database.temporary_folder(Path(output), temp)
             return stack.enter_context(folder)
 
         is_for_disk = engine != "memory" and not config.classes
@@ -219,8 +225,9 @@ def train_ngram(
         tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
         num_unknown, allowed = reading.num_unknown, None
         if config.limit_vocab is not None:
+            all_words = tokenizer.vocabulary.symbols
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
-            valid = [] if valid and is_corpus(valid[0]) else valid  # it is of other words
+            new_ids_V = tokenizer.vocabulary.encode(all_words)
             num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         check_words(tokenizer.vocabulary, arpa, parquet)
         about = {"config": to_dict(config), "data": data, "command": command}
@@ -237,6 +244,11 @@ def train_ngram(
         def measure(model: TableModel) -> dict[str, float]:
             split = "valid" if is_corpus(valid[0]) else None
             with stages("measuring") as on_measure:
+                if split and allowed is not None:  # the ids of the corpus are of all words
+                    ids = PreparedCorpus.open(valid[0]).reader(split)
+                    blocks = (new_ids_V[block] for block, _ in cut_sentences(ids, on_measure))
+                    nats = math.fsum(of.log_probs.sum() for of in model.score_ids(blocks))
+                    return {"valid_perplexity": perplexity_of(-nats / len(ids))}
                 found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
             return {"valid_perplexity": found.perplexity}
 
@@ -454,40 +466,25 @@ def import_ngrams(
     command: str = "",
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> tuple[BackoffTable, list[str]]:
-    """Turn an ARPA file, or a directory of Parquet files, into a model directory.
+    """Turn an ARPA file into a model directory.
 
     Args:
-        source: the file, `-` for stdin, or what `parquet.write_parquet` wrote.
+        source: the file, or `-` for stdin.
         output: the directory.
         lowercase: whether texts are to be lower-cased for the model.
         force: replace a model that is there.
         command: what the user typed, for the model card.
-        on_progress: called with (bytes read, their total or None); of Parquet, with n-grams.
+        on_progress: called with (bytes read, their total or None).
 
     Returns:
-        The table, mapped where it was read from Parquet, which is never in memory in full; and a
-        line for each thing that is not as the file has it.
+        The table, and a line for each thing that is not as the file has it.
 
     Raises:
-        ModelError: it is no such file or directory, or damaged.
+        ModelError: it is no such file, or damaged.
         OutputError: the output exists.
     """
     checkpoint.check_output(output, force=force, hint=EXISTS)
     data, notes = {"imported_from": str(source)}, list[str]()
-    if Path(source).is_dir():
-        from seqtool.lm.ngram.parquet import ParquetReader
-
-        reader = ParquetReader(Path(source), on_progress)
-        save_table(
-            output,
-            WordTokenizer(reader.vocabulary, lowercase=lowercase),
-            reader.sizes,
-            reader.write,
-            config={"order": len(reader.sizes)},
-            data=data,
-            command=command,
-        )
-        return checkpoint.load(output, NgramModel).table, notes
     from seqtool.lm.ngram.arpa import read_arpa
 
     table, vocabulary = read_arpa(source, on_progress=on_progress, on_note=notes.append)
@@ -607,10 +604,9 @@ def check_output(
     force: bool,
     arpa: str | Path | None = None,
     parquet: str | Path | None = None,
-    hint: str | None = EXISTS,
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
-    checkpoint.check_output(output, force=force, hint=hint)
+    checkpoint.check_output(output, force=force, hint=EXISTS)
     for path in (*paths, output):
         storage.refuse_unwritable_name(path, checkpoint.HEADER)
     for path in paths:

@@ -4,6 +4,9 @@ Anna    B-PER         a word, perhaps other columns, and a label last, apart by 
 Berg    I-PER
 sees    O
 an empty line ends a sentence
+
+A first column that counts 1, 2, 3 in every sentence holds numbers: the word is in the second one,
+and its label in the first one after it in which nothing but labels stands, else in the last.
 """
 
 from __future__ import annotations
@@ -12,18 +15,42 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from seqtool.core.errors import DataError, counted
+from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.reading import STDIN, unpacked_name
 from seqtool.parsing.labeller.entities import OUTSIDE
 from seqtool.treebank.conllu import read_conllu, read_stretches
 from seqtool.treebank.sentence import FORM, MISC, NUM_COLUMNS, UPOS, Sentence
 
 _SUFFIXES = (".conll", ".bio", ".iob", ".iob2")
-_COMMENT = re.compile(r"#.*=")
+# at the begin of a sentence, where it has not as many cells as the words
+_COMMENT = re.compile(r"#.*=|#\s+\S")
+_KEY_VALUE = re.compile(r"#\s?\S+ = ")  # a comment, however many cells it has
 _LABEL = re.compile(r"O|[BIES]-\S+")
 _NONE = ("", "_")  # no label
 _MAX_NAMES = 8  # of keys, in a hint
+
+
+class Columns(NamedTuple):
+    """How the lines of a file with a word a line are laid out; columns count from 0.
+
+    Attributes:
+        width: cells of each line.
+        separator: what stands between cells.
+        word: the column of words.
+        label: the column of labels; None where there is none.
+    """
+
+    width: int
+    separator: str
+    word: int
+    label: int | None
+
+    def describe(self) -> str:
+        """Return which columns are read, as people count them."""
+        label = "no labels" if self.label is None else f"labels from column {self.label + 1}"
+        return f"words from column {self.word + 1}, {label} of {self.width}"
 
 
 @dataclass
@@ -31,73 +58,137 @@ class ColumnSentence:
     """A sentence of a file that has a word and perhaps its label in each line.
 
     Attributes:
-        comments: lines before it that begin with # and hold =, and empty lines between them.
+        comments: lines before it that begin with #, and empty lines between them.
         rows: the cells of each word's line.
-        separator: what stands between cells.
+        columns: where word and label stand.
         path, line: where it begins.
     """
 
     comments: list[str]
     rows: list[list[str]]
-    separator: str
+    columns: Columns
     path: str
     line: int
 
     @property
     def forms(self) -> list[str]:
         """The words."""
-        return [row[0] for row in self.rows]
+        return [row[self.columns.word] for row in self.rows]
 
     @property
     def is_bare(self) -> bool:
         """Whether words stand alone, so that nothing is known of their labels."""
-        return len(self.rows[0]) == 1
+        return self.columns.label is None
 
     @property
     def labels(self) -> list[str] | None:
-        """The last cell of each line; None where words stand alone, or none has a label."""
-        if self.is_bare or all(row[-1] in _NONE for row in self.rows):
+        """The label of each line; None where there is no such column, or none has a label."""
+        label = self.columns.label
+        if label is None or all(row[label] in _NONE for row in self.rows):
             return None
-        return [OUTSIDE if row[-1] in _NONE else row[-1] for row in self.rows]
+        return [OUTSIDE if row[label] in _NONE else row[label] for row in self.rows]
 
     def written(self, labels: Sequence[str]) -> str:
         """Return its lines with other labels, or with labels where there were none."""
-        kept = [row[:-1] if len(row) > 1 else row for row in self.rows]
+        column = self.columns.width if self.columns.label is None else self.columns.label
         lines = [
-            self.separator.join([*row, label]) for row, label in zip(kept, labels, strict=True)
+            self.columns.separator.join([*row[:column], label, *row[column + 1 :]])
+            for row, label in zip(self.rows, labels, strict=True)
         ]
         return "\n".join((*self.comments, *lines, "", ""))
 
 
-def is_column_file(path: str) -> bool:
-    """Whether a file has a word a line, but is no CoNLL-U; what can be read once is always that."""
+def is_column_file(path: str, *, is_named: bool = False) -> bool:
+    """Whether a file has a word a line, but is no CoNLL-U; what can be read once is always that.
+
+    With `is_named` somebody has named its columns, so all else has a word a line.
+    """
     first = "" if path == STDIN else _first_line(path)
     if not first or first.count("\t") == NUM_COLUMNS - 1:
         return False
-    if "\t" in first or unpacked_name(path).endswith(_SUFFIXES):
+    if is_named or "\t" in first or unpacked_name(path).endswith(_SUFFIXES):
         return True
     cells = first.split()
-    return len(cells) > 1 and len(cells) != NUM_COLUMNS and bool(_LABEL.fullmatch(cells[-1]))
+    if len(cells) < 2 or len(cells) == NUM_COLUMNS:
+        return False
+    return any(map(_LABEL.fullmatch, cells[2:] if cells[0] == "1" else cells[-1:]))
 
 
 def _first_line(path: str) -> str:
-    """Return the first line of a file that is no comment; "" of CoNLL-U Plus and where none is."""
+    """Return the first line of a file that is a word's; "" of CoNLL-U Plus and where none is."""
     if not Path(path).is_file():
         return ""
-    _, _, stretch = next(read_stretches([path]))
-    lines = stretch.decode().split("\n")
-    if lines[0].startswith("# global.columns"):
-        return ""
-    return next((line for line in lines if line.strip() and not _COMMENT.match(line)), "")
+    comment = ""
+    for _, _, stretch in read_stretches([path]):
+        for line in stretch.decode().split("\n"):
+            if line.startswith("# global.columns"):
+                return ""
+            if line.strip() and not _COMMENT.match(line):
+                return line
+            if not _KEY_VALUE.match(line):
+                comment = comment or line.strip()
+    return comment
 
 
-def read_columns(path: str) -> Iterator[ColumnSentence]:
-    """Read a file that has a word a line.
+def columns_of(path: str, word: int | None = None, label: int | None = None) -> Columns:
+    """Return how a file with a word a line is laid out, which is read once for it.
+
+    Args:
+        path: the file.
+        word: the column of words, from 1 on; see the top of this module if not given.
+        label: that of labels.
 
     Raises:
-        DataError: when iterated: a line with more or fewer cells than others, or no sentence.
+        DataError: a line with more or fewer cells than others, no sentence, or no such column.
+        ConfigError: words and labels in one column.
     """
-    width, separator = 0, ""
+    first = _first_line(path)
+    separator = "\t" if "\t" in first else " "
+    width = len(_cells(first, separator))
+    for number in (word, label):
+        if number is not None and number > width > 1:
+            raise DataError(
+                f"has no column {number}, as its lines have {counted(width, 'cell')}",
+                hint="name others: --word-column and --label-column",
+                path=path,
+            )
+    unknown = Columns(width, separator, 0, None)
+    if width == 1:
+        return unknown
+    is_numbered = True
+    # of each column, whether nothing but labels stands there, and whether any does
+    are_labels, has_any = [True] * width, [False] * width
+    for sentence in _sentences(path, unknown):
+        for number, row in enumerate(sentence.rows, start=1):
+            is_numbered = is_numbered and row[0] == str(number)
+            for place in range(width):
+                is_label = bool(_LABEL.fullmatch(row[place]))
+                has_any[place] |= is_label
+                are_labels[place] &= is_label or row[place] in _NONE
+    labels = [place for place in range(width) if are_labels[place] and has_any[place]]
+    if word is None:
+        word = 2 if is_numbered and not (width == 2 and 1 in labels) else 1
+    if label is None:
+        behind = [place + 1 for place in labels if place >= word]
+        label = behind[0] if word > 1 and behind else width if width > word else None
+    if label == word:
+        what = f"column {word} is to have both words and labels"
+        raise ConfigError(what, hint="name others: --word-column and --label-column")
+    return Columns(width, separator, word - 1, None if label is None else label - 1)
+
+
+def read_columns(
+    path: str, word: int | None = None, label: int | None = None
+) -> Iterator[ColumnSentence]:
+    """Read a file that has a word a line; for arguments and errors see `columns_of`."""
+    yield from _sentences(path, columns_of(path, word, label))
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return line.split("\t") if separator == "\t" else line.split()
+
+
+def _sentences(path: str, columns: Columns) -> Iterator[ColumnSentence]:
     # comments may be in one stretch, and their words in the next
     comments: list[str] = []
     rows: list[list[str]] = []
@@ -107,30 +198,28 @@ def read_columns(path: str) -> Iterator[ColumnSentence]:
         for number, line in enumerate(lines, start=start):
             if not line.strip():
                 if rows:
-                    yield ColumnSentence(comments, rows, separator, shown, begin)
+                    yield ColumnSentence(comments, rows, columns, shown, begin)
                     comments, rows = [], []
                 if comments:  # they are of the next sentence
                     comments.append("")
                 else:
                     begin = number + 1
                 continue
-            if not rows and _COMMENT.match(line):
+            cells = _cells(line, columns.separator)
+            is_other = len(cells) != columns.width and _COMMENT.match(line)
+            if not rows and (is_other or _KEY_VALUE.match(line)):
                 comments.append(line)
                 continue
-            if not width:
-                separator = "\t" if "\t" in line else " "
-            cells = line.split("\t") if separator == "\t" else line.split()
-            width = width or len(cells)
-            if len(cells) != width or not cells[0]:
+            if len(cells) != columns.width or not cells[columns.word]:
                 raise DataError(
-                    f"{counted(len(cells), 'column')}, where the lines before have {width}",
+                    f"{counted(len(cells), 'column')}, where the lines before have {columns.width}",
                     hint="give each line a word and a label, apart by a tab",
                     path=shown,
                     line=number,
                 )
             rows.append(cells)
     if rows:
-        yield ColumnSentence(comments, rows, separator, shown, begin)
+        yield ColumnSentence(comments, rows, columns, shown, begin)
     elif comments:
         raise DataError(
             "comments at the end, without words",
@@ -169,22 +258,37 @@ def bare_sentence(
     return Sentence([], rows, [], path, line)
 
 
-def read_labelled(files: Sequence[str], column: str, *, skip_invalid: bool) -> list[Sentence]:
+def read_labelled(
+    files: Sequence[str],
+    column: str,
+    word: int | None = None,
+    label: int | None = None,
+    *,
+    skip_invalid: bool,
+) -> list[Sentence]:
     """Read words and labels of both kinds of files, as `bare_sentence` has them.
+
+    `column` is the key of MISC; for `word` and `label` see `columns_of`.
 
     Raises:
         DataError: a broken sentence, no label at all, or one label only.
     """
+    is_named = word is not None or label is not None
     sentences: list[Sentence] = []
     met: set[str] = set()
     keys: dict[str, None] = {}
+    layouts: list[Columns | None] = []
     for path in files:
-        for forms, labels, line in _labelled_words(path, column, keys, skip_invalid=skip_invalid):
+        is_of_columns = is_column_file(path, is_named=is_named)
+        layouts.append(columns_of(path, word, label) if is_of_columns else None)
+        for forms, labels, line in _labelled_words(
+            path, column, layouts[-1], keys, skip_invalid=skip_invalid
+        ):
             found = labels or [OUTSIDE] * len(forms)
-            for label in found:
-                if label not in met and ("|" in label or not label.isprintable()):
+            for name in found:
+                if name not in met and ("|" in name or not name.isprintable()):
                     raise DataError(
-                        f"the label {label!r:.60} cannot stand in column MISC",
+                        f"the label {name!r:.60} cannot stand in column MISC",
                         hint="write it without bars and control characters",
                         path=path,
                         line=line,
@@ -193,7 +297,7 @@ def read_labelled(files: Sequence[str], column: str, *, skip_invalid: bool) -> l
             sentences.append(bare_sentence(forms, found, path, line))
     if len(met) < 2:
         names = [key for key in keys if key != column]
-        is_missing = met == {OUTSIDE} and not all(map(is_column_file, files))
+        is_missing = met == {OUTSIDE} and None in layouts
         raise DataError(
             f"no word has {column} in column MISC"
             if is_missing
@@ -207,12 +311,12 @@ def read_labelled(files: Sequence[str], column: str, *, skip_invalid: bool) -> l
 
 
 def _labelled_words(
-    path: str, column: str, keys: dict[str, None], *, skip_invalid: bool
+    path: str, column: str, columns: Columns | None, keys: dict[str, None], *, skip_invalid: bool
 ) -> Iterator[tuple[list[str], list[str] | None, int]]:
     """Give forms, labels and the first line of sentences; note which keys MISC has."""
-    first, is_of_columns = _first_line(path), is_column_file(path)
-    is_comment = first.startswith("#")  # of CoNLL-U; one of columns holds a =
-    is_bare = len(first.split()) == 1 if is_of_columns else "\t" not in first and not is_comment
+    first = _first_line(path)
+    # a line with # is a comment of CoNLL-U
+    is_bare = "\t" not in first and first[:1] != "#" if columns is None else columns.label is None
     is_named_so = unpacked_name(path).endswith(".conllu")
     if first and is_bare and not is_named_so and not skip_invalid:
         raise DataError(
@@ -220,8 +324,8 @@ def _labelled_words(
             hint="give each line a word and its label, apart by a tab, or give CoNLL-U",
             path=path,
         )
-    if is_of_columns:
-        for words in read_columns(path):
+    if columns is not None:
+        for words in _sentences(path, columns):
             yield words.forms, words.labels, words.line
         return
     for sentence in read_conllu([path], check="columns", skip_invalid=skip_invalid):

@@ -27,6 +27,10 @@ class DataConfig(Config):
     """Where the labels stand."""
 
     column: str = setting("NER", "key of column MISC that holds the labels, as in NER=B-PER")
+    word_column: int | None = setting(
+        None, "column of words in files with a word a line, from 1 on", minimum=1
+    )
+    label_column: int | None = setting(None, "column of labels in such files", minimum=1)
 
     def check(self) -> None:
         """Refuse a name that cannot be a key of MISC."""

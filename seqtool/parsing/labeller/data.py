@@ -34,20 +34,23 @@ def read_data(
     Raises:
         DataError: a broken sentence, no label at all, or one label only.
     """
+    data = config.data
     parts = [
         None
         if files is None
-        else read_labelled(files, config.data.column, skip_invalid=skip_invalid)
+        else read_labelled(
+            files, data.column, data.word_column, data.label_column, skip_invalid=skip_invalid
+        )
         for files in (train_files, None if dev_file is None else [dev_file])
     ]
     model = config.as_tagger().model
-    data = prepare_data(
+    read = prepare_data(
         parts[0] or (), parts[1], model, embeddings=embeddings, word_states=word_states
     )
-    lemmas = Lemmas(data.lemmas.scripts, {})  # every lemma is `_`: none is to be kept
-    summary = {name: data.summary[name] for name in data.summary if name != "edit_scripts"}
+    lemmas = Lemmas(read.lemmas.scripts, {})  # every lemma is `_`: none is to be kept
+    summary = {name: read.summary[name] for name in read.summary if name != "edit_scripts"}
     summary["labels"] = summary.pop("bundles")
-    return dataclasses.replace(data, lemmas=lemmas, summary=summary)
+    return dataclasses.replace(read, lemmas=lemmas, summary=summary)
 
 
 def gold_labels(

@@ -19,6 +19,7 @@ from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.checkpoint import Header
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import counted
+from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
 from seqtool.parsing.labeller.columns import bare_sentence, label_in, with_labels
@@ -144,11 +145,14 @@ class Labeller(TreebankModel[LabellerConfig]):
 
         Raises:
             TypeError: a text in place of sentences or of one, whose letters would be words.
+            DataError: half a surrogate pair in a word.
         """
         if isinstance(sentences, str) or any(isinstance(forms, str) for forms in sentences):
             raise TypeError(
                 'expected sentences as lists of words, as [["Anna", "sleeps"]], not a text'
             )
+        for number, forms in enumerate(sentences, start=1):
+            whole_text(" ".join(forms), f"sentence {number}")
         read = [bare_sentence(forms) for forms in sentences if forms]
         if not read:
             return [[] for _ in sentences]

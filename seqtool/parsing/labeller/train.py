@@ -26,7 +26,8 @@ def train_labeller(
 
     Args:
         train_files: CoNLL-U with the labels in column MISC, or files with a word and its label in
-            each line. A run that is resumed knows its own.
+            each line (`data.word_column` and `data.label_column` say where). A run that is resumed
+            knows its own.
         output: the model directory.
         config: all settings, the name of a preset, or some settings as a dictionary, such as
             `{"data": {"column": "NER"}}`; the preset `accurate` if not given; those of the run when

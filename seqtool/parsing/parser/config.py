@@ -467,7 +467,8 @@ _TABLE: dict[str, dict[str, Any]] = {
             "clip_norm": 0.0,
         },
     },
-    # Chen & Manning 2014; their batch is 10,000 configurations, drawn from all at once
+    # Chen & Manning 2014; their batch is 10,000 configurations, drawn from all at once. Theirs has
+    # one vector a word; the field `form` has two, summed: of the form and of its lower case
     "chen-manning": {
         "model": {
             "system": "arc-standard",

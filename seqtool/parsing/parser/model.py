@@ -248,7 +248,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         """Return a parser with other types or weights, and what was measured and fitted of this."""
         other = Parser(self.config, types, self.labels, weights, self.word_states)
         other.scores, other.calibrations = self.scores, self.calibrations
-        other.unknown_share = self.unknown_share
+        other.data, other.unknown_share = self.data, self.unknown_share
         return other
 
     @property

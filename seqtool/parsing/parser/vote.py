@@ -38,6 +38,7 @@ from seqtool.parsing.model import AT_WORK
 from seqtool.parsing.parser.calibration import BEAMS, Calibration, fit, nearest, of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.parsing.parser.config import KIND
+from seqtool.parsing.parser.data import PREDICTED
 from seqtool.parsing.parser.decoder import ArcTable, check_search
 from seqtool.parsing.parser.details import ScoredTree, chunks, with_trees
 from seqtool.parsing.parser.graph.ranking import ranked_trees
@@ -448,18 +449,25 @@ class _StreamVote:
         ]
 
 
+def have_same_tags(parsers: Sequence[Parser]) -> bool:
+    """Whether all were validated with gold tags, or all with predicted ones."""
+    return len({bool(one.data.get(PREDICTED)) for each in parsers for one in each.members}) < 2
+
+
 def weights_of(parsers: Sequence[Parser]) -> list[float]:
     """Return the weights of parsers in a vote; the largest one is 1.
 
     They fall with the share of wrong arcs (100 - LAS) of the validation part, and each member of an
-    ensemble counts. Where it is not known of one, or is 0, they are by the number of members alone.
+    ensemble counts. Where it is not known of one, or is 0, or some have it with gold tags and
+    others with predicted ones, they are by the number of members alone.
     """
     errors = [
         100.0 - parser.scores.get("dev_las", 100.0)
         for ensemble in parsers
         for parser in ensemble.members
     ]
-    shares = iter(np.asarray(errors) ** -ERROR_POWER if min(errors) > 0 else np.ones(len(errors)))
+    is_known = min(errors) > 0 and have_same_tags(parsers)
+    shares = iter(np.asarray(errors) ** -ERROR_POWER if is_known else np.ones(len(errors)))
     sums = [sum(next(shares) for _ in parser.members) for parser in parsers]
     return [float(share / max(sums)) for share in sums]
 

@@ -13,7 +13,6 @@ ends; without the process, the parent stops the others in the same way and raise
 
 from __future__ import annotations
 
-import heapq
 import threading
 import traceback
 from collections import deque
@@ -48,14 +47,6 @@ class Job:
     name: str
     function: Callable[..., Any]
     arguments: Mapping[str, Any]
-
-
-def makespan(costs: Sequence[float], at_once: int) -> float:
-    """Return how long jobs take that are begun in this order, so many at once, each as it costs."""
-    ends = [0.0] * max(1, at_once)
-    for cost in costs:
-        heapq.heapreplace(ends, ends[0] + cost)
-    return max(ends)
 
 
 class Team:

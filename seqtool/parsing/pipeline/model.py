@@ -34,6 +34,7 @@ from seqtool.core.arrays import CodePoints
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_stored
 from seqtool.core.errors import ModelError, counted
+from seqtool.core.one_line import OneLine
 from seqtool.parsing.encoding.pretrained import WordVectors, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
@@ -128,7 +129,7 @@ def _of_forms(forms: Sequence[str]) -> Sentence:
 M = TypeVar("M", bound=TreebankModel[Any])
 
 
-class Pipeline:
+class Pipeline(OneLine):
     """All that raw text needs.
 
     Args:
@@ -140,6 +141,8 @@ class Pipeline:
         detailed: shows how trees are built where the parser is a vote, which cannot; the parser
             itself if not given.
     """
+
+    shown = ("kind", "tagger", "parser")
 
     kind = KIND
 

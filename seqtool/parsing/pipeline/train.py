@@ -32,7 +32,6 @@ import torch
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
-from seqtool.core.compile_cache import working_time
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, shows_progress
@@ -51,7 +50,7 @@ from seqtool.parsing.pipeline.config import (
     PipelineConfig,
     folders,
 )
-from seqtool.parsing.pipeline.jobs import Job, Team, makespan
+from seqtool.parsing.pipeline.jobs import Job, Team
 from seqtool.parsing.pipeline.model import (
     LEAST_SHARE,
     Pipeline,
@@ -77,11 +76,10 @@ from seqtool.parsing.train import (
     TreebankRecord,
     WordRecordOptions,
     open_record,
-    training_of,
     with_precision,
 )
 from seqtool.training import hardware
-from seqtool.training.run import Trained, read_settings
+from seqtool.training.run import Trained
 from seqtool.treebank.conllu import held_out, read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 from seqtool.treebank.sentence import Sentence
@@ -121,11 +119,15 @@ class TrainedPipeline(Trained):
         seconds: training time of the parts, validation included, over all continuations; without
             that of the taggers of folds.
         num_parameters: trained numbers.
+        is_fit: whether each part was trained on all of the treebank once, as it is used.
     """
+
+    shown = ("path", "scores", "seconds", "num_parameters")
 
     scores: dict[str, float]
     seconds: float
     num_parameters: int
+    is_fit: bool
 
 
 @shows_progress(has_parts=True)
@@ -229,7 +231,6 @@ class _Stages:
     ) -> None:
         self.output, self.record, self.config = output, record, record.config
         self.device, self.threads, self.team = device, threads, team
-        self.begun = working_time()
 
     def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
@@ -271,10 +272,8 @@ class _Stages:
         plan = [{name: self.cost(name) for name in names} for names in stages]
         on_plan(plan, self.num_processes(len(jobs)))
         first = (*taggers, *segmenters, *multiwords, *all_folds)
-        before = self.makespan([job.name for job in first])
-        after = self.makespan(stages[1])
-        limit = self.config.limit_seconds or 0.0
-        trained = self.train(self.limited(jobs, limit / (before + after)))
+        cost = self.cost_of_all([job.name for job in first]) + self.cost_of_all(stages[1])
+        trained = self.train(self.limited(jobs, cost))
         if folds:
             treebank.mkdir(exist_ok=True)
             write_conllu(in_order([trained[fold.name] for fold in folds]), train)
@@ -292,9 +291,7 @@ class _Stages:
             for part in sorted(PARSERS, key=self.cost, reverse=True)  # so all end at about one time
             for job in self.parts(part, train_parser, [str(train)], dev, gold_tags=gold)
         ]
-        # of a run that is resumed, this process has not seen all the time that was taken
-        passed = max(limit * before / (before + after), working_time() - self.begun)
-        trained |= self.train(self.limited(parsers, (limit - passed) / after))
+        trained |= self.train(self.limited(parsers, cost))
         members = (*segmenters, *multiwords, *taggers, *parsers)
         parts = {job.name: trained[job.name] for job in members}
         pipeline = open_pipeline(self.output, config)
@@ -315,7 +312,8 @@ class _Stages:
         )
         checkpoint.amend(self.output, header, model_card(header))
         seconds = sum(part.seconds for part in parts.values())
-        return TrainedPipeline(self.output, scores, seconds, header.num_parameters)
+        is_fit = all(part.is_fit for part in parts.values())
+        return TrainedPipeline(self.output, scores, seconds, header.num_parameters, is_fit)
 
     def num_processes(self, num_jobs: int) -> int:
         """Return how many of so many parts are trained at once."""
@@ -351,26 +349,17 @@ class _Stages:
             num_dev = sum(is_dev for _, is_dev in held_out(sentences))
         return len(sentences) - num_dev < SMALL_SENTENCES
 
-    def makespan(self, names: Sequence[str]) -> float:
+    def cost_of_all(self, names: Sequence[str]) -> float:
         """Return about what it costs to train parts, as many at once as there are threads."""
-        return makespan(list(map(self.cost, names)), self.num_processes(len(names)))
+        costs = list(map(self.cost, names))
+        return max([sum(costs) / max(1, self.num_processes(len(names))), *costs])
 
-    def limited(self, jobs: Sequence[Job], seconds_per_cost: float) -> Sequence[Job]:
-        """Return jobs with their shares of the time, if that is limited; else the same.
-
-        One that has begun keeps the share that it had then.
-        """
-        if self.config.time_limit is None:
+    def limited(self, jobs: Sequence[Job], cost: float) -> Sequence[Job]:
+        """Return jobs with their shares of the time, if that is limited; `cost` is of all."""
+        if (limit := self.config.limit_seconds) is None:
             return jobs
-        limited = []
-        for job in jobs:
-            limit: str | float | None = f"{max(1.0, seconds_per_cost * self.cost(job.name)):.1f}s"
-            if job.arguments.get("resume"):
-                kind = KINDS[job.name.partition("-")[0]].presets
-                recorded = read_settings(self.output / job.name, kind.config, kind.kind)
-                limit = training_of(recorded).time_limit
-            limited.append(_with_limit(job, limit))
-        return limited
+        shares = [max(0.1, limit * self.cost(job.name) / cost) for job in jobs]
+        return [_with_limit(job, f"{share:.1f}s") for job, share in zip(jobs, shares, strict=True)]
 
     def train(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """Train parts: at once, as far as there are threads, and with what these have to share."""

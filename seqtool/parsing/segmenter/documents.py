@@ -22,6 +22,7 @@ from seqtool.core.reading import (
     is_text,
     longest_line,
     unpacked_name,
+    whole_text,
 )
 from seqtool.parsing.segmenter.characters import (
     Stretch,
@@ -121,7 +122,7 @@ class Assembly:
         batch: int = BATCH,
     ) -> None:
         begins_paragraph = not goes_on or unit == "paragraph"
-        self._reader = UnitReader(pieces, unit, begins_paragraph=begins_paragraph)
+        self._reader = UnitReader(map(whole_text, pieces), unit, begins_paragraph=begins_paragraph)
         self._newdoc = [] if goes_on else newdoc(document)
         self._held: _Draft | None = None  # the last sentence: what follows it is not known
         self._number, self._batch = first_number, batch
@@ -201,7 +202,7 @@ def read_documents(
 ) -> Iterator[tuple[str, Iterator[str]]]:
     """Give each file's name, and its text in pieces, which must be read before the next file.
 
-    Only a byte order mark at its beginning is left out. Packed files (.gz, .zst) are unpacked.
+    Only a byte order mark at its beginning is left out. Packed files are unpacked.
 
     Args:
         inputs: files, directories (read recursively, sorted) and `-` for stdin.
@@ -289,21 +290,11 @@ def read_text(source: str | Path, split: Split, *, number: int = 1) -> Iterator[
     if isinstance(source, Path):
         documents = read_documents([source])
     else:
-        documents = iter([("", iter([_whole_text(source)]))])
+        documents = iter([("", iter([source]))])
     for name, pieces in documents:
         for sentence in assemble(pieces, split, document=name or None, first_number=number):
             number += 1
             yield sentence
-
-
-def _whole_text(text: str) -> str:
-    """Refuse characters that no text can hold: halves of pairs of UTF-16."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        what = f"character {error.start} of the text is U+{ord(text[error.start]):04X}, half a pair"
-        raise DataError(what, hint="decode the text with errors='replace'") from error
-    return text
 
 
 Given = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
@@ -315,7 +306,7 @@ def segment_files(
     """Segment files, each a document with its name as id, in bounded memory.
 
     Args:
-        inputs: files of plain text (.gz and .zst too), directories and `-` for stdin.
+        inputs: files of plain text (packed too), directories and `-` for stdin.
         segmenter: a model; None for rules.
         given: "sentences" takes a line for a sentence, "words" also what stands between spaces for
             a word; no multiword token is split then. Others are those of `treebank.layouts`.

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lm.ngram.random_tables import build, random_rows
 from lm.ngram.references import Rows, entries, look_up
 
-from seqtool.core.errors import ConfigError
+from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.lm.ngram import arpa
 from seqtool.lm.ngram.arpa import is_arpa, read_arpa, write_arpa
@@ -260,6 +260,20 @@ def test_what_no_sentence_holds_is_left_out(tmp_path: Path) -> None:
 
 
 KENLM = (GOLDEN / "kenlm.arpa").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("mark", ["<s>", "</s>"])
+def test_marks_of_sentences_may_be_in_capitals_but_not_missing(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "x.arpa"
+    path.write_text(KENLM.replace(mark, mark.upper()), encoding="utf-8")
+    table, vocabulary, notes = read(path)
+    expected = arpa.read_arpa(GOLDEN / "kenlm.arpa")
+    assert entries(table) == entries(expected[0])
+    assert vocabulary.symbols == expected[1].symbols
+    assert notes == [f"{mark.upper()} is read as {mark}"]
+    path.write_text(KENLM.replace(mark, "[mark]"), encoding="utf-8")
+    with pytest.raises(ModelError, match=f"has no {mark}"):
+        read(path)
 
 
 def test_what_is_taken_for_an_arpa_file(tmp_path: Path) -> None:

@@ -212,6 +212,58 @@ def test_columns_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.Monk
     assert alone.written(["B-PER", "I-PER"]) == "Anna B-PER\nBerg I-PER\n\n"
 
 
+NUMBERED = (  # files of names with a number first, and what is read of them
+    ("1\ttampa\tB-LOC\t-\tann\n2\tbay\tI-LOC\t-\tann\n\n1\tHi\tO\t-\tann\n\n", "BIO"),
+    (
+        "#\thttp://a.de/b\t[2009]\n1\tAnna\tB-PER\tO\n2\tBerg\tI-PER\tB-LOC\n\n1\tja\tO\tO\n\n",
+        "BIO",
+    ),
+    ("1 Anna N B-PER\n2 Berg N I-PER\n\n1 ja _ O\n\n", "BIO"),
+    ("1\tAnna\tanna\tNN\n2\tBerg\tberg\tNP\n\n1\tja\tja\tADV\n\n", "NNA"),
+    ("1\tAnna\n2\tBerg\n\n1\tja\n\n", ""),
+)
+
+
+@pytest.mark.parametrize(("text", "letters"), NUMBERED)
+def test_a_first_column_of_numbers_is_no_word(text: str, letters: str, tmp_path: Path) -> None:
+    path = columns(tmp_path / "a.conll", text)
+    assert is_column_file(path)
+    found = list(read_columns(path))
+    assert found[1].forms in (["Hi"], ["ja"])
+    labels = [label for sentence in found for label in sentence.labels or ()]
+    assert "".join(label[0] for label in labels) == letters
+    same = "".join(item.written(item.labels or ["X"] * len(item.rows)) for item in found)
+    assert same == (text if letters else text.replace("\n", "\tX\n").replace("\n\tX", "\n"))
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    path = columns(tmp_path / "a.conll", NUMBERED[1][0])
+    inner = next(read_columns(path, label=4))
+    assert (inner.forms, inner.labels) == (["Anna", "Berg"], ["O", "B-LOC"])
+    assert next(read_columns(path, 1, 2)).forms == ["1", "2"]
+    both = read_labelled([path, path], "NER", label=4, skip_invalid=False)
+    assert [item.column(UPOS) for item in both] == [["O", "B-LOC"], ["O"]] * 2
+    with pytest.raises(DataError, match="has no column 5"):
+        next(read_columns(path, label=5))
+    for word, label in ((None, 2), (3, 3)):
+        with pytest.raises(ConfigError, match="both words and labels"):
+            next(read_columns(path, word, label))
+    # words may be numbers where each has a label
+    path = columns(tmp_path / "b.conll", "1\tB-X\n2\tO\n\n1\tO\n\n")
+    assert next(read_columns(path)).forms == ["1", "2"]
+
+
+def test_a_line_with_as_many_cells_as_others_is_a_word(tmp_path: Path) -> None:
+    text = "#id=1\tB-TAG\n# id = 2\na\tO\n\n#id=3\tO\tx\n#b\tO\n\n"
+    with pytest.raises(DataError, match="1 column, where"):
+        list(read_columns(columns(tmp_path / "a.conll", text)))
+    text = "# id = 2\n#id=1\tB-TAG\na\tO\n\n#id=3 x\n#b\tO\n\n"
+    path = columns(tmp_path / "a.conll", text)
+    found = list(read_columns(path))
+    assert [item.forms for item in found] == [["#id=1", "a"], ["#b"]]
+    assert "".join(item.written(item.labels or []) for item in found) == text
+
+
 @pytest.mark.parametrize(
     ("name", "text", "line", "message"),
     [
@@ -270,6 +322,8 @@ def test_a_text_is_no_sentence(folder: Path) -> None:
     for given in ("Anna sleeps", ["Anna sleeps"], [["Anna"], "sleeps"]):
         with pytest.raises(TypeError, match="expected sentences as lists of words"):
             labeller.label(given)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"sentence 2 is U.DCE9, half a pair"):
+        labeller.label([["Anna"], ["d\udce9g"]])
 
 
 def test_it_gives_no_word_classes(seqtool: Run, folder: Path, tmp_path: Path) -> None:
@@ -332,7 +386,7 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     blank = columns(tmp_path / "blank.conll", "Anna\tNNP\t_\nsees\tVBZ\t_\n\n" * 3)
     for retag in ((), ("--retag",)):
         filled = seqtool("tag", blank, "-m", folder / "m", *retag)
-        assert (filled.code, filled.stderr) == (0, "")
+        assert (filled.code, filled.stderr.count("\n")) == (0, 1)
         assert filled.stdout.startswith("Anna\tNNP\tB-PER\nsees\tVBZ\tO\n")
     # where others have labels, it is O
     part = columns(tmp_path / "part.conll", "Anna\t_\nsees\t_\n\nAnna\tB-PER\nsees\tO\n\n")
@@ -361,6 +415,17 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     for option in ("--rules", "--pretokenized"):
         words = seqtool("tag", text, option, "-m", folder / "m").stdout.splitlines()
         assert [line.split("\t")[1] for line in words if "\t" in line][:2] == ["Anna", "sees"]
+    # which columns are read is said, and can be chosen
+    numbered = columns(tmp_path / "numbered.conll", "1\tAnna\tO\tB-PER\n2\tsees\tO\tO\n\n")
+    for more, right in ((), "50.00"), (("--label-column", 4), "100.00"):
+        result = seqtool("tag", numbered, *retag, *more)
+        assert result.stdout.startswith(f"1\tAnna\t{'O' if more else 'B-PER'}\tB-PER\n2\tsees\t")
+        assert f"words from column 2, labels from column {4 if more else 3}" in result.stderr
+        assert f"{right} % of 2 words right" in result.stderr
+    for command in (("tag", *retag), ("train-tagger", "-o", tmp_path / "n")):
+        refused = seqtool(*command, folder / "valid.conllu", "--word-column", 2)
+        assert (refused.code, refused.stderr.count("\n")) == (1, 2)
+        assert refused.stderr.startswith("error: --word-column is for labels in files with a word")
     mixed = seqtool("tag", folder / "valid.conllu", folder / "valid.conll", "-m", folder / "m")
     assert mixed.code == 1
     assert mixed.stderr.startswith("error: files with a word a line cannot be labelled together")

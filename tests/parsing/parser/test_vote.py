@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -268,6 +268,24 @@ def test_weights_are_by_errors_and_members() -> None:
     assert weights_of([both, second]) == [1 / 2, 1]
     second.scores = {"dev_las": 100.0}
     assert weights_of([both, second]) == [1, 1 / 2]
+    # with gold tags a parser is better than with predicted ones
+    second.scores, second.data = {"dev_las": 90.0}, {"predicted_tags": True}
+    assert weights_of([first, second.copy()]) == [1, 1]
+    first.data = second.data
+    assert weights_of([first, second]) == [1 / 4, 1]
+
+
+def test_votes_weigh_alike_where_tags_were_of_two_kinds(
+    tmp_path: Path, seqtool: Callable[..., Any]
+) -> None:
+    first, second, *_ = kinds()
+    for one, data in ((first, {}), (second, {"predicted_tags": True})):
+        one.save(tmp_path / one.config.model.system, scores={"dev_las": 80.0}, data=data)
+    (tmp_path / "a.conllu").write_text("1\ta\t_\tX\tX\tA=B\t_\t_\t_\t_\n\n")
+    command = ("parse", tmp_path / "a.conllu", "--allow-missing")
+    both = [word for one in (first, second) for word in ("-m", tmp_path / one.config.model.system)]
+    assert "so their votes weigh alike" in seqtool(*command, *both).stderr
+    assert "alike" not in seqtool(*command, *both[:2]).stderr
 
 
 def test_streams_and_documents_say_the_same(tmp_path: Path) -> None:

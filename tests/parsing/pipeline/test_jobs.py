@@ -16,7 +16,7 @@ from process_groups import is_running
 
 from seqtool.core.errors import DataError, Interrupted, SeqtoolError, TrainingError
 from seqtool.core.progress import Event
-from seqtool.parsing.pipeline.jobs import Job, Team, makespan
+from seqtool.parsing.pipeline.jobs import Job, Team
 
 
 def run(*waves: list[Job], num_processes: int = 2, **listeners: Any) -> dict[str, Any]:
@@ -110,7 +110,7 @@ import sys
 from pathlib import Path
 import toy_jobs
 from process_groups import is_running
-from seqtool.parsing.pipeline.jobs import Job, Team, makespan
+from seqtool.parsing.pipeline.jobs import Job, Team
 
 print("begun", flush=True)
 jobs = [Job(name, toy_jobs.train_until_stopped, {"saved": Path(name)}) for name in sys.argv[1:]]
@@ -139,11 +139,3 @@ def test_without_their_parent_all_save_and_end(tmp_path: Path) -> None:
     assert output == "begun\n"
     toy_jobs.wait_for(lambda: all(path.is_file() for path in paths))
     toy_jobs.wait_for(lambda: not any(is_running(int(path.read_text())) for path in begun))
-
-
-def test_makespan() -> None:
-    assert makespan([3.0, 2.0, 2.0], 1) == 7.0
-    assert makespan([3.0, 2.0, 2.0], 2) == 4.0  # 3 beside 2 and 2
-    assert makespan([2.0, 2.0, 3.0], 2) == 5.0  # in this order: 2 and 3 beside 2
-    assert makespan([3.0, 2.0], 5) == 3.0
-    assert makespan([], 2) == 0.0

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from small_disks import small_disk
 
-from seqtool import NgramConfig, prepare, train_ngram
+from seqtool import NgramConfig, evaluate_lm, prepare, train_ngram
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.lm.ngram import data
 from seqtool.lm.ngram.model import NgramModel
 
@@ -103,7 +103,8 @@ def test_pruning_by_entropy_is_that_in_memory(tmp_path: Path, settings: dict[str
 def test_a_prepared_corpus_and_a_closed_vocabulary(text: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("dog\ncat\nthe\nbird\n", encoding="utf-8")
-    corpus = prepare([text / "train.txt"], tmp_path / "corpus").path
+    valid = text / "valid.txt"
+    corpus = prepare([text / "train.txt"], tmp_path / "corpus", valid=valid).path
     for source, config in (
         (corpus, NgramConfig(order=3, limit_vocab=str(words))),
         # counts of n-grams that are left out stay in the sums of their contexts
@@ -113,7 +114,9 @@ def test_a_prepared_corpus_and_a_closed_vocabulary(text: Path, tmp_path: Path) -
         (text, NgramConfig(order=3, vocab=str(words))),
     ):
         for engine in ("memory", "duckdb"):
-            train_ngram(source, tmp_path / engine, config, engine=engine, force=True)
+            trained = train_ngram(source, tmp_path / engine, config, engine=engine, force=True)
+            found = evaluate_lm(checkpoint.load(tmp_path / engine), valid).perplexity
+            assert trained.scores["valid_perplexity"] == pytest.approx(found)
         weights = [tmp_path / engine / "weights.safetensors" for engine in ("memory", "duckdb")]
         assert weights[0].read_bytes() == weights[1].read_bytes()
 
@@ -193,6 +196,23 @@ def test_damaged_files_are_named_or_left_out(engine: str, tmp_path: Path) -> Non
     wanted = train_ngram(good, tmp_path / "wanted", CONFIG)
     for name in ("weights.safetensors", "vocabulary.json"):
         assert (trained.path / name).read_bytes() == (wanted.path / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["a*b [c] 'd\" %e{f,g} ~$h", "s3:", "back\\slash", "a?b"])
+def test_folders_of_any_name(
+    name: str, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).mkdir()
+    options: dict[str, Any] = {"engine": "duckdb", "parquet": f"{name}/ngrams"}
+    if {"\\", "?"} & {*name}:  # DuckDB would look elsewhere
+        with pytest.raises(OutputError, match="to a path that holds") as error:
+            train_ngram(text, f"{name}/model", CONFIG, **options)
+        assert "--temp" in error.value.hint
+        options["temp"] = tmp_path
+    train_ngram(text, f"{name}/model", CONFIG, **options)
+    assert sorted(path.name for path in Path(name).iterdir()) == ["model", "ngrams"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "texts"])
 
 
 def test_a_disk_that_is_full_is_told(text: Path, tmp_path: Path, root: Path) -> None:
