@@ -178,7 +178,7 @@ def test_the_page_leaves_networks_out_without_torch(folder: Path, tmp_path: Path
         shutil.copytree(folder / name, tmp_path / "runs" / name)
     shutil.copy(folder / "train.txt", tmp_path)
     shutil.copy(folder / "trees.conllu", tmp_path)
-    command = "analyse report runs --text train.txt --treebank trees.conllu --json"
+    command = "analyse report runs --text train.txt --treebank trees.conllu -o page.html --json"
     results = [run(tmp_path, [command], missing)[0] for missing in ("torch", "-")]
     texts = []
     for result in results:
