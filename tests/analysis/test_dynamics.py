@@ -14,7 +14,7 @@ from toy_models import word_tokenizer
 from toy_recurrence import NETWORKS, WORDS, make_model, make_network, write_text
 
 from seqtool.analysis import dynamics, recurrence
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.model import NeuralLanguageModel
 
 
@@ -156,7 +156,7 @@ def test_a_network_that_forgets_is_not_warned_of(tmp_path: Path) -> None:
     text = write_text(tmp_path / "t.txt")
     for settings in ({"cell": "gru"}, NETWORKS["rnn-maxent"]):
         model = make_model(scale=0.3, **settings)
-        report = dynamics.analyse([("m", model)], text, tokens=["a"], initial=True)
+        report = dynamics.analyse([("m", model)], text, tokens=["a"])
         assert not any(remark.startswith("warning") for remark in report.remarks)
         assert set(report.values["m"]["inputs"]) == {"a", "mean input"}
         (attractor,) = report.values["m"]["inputs"]["a"]["attractors"]
@@ -185,9 +185,5 @@ def test_impossible_options(tmp_path: Path) -> None:
     text, models = write_text(tmp_path / "t.txt"), [("m", make_model(cell="gru"))]
     with pytest.raises(ConfigError, match="no token of the model is 'zebra'"):
         dynamics.analyse(models, text, tokens=["zebra"])
-    with pytest.raises(ConfigError, match="2 runs for 1 model"):
-        dynamics.analyse(models, text, runs=["x", "y"])
     with pytest.raises(ConfigError, match="num_starts is 3"):
         dynamics.analyse(models, text, num_starts=3)
-    with pytest.raises(ModelError, match="no state of training is there"):
-        dynamics.analyse(models, text, runs=[tmp_path])
