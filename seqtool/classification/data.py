@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 
 from seqtool.classification.config import LINEAR, LM, ClassifierConfig, DataConfig, ModelConfig
 from seqtool.classification.ngrams import Bags, words_of
-from seqtool.core.arrays import Ids, Longs
+from seqtool.core.arrays import Halves, Ids, Longs
 from seqtool.core.errors import DataError, did_you_mean
 from seqtool.core.reading import JSON_LINES, STDIN, read_blocks, unpacked_name
 from seqtool.core.vocabulary import EOS_ID, NUM_SPECIALS, UNK_ID, Vocabulary
@@ -165,20 +165,21 @@ class WordReader:
     Args:
         config: how texts become words.
         known: the words that have vectors, after the special symbols.
+        word_states: the language model whose states after words are read too; of the encoder `lm`
+            that whose units a text becomes.
     """
 
-    def __init__(self, config: ModelConfig, known: Sequence[str]) -> None:
-        self._config = config
+    def __init__(
+        self, config: ModelConfig, known: Sequence[str], word_states: WordStates | None = None
+    ) -> None:
+        self._config, self.word_states = config, word_states
         self.vocabulary = Vocabulary.from_counts(dict.fromkeys(known, 1))
 
-    @classmethod
-    def build(cls, config: ModelConfig, texts: Sequence[str]) -> WordReader:
-        """Return a reader that knows the words that enough texts have, the commonest first."""
-        reader = cls(config, ())
-        counts = Counter(word for text in texts for word in dict.fromkeys(reader.forms(text)))
+    def learn(self, texts: Sequence[str]) -> None:
+        """Know the words that enough texts have, the commonest first."""
+        counts = Counter(word for text in texts for word in dict.fromkeys(self._forms(text)))
         del counts[""]
-        reader.vocabulary = Vocabulary.from_counts(counts, min_count=config.min_count)
-        return reader
+        self.vocabulary = Vocabulary.from_counts(counts, min_count=self._config.min_count)
 
     @property
     def known(self) -> list[str]:
@@ -190,32 +191,28 @@ class WordReader:
         longest = self._config.max_words
         return len(text) > longest and len(words_of(text, self._config)) > longest
 
-    def words(self, text: str) -> list[str]:
+    def _words(self, text: str) -> list[str]:
         """Return the words of a text, as a language model reads them; "" stands for none."""
-        words = words_of(text, self._config)
-        return words[: self._config.max_words] or [""]
+        return words_of(text, self._config)[: self._config.max_words] or [""]
 
-    def forms(self, text: str) -> list[str]:
+    def _forms(self, text: str) -> list[str]:
         """Return the words of a text as the vocabulary has them."""
-        words = self.words(text)
+        words = self._words(text)
         return [word.lower() for word in words] if self._config.lowercase else words
 
     def ids(self, text: str) -> Ids:
-        """Return the ids of the words of a text."""
-        return self.vocabulary.encode(self.forms(text))
+        """Return the ids of the words; of the encoder `lm`, of `</s>` and the text's units."""
+        if self._config.encoder == LM and self.word_states is not None:
+            units = self.word_states.units(self._words(text))
+            return np.concatenate(([EOS_ID], units)).astype(np.int32)
+        return self.vocabulary.encode(self._forms(text))
 
-
-class UnitReader(WordReader):
-    """Texts as the units that a language model reads: `</s>` first, then those of the words."""
-
-    def __init__(self, config: ModelConfig, word_states: WordStates) -> None:
-        super().__init__(config, ())
-        self._word_states = word_states
-
-    def ids(self, text: str) -> Ids:
-        """Return `EOS_ID` and the ids of the units of a text."""
-        units = self._word_states.units(self.words(text))
-        return np.concatenate(([EOS_ID], units)).astype(np.int32)
+    def states(self, texts: Iterable[str]) -> list[Halves] | None:
+        """Return the language model's states after the words of texts; None if none are read."""
+        if self.word_states is None or self._config.encoder == LM:
+            return None
+        # without the state before the first word
+        return [rows[1:] for rows in self.word_states.of([self._words(text) for text in texts])]
 
 
 @dataclass(frozen=True)
@@ -279,13 +276,13 @@ def read_data(
     if config.model.encoder == LINEAR:
         reader = Bags.build(config.model, train.texts)
         known = {"features": len(reader.known)}
-    elif config.model.encoder == LM:
-        assert word_states is not None
-        reader = UnitReader(config.model, word_states)
-        known = _units(reader, train)
     else:
-        reader = WordReader.build(config.model, train.texts)
-        known = {"words": len(reader.known)}
+        reader = WordReader(config.model, (), word_states)
+        if config.model.encoder == LM:
+            known = _units(reader, train)
+        else:
+            reader.learn(train.texts)
+            known = {"words": len(reader.known)}
     if not any(known.values()) and word_states is None:
         raise DataError(
             "no word occurs often enough to be learnt",
@@ -308,7 +305,7 @@ def read_data(
     return TrainingData(train, dev, labels, ids, reader, word_states, summary)
 
 
-def _units(reader: UnitReader, texts: Texts) -> dict[str, int]:
+def _units(reader: WordReader, texts: Texts) -> dict[str, int]:
     """Return how many units a language model reads of texts, and how many are unknown to it."""
     ids = np.concatenate([reader.ids(text)[1:] for text in texts.texts])
     num_unknown = int((ids == UNK_ID).sum())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 import numpy as np
 
 from seqtool.classification.config import BILSTM, KIND, LINEAR, LM, ClassifierConfig
-from seqtool.classification.data import UnitReader, WordReader
+from seqtool.classification.data import WordReader
 from seqtool.classification.ngrams import Bags, laid_out
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
@@ -109,14 +109,10 @@ class Classifier(TreebankModel[ClassifierConfig]):
         else:
             from seqtool.classification.network import weight_shapes
 
-            known = vocabulary.texts("words")
-            if config.model.encoder != LM:
-                reader = WordReader(config.model, known)
-            elif word_states is not None:
-                reader = UnitReader(config.model, word_states)
-            else:
+            if config.model.encoder == LM and word_states is None:
                 raise ValueError("the language model is missing")
-            shapes = weight_shapes(config.model, len(known), len(labels), word_states)
+            reader = WordReader(config.model, vocabulary.texts("words"), word_states)
+            shapes = weight_shapes(config.model, len(reader.known), len(labels), word_states)
         return cls(config, labels, reader, read_weights(shapes), word_states)
 
     @staticmethod
@@ -166,12 +162,8 @@ class Classifier(TreebankModel[ClassifierConfig]):
             return scores
         from seqtool.classification.network import scores_of
 
-        read = [self.reader.ids(text) for text in texts]
-        states = None
-        if self.word_states is not None and self.config.model.encoder != LM:
-            found = self.word_states.of([self.reader.words(text) for text in texts])
-            states = [rows[1:] for rows in found]
-        return scores_of(self._network, read, states)
+        ids = [self.reader.ids(text) for text in texts]
+        return scores_of(self._network, ids, self.reader.states(texts))
 
     @cached_property
     def _network(self) -> ReadingNetwork | TunedNetwork:

@@ -214,13 +214,11 @@ def scores_of(
         for places in _batches(lengths):
             chosen = places.tolist()
             ids_T = torch.from_numpy(np.concatenate([texts[place] for place in chosen])).long()
-            lm_TP = None
+            inputs = [ids_T, torch.from_numpy(lengths[places])]
             if states is not None:
-                read = np.concatenate([states[place] for place in chosen])
-                lm_TP = torch.from_numpy(read.astype(np.float32))
-            lengths_B = torch.from_numpy(lengths[places])
-            given = (ids_T, lengths_B) if lm_TP is None else (ids_T, lengths_B, lm_TP)
-            scores[places] = network(*given).numpy()
+                states_TP = np.concatenate([states[place] for place in chosen])
+                inputs.append(torch.from_numpy(states_TP).float())
+            scores[places] = network(*inputs).numpy()
     return scores
 
 

@@ -66,10 +66,7 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
                 counts = np.array(reader.vocabulary.counts, np.int64)
             counts[:NUM_SPECIALS] = 0
             self._chances = unknown_chances(counts, config.learning.dropout_words)
-            if data.word_states is not None and config.model.encoder != LM:
-                forms = [reader.words(text) for text in data.train.texts]
-                # without the state before the first word
-                self._lm_states = [states[1:] for states in data.word_states.of(forms)]
+            self._lm_states = reader.states(data.train.texts)
         self.module.to(self._device)
         self._average = AveragedWeights(self.module, config.learning.averaging)
         self._batches: list[Longs] = []

@@ -15,7 +15,7 @@ from toy_networks import save_lm
 
 import seqtool
 from seqtool.classification.config import ClassifierConfig
-from seqtool.classification.data import UnitReader
+from seqtool.classification.data import WordReader
 from seqtool.classification.network import TunedNetwork, network_of
 from seqtool.classification.train import train_classifier
 from seqtool.core import checkpoint
@@ -52,7 +52,7 @@ def language_model(**settings: Any) -> WordStates:
 def test_at_first_states_are_those_of_the_language_model(name: str) -> None:
     word_states = language_model(**NETWORKS[name])
     config = small("lm")
-    reader = UnitReader(config.model, word_states)
+    reader = WordReader(config.model, (), word_states)
     ids = [reader.ids(text) for text in TEXTS]
     assert [each.tolist()[0] for each in ids] == [EOS_ID] * 4
     network = network_of(config.model, 0, 2, word_states)
@@ -151,10 +151,10 @@ def test_units_may_be_smaller_than_words(tmp_path: Path) -> None:
     # every tenth row is dev; "the dog sees" has 12 characters and "a cat" has 5
     assert (read[0].summary["units"], read[0].summary["unknown_units"]) == (6 * 12 + 5 * 5, 0)
     word_states = open_word_states(tmp_path / "lm")
-    reader = UnitReader(config.model, word_states)
+    reader = WordReader(config.model, (), word_states)
     expected = word_states.model.tokenizer.encode("the dog sees").tolist()
     assert reader.ids("the dog sees").tolist() == [EOS_ID, *expected]
-    shorter = UnitReader(small("lm", model__max_words=2).model, word_states)
+    shorter = WordReader(small("lm", model__max_words=2).model, (), word_states)
     assert shorter.ids("the dog sees").tolist() == reader.ids("the dog").tolist()
     assert shorter.is_cut("the dog sees")
 

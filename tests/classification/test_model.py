@@ -32,7 +32,8 @@ def linear() -> Classifier:
 
 def recurrent(seed: int = 0, **settings: Any) -> Classifier:
     config = small("bilstm", **settings)
-    reader = WordReader.build(config.model, TEXTS)
+    reader = WordReader(config.model, ())
+    reader.learn(TEXTS)
     generator = np.random.default_rng(seed)
     network = ReadingNetwork(config.model, 2 + len(reader.known), 3)
     weights = {
