@@ -162,8 +162,8 @@ class Classifier(TreebankModel[ClassifierConfig]):
             return scores
         from seqtool.classification.network import scores_of
 
-        ids = [self.reader.ids(text) for text in texts]
-        return scores_of(self._network, ids, self.reader.states(texts))
+        words = [self.reader.ids(text) for text in texts]
+        return scores_of(self._network, words, self.reader.states(texts))
 
     @cached_property
     def _network(self) -> ReadingNetwork | TunedNetwork:

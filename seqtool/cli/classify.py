@@ -275,16 +275,18 @@ def classify(
                 ]
             else:
                 target.write(part)
-    scores = texts.labels and evaluate(classifier.labels, texts.labels, predicted)
+    scores = None
+    if texts.labels is not None:
+        scores = evaluate(classifier.labels, texts.labels, predicted)
     num_cut = classifier.num_cut(texts.texts)
     if num_cut:
         longest = classifier.config.model.max_words
         note(f"{counted(num_cut, 'text')} read up to word {longest:,} only")
     if as_json:
         content: dict[str, Any] = {"texts": len(predicted), "cut": num_cut}
-        content |= scores.to_json() if scores else {}
+        content |= {} if scores is None else scores.to_json()
         return emit(content | ({"rows": rows} if is_shown else {"output": output}))
-    if not scores:
+    if scores is None:
         return note(counted(len(predicted), "text"))
     _show_evaluation(scores)
     if new := scores.labels[len(classifier.labels) :]:
