@@ -15,14 +15,12 @@ from seqtool.core.config import from_dict
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data"))
 
 import tasks
-from tasks import Opinion, best_accuracy
-
-__all__ = ["Opinion", "best_accuracy", "opinions", "small", "table", "write"]
+from tasks import Opinion
 
 
 @cache
-def opinions(split: str, turned: float = 0.0) -> list[Opinion]:
-    return tasks.opinions(split, turned=turned)
+def opinions(split: str) -> list[Opinion]:
+    return tasks.opinions(split)
 
 
 def write(path: Path, given: Sequence[Opinion]) -> Path:

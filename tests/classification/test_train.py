@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from classification.opinions import best_accuracy, opinions, small, table, write
+from classification.opinions import opinions, small, table, write
 from safetensors.numpy import load_file
 from toy_networks import save_lm
 
@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "train.csv", opinions("train")[:2000])
     write(folder / "few.csv", opinions("train")[:160])
     write(folder / "dev.csv", opinions("valid"))
-    (folder / "text.txt").write_text("the dog sees a cat\na cat sees the dog\n" * 20)
+    (folder / "text.txt").write_text("the dog is good\na bad cat is not good\n" * 20)
     save_lm(folder / "lm", seqtool.prepare([folder / "text.txt"], folder / "corpus"), 4)
     return folder
 
@@ -46,14 +46,9 @@ def test_what_needs_its_context_is_learnt_by_reading_it(folder: Path, tmp_path: 
     assert 75 < bag["dev_accuracy"] < 95
     assert 45 < bag["dev_majority_accuracy"] == read["dev_majority_accuracy"] < 55
     classifier = seqtool.load(tmp_path / "network", seqtool.Classifier)
-    gold = {opinion.text: opinion.label for opinion in opinions("valid")}
     predicted = classifier([opinion.text for opinion in opinions("valid")])
     right = sum(x.label == y.label for x, y in zip(predicted, opinions("valid"), strict=True))
     assert 100 * right / len(predicted) == pytest.approx(read["dev_accuracy"])
-    # one label in five turned round: no more than the rest can be right but by chance
-    turned = opinions("valid", 0.2)
-    right = sum(gold[each.text] == each.label for each in turned)
-    assert 100 * right / len(turned) == best_accuracy(turned)
 
 
 @pytest.mark.parametrize(
@@ -79,14 +74,18 @@ def test_what_the_encoder_does_not_read_is_refused(
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize(("encoder", "stop_at"), [("linear", 3), ("bilstm", 7)])
+@pytest.mark.parametrize(("encoder", "stop_at"), [("linear", 3), ("bilstm", 7), ("lm", 8)])
 def test_a_resumed_run_ends_with_the_same_weights(
     encoder: str, stop_at: int, folder: Path, tmp_path: Path
 ) -> None:
-    settings = small(encoder)
-    whole = trained(folder, tmp_path / "whole", settings)
+    settings, lm = small(encoder), folder / "lm" if encoder == "lm" else None
+    whole = trained(folder, tmp_path / "whole", settings, lm=lm)
     with pytest.raises(Interrupted, match=f"step {stop_at}") as caught:
-        trained(folder, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
+        trained(
+            *(folder, tmp_path / "parts", settings),
+            lm=lm,
+            should_stop=lambda step: step == stop_at,
+        )
     assert "train-classifier --resume" in caught.value.hint
     parts = train_classifier(None, tmp_path / "parts", resume=True, device="cpu")
     expected, found = (load_file(tmp_path / x / checkpoint.WEIGHTS) for x in ("whole", "parts"))
