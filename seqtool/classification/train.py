@@ -22,7 +22,7 @@ from seqtool.classification.network import (
     network_of,
 )
 from seqtool.classification.ngrams import Bags, laid_out
-from seqtool.core.arrays import Halves, Ids, Longs
+from seqtool.core.arrays import Halves, Longs
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
 from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
@@ -47,21 +47,17 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
     def __init__(self, config: ClassifierConfig, data: TrainingData, **options: str) -> None:
         super().__init__(config, data, **options)
         reader, num_labels = data.reader, len(data.labels)
+        self._ids: list[Any] = [reader.ids(text) for text in data.train.texts]
+        self._lengths = np.array([len(ids) for ids in self._ids], np.int64)
         self._lm_states: list[Halves] | None = None
-        self._words: list[Ids] = []
-        self._rows: list[list[int]] = []
         self.module: LinearNetwork | ReadingNetwork | TunedNetwork
         if isinstance(reader, Bags):
             self.module = LinearNetwork(len(reader.known), num_labels)
-            self._rows = [reader.ids(text) for text in data.train.texts]
-            self._lengths = np.array([len(row) for row in self._rows], np.int64)
         else:
             self.module = network_of(config.model, len(reader.known), num_labels, data.word_states)
-            self._words = [reader.ids(text) for text in data.train.texts]
-            self._lengths = np.array([len(ids) for ids in self._words], np.int64)
             if isinstance(self.module, TunedNetwork):
                 self.module.set_dropout(config.learning)
-                counts = np.bincount(np.concatenate(self._words))
+                counts = np.bincount(np.concatenate(self._ids))
             else:
                 counts = np.array(reader.vocabulary.counts, np.int64)
             counts[:NUM_SPECIALS] = 0
@@ -98,13 +94,13 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         return functional.cross_entropy(scores_BK.float(), labels_B), len(texts)
 
     def _linear_scores(self, module: LinearNetwork, texts: Longs) -> Tensor:
-        arrays = laid_out([self._rows[text] for text in texts.tolist()])
+        arrays = laid_out([self._ids[text] for text in texts.tolist()])
         scores_BK: Tensor = module(*(torch.from_numpy(each).to(self._device) for each in arrays))
         return scores_BK
 
     def _network_scores(self, module: ReadingNetwork | TunedNetwork, texts: Longs) -> Tensor:
         learning = self.config.learning
-        words_T = torch.from_numpy(np.concatenate([self._words[i] for i in texts.tolist()])).long()
+        words_T = torch.from_numpy(np.concatenate([self._ids[i] for i in texts.tolist()])).long()
         words_T = torch.where(self._drawn(self._chances[words_T]), UNK_ID, words_T)
         words_T, lengths_B = words_T.to(self._device), torch.from_numpy(self._lengths[texts])
 
