@@ -27,51 +27,30 @@ class LabelScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation(OneLine):
-    """Predicted labels beside the gold ones.
+    """Predicted labels beside the gold ones; all scores are in percent.
 
     Attributes:
         labels: those of the classifier, then those that only the gold labels have.
         confusion: texts by gold label (rows) and predicted label (columns), [K, K].
+        accuracy: the share of texts whose label is right.
+        macro_f1: the mean F1 of the labels that are gold or predicted somewhere.
+        majority: the accuracy of the label that is the commonest in training, the first one.
+        by_label: the scores of each label; 0 where precision or recall is of no texts.
     """
 
     shown = ("num_texts", "scores")
 
     labels: tuple[str, ...]
     confusion: Longs
+    accuracy: float
+    macro_f1: float
+    majority: float
+    by_label: list[LabelScores]
 
     @property
     def num_texts(self) -> int:
         """N."""
         return int(self.confusion.sum())
-
-    @property
-    def accuracy(self) -> float:
-        """The share of texts whose label is right, in percent."""
-        return 100.0 * float(np.trace(self.confusion)) / max(1, self.num_texts)
-
-    @property
-    def majority(self) -> float:
-        """The accuracy of the label that is the commonest in training, in percent.
-
-        It is the first of the labels.
-        """
-        return 100.0 * float(self.confusion[0].sum()) / max(1, self.num_texts)
-
-    @property
-    def by_label(self) -> list[LabelScores]:
-        """The scores of each label; 0 where precision or recall is of no texts."""
-        right = np.diag(self.confusion).astype(np.float64)
-        gold, found = self.confusion.sum(1), self.confusion.sum(0)
-        columns = (_percent(right, found), _percent(right, gold), _percent(2 * right, gold + found))
-        rows = zip(*(column.tolist() for column in columns), gold.tolist(), strict=True)
-        return [LabelScores(label, *row) for label, row in zip(self.labels, rows, strict=True)]
-
-    @property
-    def macro_f1(self) -> float:
-        """The mean F1 of the labels that are gold or predicted somewhere, in percent."""
-        occurs = (self.confusion.sum(0) + self.confusion.sum(1)) > 0
-        f1 = [scores.f1 for scores, is_met in zip(self.by_label, occurs, strict=True) if is_met]
-        return sum(f1) / max(1, len(f1))
 
     @property
     def scores(self) -> dict[str, float]:
@@ -102,10 +81,23 @@ def evaluate(labels: Sequence[str], gold: Sequence[str], predicted: Sequence[str
     all_labels = tuple(dict.fromkeys([*labels, *gold]))
     places = {label: place for place, label in enumerate(all_labels)}
     confusion = np.zeros((len(all_labels), len(all_labels)), np.int64)
-    for wanted, found in zip(gold, predicted, strict=True):
-        confusion[places[wanted], places[found]] += 1
-    return Evaluation(all_labels, confusion)
+    for right, given in zip(gold, predicted, strict=True):
+        confusion[places[right], places[given]] += 1
+    hits, num_gold, num_given = np.diag(confusion), confusion.sum(1), confusion.sum(0)
+    f1 = _percent(2 * hits, num_gold + num_given)
+    columns = (_percent(hits, num_given), _percent(hits, num_gold), f1, num_gold)
+    rows = zip(all_labels, *(column.tolist() for column in columns), strict=True)
+    f1_of_used = f1[num_gold + num_given > 0].tolist()
+    num = max(1, len(gold))
+    return Evaluation(
+        all_labels,
+        confusion,
+        accuracy=100.0 * float(hits.sum()) / num,
+        macro_f1=sum(f1_of_used) / max(1, len(f1_of_used)),
+        majority=100.0 * float(num_gold[0]) / num,
+        by_label=[LabelScores(*row) for row in rows],
+    )
 
 
-def _percent(part: Doubles, whole: Longs) -> Doubles:
+def _percent(part: Longs, whole: Longs) -> Doubles:
     return np.where(whole > 0, 100.0 * part / np.maximum(whole, 1), 0.0)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
-from seqtool.classification.config import KIND, LINEAR, LM, ClassifierConfig
-from seqtool.classification.data import UnitReader, WordReader
+from seqtool.classification.config import BILSTM, KIND, LINEAR, LM, ClassifierConfig
+from seqtool.classification.data import WordReader
 from seqtool.classification.ngrams import Bags, laid_out
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
@@ -25,14 +25,13 @@ from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 
 if TYPE_CHECKING:
-    from seqtool.classification.network import RecurrentNetwork, TunedNetwork
+    from seqtool.classification.network import ReadingNetwork, TunedNetwork
 
 CHUNK_TEXTS = 1 << 10  # read together
 
 _ABOUT = {
     LINEAR: "Logistic regression over the n-grams of a text",
-    "none": "A linear layer over the pooled vectors of words",
-    "bilstm": "A bidirectional LSTM over words",
+    BILSTM: "A bidirectional LSTM over words",
     LM: "The layers of a language model, trained further",
 }
 
@@ -101,23 +100,19 @@ class Classifier(TreebankModel[ClassifierConfig]):
         """Return the classifier that was saved; see `TreebankModel.restore`."""
         labels = vocabulary.texts("labels")
         if len(set(labels)) < max(2, len(labels)):
-            raise ValueError("labels are missing, or met twice")
+            raise ValueError("labels are missing, or stand twice")
         reader: Bags | WordReader
         if config.model.encoder == LINEAR:
             reader = Bags(config.model, vocabulary.texts("ngrams"))
-            num = reader.num_features
-            shapes: Shapes = {"ngrams.weight": (num, len(labels)), "bias": (len(labels),)}
+            num = len(labels)
+            shapes: Shapes = {"ngrams.weight": (len(reader.known), num), "bias": (num,)}
         else:
             from seqtool.classification.network import weight_shapes
 
-            known = vocabulary.texts("words")
-            if config.model.encoder != LM:
-                reader = WordReader(config.model, known)
-            elif word_states is not None:
-                reader = UnitReader(config.model, word_states)
-            else:
-                raise ValueError("the language model is not told of")
-            shapes = weight_shapes(config.model, len(known), len(labels), word_states)
+            if config.model.encoder == LM and word_states is None:
+                raise ValueError("the language model is missing")
+            reader = WordReader(config.model, vocabulary.texts("words"), word_states)
+            shapes = weight_shapes(config.model, len(reader.known), len(labels), word_states)
         return cls(config, labels, reader, read_weights(shapes), word_states)
 
     @staticmethod
@@ -128,8 +123,7 @@ class Classifier(TreebankModel[ClassifierConfig]):
         return checkpoint.compose(
             header,
             "A classifier of texts",
-            f"{_ABOUT.get(encoder, f'A network of kind {encoder.upper()} over words')}, {labels}, "
-            f"{counted(header.num_parameters, 'parameter')}.",
+            f"{_ABOUT[encoder]}, {labels}, {counted(header.num_parameters, 'parameter')}.",
             _of_lm(header),
             checkpoint.scores_table(header),
             "In percent; macro F1 is the mean of the labels' F1, and majority accuracy that of the "
@@ -168,15 +162,11 @@ class Classifier(TreebankModel[ClassifierConfig]):
             return scores
         from seqtool.classification.network import scores_of
 
-        read = [self.reader.ids(text) for text in texts]
-        states = None
-        if self.word_states is not None and self.config.model.encoder != LM:
-            found = self.word_states.of([self.reader.words(text) for text in texts])
-            states = [rows[1:] for rows in found]
-        return scores_of(self._network, read, states)
+        words = [self.reader.ids(text) for text in texts]
+        return scores_of(self._network, words, self.reader.states(texts))
 
     @cached_property
-    def _network(self) -> RecurrentNetwork | TunedNetwork:
+    def _network(self) -> ReadingNetwork | TunedNetwork:
         """The network of words, with the weights."""
         from seqtool.classification.network import trained_network
 

@@ -1,4 +1,4 @@
-"""The networks of a classifier: linear over n-grams, encoders of words, and a language model's.
+"""The networks of a classifier: linear over n-grams, a bidirectional LSTM, or a language model's.
 
 Dimensions: N texts (B of a batch), E n-grams of them, F n-grams that are known, K labels, T words
 of all texts, L of the longest, V words that are known, D width of what the encoder reads, H units
@@ -17,17 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.classification.config import CELLS, LM, LearningConfig, ModelConfig, Pooling
+from seqtool.classification.config import LM, LearningConfig, ModelConfig
 from seqtool.core.arrays import Floats, Halves, Ids, Longs
 from seqtool.core.vocabulary import NUM_SPECIALS
-from seqtool.lm.neural.cells import CELLS as CELL_CLASSES
-from seqtool.lm.neural.cells import Cell
-from seqtool.lm.neural.config import ModelConfig as CellConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, as_it_is, padded_rows
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.training.hardware import run_recurrent
 
 BATCH_WORDS = 1 << 13  # read together when the network works, padding included
 
@@ -51,54 +47,8 @@ class LinearNetwork(nn.Module):
         return sums_BK + self.bias
 
 
-class CellLayers(nn.Module):
-    """Layers of recurrent cells that read forwards: those of language models."""
-
-    def __init__(self, config: ModelConfig, input_size: int) -> None:
-        super().__init__()
-        settings = CellConfig(
-            cell=config.encoder,  # type: ignore[arg-type]
-            hidden_size=config.hidden_size,
-            depth=config.depth,
-            forget_bias=1.0,
-        )
-        self.cells = nn.ModuleList()
-        for layer in range(config.layers):
-            width = config.hidden_size if layer else input_size
-            cell = CELL_CLASSES[config.encoder](width, config.hidden_size, settings)
-            for parameter in cell.parameters():
-                nn.init.zeros_(parameter)
-            with torch.no_grad():
-                for block in cell.input_blocks():
-                    nn.init.xavier_uniform_(block)
-                for block in cell.recurrent_blocks():
-                    nn.init.orthogonal_(block)
-                cell.initialise_biases(settings)
-            self.cells.append(cell)
-
-    def forward(self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Dropout = as_it_is) -> Tensor:
-        """Return the states of the last layer after all words, (T, H).
-
-        Args:
-            inputs_TD: the words of texts, one text after another.
-            lengths_B: words of each.
-            dropout: is applied to what the layers after the first one read.
-        """
-        words_BL, inside_BL = padded_rows(lengths_B.to(inputs_TD.device))
-
-        def run(values_LBD: Tensor) -> Tensor:
-            for number, cell in enumerate(self.cells):
-                assert isinstance(cell, Cell)
-                entering_LBD = dropout(values_LBD) if number else values_LBD
-                values_LBD, _ = cell(entering_LBD, cell.initial_state(len(lengths_B)))
-            return values_LBD
-
-        states_LBH = run_recurrent(run, inputs_TD[words_BL.t()])
-        return states_LBH.transpose(0, 1)[inside_BL]
-
-
-class RecurrentNetwork(nn.Module):
-    """Vectors of words, an encoder over them, and labels from its pooled states.
+class ReadingNetwork(nn.Module):
+    """Vectors of words, a bidirectional LSTM over them, and labels from its pooled states.
 
     Args:
         config: its sizes.
@@ -111,22 +61,14 @@ class RecurrentNetwork(nn.Module):
         self, config: ModelConfig, num_words: int, num_labels: int, state_size: int = 0
     ) -> None:
         super().__init__()
-        self._pooling: Pooling = config.pooling
-        self._is_twofold = config.encoder == "bilstm"
         self.embedding = nn.Embedding(num_words, config.embedding_size)
         nn.init.normal_(self.embedding.weight, std=0.1)
         width = config.embedding_size
         if state_size:
             self.lm = nn.Linear(state_size, config.lm_size, bias=False)
             width += config.lm_size
-        self.encoder: ContextEncoder | CellLayers | None = None
-        if self._is_twofold:
-            self.encoder = ContextEncoder(width, config.hidden_size, config.layers)
-            width = 2 * config.hidden_size
-        elif config.encoder in CELLS:
-            self.encoder = CellLayers(config, width)
-            width = config.hidden_size
-        self.output = nn.Linear(width, num_labels)
+        self.encoder = ContextEncoder(width, config.hidden_size, config.layers)
+        self.output = nn.Linear(2 * config.hidden_size, num_labels)
 
     def forward(
         self,
@@ -151,11 +93,8 @@ class RecurrentNetwork(nn.Module):
         inputs_TD = self.embedding(words_T)
         if lm_TP is not None:
             inputs_TD = torch.cat((inputs_TD, self.lm(lm_TP)), 1)
-        states_TS = before(inputs_TD)
-        if self.encoder is not None:
-            states_TS = self.encoder(states_TS, lengths_B, between)
-        pooled_BS = pool(states_TS, lengths_B, self._pooling, is_twofold=self._is_twofold)
-        scores_BK: Tensor = self.output(after(pooled_BS))
+        states_TS = self.encoder(before(inputs_TD), lengths_B, between)
+        scores_BK: Tensor = self.output(after(maxima(states_TS, lengths_B)))
         return scores_BK
 
 
@@ -163,7 +102,6 @@ class TunedNetwork(nn.Module):
     """The layers of a language model, and labels from their pooled states.
 
     Args:
-        config: names the pooling.
         layers: the network of a language model; it is copied.
         num_labels: K.
 
@@ -171,9 +109,8 @@ class TunedNetwork(nn.Module):
         layers: its embedding, cells and what joins these.
     """
 
-    def __init__(self, config: ModelConfig, layers: NeuralNetwork, num_labels: int) -> None:
+    def __init__(self, layers: NeuralNetwork, num_labels: int) -> None:
         super().__init__()
-        self._pooling: Pooling = config.pooling
         # without its output layer
         self.layers = copy.deepcopy(layers, {id(layers.softmax): nn.Identity()}).requires_grad_()
         # without an output layer nothing is tied, and the table's gradient alone would be sparse
@@ -205,37 +142,21 @@ class TunedNetwork(nn.Module):
             lengths_B: units of each text, one or more.
             after: is applied to what is pooled of the states.
         """
-        pooled_BS = pool(self.states(units_T, lengths_B), lengths_B, self._pooling)
+        pooled_BS = maxima(self.states(units_T, lengths_B), lengths_B)
         scores_BK: Tensor = self.output(after(pooled_BS))
         return scores_BK
 
 
-def pool(
-    states_TS: Tensor, lengths_B: Tensor, pooling: Pooling, *, is_twofold: bool = False
-) -> Tensor:
-    """Return one vector of each text, (B, S), from states, one text after another.
-
-    Of a network that `is_twofold`, the second half of a state is that of the reading backwards.
-    """
-    lengths_B = lengths_B.to(states_TS.device)
-    if pooling == "last":
-        ends_B = lengths_B.cumsum(0)
-        last_BS = states_TS[ends_B - 1]
-        if not is_twofold:
-            return last_BS
-        # the last state of the reading that begins at the end is that of the first word
-        first_BS = states_TS[ends_B - lengths_B]
-        return torch.cat((last_BS.chunk(2, 1)[0], first_BS.chunk(2, 1)[1]), 1)
-    words_BL, inside_BL = padded_rows(lengths_B)
+def maxima(states_TS: Tensor, lengths_B: Tensor) -> Tensor:
+    """Return the maxima of the states of each text, (B, S), from states, one text after another."""
+    words_BL, inside_BL = padded_rows(lengths_B.to(states_TS.device))
     states_BLS = functional.embedding(words_BL, states_TS)
-    if pooling == "max":
-        return states_BLS.masked_fill(~inside_BL[..., None], -torch.inf).amax(1)
-    return (states_BLS * inside_BL[..., None]).sum(1) / lengths_B[:, None]
+    return states_BLS.masked_fill(~inside_BL[..., None], -torch.inf).amax(1)
 
 
 def network_of(
     config: ModelConfig, num_words: int, num_labels: int, word_states: WordStates | None
-) -> RecurrentNetwork | TunedNetwork:
+) -> ReadingNetwork | TunedNetwork:
     """Return the network of an encoder of words.
 
     Args:
@@ -248,9 +169,9 @@ def network_of(
     if config.encoder == LM:
         assert word_states is not None
         assert isinstance(word_states.model, NeuralLanguageModel)
-        return TunedNetwork(config, word_states.model.network, num_labels)
+        return TunedNetwork(word_states.model.network, num_labels)
     size = 0 if word_states is None else word_states.size
-    return RecurrentNetwork(config, NUM_SPECIALS + num_words, num_labels, size)
+    return ReadingNetwork(config, NUM_SPECIALS + num_words, num_labels, size)
 
 
 def weight_shapes(
@@ -267,7 +188,7 @@ def trained_network(
     num_words: int,
     weights: Mapping[str, Floats],
     word_states: WordStates | None,
-) -> RecurrentNetwork | TunedNetwork:
+) -> ReadingNetwork | TunedNetwork:
     """Return `network_of` with such weights, on the CPU, in evaluation mode."""
     with torch.random.fork_rng(devices=[]):  # the weights are not those that are drawn
         network = network_of(config, num_words, len(weights["output.bias"]), word_states)
@@ -276,7 +197,7 @@ def trained_network(
 
 
 def scores_of(
-    network: RecurrentNetwork | TunedNetwork,
+    network: ReadingNetwork | TunedNetwork,
     texts: Sequence[Ids],
     states: Sequence[Halves] | None,
 ) -> Floats:
@@ -293,13 +214,11 @@ def scores_of(
         for places in _batches(lengths):
             chosen = places.tolist()
             ids_T = torch.from_numpy(np.concatenate([texts[place] for place in chosen])).long()
-            lm_TP = None
+            inputs = [ids_T, torch.from_numpy(lengths[places])]
             if states is not None:
-                read = np.concatenate([states[place] for place in chosen])
-                lm_TP = torch.from_numpy(read.astype(np.float32))
-            lengths_B = torch.from_numpy(lengths[places])
-            given = (ids_T, lengths_B) if lm_TP is None else (ids_T, lengths_B, lm_TP)
-            scores[places] = network(*given).numpy()
+                states_TP = np.concatenate([states[place] for place in chosen])
+                inputs.append(torch.from_numpy(states_TP).float())
+            scores[places] = network(*inputs).numpy()
     return scores
 
 

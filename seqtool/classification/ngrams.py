@@ -13,7 +13,7 @@ weighs no more than a short one.
 from __future__ import annotations
 
 import re
-import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
@@ -37,13 +37,13 @@ def _word() -> re.Pattern[str]:
 def words_of(text: str, config: ModelConfig) -> list[str]:
     """Return the words of a text, punctuation apart if `split`; contractions stay whole.
 
-    With `marks` a combining mark is of the word before it: vowel signs of Hindi and Thai, points of
-    Hebrew, accents that are characters of their own.
+    A combining mark belongs to the word before it: vowel signs of Hindi and Thai, points of Hebrew,
+    accents that are characters of their own.
     """
     if not config.split:
         return text.split()
     # in ASCII there are no marks
-    return (_PLAIN_WORD if text.isascii() or not config.marks else _word()).findall(text)
+    return (_PLAIN_WORD if text.isascii() else _word()).findall(text)
 
 
 def ngrams_of(text: str, config: ModelConfig) -> Iterator[str]:
@@ -52,12 +52,11 @@ def ngrams_of(text: str, config: ModelConfig) -> Iterator[str]:
     for order in range(1, 1 + config.word_order):
         for begin in range(len(words) - order + 1):
             yield " ".join(words[begin : begin + order])
-    if config.character_order >= SHORTEST:
-        for word in words:
-            padded = f" {word} "
-            for order in range(SHORTEST, 1 + config.character_order):
-                for begin in range(len(padded) - order + 1):
-                    yield f" {padded[begin : begin + order]}"
+    for word in words:
+        padded = f" {word} "
+        for order in range(SHORTEST, 1 + config.character_order):
+            for begin in range(len(padded) - order + 1):
+                yield f" {padded[begin : begin + order]}"
 
 
 class Bags:
@@ -65,38 +64,25 @@ class Bags:
 
     Args:
         config: which n-grams there are.
-        known: those of training, in the order of their numbers; hashed ones are not listed.
+        known: those of training, in the order of their numbers.
 
-    Shapes: N texts, E n-grams of all of them, F numbers of n-grams.
+    Shapes: N texts, E n-grams of all of them.
     """
 
-    def __init__(self, config: ModelConfig, known: Sequence[str] = ()) -> None:
+    def __init__(self, config: ModelConfig, known: Sequence[str]) -> None:
         self._config, self.known = config, tuple(known)
         self._ids = {ngram: number for number, ngram in enumerate(self.known)}
 
     @classmethod
     def build(cls, config: ModelConfig, texts: Iterable[str]) -> Bags:
         """Return the bags of n-grams that enough texts have, the most frequent first."""
-        if config.buckets:
-            return cls(config)
-        counts: dict[str, int] = {}
-        for text in texts:
-            for ngram in set(ngrams_of(text, config)):
-                counts[ngram] = counts.get(ngram, 0) + 1
+        counts = Counter(ngram for text in texts for ngram in set(ngrams_of(text, config)))
         kept = [ngram for ngram, count in counts.items() if count >= config.min_count]
         return cls(config, sorted(kept, key=lambda ngram: (-counts[ngram], ngram)))
-
-    @property
-    def num_features(self) -> int:
-        """F."""
-        return self._config.buckets or len(self.known)
 
     def ids(self, text: str) -> list[int]:
         """Return the numbers of the n-grams of a text, each once, in order."""
         ngrams = ngrams_of(text, self._config)
-        if buckets := self._config.buckets:
-            # CRC-32 is the same on every machine, as Python's own hash is not
-            return sorted({zlib.crc32(ngram.encode()) % buckets for ngram in ngrams})
         return sorted({self._ids[ngram] for ngram in ngrams if ngram in self._ids})
 
 

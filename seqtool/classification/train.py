@@ -1,4 +1,4 @@
-"""Training of classifiers: `train_classifier`."""
+"""Training of classifiers: `train_classifier`, and its task of the training loop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,146 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
 from seqtool.classification.config import LINEAR, LM, PRESETS, ClassifierConfig
 from seqtool.classification.data import TrainingData, read_data
+from seqtool.classification.evaluation import evaluate
 from seqtool.classification.model import Classifier
-from seqtool.classification.task import ClassifierTask
+from seqtool.classification.network import (
+    LinearNetwork,
+    ReadingNetwork,
+    TunedNetwork,
+    network_of,
+)
+from seqtool.classification.ngrams import Bags, laid_out
+from seqtool.core.arrays import Halves, Longs
 from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
+from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.train import Kind, RunOptions, TreebankRecord, train_on_treebank
+from seqtool.parsing.train import (
+    POOL_BATCHES,
+    Kind,
+    RunOptions,
+    TreebankRecord,
+    TreebankTask,
+    train_on_treebank,
+)
 from seqtool.training.run import TrainedModel
+
+
+class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
+    """The choice of labels, for `seqtool.training.loop.train`."""
+
+    items = "texts"
+    score = "dev_accuracy"
+
+    def __init__(self, config: ClassifierConfig, data: TrainingData, **options: str) -> None:
+        super().__init__(config, data, **options)
+        reader, num_labels = data.reader, len(data.labels)
+        self._ids: list[Any] = [reader.ids(text) for text in data.train.texts]
+        self._lengths = np.array([len(ids) for ids in self._ids], np.int64)
+        self._lm_states: list[Halves] | None = None
+        self.module: LinearNetwork | ReadingNetwork | TunedNetwork
+        if isinstance(reader, Bags):
+            self.module = LinearNetwork(len(reader.known), num_labels)
+        else:
+            self.module = network_of(config.model, len(reader.known), num_labels, data.word_states)
+            if isinstance(self.module, TunedNetwork):
+                self.module.set_dropout(config.learning)
+                counts = np.bincount(np.concatenate(self._ids))
+            else:
+                counts = np.array(reader.vocabulary.counts, np.int64)
+            counts[:NUM_SPECIALS] = 0
+            self._chances = unknown_chances(counts, config.learning.dropout_words)
+            self._lm_states = reader.states(data.train.texts)
+        self.module.to(self._device)
+        self._average = AveragedWeights(self.module, config.learning.averaging)
+        self._batches: list[Longs] = []
+
+    def start_epoch(self, epoch: int) -> int:
+        """Draw batches of texts of like lengths; return their number."""
+        self._epoch = epoch
+        generator = np.random.default_rng((self.config.training.seed, epoch))
+        order = generator.permutation(len(self._lengths))
+        size = self.config.learning.batch_texts
+        batches: list[Longs] = []
+        for begin in range(0, len(order), POOL_BATCHES * size):
+            pool = order[begin : begin + POOL_BATCHES * size]
+            pool = pool[np.argsort(self._lengths[pool], kind="stable")]
+            batches += [pool[start : start + size] for start in range(0, len(pool), size)]
+        self._batches = [batches[place] for place in generator.permutation(len(batches))]
+        return len(self._batches)
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the mean loss of batch `index`, in nats per text."""
+        self._average.update()
+        self._begin_step(index)
+        texts = self._batches[index]
+        if isinstance(self.module, LinearNetwork):
+            scores_BK = self._linear_scores(self.module, texts)
+        else:
+            scores_BK = self._network_scores(self.module, texts)
+        labels_B = torch.from_numpy(self._data.label_ids[texts]).to(self._device)
+        return functional.cross_entropy(scores_BK.float(), labels_B), len(texts)
+
+    def _linear_scores(self, module: LinearNetwork, texts: Longs) -> Tensor:
+        arrays = laid_out([self._ids[text] for text in texts.tolist()])
+        scores_BK: Tensor = module(*(torch.from_numpy(each).to(self._device) for each in arrays))
+        return scores_BK
+
+    def _network_scores(self, module: ReadingNetwork | TunedNetwork, texts: Longs) -> Tensor:
+        learning = self.config.learning
+        words_T = torch.from_numpy(np.concatenate([self._ids[i] for i in texts.tolist()])).long()
+        words_T = torch.where(self._drawn(self._chances[words_T]), UNK_ID, words_T)
+        words_T, lengths_B = words_T.to(self._device), torch.from_numpy(self._lengths[texts])
+
+        def after(pooled: Tensor) -> Tensor:
+            return pooled * self._kept(pooled, learning.dropout_encoder)
+
+        if isinstance(module, TunedNetwork):
+            tuned_BK: Tensor = module(words_T, lengths_B, after=after)
+            return tuned_BK
+        lm_TP = None
+        if self._lm_states is not None:
+            states = np.concatenate([self._lm_states[i] for i in texts.tolist()])
+            lm_TP = torch.from_numpy(states).to(self._device).float()
+            lm_TP = lm_TP * self._kept(lm_TP, learning.dropout_lm)
+        scores_BK: Tensor = module(
+            words_T,
+            lengths_B,
+            lm_TP,
+            before=lambda read: read * self._kept(read, learning.dropout_embeddings),
+            # the same for all words of a text (Gal & Ghahramani 2016)
+            between=lambda states: states * self._kept(states[:1], learning.dropout_encoder),
+            after=after,
+        )
+        return scores_BK
+
+    def model(self) -> Classifier:
+        """Return the classifier of the averaged weights."""
+        data, weights = self._data, self._average.arrays()
+        return Classifier(self.config, data.labels, data.reader, weights, data.word_states)
+
+    def validate(self) -> dict[str, float]:
+        """Return the scores of the validation part, in percent."""
+        dev = self._data.dev
+        assert dev.labels is not None
+        predicted = [prediction.label for prediction in self.model().pipe(dev.texts)]
+        scores = evaluate(self._data.labels, dev.labels, predicted).scores
+        return {f"dev_{name}": score for name, score in scores.items()}
+
+    def carried(self) -> dict[str, Tensor]:
+        """Return the averages."""
+        return self._average.carried()
+
+    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `carried` returned."""
+        self._average.restore(tensors)
 
 
 class ClassifierOptions(RunOptions, total=False):
@@ -65,7 +197,7 @@ def _read(
     if word_states is not None and config.model.encoder == LINEAR:
         raise ConfigError(
             "a linear classifier reads no language model",
-            hint="add --encoder lm, --encoder bilstm or --encoder none, or leave --lm out",
+            hint="add --encoder lm or --encoder bilstm, or leave --lm out",
         )
     if word_states is None and config.model.encoder == LM:
         raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,12 +36,14 @@ from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
+    from seqtool.classification.data import Texts
     from seqtool.classification.evaluation import Evaluation
     from seqtool.classification.model import Classifier
-    from seqtool.classification.texts import Texts
+
 
 PREDICTION = "prediction"  # the column of the label
 MAX_SHOWN = 12  # labels in a table of confusions
+CHUNK_TEXTS = 1 << 10  # written together
 COLUMNS_PANEL = "Columns"
 
 
@@ -51,13 +54,8 @@ COLUMNS_PANEL = "Columns"
         "--label-column": "data.label_column",
         "--encoder": offer(
             "model.encoder",
-            help="linear (a bag of n-grams, the default), none (vectors of words alone), lstm, "
-            "gru, rhn, bilstm, or lm: the layers of the model of --lm, trained further.",
-        ),
-        "--pooling": offer(
-            "model.pooling",
-            help="Read the labels from the last state, or from the mean or max of all (default "
-            "max).",
+            help="linear (a bag of n-grams, the default), bilstm (reads words in both directions), "
+            "or lm: the layers of the model of --lm, trained further.",
         ),
         "--hidden": "model.hidden_size",
         **SETTINGS,
@@ -102,8 +100,7 @@ def train_classifier(
             "--lm",
             metavar="DIR",
             help="A model of train-lm, which is copied into the output. With --encoder lm "
-            "training begins from its weights; other encoders but linear read its state after each "
-            "word too.",
+            "training begins from its weights; a bilstm reads its state after each word too.",
             rich_help_panel="Settings",
         ),
     ] = None,
@@ -128,14 +125,19 @@ def train_classifier(
     from seqtool.classification.train import train_classifier as train
 
     note_shared(table or (), dev)
-    read: list[Any] = []
+    dev_texts: list[Texts] = []
 
     def on_data(data: Any) -> None:
-        read.append(data)
+        dev_texts.append(data.dev)
         summary = data.summary
         num, num_dev = summary["texts"], summary["dev_texts"]
-        if summary["dev_held_out"]:
-            _note_held_out(num, num_dev)
+        if summary["dev_held_out"] and num_dev == num:
+            note(
+                "there are fewer than 10 texts, so none is held out: dev is train, and dev scores "
+                "say nothing of other texts; give --dev"
+            )
+        elif summary["dev_held_out"]:
+            note(f"every tenth text is held out as dev: {num_dev:,} of {num + num_dev:,}")
         note(
             f"{counted(num, 'text')} of {counted(len(data.labels), 'label')}, {_known(summary)}; "
             f"validation: {counted(num_dev, 'text')}"
@@ -143,19 +145,22 @@ def train_classifier(
 
     sources: dict[str, Any] = {"dev": dev, "lm": lm}
     trained = run_training(train, table, output, chosen, options, on_data=on_data, **sources)
+    from seqtool.classification.evaluation import evaluate
     from seqtool.core import checkpoint
 
-    found = _evaluated(checkpoint.load(output), read[-1].dev)
+    classifier, texts = checkpoint.load(output), dev_texts[-1]
+    predicted = [prediction.label for prediction in classifier.pipe(texts.texts)]
+    scores = evaluate(classifier.labels, texts.labels or (), predicted)
     if not options.json:
-        _show_evaluation(found)
+        _show_evaluation(scores)
     report(
         trained,
         options.json,
-        f"dev accuracy {found.accuracy:.2f}, macro F1 {found.macro_f1:.2f} (the commonest label "
-        f"alone: {found.majority:.2f}); {counted(trained.num_parameters, 'parameter')}; "
+        f"dev accuracy {scores.accuracy:.2f}, macro F1 {scores.macro_f1:.2f} (the commonest label "
+        f"alone: {scores.majority:.2f}); {counted(trained.num_parameters, 'parameter')}; "
         f"model in {trained.path}",
         next=("classify FILE.csv -m {}",),
-        dev=found.to_json(),
+        dev=scores.to_json(),
     )
 
 
@@ -171,40 +176,20 @@ def _known(summary: Mapping[str, Any]) -> str:
     return counted(summary["words"], "word")
 
 
-def _note_held_out(num: int, num_dev: int) -> None:
-    """Say what of the texts is held out."""
-    if num_dev == num:
-        note(
-            "there are fewer than 10 texts, so none is held out: dev is train, and dev scores say "
-            "nothing of other texts; give --dev"
-        )
-    else:
-        note(f"every tenth text is held out as dev: {num_dev:,} of {num + num_dev:,}")
-
-
-def _evaluated(classifier: Classifier, texts: Texts) -> Evaluation:
-    """Return how good a classifier is on texts with labels."""
-    from seqtool.classification.evaluation import evaluate
-
-    predicted = [prediction.label for prediction in classifier.pipe(texts.texts)]
-    return evaluate(classifier.labels, texts.labels or (), predicted)
-
-
-def _show_evaluation(found: Evaluation) -> None:
+def _show_evaluation(scores: Evaluation) -> None:
     """Show the scores of each label on stderr, and which labels are taken for which."""
     rows = [
-        (*(f"{score:.2f}" for score in scores[1:4]), f"{scores.texts:,}")
-        for scores in found.by_label
+        [each.label, *(f"{score:.2f}" for score in each[1:4]), f"{each.texts:,}"]
+        for each in scores.by_label
     ]
-    names = [scores.label for scores in found.by_label]
-    columns = ["label", "precision", "recall", "F1", "texts"]
-    show_table("", columns, [[n, *row] for n, row in zip(names, rows, strict=True)], to_stderr=True)
-    if len(names) > MAX_SHOWN:
-        note(f"{len(names)} labels are too many to show confusions of; --json has them")
+    show_table("", ["label", "precision", "recall", "F1", "texts"], rows, to_stderr=True)
+    labels = scores.labels
+    if len(labels) > MAX_SHOWN:
+        note(f"{len(labels)} labels are too many to show confusions of; --json has them")
         return
-    matrix = [[name, *row] for name, row in zip(names, found.confusion.tolist(), strict=True)]
+    matrix = [[label, *row] for label, row in zip(labels, scores.confusion.tolist(), strict=True)]
     note("")
-    show_table("Gold label by predicted label", ["", *names], matrix, to_stderr=True)
+    show_table("Gold label by predicted label", ["", *labels], matrix, to_stderr=True)
 
 
 @examples(
@@ -255,7 +240,8 @@ def classify(
     """
     from dataclasses import replace
 
-    from seqtool.classification.texts import read_texts
+    from seqtool.classification.data import read_texts
+    from seqtool.classification.evaluation import evaluate
     from seqtool.core.reading import JSON_LINES
     from seqtool.lm.tables import check_names, check_target, open_table
 
@@ -267,82 +253,66 @@ def classify(
             hint="name a .csv, .tsv or .jsonl, or pipe texts in, one per line",
         )
     classifier: Classifier = open_model(path, "classifier")
-    names = {"text_column": text_column, "label_column": label_column}
-    columns = replace(
-        classifier.config.data, **{name: given for name, given in names.items() if given}
-    )
+    columns = {"text_column": text_column, "label_column": label_column}
     texts = read_texts(
         table or "-",
-        columns,
+        replace(classifier.config.data, **{key: name for key, name in columns.items() if name}),
         labelled=True if label_column else None,
         is_table=text_column is not None,
     )
-    chances = [f"p({label})" for label in classifier.labels]
-    check_names(texts.names, [PREDICTION, *chances], texts.path)
+    names = [PREDICTION, *(f"p({label})" for label in classifier.labels)]
+    check_names(texts.names, names, texts.path)
+    is_shown = as_json and output == "-"
+    keeps_types = is_shown or Path(output).suffix in JSON_LINES
     predicted: list[str] = []
     rows: list[dict[str, Any]] = []
-    is_shown = as_json and output == "-"
-    parts = _labelled(
-        classifier, texts, chances, are_texts=not is_shown and Path(output).suffix not in JSON_LINES
-    )
-    if is_shown:
-        for part in parts:
+    with nullcontext() if is_shown else open_table(output) as target:
+        for part in _labelled(classifier, texts, names, keeps_types=keeps_types):
             predicted += part[PREDICTION]
-            rows += [dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True)]
-    else:
-        with open_table(output) as target:
-            for part in parts:
-                predicted += part[PREDICTION]
+            if target is None:
+                rows += [
+                    dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True)
+                ]
+            else:
                 target.write(part)
-    found = None
+    scores = None
     if texts.labels is not None:
-        from seqtool.classification.evaluation import evaluate
-
-        found = evaluate(classifier.labels, texts.labels, predicted)
+        scores = evaluate(classifier.labels, texts.labels, predicted)
     num_cut = classifier.num_cut(texts.texts)
     if num_cut:
         longest = classifier.config.model.max_words
         note(f"{counted(num_cut, 'text')} read up to word {longest:,} only")
     if as_json:
         content: dict[str, Any] = {"texts": len(predicted), "cut": num_cut}
-        content |= {} if found is None else found.to_json()
-        return emit(content | ({"rows": rows} if output == "-" else {"output": output}))
-    _note_scores(found, classifier, len(predicted))
-
-
-def _note_scores(found: Evaluation | None, classifier: Classifier, num: int) -> None:
-    """Say how many texts were read and, of gold labels, how good the predicted ones are."""
-    if found is None:
-        return note(counted(num, "text"))
-    _show_evaluation(found)
-    if unseen := found.labels[len(classifier.labels) :]:
-        note(f"warning: labels that training did not have, always wrong: {', '.join(unseen[:5])}")
+        content |= {} if scores is None else scores.to_json()
+        return emit(content | ({"rows": rows} if is_shown else {"output": output}))
+    if scores is None:
+        return note(counted(len(predicted), "text"))
+    _show_evaluation(scores)
+    if new := scores.labels[len(classifier.labels) :]:
+        note(f"warning: labels that training did not have, always wrong: {', '.join(new[:5])}")
     note(
-        f"{counted(num, 'text')}: accuracy {found.accuracy:.2f}, macro F1 {found.macro_f1:.2f} "
-        f"({classifier.labels[0]} alone: {found.majority:.2f})"
+        f"{counted(len(predicted), 'text')}: accuracy {scores.accuracy:.2f}, macro F1 "
+        f"{scores.macro_f1:.2f} ({classifier.labels[0]} alone: {scores.majority:.2f})"
     )
 
 
-CHUNK_TEXTS = 1 << 10  # written together
-
-
 def _labelled(
-    classifier: Classifier, texts: Texts, chances: Sequence[str], *, are_texts: bool
+    classifier: Classifier, texts: Texts, names: Sequence[str], *, keeps_types: bool
 ) -> Iterator[dict[str, list[Any]]]:
-    """Give the columns of the rows, chunk by chunk: those of the file, then what is predicted.
+    """Give the columns of the rows, chunk by chunk: those of the file, then the predicted ones.
 
-    With `are_texts`, cells are texts: of JSON Lines, one may be anything that a table cannot hold.
+    Cells are texts unless `keeps_types`: a field of JSON Lines may be what no table can hold.
     """
     for begin in range(0, len(texts.texts), CHUNK_TEXTS):
-        end = begin + CHUNK_TEXTS
-        probabilities = classifier.probabilities(texts.texts[begin:end])
+        chunk = slice(begin, begin + CHUNK_TEXTS)
+        probabilities = classifier.probabilities(texts.texts[chunk])
         labels = [classifier.labels[place] for place in probabilities.argmax(1).tolist()]
-        given = zip(*texts.rows[begin:end], strict=True)
-        columns = {name: list(cells) for name, cells in zip(texts.names, given, strict=True)}
-        if are_texts:
-            columns = {name: [*map(_as_text, cells)] for name, cells in columns.items()}
-        columns[PREDICTION] = labels
-        yield columns | dict(zip(chances, probabilities.T.tolist(), strict=True))
+        cells = [[*column] for column in zip(*texts.rows[chunk], strict=True)]
+        if not keeps_types:
+            cells = [[*map(_as_text, column)] for column in cells]
+        cells += [labels, *probabilities.T.tolist()]
+        yield dict(zip([*texts.names, *names], cells, strict=True))
 
 
 def _as_text(cell: Any) -> str:

@@ -182,9 +182,9 @@ def read_file(path: Path, kind: type[Config]) -> dict[str, Domain]:
         try:
             space |= read_space({name: given}, kind)
         except ConfigError as error:
-            lines = path.read_text(encoding="utf-8").splitlines()
             begins = re.compile(rf"['\"]?{re.escape(name)}['\"]?\s*:")
-            line = next((i for i, text in enumerate(lines, 1) if begins.match(text)), None)
+            lines = enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+            line = next((number for number, text in lines if begins.match(text)), None)
             raise ConfigError(error.message, hint=error.hint, path=path, line=line) from error
     return space
 
@@ -460,7 +460,6 @@ class _Search:
             "config": to_dict(self.config),
             "space": {name: dataclasses.asdict(domain) for name, domain in self.space.items()},
             **{"rounds": rounds, "factor": factor, "seed": seed, "score": score},
-            "block": BLOCK,
             "first": first,
         }
 
@@ -503,28 +502,22 @@ class _Search:
         path = self.output / RECORD
         if path.is_file() and not force:
             try:
-                kept = storage.read_object(path)
-                if storage.SEAL in kept:  # an older seqtool's has none
-                    kept = storage.unseal(kept)
-                about, found = kept["about"], [Outcome(**each) for each in kept["outcomes"]]
+                kept = storage.read_sealed(path)
+                about, outcomes = kept["about"], [Outcome(**each) for each in kept["outcomes"]]
             except (ValueError, KeyError, TypeError) as error:
                 hint = "begin anew with --force"
                 raise OutputError("the search's record is damaged", hint=hint, path=path) from error
             # of tuples, JSON makes lists; where no training has begun, nothing is lost
             own = json.loads(storage.to_json(self.about))
             if about != own and any((self.output / RUNS).glob(f"*/{checkpoint.RUN}")):
-                what = "holds another search"
-                hint = "give the same settings again, --force to begin anew, or another -o"
-                if about == {**own, "sums": about.get("sums")}:
-                    what = "holds a search over other data: files have changed since it began"
-                    hint = "begin anew with --force, or give another -o"
-                elif "block" not in about:
-                    what = "holds a search that an older seqtool began, which drew other trials"
-                    hint = "begin anew with --force, or give another -o"
-                raise OutputError(what, hint=hint, path=self.output)
-            self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in found}
+                raise OutputError(
+                    "holds another search, or one over data that have changed since it began",
+                    hint="give the same settings again, --force to begin anew, or another -o",
+                    path=self.output,
+                )
+            self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in outcomes}
             # fewer trials than before change nothing
-            most = max([len(self.trials), *(outcome.trial for outcome in found)])
+            most = max([len(self.trials), *(outcome.trial for outcome in outcomes)])
             self.trials = self.draw(num_trials=most)
         elif path.is_file():
             shutil.rmtree(self.output / RUNS, ignore_errors=True)

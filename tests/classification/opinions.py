@@ -9,20 +9,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from seqtool.classification.config import READ_BY, ClassifierConfig, preset
+from seqtool.classification.config import ClassifierConfig, preset
 from seqtool.core.config import from_dict
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data"))
 
 import tasks
-from tasks import Opinion, best_accuracy
-
-__all__ = ["Opinion", "best_accuracy", "opinions", "small", "table", "write"]
+from tasks import Opinion
 
 
 @cache
-def opinions(split: str, turned: float = 0.0) -> list[Opinion]:
-    return tasks.opinions(split, turned=turned)
+def opinions(split: str) -> list[Opinion]:
+    return tasks.opinions(split)
 
 
 def write(path: Path, given: Sequence[Opinion]) -> Path:
@@ -37,14 +35,11 @@ def table(path: Path, rows: Sequence[tuple[str, str]]) -> Path:
 
 def small(encoder: str, epochs: int = 2, **settings: Any) -> ClassifierConfig:
     """Settings of a small classifier; `model__x` and the like go to their sections."""
-    base = preset({"linear": "linear", "lm": "fine-tuned"}.get(encoder, "recurrent"))
-    sizes = {"embedding_size": 12, "hidden_size": 10, "depth": 2}
-    # a language model has its own
-    own = {name: size for name, size in sizes.items() if encoder in READ_BY.get(name, ())}
-    own |= {} if encoder in ("linear", "lm") else {"lm_size": 6}
-    base["model"] = {**base.get("model", {}), "encoder": encoder, **own}
-    base["training"] |= {"epochs": epochs, "precision": "float32"}
+    values = preset({"linear": "linear", "lm": "fine-tuned"}.get(encoder, "recurrent"))
+    if encoder == "bilstm":
+        values["model"] |= {"embedding_size": 12, "hidden_size": 10, "lm_size": 6}
+    values["training"] |= {"epochs": epochs, "precision": "float32"}
     for name, value in settings.items():
         section, _, key = name.partition("__")
-        base.setdefault(section, {})[key] = value
-    return from_dict(ClassifierConfig, base)
+        values.setdefault(section, {})[key] = value
+    return from_dict(ClassifierConfig, values)

@@ -123,18 +123,8 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
         (("lm",), "nothing is to be tried", "give --try key=a,b,c"),
         (("lm", "-", "--try", "hidden_size=1"), "stdin can be read once", "name a file"),
         (("lm", "a", "b", "--try", "hidden_size=1"), "a language model has one DATA", "name one"),
-        (("lm", "--dev", "a", "--try", "hidden_size=1"), "--dev is of treebanks", "name one"),
         (("lm", "--try", "hiden_size=1"), "unknown setting hiden_size", "hidden_size"),
-        (("lm", "--try", "depth=9..3"), "has no numbers", "depth=3..9"),
         (("lm", "--try", "depth=2,4"), "is a setting of rhn, but the cell is lstm", "--cell rhn"),
-        (
-            ("lm", "--set", "depth=3", "--try", "hidden_size=4,8"),
-            *("is a setting of rhn, but the cell is lstm", "--cell rhn"),
-        ),
-        (
-            ("lm", "--try", "dropout_hidden=0.0,0.5"),
-            *("dropout_hidden is set, but the network has 1 layer", "layers"),
-        ),
         (
             ("lm", "--try", "schedule_cycle=3,4", "--try", "hidden_size=4,8"),
             *("schedule_cycle is set, but the schedule is", "cyclic"),
@@ -144,7 +134,6 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
             "training.epochs is tried, but a limit of time ends the trainings",
             "leave out one",
         ),
-        (("lm", "--config", "ptb", "--try", "depth=3"), "no recipe is called 'ptb'", "ptb-"),
         (
             ("lm", "--try", "hidden_size=4,8", "--set", "model.hidden_size=9"),
             "model.hidden_size is tried, and --set gives it one value",
@@ -171,16 +160,6 @@ def test_mistakes(
     assert advice.startswith("hint: ")
     assert hint in advice
     assert list(tmp_path.iterdir()) == []
-
-
-def test_settings_are_listed(seqtool: Run, tmp_path: Path) -> None:
-    output = tmp_path / "tune"
-    listed = seqtool("tune", "parser", "--list-settings", "--set", "hidden_size=7", "-o", output)
-    assert listed.code == 0
-    assert "  hidden_size: 7 " in listed.stdout
-    assert not output.exists()
-    wrong = seqtool("tune", "parser", "--try", "zzz=1,2", "-o", output)
-    assert (wrong.code, "see --list-settings" in wrong.stderr) == (1, True)
 
 
 def test_what_a_parser_does_not_read_is_not_searched(seqtool: Run, tmp_path: Path) -> None:

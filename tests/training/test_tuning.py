@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +31,6 @@ from seqtool.training.tuning import (
     Choices,
     Range,
     draw_trials,
-    larger_is_better,
     read_domain,
     read_file,
     read_space,
@@ -108,9 +106,7 @@ def search(train: ToyTraining, output: Path, space: Any, **more: Any) -> Any:
         ("1,2,3", Choices((1, 2, 3))),
         ("lstm, rhn", Choices(("lstm", "rhn"))),
         ("true,null,[2,3]", Choices((True, None, [2, 3]))),
-        ("0.5", Choices((0.5,))),
         ("3..7", Range(3, 7)),
-        ("3..7:linear", Range(3, 7)),
         ("3.0..7", Range(3.0, 7)),
         ("1e-4..1e-2:log", Range(1e-4, 1e-2, True)),
         ("-2..-0.5", Range(-2, -0.5)),
@@ -128,12 +124,10 @@ def test_what_a_setting_may_be(text: str, domain: object) -> None:
     ("given", "message"),
     [
         ("7..3", "has no numbers"),
-        ("3..3", "has no numbers"),
         ("0..1:log", "has no logarithms"),
         ("{", "nothing to try"),
         (5, "which is one value"),
         ([], "no values"),
-        ("1e999..2e999", "has no numbers"),
     ],
 )
 def test_what_it_may_not_be(given: Any, message: str) -> None:
@@ -201,21 +195,10 @@ def test_the_settings_as_they_are_come_first(tmp_path: Path) -> None:
     assert models[0] == ToyModel(size=10, rate=0.5)  # the defaults of ToyModel
     assert len({(model.size, model.rate) for model in models}) == 5
     assert (tuned.best.trial, tuned.best.score) == (1, 10)
-    # none of it where one of them is not among what is tried
-    for other in ({"rate": [0.25, 0.75]}, {"rate": "0.6..0.9"}, {"cutoffs": [[4]]}):
-        train = ToyTraining(size)
-        name = str(other)
-        search(train, tmp_path / name, {"size": [30, 20, 10], **other}, trials=3)
-        (chosen, values), *_ = other.items()
-        assert all(
-            getattr(config.model, chosen) != getattr(ToyModel(), chosen) for config in train.configs
-        ), values
-
-
-@given(st.one_of(st.integers(0, 9), st.floats(0, 9)), st.booleans())
-def test_what_a_range_holds(value: float, is_whole: bool) -> None:
-    domain = Range(3, 7) if is_whole else Range(3.0, 7.0)
-    assert (value in domain) == (3 <= value <= 7 and (isinstance(value, int) or not is_whole))
+    # not where one of them is not among what is tried
+    train = ToyTraining(size)
+    search(train, tmp_path / "out", {"size": [30, 20, 10], "rate": [0.25, 0.75]}, trials=3)
+    assert all(config.model.rate != 0.5 for config in train.configs)
 
 
 def test_halving_keeps_the_best(tmp_path: Path) -> None:
@@ -232,8 +215,7 @@ def test_halving_keeps_the_best(tmp_path: Path) -> None:
     assert [outcome.round for outcome in tuned.ranking()] == [3, 2, 2, *[1] * 6]
     # of a score that is no perplexity, more is better
     train = ToyTraining(size)
-    space = {"size": "100..999"}
-    tuned = search(train, tmp_path / "other", space, trials=9, rounds=3, score="dev_toy")
+    search(train, tmp_path / "other", {"size": "100..999"}, trials=9, rounds=3, score="dev_toy")
     assert sorted(config.model.size for config in train.configs[9:12]) == by_size[:3]
 
 
@@ -244,7 +226,7 @@ def test_rounds_share_the_time(tmp_path: Path) -> None:
     assert [config.training.time_limit for config in train.configs] == [180.0, 180.0, "6m"]
 
 
-@pytest.mark.parametrize("stop_at", [(1,), (3,), (5,), (6,), (1, 4)])
+@pytest.mark.parametrize("stop_at", [(3,), (6,), (1, 4)])
 def test_a_search_that_was_stopped_goes_on(tmp_path: Path, stop_at: tuple[int, ...]) -> None:
     space: dict[str, Any] = {"model.size": "100..999", "rate": [0.5, 0.25], "cutoffs": [None, [4]]}
     more = {"trials": 4, "rounds": 2, "factor": 2}
@@ -289,17 +271,9 @@ def test_more_trials_do_not_lose_the_best(tmp_path: Path) -> None:
     ]
     assert first.best.score == more.best.score == 1.0
     assert more.config.model.size == train.configs[0].model.size
-
-
-def test_fewer_trials_than_before_change_nothing(tmp_path: Path) -> None:
-    train, space = ToyTraining(lambda config: -float(config.model.size)), {"size": [1, 2, 3]}
-    more = search(train, tmp_path, space, trials=3, rounds=2, factor=2)
-    best = (tmp_path / "best.yaml").read_text()
-    assert more.best.trial > 1
+    # fewer trials than before change nothing
     fewer = search(train, tmp_path, space, trials=1, rounds=2, factor=2)
     assert (fewer.best, fewer.outcomes) == (more.best, more.outcomes)
-    assert (tmp_path / "best.yaml").read_text() == best
-    assert len(train.calls) == len(more.outcomes)
 
 
 def test_what_is_written(tmp_path: Path) -> None:
@@ -312,15 +286,10 @@ def test_what_is_written(tmp_path: Path) -> None:
     assert tuned.config.description == f"trial {number} of a search for settings"
     with (tmp_path / "trials.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert {row["model.size"]: row["score"] for row in rows} == {
-        "20": "20.0",
-        "11": "11.0",
-        "12": "12.0",
+    assert {(row["model.size"], row["score"]) for row in rows} == {
+        *(("20", "20.0"), ("11", "11.0"), ("12", "12.0"))
     }
-    assert {row["model.cutoffs"] for row in rows} == {"[4, 5]"}
     assert [row["trial"] for row in rows] == ["1", "2", "3"]
-    kept = json.loads((tmp_path / "tune.json").read_text())
-    assert kept["about"]["space"]["model.size"] == {"values": [20, 11, 12]}
 
 
 def test_trials_that_fail_come_last(tmp_path: Path) -> None:
@@ -360,7 +329,7 @@ def test_what_one_trial_cannot_do_is_no_end(tmp_path: Path) -> None:
         search(ToyTraining(removing), tmp_path / "gone", {"size": [1, 2]}, data=text)
 
 
-@pytest.mark.parametrize("name", ["text", "folder/train.txt", "corpus/corpus.json", "dev"])
+@pytest.mark.parametrize("name", ["text", "folder/train.txt", "dev"])
 def test_other_data_are_another_search(tmp_path: Path, name: str) -> None:
     path, output, train = tmp_path / name, tmp_path / "out", ToyTraining(size)
     path.parent.mkdir(exist_ok=True)
@@ -371,9 +340,8 @@ def test_other_data_are_another_search(tmp_path: Path, name: str) -> None:
     search(train, output, {"size": [2, 3]}, trials=1, **data)
     search(train, output, {"size": [2, 3]}, trials=2, **data)
     path.write_text("{ }")
-    with pytest.raises(OutputError, match="holds a search over other data") as caught:
+    with pytest.raises(OutputError, match="holds another search"):
         search(train, output, {"size": [2, 3]}, **data)
-    assert "--force" in caught.value.hint
     search(train, output, {"size": [2, 3]}, force=True, **data)
     assert len(train.calls) == 4
 
@@ -395,11 +363,9 @@ def test_another_search_is_not_replaced(tmp_path: Path) -> None:
     assert len(train.calls) == 2
     tuned = search(train, output, {"size": [1, 4]}, force=True)
     assert (tuned.best.score, len(train.calls)) == (1, 4)
-    record = output / "tune.json"
-    for edited in ('{"about": 1}', record.read_text().replace('"trial": 1', '"trial": "x"')):
-        record.write_text(edited)
-        with pytest.raises(OutputError, match="damaged"):
-            search(train, output, {"size": [1, 4]})
+    (output / "tune.json").write_text('{"about": 1}')
+    with pytest.raises(OutputError, match="damaged"):
+        search(train, output, {"size": [1, 4]})
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("two years")
     with pytest.raises(OutputError, match="is no search"):
@@ -416,7 +382,6 @@ def test_another_search_is_not_replaced(tmp_path: Path) -> None:
         ({"size": [12, 13]}, {}, r"trial \d \(size=13\) cannot be: .*unlucky"),
         ({"size": ["a"]}, {}, "must be a whole number"),
         ({"size": [1]}, {"trials": 0}, "trials is 0"),
-        ({"size": [1]}, {"rounds": 0}, "rounds is 0"),
         ({"size": [1]}, {"factor": 1.0}, "factor is 1"),
         ({"epochs": [1, 2]}, {"rounds": 2}, "training.epochs is tried"),
     ],
@@ -430,12 +395,6 @@ def test_mistakes_are_told_before_anything_is_trained(
     assert caught.value.hint
     assert not train.calls
     assert not (tmp_path / "out" / "tune.json").exists()
-
-
-def test_an_unknown_score(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no score 'dev_las'") as caught:
-        search(ToyTraining(size), tmp_path, {"size": [1]}, score="dev_las")
-    assert caught.value.hint == "choose one of: toy_perplexity, dev_toy"
 
 
 def test_spaces_as_typed_and_in_files(tmp_path: Path) -> None:
@@ -455,24 +414,14 @@ def test_spaces_as_typed_and_in_files(tmp_path: Path) -> None:
     assert "rate" in caught.value.hint
 
 
-def test_a_time_is_better_the_shorter_it_is() -> None:
-    assert not larger_is_better("train_seconds")
-    assert not larger_is_better("valid_perplexity")
-    assert larger_is_better("dev_las")
-
-
 def test_settings_without_epochs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="NgramConfig cannot be searched for"):
         tune(train_ngram, "text", NgramConfig(), {"order": [2, 3]}, output=tmp_path / "out")  # type: ignore[arg-type]
 
 
 def test_epochs_of_a_small_treebank_are_searched_and_halved_like_others(tmp_path: Path) -> None:
-    """Of a parser, `small_epochs` count in place of `training.epochs` that nobody gave.
-
-    So it is with filters over characters, which are left out where morphemes are told.
-    """
+    """Of a parser, `small_epochs` count in place of `training.epochs` that nobody gave."""
     found: list[tuple[int, int]] = []
-    joined: list[bool] = []
 
     def train(
         data: Any, output: Path, config: ParserConfig, *, resume: bool, **more: Any
@@ -480,18 +429,13 @@ def test_epochs_of_a_small_treebank_are_searched_and_halved_like_others(tmp_path
         output.mkdir(parents=True, exist_ok=True)
         (output / "run.json").write_text("{}")
         found.append((config.training.epochs, config.learning.small_epochs))
-        joined.append(config.model.joined_characters)
         return TrainedModel(
             output, {"dev_las": config.model.hidden_size}, 1.0, 1, 1, "float32", 1.0
         )
 
-    settings = {"training": {"epochs": 8}, "learning": {"small_epochs": 16}}
-    config = from_dict(ParserConfig, {**settings, "model": {"joined_characters": False}})
+    config = from_dict(ParserConfig, {"training": {"epochs": 8}, "learning": {"small_epochs": 16}})
     tune(train, "x", config, {"training.epochs": [1, 2]}, output=tmp_path / "e", score="dev_las")  # type: ignore[arg-type]
     assert sorted(found) == [(1, 0), (2, 0)]
-    found.clear()
-    tune(train, "x", config, {"model.num_filters": [8, 9]}, output=tmp_path / "f", score="dev_las")  # type: ignore[arg-type]
-    assert joined == [False, False, True, True]
     found.clear()
     space = {"model.hidden_size": [4, 6]}
     tune(train, "x", config, space, output=tmp_path / "r", score="dev_las", rounds=2, factor=2)  # type: ignore[arg-type]
