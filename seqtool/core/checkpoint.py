@@ -35,7 +35,7 @@ FORMAT_VERSION = 1
 HEADER = MODEL
 WEIGHTS = "weights.safetensors"
 CARD = "README.md"
-RUN = "run.json"
+RUN = storage.RECORD
 
 # what a run directory may hold, and --force may therefore remove
 _OURS = {

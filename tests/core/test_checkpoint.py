@@ -236,7 +236,7 @@ def test_what_a_first_run_left_before_it_began_is_in_nobodys_way(tmp_path: Path)
     os.waitpid(child, 0)
     checkpoint.check_output(tmp_path / "m", force=False)
     with storage.replacing(tmp_path / "m"):
-        assert [path.name for path in (tmp_path / "m").iterdir()] == [".replaced.old"]
+        assert [path.name for path in (tmp_path / "m").iterdir()] == [".kept.old"]
     (tmp_path / "m" / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"holds notes\.txt"):
         checkpoint.check_output(tmp_path / "m", force=True)
@@ -524,7 +524,7 @@ def test_the_record_of_a_run_is_read_where_it_was_set_aside(tmp_path: Path) -> N
     with storage.replacing(run):
         (run / "corpus").mkdir()
         before = sorted(run.rglob("*"))
-        assert checkpoint.run_record(run) == run / ".replaced.old" / "run.json"
+        assert checkpoint.run_record(run) == run / ".kept.old" / "run.json"
         with pytest.raises(OutputError, match="exists already") as caught:
             checkpoint.check_output(run, force=False)
         assert (caught.value.hint or "").startswith("continue it with --resume, ")
