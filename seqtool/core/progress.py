@@ -265,6 +265,10 @@ def _safe_console() -> type[Console]:
                     segment = segment._replace(text=terminal.safe(segment.text))
                 yield segment
 
+        def on_broken_pipe(self) -> None:
+            """Let the error of a pipe that nobody reads say so."""
+            raise
+
     return SafeConsole
 
 
