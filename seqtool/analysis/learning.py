@@ -130,7 +130,7 @@ def _epoch(event: dict[str, Any]) -> dict[str, Any]:
         "scores": scores,
         "is_best": bool(event.get("is_best", False)),
     }
-    # older logs have no norms, and a run without them has null
+    # null in a run without them
     gradients = event.get("gradients") or {}
     values = {"learning_rate": event.get("learning_rate"), "gradient_norm": gradients.get("norm"),
             "clipped": gradients.get("clipped")}  # fmt: skip

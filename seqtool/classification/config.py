@@ -70,7 +70,6 @@ class ModelConfig(Config):
     marks: bool = setting(
         True,
         "split: a combining mark is of the word before it, as the vowel signs of Hindi are",
-        before=False,
     )
     lowercase: bool = setting(True, "words are lower-cased, but not for a language model")
     min_count: int = setting(

@@ -504,8 +504,7 @@ class _Search:
         if path.is_file() and not force:
             try:
                 kept = storage.read_object(path)
-                if storage.SEAL in kept:  # an older seqtool's has none
-                    kept = storage.unseal(kept)
+                kept = storage.unseal(kept)
                 about, found = kept["about"], [Outcome(**each) for each in kept["outcomes"]]
             except (ValueError, KeyError, TypeError) as error:
                 hint = "begin anew with --force"
@@ -517,9 +516,6 @@ class _Search:
                 hint = "give the same settings again, --force to begin anew, or another -o"
                 if about == {**own, "sums": about.get("sums")}:
                     what = "holds a search over other data: files have changed since it began"
-                    hint = "begin anew with --force, or give another -o"
-                elif "block" not in about:
-                    what = "holds a search that an older seqtool began, which drew other trials"
                     hint = "begin anew with --force, or give another -o"
                 raise OutputError(what, hint=hint, path=self.output)
             self.outcomes = {(outcome.trial, outcome.round): outcome for outcome in found}

@@ -12,10 +12,9 @@ from safetensors.numpy import load_file
 from toy_networks import save_lm
 
 import seqtool
-from seqtool.classification.config import ClassifierConfig, preset, resolve
+from seqtool.classification.config import preset, resolve
 from seqtool.classification.train import train_classifier
 from seqtool.core import checkpoint
-from seqtool.core.config import from_stored
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 
 
@@ -79,8 +78,6 @@ def test_what_the_encoder_does_not_read_is_refused(
     assert caught.value.hint is not None
     assert caught.value.hint.endswith(f"choose another encoder: {others}")
     assert not (tmp_path / "model").exists()
-    # a model that an earlier release made so is opened as before
-    from_stored(ClassifierConfig, settings)
 
 
 @pytest.mark.parametrize(("encoder", "stop_at"), [("linear", 3), ("lstm", 7), ("rhn", 8)])

@@ -306,16 +306,19 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "folder")
 
 
-def test_a_model_of_a_later_version(model: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "message", "hint"),
+    [(1, "made by an older version", "train it again"), (99, "made by a newer", "upgrade seqtool")],
+)
+def test_a_model_of_another_version_is_refused(
+    model: Path, version: int, message: str, hint: str
+) -> None:
     content = json.loads((model / HEADER).read_text())
-    content |= {"format_version": 2, "versions": {"seqtool": "3.1"}, "new_field": 1}
+    content |= {"format_version": version, "new_field": 1}
     (model / HEADER).write_text(json.dumps(content))
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ModelError, match=message) as caught:
         checkpoint.load(model)
-    assert caught.value.message == (
-        "model format 2 is newer than this seqtool reads (1); it was made by seqtool 3.1"
-    )
-    assert caught.value.hint == "upgrade seqtool (`seqtool help install`)"
+    assert hint in (caught.value.hint or "")
 
 
 def test_a_model_of_an_unknown_kind(tmp_path: Path) -> None:

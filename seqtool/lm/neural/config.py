@@ -428,7 +428,6 @@ class DataConfig(Config):
         "0.01 for rnn, which may never forget where it began, else 0",
         minimum=0,
         maximum=1,
-        before=0.0,
     )
     eval_batch_size: int = setting(
         10, "parallel streams while validating during training", minimum=1
@@ -438,7 +437,6 @@ class DataConfig(Config):
         "tokens before each of these streams that are read first, from the first whole sentence "
         "on, so that their number hardly changes the perplexity",
         minimum=0,
-        before=0,
     )
 
     def check(self) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict, from_stored
+from seqtool.core.config import from_dict
 from seqtool.core.errors import Interrupted
 from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.neural.config import DataConfig, InputConfig, NeuralLMConfig
+from seqtool.lm.neural.config import InputConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
@@ -142,11 +142,6 @@ def test_a_run_with_resets_continues_exactly(tmp_path: Path, corpus: PreparedCor
         (tmp_path / name / "weights.safetensors").read_bytes() for name in ("whole", "parts")
     )
     assert whole == parts
-
-
-def test_runs_of_earlier_releases_keep_their_starts() -> None:
-    earlier = from_stored(DataConfig, {})
-    assert (earlier.reset_states, earlier.eval_warm_up) == (0.0, 0)
 
 
 @pytest.mark.parametrize(
