@@ -576,12 +576,6 @@ def _flush_tree(directory: Path) -> None:
     flush(directory)
 
 
-def _safetensor_errors() -> tuple[type[Exception], ...]:
-    """Return what a library raises that not every command loads."""
-    loaded = sys.modules.get("safetensors")
-    return () if loaded is None else (loaded.SafetensorError,)
-
-
 @contextmanager
 def _naming(shown: Path, path: Path) -> Iterator[None]:
     """Let an error of writing `path`, within the block, name it as it is `shown`."""
@@ -594,8 +588,10 @@ def _naming(shown: Path, path: Path) -> Iterator[None]:
         if error.errno is None or is_known:
             raise
         raise OSError(error.errno, error.strerror, str(shown)) from error
-    except _safetensor_errors() as error:
+    except Exception as error:
         number = re.search(r"\(os error (\d+)\)", str(error))
-        if number is None:
+        if (
+            type(error).__name__ != "SafetensorError" or number is None
+        ):  # not every command loads it
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error

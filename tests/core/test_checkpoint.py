@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import shutil
-import stat
 import subprocess
 import sys
 import warnings
@@ -118,16 +117,6 @@ def test_a_header_comes_back(tmp_path: Path) -> None:
     assert content["format_version"] == checkpoint.FORMAT_VERSION
     assert "름" in (tmp_path / "m" / HEADER).read_text(encoding="utf-8")
     assert (tmp_path / "m" / "README.md").read_text() == "card"
-
-
-def test_a_model_saved_over_another_is_one_of_both_at_every_crash(tmp_path: Path) -> None:
-    seen = {
-        read(folder / "m")
-        for folder in deaths(
-            tmp_path, lambda folder: write(folder / "m", "old"), lambda f: write(f / "m", "new")
-        )
-    }
-    assert seen == {"old", "new"}
 
 
 def test_a_model_is_there_whole_or_not_at_all_at_every_crash(tmp_path: Path) -> None:
@@ -420,12 +409,6 @@ def test_a_header_with_anything_in_it_is_a_model_error_or_harmless(
         assert sum_taken_away or content == before
 
 
-def test_paths_with_blanks_and_letters(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    path = tmp_path / "내 모델" / "a b 'c' é"
-    save_lm(path, corpus)
-    assert len(log_probs(path)) == 5
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_tied_weights_come_back(tmp_path: Path, corpus: PreparedCorpus, tied: bool) -> None:
     save_lm(tmp_path / "m", corpus, tied=tied)
@@ -444,13 +427,6 @@ def test_tied_weights_come_back(tmp_path: Path, corpus: PreparedCorpus, tied: bo
     )
     for name, value in task.module.state_dict().items():
         assert value.equal(network.state_dict()[name])
-
-
-def test_files_can_be_read_by_others(model: Path) -> None:
-    before = os.umask(0o022)
-    os.umask(before)
-    for path in model.iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~before
 
 
 def test_a_full_disk_leaves_the_old_model(tmp_path: Path) -> None:
