@@ -124,9 +124,13 @@ def _begin(make: Make[Any, Any]) -> None:
     _make = make
     for number in signals.NUMBERS:
         signal.signal(number, signal.SIG_IGN)
-    parent = parent_process()
-    assert parent is not None
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+    os._exit(1)
 
 
 def _do(given: Any) -> Any:
