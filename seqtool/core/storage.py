@@ -590,8 +590,7 @@ def _naming(shown: Path, path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(shown)) from error
     except Exception as error:
         number = re.search(r"\(os error (\d+)\)", str(error))
-        if (
-            type(error).__name__ != "SafetensorError" or number is None
-        ):  # not every command loads it
+        # known by its name, as not every command loads that library
+        if type(error).__name__ != "SafetensorError" or number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error
