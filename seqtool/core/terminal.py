@@ -92,7 +92,7 @@ class _Output(io.RawIOBase):
 
 
 def stream(*, err: bool = False) -> TextIO:
-    """Return stdout or stderr for texts of data, to be flushed by who writes there.
+    """Return stdout or stderr for texts of data, to be kept and flushed by who writes there.
 
     Writing to a stdout that is full or closed raises an OSError; to a stderr, nothing.
     """
