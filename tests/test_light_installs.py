@@ -115,13 +115,12 @@ LIGHT = {
     "generate": "generate -m ngram --prompt the --seed 1",
     "surprisal": "surprisal raw.txt -m ngram",
     "pairs": "pairs -m ngram",
-    "states": "states trees.conllu -m tagger -o states.npy",
-    "predict": "predict --prompt the -m ngram",
     "analyse context": "analyse context raw.txt -m ngram",
     "analyse surprisal": "analyse surprisal raw.txt -m ngram",
     "analyse sparsity": "analyse sparsity raw.txt -m ngram",
     "analyse errors": "analyse errors trees.conllu -m parser",
     "analyse embeddings": "analyse embeddings -m tagger",
+    "analyse states": "analyse states trees.conllu -m tagger -o states.npy",
     "parse": "parse trees.conllu -m parser",
     "tag": "tag trees.conllu -m tagger",
     "classify": "classify raw.txt -m classifier",
@@ -143,8 +142,8 @@ HEAVY = {
         for name in ("gradients", "spectrum", "gates", "dynamics")
     },
 }
-# trains; needs a network; a run that was trained; models of all kinds; ends when it is told to
-OTHERS = {"demo", "fetch", "plot", "analyse report", "serve"}
+# trains; needs a network; models of all kinds; ends when it is told to
+OTHERS = {"demo", "fetch", "analyse report", "serve"}
 
 
 def test_every_command_is_tried_without_torch() -> None:
@@ -179,7 +178,7 @@ def test_the_page_leaves_networks_out_without_torch(folder: Path, tmp_path: Path
         shutil.copytree(folder / name, tmp_path / "runs" / name)
     shutil.copy(folder / "train.txt", tmp_path)
     shutil.copy(folder / "trees.conllu", tmp_path)
-    command = "analyse report runs --text train.txt --treebank trees.conllu --json"
+    command = "analyse report runs --text train.txt --treebank trees.conllu -o page.html --json"
     results = [run(tmp_path, [command], missing)[0] for missing in ("torch", "-")]
     texts = []
     for result in results:

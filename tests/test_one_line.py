@@ -50,7 +50,10 @@ def public_things(folder: Path) -> Iterator[tuple[object, str]]:
     parser = tiny.random_parser(tiny.tiny_config())
     parser.save(folder / "parser", scores={"dev_uas": 2.5, "dev_las": 1.25}, data={})
     yield seqtool.load(folder / "parser"), "dev_las=1.25"
-    yield TrainedParser(folder, {"dev_las": 1.25}, 1.0, 10, 2, "swap"), "dev_las=1.25"
+    yield (
+        TrainedParser(folder, {"dev_las": 1.25}, 1.0, 10, 2, "float32", 2.0, "swap"),
+        "dev_las=1.25",
+    )
     yield seqtool.evaluate_parser(trees, trees), "LAS=100"
     tagger, segmenter = toy.random_tagger(), tiny_segmenter.random_segmenter()
     yield from ((part, part.kind) for part in (tagger, segmenter, linear()))

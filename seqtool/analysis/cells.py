@@ -26,15 +26,15 @@ from torch import Tensor
 from seqtool.analysis.dynamics import Map, attractors, fixed_points
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles
-from seqtool.core.errors import ConfigError, counted, did_you_mean
 
 MAPS: dict[str, tuple[str, Callable[[Tensor, float], Tensor], float, float]] = {
-    # name: formula, f(x, parameter), the parameter and the start when none is given
+    # name: formula, f(x, a), a and the start
     "logistic": ("x' = a x (1 - x)", lambda x, a: a * x * (1 - x), 3.5, 0.2),
     "quadratic": ("x' = x^2 + a", lambda x, a: x * x + a, 0.15, 0.0),
     "tanh": ("x' = tanh(a x)", lambda x, a: torch.tanh(a * x), 2.0, 0.1),
 }
 NUM_STARTS = 21  # from which fixed points of a map are looked for
+NUM_STEPS = 40  # of a map
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ NETWORKS: Mapping[str, HandSetNetwork] = {
         units=("OR", "AND"),
     ),
 }
-# what they are run on when nothing is given: the lectures' kind of sequence
+# what they read: the lectures' kind of sequence
 SEQUENCES: Mapping[str, Sequence[Sequence[float]]] = {
     "sum": ((2,), (-0.5,), (1,), (1,)),
     "comparison": ((2, -2), (0, 3.5), (1, 2.2), (4, 0)),
@@ -130,62 +130,71 @@ SEQUENCES: Mapping[str, Sequence[Sequence[float]]] = {
 }
 
 
-def analyse(
-    *,
-    networks: Sequence[str] = ("sum", "comparison", "parity"),
-    inputs: Sequence[Sequence[float]] = (),
-    maps: Sequence[str] = ("logistic", "quadratic", "tanh"),
-    parameter: float | None = None,
-    start: float | None = None,
-    num_steps: int = 40,
-) -> Report:
-    """Run networks that are set by hand, and maps of one number.
-
-    Args:
-        networks: by name: sum, comparison, parity.
-        inputs: what they read, a row of numbers for each step (two for comparison, bits for
-            parity); each network has a sequence of its own when none is given.
-        maps: by name: logistic, quadratic, tanh.
-        parameter: a of the maps; each has one of its own when none is given.
-        start: x(0) of the maps; the same.
-        num_steps: of the maps.
-
-    Raises:
-        ConfigError: an unknown name, or a sequence that a network cannot read.
-    """
-    for kind, names, known in (("network", networks, NETWORKS), ("map", maps, MAPS)):
-        for name in names:
-            if name not in known:
-                what = f"no {kind} is called {name!r}"
-                raise ConfigError(what, hint=did_you_mean(name, known))
-    if num_steps < 1:
-        raise ConfigError(f"num_steps is {num_steps}", hint="make at least 1 step")
-    tables: list[Table] = []
-    charts: list[Chart] = []
-    remarks: list[str] = []
-    values: dict[str, Any] = {"networks": {}, "maps": {}}
-    for name in networks:
-        rows = _check_inputs(name, inputs or SEQUENCES[name])
-        hidden_TH, outputs_T = NETWORKS[name].run(rows)
-        tables.append(_network_table(name, rows, hidden_TH, outputs_T))
-        charts.append(_network_chart(name, hidden_TH, outputs_T))
-        values["networks"][name] = {
-            "inputs": rows.tolist(),
+def analyse() -> Report:
+    """Run the networks that are set by hand, and maps of one number."""
+    report = Report("Hand-set cells and maps", values={"networks": {}, "maps": {}})
+    for name, network in NETWORKS.items():
+        rows_TI = _array(*SEQUENCES[name])
+        hidden_TH, outputs_T = network.run(rows_TI)
+        steps = list(range(1, len(outputs_T) + 1))
+        inputs = [f"input {number + 1}" for number in range(rows_TI.shape[1])]
+        cells = np.column_stack([rows_TI, hidden_TH, outputs_T]).tolist()
+        report.tables.append(
+            Table(
+                f"The network {name}, step by step",
+                ("step", *inputs, *network.units, "output"),
+                [[step, *row] for step, row in zip(steps, cells, strict=True)],
+            )
+        )
+        series = [
+            Series(unit, steps, hidden_TH[:, number].tolist())
+            for number, unit in enumerate(network.units)
+        ]
+        series.append(Series("output", steps, outputs_T.tolist(), style="dashed"))
+        report.charts.append(Chart(f"The network {name}", "lines", "step", "activation", series))
+        report.values["networks"][name] = {
+            "inputs": rows_TI.tolist(),
             "hidden": hidden_TH.tolist(),
             "outputs": outputs_T.tolist(),
         }
-    for name in maps:
-        formula, function, usual, usual_start = MAPS[name]
-        a = usual if parameter is None else parameter
-        x = usual_start if start is None else start
-        step = partial(_apply, function, a)
-        path = follow(step, x, num_steps)
-        found, table, remark = _settling(name, formula, a, x, step)
-        tables.append(table)
-        charts += [_path_chart(name, formula, a, path), _web_chart(name, formula, a, path, step)]
-        remarks.append(remark)
-        values["maps"][name] = {"parameter": a, "start": x, "path": path, **found}
-    return Report("Hand-set cells and maps", remarks, tables, charts, values)
+    for name in MAPS:
+        _add_map(report, name)
+    return report
+
+
+def _add_map(report: Report, name: str) -> None:
+    """Add the fixed points of a map, where it settles, and its way there."""
+    formula, function, a, start = MAPS[name]
+    step = partial(_apply, function, a)
+    path = follow(step, start, NUM_STEPS)
+    grid_BS = torch.linspace(-2.0, 2.0, NUM_STARTS, dtype=torch.float64)[:, None]
+    rows: list[list[Cell]] = [
+        [float(point.state), float(point.eigenvalues.real[0]), point.kind]
+        for point in fixed_points(step, grid_BS)
+    ]
+    title = f"Fixed points of {formula} with a = {a:g}"
+    report.tables.append(Table(title, ("x", "slope of the map", "kind"), rows))
+    settled = attractors(step, torch.tensor([[start]], dtype=torch.float64))
+    cycle = settled[0].states[:, 0].tolist() if settled else []
+    where = "settles nowhere"
+    if cycle:
+        where = f"comes to a cycle of {len(cycle)} numbers"
+    if len(cycle) == 1:
+        where = f"comes to {cycle[0]:.6g}"
+    report.remarks.append(f"The {name} map with a = {a:g} {where} from {start:g}.")
+    note = f"{formula}, a = {a:g}, from x(0) = {start:g}."
+    over_time = [Series("x", list(range(len(path))), path)]
+    report.charts += [
+        Chart(f"The {name} map over time", "lines", "step", "x", over_time, note=note),
+        _web_chart(name, formula, a, path, step),
+    ]
+    report.values["maps"][name] = {
+        "parameter": a,
+        "start": start,
+        "path": path,
+        "fixed_points": [{"x": x, "slope": slope, "kind": kind} for x, slope, kind in rows],
+        "cycle": cycle,
+    }
 
 
 def _apply(function: Callable[[Tensor, float], Tensor], a: float, states_BS: Tensor) -> Tensor:
@@ -202,75 +211,6 @@ def follow(step: Map, start: float, num_steps: int) -> list[float]:
             break
         path.append(float(state))
     return path
-
-
-def _check_inputs(name: str, rows: Sequence[Sequence[float]]) -> Doubles:
-    """Return a sequence as an array [T, I]; a ConfigError where a network cannot read it."""
-    width = NETWORKS[name].inputs.shape[1]
-    if not rows or any(len(row) != width for row in rows):
-        what = f"the network {name} reads {counted(width, 'number')} in each step"
-        raise ConfigError(what, hint="give so many, and at least one step")
-    if name == "parity" and any(bit not in (0, 1) for row in rows for bit in row):
-        raise ConfigError("the network parity reads bits", hint="give zeros and ones")
-    return np.asarray(rows, dtype=np.float64)
-
-
-def _network_table(name: str, rows: Doubles, hidden_TH: Doubles, outputs_T: Doubles) -> Table:
-    units = NETWORKS[name].units
-    inputs = [f"input {number + 1}" for number in range(rows.shape[1])]
-    parts = zip(rows.tolist(), hidden_TH.tolist(), outputs_T.tolist(), strict=True)
-    return Table(
-        f"The network {name}, step by step",
-        ("step", *inputs, *units, "output"),
-        [[number, *row, *hidden, out] for number, (row, hidden, out) in enumerate(parts, start=1)],
-    )
-
-
-def _network_chart(name: str, hidden_TH: Doubles, outputs_T: Doubles) -> Chart:
-    steps = list(range(1, len(outputs_T) + 1))
-    units = NETWORKS[name].units
-    series = [
-        Series(unit, steps, hidden_TH[:, number].tolist()) for number, unit in enumerate(units)
-    ]
-    series.append(Series("output", steps, outputs_T.tolist(), style="dashed"))
-    return Chart(f"The network {name}", "lines", "step", "activation", series)
-
-
-def _settling(
-    name: str, formula: str, a: float, start: float, step: Map
-) -> tuple[dict[str, Any], Table, str]:
-    """Return numbers, a table and a sentence: the fixed points of a map, and where it settles."""
-    grid_BS = torch.linspace(-2.0, 2.0, NUM_STARTS, dtype=torch.float64)[:, None]
-    points = fixed_points(step, grid_BS)
-    settled = attractors(step, torch.tensor([[start]], dtype=torch.float64))
-    rows: list[list[Cell]] = [
-        [float(point.state), float(point.eigenvalues.real[0]), point.kind] for point in points
-    ]
-    title = f"Fixed points of {formula} with a = {a:g}"
-    table = Table(title, ("x", "slope of the map", "kind"), rows)
-    cycle = settled[0].states[:, 0].tolist() if settled else []
-    if len(cycle) == 1:
-        where = f"comes to {cycle[0]:.6g}"
-    elif cycle:
-        where = f"comes to a cycle of {len(cycle)} numbers"
-    else:
-        where = "settles nowhere"
-    found = {
-        "fixed_points": [{"x": x, "slope": slope, "kind": kind} for x, slope, kind in rows],
-        "cycle": cycle,
-    }
-    return found, table, f"The {name} map with a = {a:g} {where} from {start:g}."
-
-
-def _path_chart(name: str, formula: str, a: float, path: Sequence[float]) -> Chart:
-    return Chart(
-        f"The {name} map over time",
-        "lines",
-        "step",
-        "x",
-        [Series("x", list(range(len(path))), path)],
-        note=f"{formula}, a = {a:g}, from x(0) = {path[0]:g}.",
-    )
 
 
 def _web_chart(name: str, formula: str, a: float, path: Sequence[float], step: Map) -> Chart:

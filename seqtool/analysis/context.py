@@ -77,8 +77,8 @@ def cut_surprisals(model: Any, contexts: Ids, targets: Ids) -> npt.NDArray[np.fl
         for column in range(contexts.shape[1]):
             state = model.advance(state, np.ascontiguousarray(contexts[rows, column]))
         log_probs_BV = model.next_log_probs(state)
-        found = np.asarray(log_probs_BV, np.float64)[np.arange(len(chosen)), chosen]
-        parts.append(0.0 - found / LN_2)
+        log_probs_B = np.asarray(log_probs_BV, np.float64)[np.arange(len(chosen)), chosen]
+        parts.append(0.0 - log_probs_B / LN_2)
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
@@ -95,20 +95,13 @@ def analyse(
 ) -> Report:
     """Measure the surprisal of targets of a text when their contexts are cut to k tokens.
 
-    Args:
+    Args, beside those of `seqtool.analysis`:
         models: names and loaded language models, side by side.
         text: a file or directory of text, or a prepared corpus; None for the sentences alone.
-        seed: of the targets that are drawn.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
         num_targets: tokens, `</s>` too, whose surprisal is taken; the more, the surer.
         lengths: k, in tokens.
         sentences: of these, the surprisal of the last token by the words before it that the model
             sees; two that differ far before it show whether the model knows.
-
-    Raises:
-        ConfigError: no language model, or an impossible option.
-        DataError: a text that cannot be used, or that is too short.
     """
     check_language_models(models)
     lengths = sorted(set(lengths))
@@ -117,39 +110,32 @@ def analyse(
     check_asked(text, sentences)
     report = Report("How far back a model looks")
     if text is not None:
-        report = _of_text(models, text, seed, split, num_tokens, num_targets, lengths)
-    if not sentences:
-        return report
-    chart, table, found, remarks = _of_sentences(models, sentences)
-    return dataclasses.replace(
-        report,
-        remarks=[*report.remarks, *remarks],
-        tables=[*report.tables, table],
-        charts=[*report.charts, chart],
-        values={**report.values, "sentences": found},
-    )
+        passages = [
+            read_passage(model, text, split=split, num_tokens=num_tokens) for _, model in models
+        ]
+        _add_text(report, models, passages, text, seed, num_targets, lengths)
+    if sentences:
+        _add_sentences(report, models, sentences)
+    return report
 
 
-def _of_text(
+def _add_text(
+    report: Report,
     models: Sequence[tuple[str, Any]],
+    passages: Sequence[Passage],
     text: str | Path,
     seed: int,
-    split: str,
-    num_tokens: int,
     num_targets: int,
     lengths: Sequence[int],
-) -> Report:
-    """Return the curves of models over a text; see `analyse`."""
+) -> None:
+    """Add the curves of models over a text; see `analyse`."""
+    first = max(lengths)
     series: list[Series] = []
-    wholes: list[float] = []
-    remarks: list[str] = []
-    unknown: dict[str, int] = {}
-    first_tokens: list[str] = []
-    values: dict[str, Any] = {"lengths": list(lengths), "models": {}}
-    for name, model in models:
-        passage = read_passage(model, text, split=split, num_tokens=num_tokens)
+    columns = ["tokens of context"]
+    rows: list[list[Cell]] = [[length] for length in [*map(str, lengths), "all"]]
+    report.values |= {"lengths": list(lengths), "models": {}}
+    for (name, model), passage in zip(models, passages, strict=True):
         stream = np.concatenate((np.array([EOS_ID], np.int32), passage.ids))
-        first = max(lengths)
         if len(passage.ids) <= first:
             raise DataError(
                 f"the text has {len(passage.ids):,} tokens, but {first} before a target are cut",
@@ -164,29 +150,31 @@ def _of_text(
             contexts = stream[places[:, None] + np.arange(1 - length, 1)]
             means.append(float(cut_surprisals(model, contexts, passage.ids[places]).mean()))
         series.append(Series(name, [float(length) for length in lengths], means))
-        unknown[name] = int((passage.ids == UNK_ID).sum())
-        first_tokens = first_tokens or passage.tokens
-        if passage.tokens != first_tokens:
-            remarks.append(
+        columns += [f"{name} (bits)", "perplexity"]
+        for row, bits in zip(rows, [*means, whole], strict=True):
+            row += [bits, 2.0**bits]
+        if passage.tokens != passages[0].tokens:
+            report.remarks.append(
                 f"{name} reads other tokens than {models[0][0]}, so their bits do not compare."
             )
-        wholes.append(whole)
         reach = next(
             k for k, bits in zip(lengths, means, strict=True) if bits <= means[-1] + REACHED
         )
-        remarks.append(
+        report.remarks.append(
             f"{name}: with {counted(reach, 'token')} it predicts as well as with {first}, "
             f"within {REACHED} bits; with the whole text before, {whole:.3f} bits a token. "
             f"Measured on {counted(len(places), 'token')} of {len(passage.ids):,}."
         )
-        values["models"][name] = {
+        report.values["models"][name] = {
             "surprisal_bits": means,
             "whole_text_bits": whole,
             "targets": len(places),
             "reach": reach,
         }
-    remarks += unknown_remarks(unknown)
-    charts = [
+    names = [name for name, _ in models]
+    report.remarks += unknown_remarks(dict(zip(names, passages, strict=True)))
+    report.tables.append(Table("Mean surprisal by tokens of context", columns, rows))
+    report.charts.append(
         Chart(
             "Surprisal by how much of the context a model sees",
             "lines",
@@ -197,21 +185,7 @@ def _of_text(
             note="The context is cut to its last k tokens. Where a curve is flat, the model does "
             "not look.",
         )
-    ]
-    tables = [_by_length(lengths, series, wholes)]
-    return Report("How far back a model looks", remarks, tables, charts, values)
-
-
-def _by_length(lengths: Sequence[int], series: Sequence[Series], wholes: Sequence[float]) -> Table:
-    """Return a row for each length, with the surprisal and perplexity of each model."""
-    columns = ["tokens of context"]
-    for one in series:
-        columns += [f"{one.label} (bits)", "perplexity"]
-    rows: list[list[Cell]] = []
-    for i, length in enumerate([*map(str, lengths), "all"]):
-        bits = wholes if i == len(lengths) else [one.y[i] for one in series]
-        rows.append([length, *(cell for value in bits for cell in (value, 2.0**value))])
-    return Table("Mean surprisal by tokens of context", columns, rows)
+    )
 
 
 def _drawn(first: int, end: int, num: int, seed: int) -> npt.NDArray[np.intp]:
@@ -222,14 +196,13 @@ def _drawn(first: int, end: int, num: int, seed: int) -> npt.NDArray[np.intp]:
     return np.sort(chosen) + first
 
 
-def _of_sentences(
-    models: Sequence[tuple[str, Any]], sentences: Sequence[str]
-) -> tuple[Chart, Table, list[dict[str, Any]], list[str]]:
-    """Return the curves of sentences' last tokens: chart, table, values and remarks."""
+def _add_sentences(
+    report: Report, models: Sequence[tuple[str, Any]], sentences: Sequence[str]
+) -> None:
+    """Add the curves of sentences' last tokens."""
     series: list[Series] = []
     rows: list[list[Cell]] = []
-    found: list[dict[str, Any]] = []
-    remarks: list[str] = []
+    values: list[dict[str, Any]] = []
     for number, sentence in enumerate(sentences, start=1):
         for name, model in models:
             passage = read_sentence(model, sentence)
@@ -238,32 +211,25 @@ def _of_sentences(
             series.append(Series(label, [float(k) for k in range(1, len(bits) + 1)], bits))
             target = passage.tokens[-2]
             rows.append([name, number, sentence, target, bits[0], bits[-1]])
-            found.append({"model": name, "sentence": sentence, "target": target, "bits": bits})
-            unknown = [
-                token
-                for token, i in zip(passage.tokens, passage.ids.tolist(), strict=True)
-                if i == UNK_ID
-            ]
+            values.append({"model": name, "sentence": sentence, "target": target, "bits": bits})
+            pairs = zip(passage.tokens, passage.ids.tolist(), strict=True)
+            unknown = dict.fromkeys(token for token, i in pairs if i == UNK_ID)
             if unknown:
-                remarks.append(f"{name} does not know {', '.join(dict.fromkeys(unknown))}.")
+                report.remarks.append(f"{name} does not know {', '.join(unknown)}.")
     which = " ".join(f"Sentence {n}: “{text.strip()}”." for n, text in enumerate(sentences, 1))
-    chart = Chart(
-        "Surprisal of the last word of each sentence",
-        "lines",
-        "tokens before it that the model sees",
-        "surprisal (bits)",
-        series,
-        note=f"{which} The rightmost point is the whole sentence, with {EOS} before it.",
+    report.charts.append(
+        Chart(
+            "Surprisal of the last word of each sentence",
+            "lines",
+            "tokens before it that the model sees",
+            "surprisal (bits)",
+            series,
+            note=f"{which} The rightmost point is the whole sentence, with {EOS} before it.",
+        )
     )
-    columns = [
-        "model",
-        "number",
-        "sentence",
-        "target",
-        "after one token (bits)",
-        "after all (bits)",
-    ]
-    return chart, Table("Sentences and their last words", columns, rows), found, remarks
+    columns = "model", "number", "sentence", "target", "after one token (bits)", "after all (bits)"
+    report.tables.append(Table("Sentences and their last words", columns, rows))
+    report.values["sentences"] = values
 
 
 def last_token_curve(model: Any, passage: Passage) -> list[float]:

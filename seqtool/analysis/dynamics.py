@@ -21,12 +21,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from seqtool.analysis.recurrence import (
     WINDOW,
-    States,
     as_tensor,
     flatten,
     inputs_of,
@@ -38,11 +36,10 @@ from seqtool.analysis.recurrence import (
 )
 from seqtool.analysis.report import Cell, Chart, Disc, Report, Series, Table
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.errors import ConfigError, counted
 from seqtool.core.units import perplexity_of
 from seqtool.core.vocabulary import EOS
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.training.state import TENSORS
 
 Map = Callable[[Tensor], Tensor]  # states [B, S] -> the next states [B, S], row by row
 
@@ -102,6 +99,11 @@ class Attractor:
         """Return the number of its states; 1 is a fixed point."""
         return len(self.states)
 
+    @property
+    def kind(self) -> str:
+        """Return whether it is a sink or a cycle."""
+        return "sink" if self.period == 1 else "cycle"
+
 
 def _distances(one_BS: Tensor, other_BS: Tensor) -> Tensor:
     """Return how far states are apart [B], as a share of their size or of 1."""
@@ -139,21 +141,21 @@ def attractors(step: Map, starts_BS: Tensor) -> list[Attractor]:
     """Return the fixed points and cycles that starts come to, those of many starts first."""
     with torch.no_grad():
         rounds_PBS, periods_B = settle(step, starts_BS)
-    found: list[tuple[Tensor, list[int]]] = []
+    groups: list[tuple[Tensor, list[int]]] = []
     for start, period in enumerate(periods_B.tolist()):
         if not period:
             continue
         round_PS = rounds_PBS[:period, start]
-        for states_PS, members in found:
+        for states_PS, members in groups:
             if len(states_PS) == period:
                 near = _distances(states_PS, round_PS[:1].expand(period, -1))
                 if float(near.min()) < APART:
                     members.append(start)
                     break
         else:
-            found.append((round_PS, [start]))
+            groups.append((round_PS, [start]))
     known = []
-    for states_PS, members in found:
+    for states_PS, members in groups:
         product = torch.eye(states_PS.shape[1], dtype=torch.float64)
         for matrix in jacobians(step, states_PS):
             product = matrix @ product
@@ -166,19 +168,19 @@ def fixed_points(step: Map, starts_BS: Tensor) -> list[FixedPoint]:
     """Return the fixed points that Newton's method finds, sinks or not, by spectral radius.
 
     Each start x moves by the solution d of (J - I) d = x - f(x), or by half of it, a quarter and so
-    on where the whole makes |f(x) - x| larger. That nothing more is found proves nothing.
+    on where the whole makes |f(x) - x| larger. That no more are returned proves nothing.
     """
-    found: list[FixedPoint] = []
+    points: list[FixedPoint] = []
     for start_S in starts_BS:
         state_S = _newton(step, start_S)
         if state_S is None:
             continue
-        if any(float(_distances(state_S, other.state)) < APART for other in found):
+        if any(float(_distances(state_S, other.state)) < APART for other in points):
             continue
         eigenvalues_S = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
         order_S = eigenvalues_S.abs().argsort(descending=True, stable=True)
-        found.append(FixedPoint(state_S, eigenvalues_S[order_S]))
-    return sorted(found, key=lambda point: point.spectral_radius)
+        points.append(FixedPoint(state_S, eigenvalues_S[order_S]))
+    return sorted(points, key=lambda point: point.spectral_radius)
 
 
 def _newton(step: Map, state_S: Tensor) -> Tensor | None:
@@ -210,26 +212,12 @@ def state_map(network: NeuralNetwork, input_E: Tensor) -> Map:
         network: in float64.
         input_E: an embedding.
     """
-    sizes = [part.shape[1] for part in _parts(network.initial_state(1), network)]
-    num_parts = [len(layer) for layer in network.initial_state(1)[: network.config.layers]]
 
     def step(flat_BS: Tensor) -> Tensor:
-        parts = iter(torch.split(flat_BS, sizes, dim=1))
-        states = [tuple(next(parts) for _ in range(num)) for num in num_parts]
-        walk = network.steps(input_E.expand(len(flat_BS), -1), states)
+        walk = network.steps(input_E.expand(len(flat_BS), -1), network.state_from(flat_BS))
         return torch.cat([flatten(after) for _, _, after, _ in walk], dim=1)
 
     return step
-
-
-def _parts(states: States, network: NeuralNetwork) -> list[Tensor]:
-    """Return the parts of the states of all layers, but not the last words."""
-    return [part for layer in states[: network.config.layers] for part in layer]
-
-
-def flat_states(states: States, network: NeuralNetwork) -> Tensor:
-    """Return the states of all layers as vectors, [B, S]."""
-    return torch.cat(_parts(states, network), dim=1)
 
 
 @torch.no_grad()
@@ -244,125 +232,65 @@ def nats_by_start(network: NeuralNetwork, ids: Ids, starts_BS: Tensor) -> tuple[
     Returns:
         Nats [N, B], and states [B, S].
     """
-    num_starts = len(starts_BS)
-    states = network.initial_state(num_starts)
-    parts = iter(torch.split(starts_BS, [p.shape[1] for p in _parts(states, network)], dim=1))
-    for number in range(network.config.layers):
-        states[number] = tuple(next(parts).contiguous() for _ in states[number])
-    read, found = inputs_of(ids), []
+    num_starts, states = len(starts_BS), network.state_from(starts_BS)
+    read, nats = inputs_of(ids), []
     for begin in range(0, len(ids), WINDOW):
         inputs_TB = as_tensor(read[begin : begin + WINDOW])[:, None].repeat(1, num_starts)
         targets_TB = as_tensor(ids[begin : begin + WINDOW])[:, None].repeat(1, num_starts)
         output = network.output(inputs_TB, states)
         hidden_TBH, states = network(inputs_TB, states)
         logs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
-        found.append(-logs_N.view(targets_TB.shape))
-    return torch.cat(found), flat_states(states, network)
-
-
-def read_carried(run: str | Path, network: NeuralNetwork) -> Tensor:
-    """Return the states that training carried last, one for each stream, [B, S].
-
-    Args:
-        run: the directory of the model.
-        network: its network.
-
-    Raises:
-        ModelError: no saved state of a run of this network is there.
-    """
-    path = Path(run) / "last" / TENSORS
-    hint = "name the directory of a model that was trained here, with its folder last/"
-    wanted = [part.shape[1] for part in _parts(network.initial_state(1), network)]
-    names = [
-        f"carried.{layer}.{part}"
-        for layer, parts in enumerate(network.initial_state(1)[: network.config.layers])
-        for part in range(len(parts))
-    ]
-    try:
-        with safe_open(path, framework="pt") as file:
-            parts = [file.get_tensor(name).double() for name in names]
-    except (OSError, SafetensorError) as error:
-        raise ModelError("no state of training is there", hint=hint, path=path) from error
-    if [part.shape[1:] for part in parts] != [(size,) for size in wanted]:
-        raise ModelError("the state is of another network", hint=hint, path=path)
-    return torch.cat(parts, dim=1)
+        nats.append(-logs_N.view(targets_TB.shape))
+    return torch.cat(nats), network.flat_state(states)
 
 
 def analyse(
     models: Sequence[tuple[str, Any]],
     text: str | Path,
     *,
-    initial: bool = False,
     seed: int = 1,
     split: str = "valid",
     num_tokens: int = 500,
     tokens: Sequence[str] = ("</s>",),
     num_starts: int = 24,
     num_newton: int = 8,
-    runs: Sequence[str | Path] = (),
 ) -> Report:
     """Show where recurrent language models settle, and whether it matters where they begin.
 
-    Args:
-        models: names and loaded models, side by side.
-        text: a file or directory of text, or a prepared corpus.
-        initial: show each network freshly initialised, too.
-        seed: of the starts that are drawn, and of the initial networks.
-        split: of a prepared corpus.
+    Args, beside those of `seqtool.analysis`:
         num_tokens: of the text, that are read from each initial state.
         tokens: each is a fixed input; the mean embedding over the text is one more.
         num_starts: states that are followed for each input: zero, some of the text, drawn ones.
         num_newton: of these, from which Newton's method looks for fixed points that are no sinks.
-        runs: directories of the models, in their order: the states that their training carried
-            last are initial states too.
-
-    Raises:
-        ConfigError: a model is no recurrent network, an unknown token, or an impossible number.
-        DataError: a text that cannot be used.
-        ModelError: a directory of `runs` has no saved state.
     """
     if num_starts < 4 or num_newton < 1:
         hint = "follow at least 4 starts, and 1 by Newton's method"
         raise ConfigError(f"num_starts is {num_starts}, num_newton {num_newton}", hint=hint)
-    if len(runs) not in (0, len(models)):
-        what = f"{counted(len(runs), 'run')} for {counted(len(models), 'model')}"
-        raise ConfigError(what, hint="name the directory of each model, or none")
-    warnings: list[str] = []
-    remarks: list[str] = []
+    report = Report("Dynamics")
     point_rows: list[list[Cell]] = []
     start_rows: list[list[Cell]] = []
-    charts: list[Chart] = []
-    values: dict[str, Any] = {}
-    folder_of = {name: run for (name, _), run in zip(models, runs, strict=False)}
-    for name, model, network in open_networks(models, initial=initial, seed=seed):
+    for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=20)
         read = inputs_of(ids)
         inputs = {token: _embedding(network, model, token) for token in tokens}
         inputs["mean input"] = network.embedding(as_tensor(read)).mean(dim=0)
         starts_BS = _draw_starts(network, read, num_starts, seed)
-        of_model: dict[str, Any] = {"inputs": {}, "starts": {}}
-        values[name] = of_model
-        initial_states = {"zero": starts_BS[:1]}
-        if name in folder_of:
-            initial_states["carried by training"] = read_carried(folder_of[name], network)[:4]
+        initial_states = {"zero": starts_BS[:1], "start of a text": network.start_S[None]}
         initial_states["after the text"] = starts_BS[1:2]
+        by_input = {}
         for label, input_E in inputs.items():
             step = state_map(network, input_E)
-            found = attractors(step, starts_BS)
+            settled = attractors(step, starts_BS)
             points = fixed_points(step, starts_BS[:: max(1, num_starts // num_newton)])
-            of_model["inputs"][label] = _to_json(found, points, num_starts)
-            point_rows += [[name, label, *row] for row in _rows(found, points, num_starts)]
-            charts.append(_plane(f"{name}, {label}", found, points, step))
-            for number, attractor in enumerate(found[:3], start=1):
-                kind = "sink" if attractor.period == 1 else "cycle"
-                initial_states[f"{kind} {number} of {label}"] = attractor.states[:1]
+            by_input[label] = _to_json(settled, points, num_starts)
+            point_rows += [[name, label, *row] for row in _rows(settled, points, num_starts)]
+            report.charts.append(_plane(f"{name}, {label}", settled, points, step))
+            for number, attractor in enumerate(settled[:3], start=1):
+                initial_states[f"{attractor.kind} {number} of {label}"] = attractor.states[:1]
         initial_states["drawn"] = starts_BS[num_starts // 2 :][:6]
-        rows, chart, remark, starts = _by_start(name, network, ids, initial_states)
-        start_rows += rows
-        charts.append(chart)
-        of_model["starts"] = starts
-        (warnings if remark.startswith("warning") else remarks).append(remark)
-    tables = [
+        report.values[name] = {"inputs": by_input}
+        start_rows += _by_start(report, name, network, ids, initial_states)
+    report.tables += [
         Table(
             "Where states settle while the input stays the same",
             (
@@ -380,10 +308,11 @@ def analyse(
             start_rows,
         ),
     ]
-    remarks.append(
+    report.remarks.sort(key=lambda remark: not remark.startswith("warning"))
+    report.remarks.append(
         "Starts of one basin end in the same state, whatever they began with; a text drives all."
     )
-    return Report("Dynamics", [*warnings, *remarks], tables, charts, values)
+    return report
 
 
 def _embedding(network: NeuralNetwork, model: Any, token: str) -> Tensor:
@@ -401,7 +330,7 @@ def _draw_starts(network: NeuralNetwork, read: Ids, num: int, seed: int) -> Tens
     from a normal distribution, each number with twice the root mean square that it has in the text.
     """
     places = [*spread_out(0, len(read) - 1, max(1, num // 4), seed), len(read)]
-    visited_BS = flat_states(states_at(network, read, places), network)
+    visited_BS = network.flat_state(states_at(network, read, places))
     scale_S = 2 * visited_BS.square().mean(dim=0).sqrt()
     generator = torch.Generator().manual_seed(seed)
     drawn_BS = scale_S * torch.randn(num, len(scale_S), generator=generator, dtype=torch.float64)
@@ -411,42 +340,38 @@ def _draw_starts(network: NeuralNetwork, read: Ids, num: int, seed: int) -> Tens
 
 
 def _rows(
-    found: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
+    settled: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
 ) -> list[list[Cell]]:
     """Return rows of the table: what starts come to, and what Newton's method finds beside."""
     rows: list[list[Cell]] = []
-    for attractor in found:
-        what = "sink" if attractor.period == 1 else "cycle"
+    for attractor in settled:
         share = 100 * len(attractor.starts) / num_starts
         norm = float(attractor.states[0].norm())
-        rows.append([what, attractor.period, attractor.spectral_radius, norm, share])
+        row = attractor.kind, attractor.period, attractor.spectral_radius, norm, share
+        rows.append(list(row))
     for point in points:
-        if not _is_among(point, found):
+        if not _is_among(point, settled):
             rows.append([point.kind, 1, point.spectral_radius, float(point.state.norm()), 0.0])
-    lost = num_starts - sum(len(attractor.starts) for attractor in found)
+    lost = num_starts - sum(len(attractor.starts) for attractor in settled)
     if lost:
         rows.append(["not settled", None, None, None, 100 * lost / num_starts])
     return rows
 
 
-def _is_among(point: FixedPoint, found: Sequence[Attractor]) -> bool:
+def _is_among(point: FixedPoint, settled: Sequence[Attractor]) -> bool:
     return any(
         attractor.period == 1 and float(_distances(point.state, attractor.states[0])) < APART
-        for attractor in found
+        for attractor in settled
     )
 
 
 def _to_json(
-    found: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
+    settled: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
 ) -> dict[str, Any]:
     return {
         "attractors": [
-            {
-                "period": attractor.period,
-                "spectral_radius": attractor.spectral_radius,
-                "starts": attractor.starts,
-            }
-            for attractor in found
+            {"period": one.period, "spectral_radius": one.spectral_radius, "starts": one.starts}
+            for one in settled
         ],
         "fixed_points": [
             {
@@ -461,15 +386,15 @@ def _to_json(
 
 
 def _plane(
-    label: str, found: Sequence[Attractor], points: Sequence[FixedPoint], step: Map
+    label: str, settled: Sequence[Attractor], points: Sequence[FixedPoint], step: Map
 ) -> Chart:
     """Draw the eigenvalues at sinks and at the other fixed points."""
     series = []
-    sinks = [attractor.states[0] for attractor in found if attractor.period == 1]
+    sinks = [attractor.states[0] for attractor in settled if attractor.period == 1]
     for number, state_S in enumerate(sinks[:4], start=1):
         eigenvalues = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
         series.append(_series(f"sink {number}", eigenvalues))
-    others = [point for point in points if not _is_among(point, found)]
+    others = [point for point in points if not _is_among(point, settled)]
     for point in others[:4]:
         radius = f"{point.spectral_radius:.3g}"
         series.append(_series(f"{point.kind}, radius {radius}", point.eigenvalues))
@@ -489,9 +414,13 @@ def _series(label: str, eigenvalues: Tensor) -> Series:
 
 
 def _by_start(
-    name: str, network: NeuralNetwork, ids: Ids, initial_states: Mapping[str, Tensor]
-) -> tuple[list[list[Cell]], Chart, str, list[dict[str, Any]]]:
-    """Return rows, a chart, a remark or warning, and numbers of the perplexity by initial state."""
+    report: Report,
+    name: str,
+    network: NeuralNetwork,
+    ids: Ids,
+    initial_states: Mapping[str, Tensor],
+) -> list[list[Cell]]:
+    """Add the perplexity by initial state to a report, and return rows of its table."""
     labels = [
         f"{label} {number}" if len(states_BS) > 1 else label
         for label, states_BS in initial_states.items()
@@ -509,39 +438,36 @@ def _by_start(
             if float(_distances(state_S, ends_BS[other])) < SAME_END
         ]
         basins.append(near[0] if near else max(basins, default=0) + 1)
-    rows: list[list[Cell]] = [
-        [name, *row] for row in zip(labels, first, second, basins, strict=True)
-    ]
     edges = np.linspace(0, len(ids), NUM_PARTS + 1).astype(int)
     parts = [nats_NB[low:high].mean(dim=0).tolist() for low, high in pairwise(edges)]
+    ends = edges[1:].tolist()
     series = [
-        Series(label, edges[1:].tolist(), [perplexity_of(part[column]) for part in parts])
+        Series(label, ends, [perplexity_of(part[column]) for part in parts])
         for column, label in enumerate(labels)
     ]
-    chart = Chart(
-        f"Perplexity by initial state: {name}",
-        "lines",
-        "tokens read",
-        f"perplexity of the last {len(ids) // NUM_PARTS:,} tokens",
-        series,
-        y_scale="log",
+    report.charts.append(
+        Chart(
+            f"Perplexity by initial state: {name}",
+            "lines",
+            "tokens read",
+            f"perplexity of the last {len(ids) // NUM_PARTS:,} tokens",
+            series,
+            y_scale="log",
+        )
     )
-    low, high = (
-        min(range(len(second)), key=second.__getitem__),
-        max(range(len(second)), key=second.__getitem__),
-    )
-    remark = _since_when(name, edges[1:].tolist(), parts)
+    low, high = second.index(min(second)), second.index(max(second))
+    remark = _since_when(name, ends, parts)
     if basins[low] != basins[high] and second[high] > (1 + UNEQUAL) * second[low]:
         remark = (
             f"warning: {name} has {counted(len(set(basins)), 'basin')}: after {half:,} tokens its "
             f"perplexity is still {second[high]:.1f} from the start {labels[high]!r}, and "
             f"{second[low]:.1f} from {labels[low]!r}. What it scores depends on where it begins."
         )
-    of_starts = [
-        {"start": label, "first_half": one, "second_half": two, "basin": basin}
-        for label, one, two, basin in zip(labels, first, second, basins, strict=True)
-    ]
-    return rows, chart, remark, of_starts
+    report.remarks.append(remark)
+    rows = list(zip(labels, first, second, basins, strict=True))
+    keys = "start", "first_half", "second_half", "basin"
+    report.values[name]["starts"] = [dict(zip(keys, row, strict=True)) for row in rows]
+    return [[name, *row] for row in rows]
 
 
 def _since_when(name: str, ends: Sequence[int], parts: Sequence[Sequence[float]]) -> str:

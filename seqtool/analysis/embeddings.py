@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ from seqtool.parsing.model import LEXICAL
 
 COMMONEST = 200  # of which words are drawn where none is given
 DRAWN = 8
-NEAREST = 6
-MAPPED = 60  # names on the map
 
 
 @dataclass(frozen=True)
@@ -60,17 +57,17 @@ def vector_tables(model: Any) -> list[VectorTable]:
         return [VectorTable("words", list(model.tokenizer.vocabulary.symbols), weight)]
     if hasattr(model, "tagger") and hasattr(model, "parser"):  # a pipeline
         return [*vector_tables(model.detailed), *vector_tables(model.tagger)]
-    found = []
+    tables = []
     if hasattr(model, "types") and LEXICAL in model.weights:  # a parser, not of sparse features
         for symbols, weight in ((model.types.lexical, "lexical"), (model.types.tags, "tags")):
-            found += _groups(symbols, model.weights[f"{weight}.weight"])
+            tables += _groups(symbols, model.weights[f"{weight}.weight"])
         labels = list(model.labels.names)
         # label number 0 means none
         vectors = np.asarray(model.weights["labels.weight"], np.float64)[1 : 1 + len(labels)]
-        found.append(VectorTable("labels", labels, vectors))
+        tables.append(VectorTable("labels", labels, vectors))
     elif hasattr(model, "forms"):  # a tagger
-        found += _groups(model.forms.symbols, model.weights["lexical.weight"])
-    return found
+        tables += _groups(model.forms.symbols, model.weights["lexical.weight"])
+    return tables
 
 
 def _groups(symbols: Any, weight: Any) -> list[VectorTable]:
@@ -106,31 +103,22 @@ def plane_of(vectors: Doubles) -> tuple[Doubles, Doubles]:
 
 def analyse(
     models: Sequence[tuple[str, Any]],
-    text: str | Path = "",
     *,
     seed: int = 1,
     table: str = "",
     words: Sequence[str] = (),
-    num_nearest: int = NEAREST,
-    num_mapped: int = MAPPED,
+    num_nearest: int = 6,
+    num_mapped: int = 60,
 ) -> Report:
     """Show the nearest names of some, and a map of the commonest.
 
-    Args:
-        models: names and loaded models of any kind.
-        text: none is read; every analysis has one.
-        seed: of the words that are drawn.
+    Args, beside those of `seqtool.analysis`:
         table: of vectors; the first of each model where none is given.
         words: whose nearest are shown; some of the commonest, drawn, where none is given.
         num_nearest: how many of them.
         num_mapped: names on the map: those given and their nearest, then the commonest.
-
-    Raises:
-        ConfigError: a model without such a table, or a word that is not in it.
     """
-    tables, charts = [], []
-    remarks: list[str] = []
-    values: dict[str, Any] = {}
+    report = Report("Vectors of words, tags and labels")
     for name, model in models:
         known = {one.name: one for one in vector_tables(model)}
         if not known:
@@ -142,30 +130,48 @@ def analyse(
             )
         chosen = known[table] if table else next(iter(known.values()))
         places = _places(chosen, name, words, seed)
-        near = {chosen.names[i]: chosen.nearest(i, num_nearest) for i in places}
+        nearest = {place: chosen.nearest(place, num_nearest) for place in places}
         rows: list[list[Cell]] = [
-            [word, ", ".join(f"{other} {cosine:z.2f}" for other, cosine in found)]
-            for word, found in near.items()
+            [chosen.names[place], ", ".join(f"{other} {cosine:z.2f}" for other, cosine in near)]
+            for place, near in nearest.items()
         ]
         title = f"The nearest of {chosen.name}, {name}"
-        tables.append(Table(title, ["name", "nearest, with their cosine"], rows))
-        shown = _mapped(chosen, places, num_mapped, num_nearest if words else 0)
-        chart, shares = _map(chosen, name, shown)
-        charts.append(chart)
-        remarks.append(
+        report.tables.append(Table(title, ["name", "nearest, with their cosine"], rows))
+        around = [other for near in nearest.values() for other, _ in near] if words else []
+        shown = [
+            *(chosen.names[place] for place in places),
+            *around,
+            *(other for other in chosen.names if other[:1].isalpha()),
+        ]
+        shown = list(dict.fromkeys(shown))[: max(num_mapped, len(places))]
+        numbers = {other: place for place, other in enumerate(chosen.names)}
+        points, shares = plane_of(chosen.vectors[[numbers[other] for other in shown]])
+        percents = [f"{100 * share:.0f}% of the variance" for share in shares.tolist()]
+        report.charts.append(
+            Chart(
+                f"A map of {chosen.name}, {name}",
+                "points",
+                f"first principal component ({percents[0]})",
+                f"second principal component ({percents[1]})",
+                [Series("", points[:, 0].tolist(), points[:, 1].tolist(), names=shown)],
+                note="Two dimensions of many: what is far apart here is so in the table; what is "
+                "close here need not be.",
+            )
+        )
+        report.remarks.append(
             f"{name}: {len(chosen.names):,} {chosen.name}, {chosen.vectors.shape[1]} numbers each; "
             f"tables: {', '.join(known)}."
         )
-        values[name] = {
+        report.values[name] = {
             "table": chosen.name,
             "tables": {one.name: list(one.vectors.shape) for one in known.values()},
             "nearest": {
-                word: [{"name": other, "cosine": cosine} for other, cosine in found]
-                for word, found in near.items()
+                chosen.names[place]: [{"name": other, "cosine": cosine} for other, cosine in near]
+                for place, near in nearest.items()
             },
-            "variance_shares": shares,
+            "variance_shares": shares.tolist(),
         }
-    return Report("Vectors of words, tags and labels", remarks, tables, charts, values)
+    return report
 
 
 def _places(table: VectorTable, model: str, words: Sequence[str], seed: int) -> list[int]:
@@ -183,34 +189,3 @@ def _places(table: VectorTable, model: str, words: Sequence[str], seed: int) -> 
     common = common or list(range(len(table.names)))
     drawn = np.random.default_rng(seed).permutation(len(common))[:DRAWN]
     return [common[i] for i in sorted(drawn.tolist())]
-
-
-def _mapped(table: VectorTable, places: Sequence[int], num: int, around: int) -> list[int]:
-    """Return which names are on the map: those asked for, their nearest, then the commonest."""
-    numbers = {name: i for i, name in enumerate(table.names)}
-    chosen = list(places)
-    for place in places:
-        chosen += [numbers[name] for name, _ in table.nearest(place, around)] if around else []
-    chosen += [i for i, name in enumerate(table.names) if name[:1].isalpha()]
-    return list(dict.fromkeys(chosen))[: max(num, len(places))]
-
-
-def _map(table: VectorTable, model: str, shown: Sequence[int]) -> tuple[Chart, list[float]]:
-    points, shares = plane_of(table.vectors[np.asarray(shown)])
-    percent = [f"{100 * share:.0f}% of the variance" for share in shares.tolist()]
-    series = Series(
-        "",
-        points[:, 0].tolist(),
-        points[:, 1].tolist(),
-        names=[table.names[i] for i in shown],
-    )
-    chart = Chart(
-        f"A map of {table.name}, {model}",
-        "points",
-        f"first principal component ({percent[0]})",
-        f"second principal component ({percent[1]})",
-        [series],
-        note="Two dimensions of many: what is far apart here is so in the table; what is close "
-        "here need not be.",
-    )
-    return chart, shares.tolist()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Series, Table
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Bools, Longs
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.parsing.parser.columns import naming_reader
@@ -32,7 +32,7 @@ LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 15, 20)  # a band is from one to before t
 DEPTHS = (1, 2, 3, 4, 5, 6, 7)
 SENTENCES = (1, 11, 21, 31, 41, 51)
 RELATIONS_SHOWN = 15
-CONFUSED = 12  # relations of the heat map
+CONFUSED = 12  # pairs of the table
 
 
 @dataclass(frozen=True)
@@ -86,30 +86,24 @@ def arcs_of(sentences: Iterable[Sentence]) -> Arcs:
 
 def _ancestors(heads: Sequence[int], word: int) -> list[int]:
     """Return all words that a word depends on, the nearest first, the root's 0 last."""
-    found = [heads[word - 1]]
-    while found[-1]:
-        found.append(heads[found[-1] - 1])
-    return found
+    above = [heads[word - 1]]
+    while above[-1]:
+        above.append(heads[above[-1] - 1])
+    return above
 
 
 def analyse(
     models: Sequence[tuple[str, Any]],
     text: str | Path,
     *,
-    seed: int = 1,
     beam: int = 1,
 ) -> Report:
     """Parse a treebank's words, and show where the trees are not those of the treebank.
 
-    Args:
+    Args, beside those of `seqtool.analysis`:
         models: names and loaded parsers, side by side.
         text: a treebank with gold trees.
-        seed: nothing is drawn; every analysis has one.
         beam: hypotheses that a parser follows at once.
-
-    Raises:
-        ConfigError: a model is no parser.
-        DataError: a treebank that cannot be used.
     """
     for name, parser in models:
         if not hasattr(parser, "parse_stream"):
@@ -129,181 +123,164 @@ def analyse(
         name: (arcs.heads == gold.heads) & (arcs.relations == gold.relations)
         for name, arcs in predicted.items()
     }
-    builder = _Builder(gold, predicted, right)
+    las = {name: _percent(correct) for name, correct in right.items()}
+    crossing = gold.crossing
+    report = Report("Where parsers err", values={"words": len(gold.heads)})
+    of_arcs = {
+        name: [_percent(correct[~crossing]), _percent(correct[crossing])]
+        for name, correct in right.items()
+    }
+    columns = ["parser", "words", "UAS", "LAS", "LAS of non-projective arcs", "of the others"]
     overall: list[list[Cell]] = [
-        [name, len(gold.heads), _percent(arcs.heads == gold.heads), _percent(right[name]),
-         _percent(right[name][gold.crossing]), _percent(right[name][~gold.crossing])]
+        [name, len(gold.heads), _percent(arcs.heads == gold.heads), las[name], *of_arcs[name][::-1]]
         for name, arcs in predicted.items()
-    ]  # fmt: skip
-    builder.tables.append(
-        Table(
-            "All words",
-            ["parser", "words", "UAS", "LAS", "LAS of non-projective arcs", "of the others"],
-            overall,
-        )
-    )
-    builder.relations()
-    builder.by_distance("length", "words from head to dependent", LENGTHS, lambda a: a.lengths)
-    builder.by_distance("distance to the root", "arcs to the root", DEPTHS, lambda a: a.depths)
-    builder.by_sentence_length(sizes)
-    builder.projective()
+    ]
+    report.tables.append(Table("All words", columns, overall))
+    _add_relations(report, gold, predicted, right)
+    for what, x_label, starts, measure in DISTANCES:
+        distances = {name: measure(arcs) for name, arcs in predicted.items()}
+        _add_distances(report, what, x_label, starts, measure(gold), distances, right)
+    _add_sentence_lengths(report, sizes, right)
+    report.values["projective"] = {"non_projective_arcs": int(crossing.sum()), **of_arcs}
     for name, arcs in predicted.items():
-        builder.confusions(name, arcs)
+        _add_confusions(report, name, gold, arcs, f", {name}" if len(models) > 1 else "")
     if len(models) == 2:
-        builder.both()
-    builder.values["LAS"] = {name: _percent(found) for name, found in right.items()}
-    return Report(
-        "Where parsers err", builder.remarks, builder.tables, builder.charts, builder.values
-    )
+        _add_both(report, right)
+    report.values["LAS"] = las
+    return report
 
 
 def _percent(right: Bools) -> float:
     return 100 * float(right.mean()) if len(right) else float("nan")
 
 
-class _Builder:
-    """Tables and charts as they are made, one after another."""
+def _add_relations(
+    report: Report, gold: Arcs, predicted: Mapping[str, Arcs], right: Mapping[str, Bools]
+) -> None:
+    """Add labelled F1 by relation, the commonest first."""
+    counts = Counter(gold.relations.tolist())
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    f1: dict[str, list[float]] = {}
+    for parser, arcs in predicted.items():
+        of_parser = Counter(arcs.relations.tolist())
+        correct = Counter(gold.relations[right[parser]].tolist())
+        f1[parser] = [200 * correct[name] / (counts[name] + of_parser[name]) for name in names]
+    title = "Labelled attachment by relation"
+    columns = ["relation", "words", *(f"{parser}, F1" for parser in f1)]
+    rows: list[list[Cell]] = [
+        [name, counts[name], *(values[i] for values in f1.values())] for i, name in enumerate(names)
+    ]
+    report.tables.append(Table(title, columns, rows))
+    shown = names[:RELATIONS_SHOWN]
+    if len(names) > len(shown):
+        title += f", the {len(shown)} commonest"
+    series = [Series(parser, shown, values[: len(shown)]) for parser, values in f1.items()]
+    report.charts.append(Chart(title, "bars", "relation", "F1 (percent)", series))
+    report.values["relations"] = {
+        name: {parser: values[i] for parser, values in f1.items()} for i, name in enumerate(names)
+    }
 
-    def __init__(self, gold: Arcs, predicted: dict[str, Arcs], right: dict[str, Bools]) -> None:
-        self.gold, self.predicted, self.right = gold, predicted, right
-        self.remarks: list[str] = []
-        self.tables: list[Table] = []
-        self.charts: list[Chart | HeatMap] = []
-        self.values: dict[str, Any] = {"words": len(gold.heads)}
 
-    def relations(self) -> None:
-        """Add labelled F1 by relation, the commonest first."""
-        gold = Counter(self.gold.relations.tolist())
-        names = sorted(gold, key=lambda name: (-gold[name], name))
-        rows: list[list[Cell]] = []
-        found: dict[str, list[float]] = {}
-        for parser, arcs in self.predicted.items():
-            of_parser = Counter(arcs.relations.tolist())
-            correct = Counter(self.gold.relations[self.right[parser]].tolist())
-            found[parser] = [200 * correct[name] / (gold[name] + of_parser[name]) for name in names]
-        for i, name in enumerate(names):
-            rows.append([name, gold[name], *(found[parser][i] for parser in found)])
-        columns = ["relation", "words", *(f"{parser}, F1" for parser in found)]
-        self.tables.append(Table("Labelled attachment by relation", columns, rows))
-        shown = names[:RELATIONS_SHOWN]
-        title = "Labelled attachment by relation"
-        if len(names) > len(shown):
-            title += f", the {len(shown)} commonest"
-        series = [Series(parser, shown, values[: len(shown)]) for parser, values in found.items()]
-        self.charts.append(Chart(title, "bars", "relation", "F1 (percent)", series))
-        self.values["relations"] = {
-            name: {parser: found[parser][i] for parser in found} for i, name in enumerate(names)
-        }
+# what, axis, where bands begin, what of arcs
+DISTANCES: tuple[tuple[str, str, Sequence[int], Callable[[Arcs], Longs]], ...] = (
+    ("length", "words from head to dependent", LENGTHS, lambda arcs: arcs.lengths),
+    ("distance to the root", "arcs to the root", DEPTHS, lambda arcs: arcs.depths),
+)
 
-    def by_distance(
-        self, what: str, x_label: str, starts: Sequence[int], measure: Callable[[Arcs], Longs]
-    ) -> None:
-        """Add recall by a gold arc's distance, precision by a predicted arc's."""
-        farthest = max(int(measure(a).max()) for a in (self.gold, *self.predicted.values()))
-        names = band_names(starts)[: np.searchsorted(starts, farthest, side="right")]
-        found: dict[str, dict[str, list[float]]] = {"recall": {}, "precision": {}}
-        gold_bands = np.searchsorted(starts, measure(self.gold), side="right") - 1
-        nums = [int((gold_bands == band).sum()) for band in range(len(names))]
-        for parser, arcs in self.predicted.items():
-            for kind, distances in (("recall", measure(self.gold)), ("precision", measure(arcs))):
-                bands = np.searchsorted(starts, distances, side="right") - 1
-                found[kind][parser] = [
-                    _percent(self.right[parser][bands == band]) for band in range(len(names))
-                ]
-        for kind, of_parsers in found.items():
-            series = [Series(parser, names, values) for parser, values in of_parsers.items()]
-            title = f"Labelled {kind} by {what}"
-            arcs_are = "gold arcs" if kind == "recall" else "predicted arcs"
-            note = f"Of the {arcs_are} of each distance, the share that is right."
-            label = f"labelled {kind} (percent)"
-            self.charts.append(Chart(title, "lines", x_label, label, series, note=note))
-        columns = [x_label, "gold arcs"]
-        for parser in self.predicted:
-            columns += [f"{parser}, recall", "precision"]
-        rows: list[list[Cell]] = [
-            [name, nums[i], *(found[kind][one][i] for one in self.predicted for kind in found)]
-            for i, name in enumerate(names)
-        ]
-        self.tables.append(Table(f"Labelled attachment by {what}", columns, rows))
-        self.values[what.replace(" ", "_")] = {"bands": names, "gold_arcs": nums, **found}
 
-    def by_sentence_length(self, sizes: Longs) -> None:
-        """Add LAS by the number of words of the sentence."""
-        names = band_names(SENTENCES)[: np.searchsorted(SENTENCES, sizes.max(), side="right")]
-        bands = np.searchsorted(SENTENCES, sizes, side="right") - 1
-        found = {
-            parser: [_percent(right[bands == band]) for band in range(len(names))]
-            for parser, right in self.right.items()
-        }
-        series = [Series(parser, names, values) for parser, values in found.items()]
-        title, label = "LAS by the length of the sentence", "LAS (percent)"
-        self.charts.append(Chart(title, "lines", "words of the sentence", label, series))
-        self.values["sentence_length"] = {"bands": names, **found}
+def _add_distances(
+    report: Report,
+    what: str,
+    x_label: str,
+    starts: Sequence[int],
+    gold: Longs,
+    predicted: Mapping[str, Longs],
+    right: Mapping[str, Bools],
+) -> None:
+    """Add recall by a gold arc's distance, precision by a predicted arc's."""
+    farthest = max(int(distances.max()) for distances in (gold, *predicted.values()))
+    names = band_names(starts)[: np.searchsorted(starts, farthest, side="right")]
+    nums = [int(in_band.sum()) for in_band in _bands(gold, starts, names)]
+    scores: dict[str, dict[str, list[float]]] = {"recall": {}, "precision": {}}
+    for parser, distances in predicted.items():
+        for kind, measured in (("recall", gold), ("precision", distances)):
+            bands = _bands(measured, starts, names)
+            scores[kind][parser] = [_percent(right[parser][in_band]) for in_band in bands]
+    for kind, of_parsers in scores.items():
+        series = [Series(parser, names, values) for parser, values in of_parsers.items()]
+        arcs_are = "gold arcs" if kind == "recall" else "predicted arcs"
+        note = f"Of the {arcs_are} of each distance, the share that is right."
+        title, label = f"Labelled {kind} by {what}", f"labelled {kind} (percent)"
+        report.charts.append(Chart(title, "lines", x_label, label, series, note=note))
+    columns = [x_label, "gold arcs"]
+    for parser in predicted:
+        columns += [f"{parser}, recall", "precision"]
+    rows: list[list[Cell]] = [
+        [name, nums[i], *(scores[kind][one][i] for one in predicted for kind in scores)]
+        for i, name in enumerate(names)
+    ]
+    report.tables.append(Table(f"Labelled attachment by {what}", columns, rows))
+    report.values[what.replace(" ", "_")] = {"bands": names, "gold_arcs": nums, **scores}
 
-    def projective(self) -> None:
-        """Add LAS of arcs that are projective, and of those that are not."""
-        names = ["projective", "non-projective"]
-        crossing = self.gold.crossing
-        found = {
-            parser: [_percent(right[~crossing]), _percent(right[crossing])]
-            for parser, right in self.right.items()
-        }
-        num = int(crossing.sum())
-        note = f"{num:,} of {len(crossing):,} gold arcs are non-projective."
-        series = [Series(parser, names, values) for parser, values in found.items()]
-        title = "LAS of projective and non-projective arcs"
-        self.charts.append(Chart(title, "bars", "gold arc", "LAS (percent)", series, note=note))
-        self.values["projective"] = {"non_projective_arcs": num, **found}
 
-    def confusions(self, parser: str, arcs: Arcs) -> None:
-        """Add a heat map of the relations that a parser takes for others."""
-        wrong = self.gold.relations != arcs.relations
-        pairs = Counter(
-            zip(self.gold.relations[wrong].tolist(), arcs.relations[wrong].tolist(), strict=True)
-        )
-        where = f", {parser}" if len(self.predicted) > 1 else ""
-        self.values.setdefault("confusions", {})[parser] = [
-            {"gold": one, "predicted": other, "words": num}
-            for (one, other), num in sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
-        ]
-        if not pairs:
-            self.remarks.append(f"{parser} takes no relation for another.")
-            return
-        sums: Counter[str] = Counter()
-        for pair, num in pairs.items():
-            for name in pair:
-                sums[name] += num
-        names = sorted(sums, key=lambda name: (-sums[name], name))[:CONFUSED]
-        values = [
-            [float(pairs[one, other]) if one != other else float("nan") for other in names]
-            for one in names
-        ]
-        self.charts.append(
-            HeatMap(f"Relations taken for others{where}", "predicted", "gold", names, names,
-                    values, "words", "The diagonal is left out.")
-        )  # fmt: skip
+def _bands(values: Longs, starts: Sequence[int], names: Sequence[str]) -> list[Bools]:
+    """Return for each band which values are in it."""
+    places = np.searchsorted(starts, values, side="right") - 1
+    return [places == band for band in range(len(names))]
 
-    def both(self) -> None:
-        """Add how many words both parsers, one of them, or none gets right."""
-        first, second = self.right
-        one, other = self.right[first], self.right[second]
-        counts = {
-            "both": int((one & other).sum()),
-            f"{first} alone": int((one & ~other).sum()),
-            f"{second} alone": int((~one & other).sum()),
-            "neither": int((~one & ~other).sum()),
-        }
-        rows: list[list[Cell]] = [
-            [name, num, 100 * num / max(1, len(one))] for name, num in counts.items()
-        ]
-        columns = ["right head and relation", "words", "share (percent)"]
-        self.tables.append(Table("Two parsers on the same words", columns, rows))
-        best = 100 * float((one | other).mean())
-        self.remarks.append(
-            f"Whoever chose the better of {first} and {second} at each word would have an LAS of "
-            f"{best:.2f}."
-        )
-        self.values["two_parsers"] = counts
+
+def _add_sentence_lengths(report: Report, sizes: Longs, right: Mapping[str, Bools]) -> None:
+    """Add LAS by the number of words of the sentence."""
+    names = band_names(SENTENCES)[: np.searchsorted(SENTENCES, sizes.max(), side="right")]
+    bands = _bands(sizes, SENTENCES, names)
+    las = {
+        parser: [_percent(correct[in_band]) for in_band in bands]
+        for parser, correct in right.items()
+    }
+    series = [Series(parser, names, values) for parser, values in las.items()]
+    title, label = "LAS by the length of the sentence", "words of the sentence"
+    report.charts.append(Chart(title, "lines", label, "LAS (percent)", series))
+    rows: list[list[Cell]] = [list(row) for row in zip(names, *las.values(), strict=True)]
+    report.tables.append(Table(title, [label, *(f"{parser}, LAS" for parser in las)], rows))
+    report.values["sentence_length"] = {"bands": names, **las}
+
+
+def _add_confusions(report: Report, parser: str, gold: Arcs, arcs: Arcs, where: str) -> None:
+    """Add the relations that a parser takes for others."""
+    wrong = gold.relations != arcs.relations
+    gold_N, taken_N = gold.relations[wrong].tolist(), arcs.relations[wrong].tolist()
+    pairs = Counter(zip(gold_N, taken_N, strict=True))
+    ordered = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))
+    rows: list[list[Cell]] = [[one, other, num] for (one, other), num in ordered]
+    keys = "gold", "predicted", "words"
+    report.values.setdefault("confusions", {})[parser] = [
+        dict(zip(keys, row, strict=True)) for row in rows
+    ]
+    if not pairs:
+        report.remarks.append(f"{parser} takes no relation for another.")
+        return
+    title = f"Relations taken for others{where}"
+    report.tables.append(Table(f"{title}, the commonest", keys, rows[:CONFUSED]))
+
+
+def _add_both(report: Report, right: Mapping[str, Bools]) -> None:
+    """Add how many words both parsers, one of them, or none gets right."""
+    (first, one), (second, other) = right.items()
+    counts = {
+        "both": int((one & other).sum()),
+        f"{first} alone": int((one & ~other).sum()),
+        f"{second} alone": int((~one & other).sum()),
+        "neither": int((~one & ~other).sum()),
+    }
+    rows: list[list[Cell]] = [[name, num, 100 * num / len(one)] for name, num in counts.items()]
+    columns = ["right head and relation", "words", "share (percent)"]
+    report.tables.append(Table("Two parsers on the same words", columns, rows))
+    best = 100 * float((one | other).mean())
+    report.remarks.append(
+        f"Whoever chose the better of {first} and {second} at each word would have an LAS of "
+        f"{best:.2f}."
+    )
+    report.values["two_parsers"] = counts
 
 
 def band_names(starts: Sequence[int]) -> list[str]:

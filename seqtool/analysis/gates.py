@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from seqtool.analysis.passage import Passage, word_classes
 from seqtool.analysis.recurrence import (
     as_tensor,
     inputs_of,
@@ -30,14 +28,9 @@ from seqtool.analysis.recurrence import (
     open_networks,
     read_text,
 )
-from seqtool.analysis.report import Cell, Chart, HeatMap, Report, Series, Table
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.network import NeuralNetwork
-
-if TYPE_CHECKING:
-    from seqtool.parsing.tagger.model import Tagger
 
 NUM_BINS = 20  # of histograms
 ACTIVATION = "activation"  # what a plain RNN has in the place of gates
@@ -60,23 +53,23 @@ class GateName(NamedTuple):
 def values_of_gates(network: NeuralNetwork, ids: Ids) -> dict[GateName, Tensor]:
     """Return the values of each gate over a text, [N, H].
 
-    The text is read as one stream from the zero state.
+    The text is read as one stream.
 
     Args:
         network: in float64.
         ids: what is read, [N].
     """
-    found: dict[GateName, list[Tensor]] = {}
+    values: dict[GateName, list[Tensor]] = {}
     is_plain = network.config.cell == "rnn"
     for layers in make_steps(network, as_tensor(ids)[:, None], network.initial_state(1)):
         for number, layer in enumerate(layers):
             for depth, gates in enumerate(layer.cell.gates(layer.inputs_BI, layer.before)):
                 for gate, values_1H in gates.items():
                     if gate != "candidate":
-                        found.setdefault(GateName(number, depth, gate), []).append(values_1H)
+                        values.setdefault(GateName(number, depth, gate), []).append(values_1H)
                     elif is_plain:
-                        found.setdefault(GateName(number, depth, ACTIVATION), []).append(values_1H)
-    return {name: torch.cat(parts) for name, parts in found.items()}
+                        values.setdefault(GateName(number, depth, ACTIVATION), []).append(values_1H)
+    return {name: torch.cat(parts) for name, parts in values.items()}
 
 
 def half_lives(values: Mapping[GateName, Tensor], cell: str) -> dict[int, Tensor]:
@@ -104,80 +97,54 @@ def analyse(
     models: Sequence[tuple[str, Any]],
     text: str | Path,
     *,
-    initial: bool = False,
     seed: int = 1,
     split: str = "valid",
     num_tokens: int = 1000,
-    tagger: Tagger | None = None,
 ) -> Report:
-    """Show how open the gates of recurrent language models are over a text.
-
-    Args:
-        models: names and loaded models, side by side.
-        text: a file or directory of text, or a prepared corpus.
-        initial: show each network freshly initialised, too.
-        seed: of the initial networks.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
-        tagger: gives the word class of each token; the models must be of words.
-
-    Raises:
-        ConfigError: a model is no recurrent network, or not of words where a tagger is given.
-        DataError: a text that cannot be used.
-    """
-    remarks: list[str] = []
+    """Show how open the gates of recurrent language models are over a text."""
+    report = Report("Gates")
     gate_rows: list[list[Cell]] = []
     life_rows: list[list[Cell]] = []
     life_series: list[Series] = []
-    charts: list[Chart | HeatMap] = []
-    report_values: dict[str, Any] = {}
-    for name, model, network in open_networks(models, initial=initial, seed=seed):
+    for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=1)
         read, config = inputs_of(ids), network.config
-        values = values_of_gates(network, read)
+        gates = values_of_gates(network, read)
         bounds = ACTIVATIONS.get(config.activation) if config.cell == "rnn" else GATE
         labels = layer_labels(name, network)
-        deep = len({gate.depth for gate in values}) > 1
+        deep = len({gate.depth for gate in gates}) > 1
         titles = {
             gate: f"{labels[gate.layer]}{f', depth {gate.depth + 1}' if deep else ''}: {gate.gate}"
-            for gate in values
+            for gate in gates
         }
-        found = {titles[gate]: _summary(part, bounds) for gate, part in values.items()}
-        for title, of_gate in found.items():
+        summaries = {titles[gate]: _summary(part, bounds) for gate, part in gates.items()}
+        for title, of_gate in summaries.items():
             shares = 100 * of_gate["share_low"], 100 * of_gate["share_high"]
             gate_rows.append([title, of_gate["mean"], of_gate["spread"], *shares])
-        charts.append(_histograms(name, found))
-        lives = half_lives(values, config.cell)
-        for layer, lives_H in lives.items():
-            series, row = _show_lives(labels[layer], lives_H)
-            life_series.append(series)
-            life_rows.append(row)
+        report.charts.append(_histograms(name, summaries))
+        lives = {labels[at]: part.tolist() for at, part in half_lives(gates, config.cell).items()}
+        for label, lives_H in lives.items():
+            ordered = sorted(lives_H)
+            percents = [100 * (place + 0.5) / len(ordered) for place in range(len(ordered))]
+            life_series.append(Series(label, percents, ordered))
+            # a unit's own value each time: of one that is finite and one that is not, there is no
+            # mean
+            quarters = [ordered[round(part * (len(ordered) - 1))] for part in (0.25, 0.5, 0.75)]
+            life_rows.append([label, *map(_or_none, quarters)])
         if not lives:
-            remarks.append(f"{name} is a plain RNN: it has no gates; its activations are shown.")
-        report_values[name] = {
-            "gates": found,
-            "half_life": {
-                labels[layer]: [_or_none(life) for life in part.tolist()]
-                for layer, part in lives.items()
-            },
+            what = "it has no gates; its activations are shown"
+            report.remarks.append(f"{name} is a plain RNN: {what}.")
+        report.values[name] = {
+            "gates": summaries,
+            "half_life": {label: list(map(_or_none, part)) for label, part in lives.items()},
         }
-        if tagger is not None:
-            by_class = _by_class(values, _classes(name, model, read, tagger))
-            charts.append(_class_map(name, titles, by_class))
-            report_values[name]["by_class"] = {
-                titles[gate]: means for gate, means in by_class.items()
-            }
-    tables = [
-        Table(
-            "Gates over the text",
-            ("gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"),
-            gate_rows,
-        )
-    ]
+    columns = "gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"
+    report.tables.append(Table("Gates over the text", columns, gate_rows))
     if life_rows:
-        columns = "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"
-        tables.append(Table("Half-life of the memory, over units", ("layer", *columns), life_rows))
-        charts.append(
+        quartiles = "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"
+        title = "Half-life of the memory, over units"
+        report.tables.append(Table(title, ("layer", *quartiles), life_rows))
+        report.charts.append(
             Chart(
                 "Half-life of the memory",
                 "lines",
@@ -188,11 +155,11 @@ def analyse(
                 note="Units in the order of their half-lives, of the direct path alone.",
             )
         )
-    remarks.append(
+    report.remarks.append(
         f"Nearly shut and nearly open are within {NEAR:.0%} of the ends of the range; ReLUs are "
         "shut at zero or below, and never open."
     )
-    return Report("Gates", remarks, tables, charts, report_values)
+    return report
 
 
 def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:
@@ -214,9 +181,9 @@ def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:
     }
 
 
-def _histograms(name: str, found: Mapping[str, dict[str, Any]]) -> Chart:
+def _histograms(name: str, summaries: Mapping[str, dict[str, Any]]) -> Chart:
     series = []
-    for title, of_gate in found.items():
+    for title, of_gate in summaries.items():
         edges = of_gate["bin_edges"]
         centres = [(low + high) / 2 for low, high in itertools.pairwise(edges)]
         series.append(Series(title, centres, [100 * share for share in of_gate["histogram"]]))
@@ -233,52 +200,3 @@ def _histograms(name: str, found: Mapping[str, dict[str, Any]]) -> Chart:
 def _or_none(life: float) -> float | None:
     """Return None for a half-life without end."""
     return life if math.isfinite(life) else None
-
-
-def _show_lives(label: str, lives_H: Tensor) -> tuple[Series, list[Cell]]:
-    ordered = sorted(lives_H.tolist())
-    shares = [100 * (place + 0.5) / len(ordered) for place in range(len(ordered))]
-    drawn = [life if math.isfinite(life) else math.nan for life in ordered]
-    # a unit's own value each time: between one that is finite and one that is not, there is none
-    quarters = [ordered[round(share * (len(ordered) - 1))] for share in (0.25, 0.5, 0.75)]
-    return Series(label, shares, drawn), [label, *(_or_none(life) for life in quarters)]
-
-
-def _classes(name: str, model: Any, read: Ids, tagger: Any) -> list[str]:
-    """Return the word class of each token that is read."""
-    tokenizer = model.tokenizer
-    if tokenizer.unit != "word":
-        raise ConfigError(
-            f"{name} reads units of {tokenizer.unit}, which have no word class",
-            hint="leave the tagger out, or name a model of words",
-        )
-    ids = np.append(read, EOS_ID)  # the last sentence may be cut off
-    return word_classes(tagger, Passage(tokenizer.vocabulary.decode(ids.tolist()), ids))[:-1]
-
-
-def _by_class(
-    values: Mapping[GateName, Tensor], classes: Sequence[str]
-) -> dict[GateName, dict[str, float]]:
-    """Return the mean of each gate over the tokens of each class, frequent classes first."""
-    ordered = [name for name, _ in Counter(classes).most_common()]
-    masks = {name: torch.tensor([found == name for found in classes]) for name in ordered}
-    return {
-        gate: {name: float(part_NH[mask_N].mean()) for name, mask_N in masks.items()}
-        for gate, part_NH in values.items()
-    }
-
-
-def _class_map(
-    name: str, titles: Mapping[GateName, str], by_class: Mapping[GateName, dict[str, float]]
-) -> HeatMap:
-    columns = list(next(iter(by_class.values())))
-    return HeatMap(
-        f"Gates of {name} by word class",
-        "class of the token that is read",
-        "gate",
-        columns,
-        [titles[gate] for gate in by_class],
-        [list(means.values()) for means in by_class.values()],
-        "mean of the gate",
-        note="Classes in the order of their frequency in the text.",
-    )

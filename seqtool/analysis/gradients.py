@@ -1,4 +1,4 @@
-"""How far back a recurrent network learns: gradients, temporal Jacobians and clipping.
+"""How far back a recurrent network learns: gradients and temporal Jacobians.
 
 Dimensions in names: T steps, B positions of the text, S numbers of a layer's state, K lags.
 
@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqtool.analysis.learning import read_log
 from seqtool.analysis.recurrence import (
     as_tensor,
     cut,
@@ -38,12 +37,13 @@ from seqtool.analysis.recurrence import (
     states_at,
     temporal_jacobians,
 )
-from seqtool.analysis.report import Cell, Chart, Report, Series, Table
+from seqtool.analysis.report import Chart, Report, Series, Table
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.errors import ConfigError, counted
 from seqtool.lm.neural.network import NeuralNetwork
 
 SHOWN_LAGS = (1, 2, 3, 5, 10, 20, 50, 100, 200)  # of tables
+QUARTILES = "Line: median over positions of the text; band: quartiles."
 EVERY_LAG = 10  # up to it, norms of products are taken at every lag, then at every fifth
 
 
@@ -96,11 +96,11 @@ def loss_gradients(network: NeuralNetwork, ids: Ids, positions: Sequence[int], l
         current, top_BH = [after for _, _, after, _ in done], done[-1][-1]
     targets_B = as_tensor(ids[list(positions)])
     total = losses(network, ids_TB, top_BH, targets_B).sum()
-    found = torch.autograd.grad(total, [top_BH, *(part for parts in taken for part in parts)])
+    gradients = torch.autograd.grad(total, [top_BH, *(part for parts in taken for part in parts)])
     num_parts = len(taken[0])
-    norms = [found[0].norm(dim=1)]
-    for end in range(len(found), 1, -num_parts):
-        norms.append(torch.cat(found[end - num_parts : end], dim=1).norm(dim=1))
+    norms = [gradients[0].norm(dim=1)]
+    for end in range(len(gradients), 1, -num_parts):
+        norms.append(torch.cat(gradients[end - num_parts : end], dim=1).norm(dim=1))
     return torch.stack(norms)
 
 
@@ -117,7 +117,7 @@ def layer_jacobians(
         states, ids_TB = states_at(network, read, starts), cut(read, starts, lags)
         steps = list(make_steps(network, ids_TB, states))
     wanted = {k for k in range(1, lags + 1) if k <= EVERY_LAG or k % 5 == 0 or k == lags}
-    found = []
+    layers = []
     for of_layer in zip(*steps, strict=True):
         matrices = [temporal_jacobians(at.cell, at.inputs_BI, at.before) for at in of_layer]
         with torch.no_grad():
@@ -128,210 +128,133 @@ def layer_jacobians(
         for k, (product, bound_B) in enumerate(together, start=1):
             if k in wanted:
                 norms[k], bounds[k] = spectral_norms(product), bound_B
-        found.append(
+        layers.append(
             JacobianSteps(
                 spectral_radii(matrices[-1]), singular[:, 0], singular[:, -1], norms, bounds
             )
         )
-    return found
-
-
-@dataclass(frozen=True)
-class Clipping:
-    """What a run's log tells of its gradients, by report.
-
-    Attributes:
-        steps: the last optimiser step of each report.
-        before: mean norm of the gradient before clipping, over the steps of the report.
-        after: the mean norm after it.
-        shares: of the steps that were clipped.
-    """
-
-    steps: list[int]
-    before: list[float]
-    after: list[float]
-    shares: list[float]
-
-
-def read_clipping(log_path: str | Path) -> Clipping:
-    """Return what `log.jsonl` tells of the gradients of a run: by step, of a short one by epoch.
-
-    Raises:
-        DataError: there is no such file, a line is no event, or no norm was logged.
-    """
-    by_event = {name: Clipping([], [], [], []) for name in ("step", "epoch")}
-
-    def take(event: dict[str, Any]) -> None:
-        found = by_event.get(event["event"])
-        norms = event.get("gradients")
-        # null: it was not finite
-        if found is not None and norms and None not in norms.values():
-            found.steps.append(int(event["step"]))
-            found.before.append(float(norms["norm"]))
-            found.after.append(float(norms["clipped_norm"]))
-            found.shares.append(float(norms["clipped"]))
-
-    read_log(log_path, take)
-    found = by_event["step"] if by_event["step"].steps else by_event["epoch"]
-    if not found.steps:
-        hint = "train it again: norms are logged since this release"
-        raise DataError("the log has no norms of gradients", hint=hint, path=Path(log_path))
-    return found
+    return layers
 
 
 def analyse(
     models: Sequence[tuple[str, Any]],
     text: str | Path,
     *,
-    initial: bool = False,
     seed: int = 1,
     split: str = "valid",
     num_tokens: int = 2000,
     lags: int = 50,
     num_positions: int = 64,
     num_jacobians: int = 4,
-    runs: Sequence[str | Path] = (),
 ) -> Report:
     """Measure how far back the gradients of recurrent language models reach.
 
-    Args:
-        models: names and loaded models, side by side.
-        text: a file or directory of text, or a prepared corpus.
-        initial: show each network freshly initialised, too.
-        seed: of the positions, and of the initial networks.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
+    Args, beside those of `seqtool.analysis`:
         lags: the largest lag k, in tokens.
         num_positions: of the text, drawn, where the loss is taken; the more, the surer.
         num_jacobians: of these, where the temporal Jacobians of all lags are taken: slow.
-        runs: directories of runs whose `log.jsonl` tells of clipping, such as the models'.
-
-    Raises:
-        ConfigError: a model is no recurrent network, or an impossible option.
-        DataError: a text that cannot be used, or a log that tells nothing.
     """
     if lags < 1 or num_positions < 1 or num_jacobians < 1:
         what = "lags, num_positions and num_jacobians must be at least 1"
         raise ConfigError(what, hint="give larger numbers")
-    shown = _Shown(lags)
-    values: dict[str, Any] = {"lags": list(range(lags + 1)), "models": {}, "clipping": {}}
-    for name, model, network in open_networks(models, initial=initial, seed=seed):
+    every = list(range(lags + 1))
+    report = _new_report()
+    report.values = {"lags": every, "models": {}}
+    norms_of, shares_of, products_of = (chart.series for chart in report.charts)
+    gradient_rows, jacobian_rows = (table.rows for table in report.tables)
+    for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=lags + 1)
         positions = spread_out(lags - 1, len(ids) - 1, num_positions, seed)
-        of_model: dict[str, Any] = {
-            "positions": len(positions),
-            **shown.add_gradients(name, loss_gradients(network, ids, positions, lags)),
-        }
-        chosen = positions[:: max(1, len(positions) // num_jacobians)][:num_jacobians]
-        found = layer_jacobians(network, ids, chosen, lags)
-        of_model["layers"] = [
-            shown.add_jacobians(label, steps)
-            for label, steps in zip(layer_labels(name, network), found, strict=True)
-        ]
-        values["models"][name] = of_model
-    charts, tables = shown.charts(), shown.tables()
-    for run in runs:
-        clipping = read_clipping(Path(run) / "log.jsonl")
-        chart, table = _show_clipping(str(run), clipping)
-        charts.append(chart)
-        tables.append(table)
-        values["clipping"][str(run)] = vars(clipping)
-    return Report("Gradients through time", shown.remarks, tables, charts, values)
-
-
-class _Shown:
-    """What the report shows of networks, side by side."""
-
-    def __init__(self, lags: int) -> None:
-        self._lags = lags
-        self.gradient_series: list[Series] = []
-        self.relative_series: list[Series] = []
-        self.product_series: list[Series] = []
-        self.gradient_rows: list[list[Cell]] = []
-        self.jacobian_rows: list[list[Cell]] = []
-        self.remarks: list[str] = []
-
-    def add_gradients(self, name: str, norms_KB: Tensor) -> dict[str, Any]:
-        """Take in what `loss_gradients` returned of a network; return its numbers."""
+        norms_KB = loss_gradients(network, ids, positions, lags)
         spread = [quantiles(row) for row in norms_KB.tolist()]
         shares = [quantiles(row) for row in (norms_KB / norms_KB[0]).tolist()]
-        every = list(range(self._lags + 1))
-        for series, quartiles in ((self.gradient_series, spread), (self.relative_series, shares)):
-            low, middle, high = (list(part) for part in zip(*quartiles, strict=True))
+        for series, quartiles in ((norms_of, spread), (shares_of, shares)):
+            low, middle, high = map(list, zip(*quartiles, strict=True))
             series.append(Series(name, every, middle, low=low, high=high))
-        shown = [k for k in (0, *SHOWN_LAGS) if k <= self._lags]
-        self.gradient_rows += [[name, k, *spread[k], shares[k][1]] for k in shown]
-        self.remarks.append(_half_way(name, [middle for _, middle, _ in shares]))
-        return {"gradient_norm": _as_columns(spread), "share_of_lag_0": _as_columns(shares)}
-
-    def add_jacobians(self, label: str, steps: JacobianSteps) -> dict[str, Any]:
-        """Take in the Jacobians of a layer; return their numbers."""
-        measured = (steps.radii, steps.largest, steps.smallest)
-        self.jacobian_rows.append([label, *(quantiles(part.tolist())[1] for part in measured)])
-        at = list(steps.norms)
-        middles = [quantiles(steps.norms[k].tolist())[1] for k in at]
-        bounds = [quantiles(steps.bounds[k].tolist())[1] for k in at]
-        self.product_series.append(Series(label, at, middles))
-        self.product_series.append(Series(f"{label}: bound", at, bounds, style="dashed"))
-        return {
-            "spectral_radius": steps.radii.tolist(),
-            "largest_singular_value": steps.largest.tolist(),
-            "smallest_singular_value": steps.smallest.tolist(),
-            "lags": at,
-            "product_norm": [steps.norms[k].tolist() for k in at],
-            "product_bound": [steps.bounds[k].tolist() for k in at],
+        shown = [k for k in (0, *SHOWN_LAGS) if k <= lags]
+        gradient_rows += [[name, k, *spread[k], shares[k][1]] for k in shown]
+        report.remarks.append(_half_way(name, [middle for _, middle, _ in shares]))
+        chosen = positions[:: max(1, len(positions) // num_jacobians)][:num_jacobians]
+        layers = []
+        for label, steps in zip(
+            layer_labels(name, network), layer_jacobians(network, ids, chosen, lags), strict=True
+        ):
+            measured = (steps.radii, steps.largest, steps.smallest)
+            jacobian_rows.append([label, *(quantiles(part.tolist())[1] for part in measured)])
+            at = list(steps.norms)
+            middles = [quantiles(steps.norms[k].tolist())[1] for k in at]
+            bounds = [quantiles(steps.bounds[k].tolist())[1] for k in at]
+            products_of.append(Series(label, at, middles))
+            products_of.append(Series(f"{label}: bound", at, bounds, style="dashed"))
+            layers.append(
+                {
+                    "spectral_radius": steps.radii.tolist(),
+                    "largest_singular_value": steps.largest.tolist(),
+                    "smallest_singular_value": steps.smallest.tolist(),
+                    "lags": at,
+                    "product_norm": [steps.norms[k].tolist() for k in at],
+                    "product_bound": [steps.bounds[k].tolist() for k in at],
+                }
+            )
+        report.values["models"][name] = {
+            "positions": len(positions),
+            "gradient_norm": _as_columns(spread),
+            "share_of_lag_0": _as_columns(shares),
+            "layers": layers,
         }
+    return report
 
-    def charts(self) -> list[Chart]:
-        """Return the charts of all networks that were taken in."""
-        quartiles_note = "Line: median over positions of the text; band: quartiles."
-        return [
+
+def _new_report() -> Report:
+    """Return tables and charts of no network yet."""
+    lag = "lag k (tokens)"
+    return Report(
+        "Gradients through time",
+        tables=[
+            Table(
+                "Norm of d loss(t) / d state(t-k)",
+                (
+                    *("model", lag, "lower quartile (nats)", "median (nats)"),
+                    *("upper quartile (nats)", "median share of lag 0"),
+                ),
+                [],
+            ),
+            Table(
+                "Temporal Jacobian d state(t) / d state(t-1), medians over positions",
+                ("layer", "spectral radius", "largest singular value", "smallest singular value"),
+                [],
+            ),
+        ],
+        charts=[
             Chart(
                 "Gradient of the loss by an earlier state",
                 "lines",
-                "lag k (tokens)",
+                lag,
                 "norm of d loss(t) / d state(t-k) (nats)",
-                self.gradient_series,
+                [],
                 y_scale="log",
-                note=quartiles_note,
+                note=QUARTILES,
             ),
             Chart(
                 "The same as a share of lag 0",
                 "lines",
-                "lag k (tokens)",
+                lag,
                 "norm at lag k / norm at lag 0",
-                self.relative_series,
+                [],
                 y_scale="log",
-                note=f"{quartiles_note} A straight line falls by the same factor with each token.",
+                note=f"{QUARTILES} A straight line falls by the same factor with each token.",
             ),
             Chart(
                 "Products of temporal Jacobians",
                 "lines",
                 "steps multiplied (tokens)",
                 "largest singular value",
-                self.product_series,
+                [],
                 y_scale="log",
                 note="Dashed: what the weights and gates of these steps allow at most.",
             ),
-        ]
-
-    def tables(self) -> list[Table]:
-        """Return the tables of all networks that were taken in."""
-        return [
-            Table(
-                "Norm of d loss(t) / d state(t-k)",
-                (
-                    *("model", "lag k (tokens)", "lower quartile (nats)", "median (nats)"),
-                    *("upper quartile (nats)", "median share of lag 0"),
-                ),
-                self.gradient_rows,
-            ),
-            Table(
-                "Temporal Jacobian d state(t) / d state(t-1), medians over positions",
-                ("layer", "spectral radius", "largest singular value", "smallest singular value"),
-                self.jacobian_rows,
-            ),
-        ]
+        ],
+    )
 
 
 def _half_way(name: str, shares: Sequence[float]) -> str:
@@ -348,28 +271,5 @@ def _half_way(name: str, shares: Sequence[float]) -> str:
 
 def _as_columns(quartiles: Sequence[tuple[float, float, float]]) -> dict[str, list[float]]:
     names = ("lower_quartile", "median", "upper_quartile")
-    columns = zip(*quartiles, strict=True)
-    return {name: list(column) for name, column in zip(names, columns, strict=True)}
-
-
-def _show_clipping(run: str, clipping: Clipping) -> tuple[Chart, Table]:
-    chart = Chart(
-        f"Norm of the gradient in training: {run}",
-        "lines",
-        "optimiser steps",
-        "norm of the gradient (nats)",
-        [
-            Series("before clipping", clipping.steps, clipping.before),
-            Series("after clipping", clipping.steps, clipping.after, style="dashed"),
-        ],
-        y_scale="log",
-        note="Means over the steps of each report of the log.",
-    )
-    share = sum(clipping.shares) / len(clipping.shares)
-    low, middle, high = quantiles(clipping.before)
-    table = Table(
-        f"Norm of the gradient in training: {run}",
-        ("lower quartile", "median", "upper quartile", "clipped steps (%)"),
-        [[low, middle, high, 100 * share]],
-    )
-    return chart, table
+    columns = map(list, zip(*quartiles, strict=True))
+    return dict(zip(names, columns, strict=True))

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqtool.analysis.drawing.textual import sparkline
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core import storage
 from seqtool.core.errors import DataError
@@ -34,7 +33,7 @@ SETTINGS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class LearningCurve:
     """What `log.jsonl` records of each epoch.
 
@@ -58,83 +57,54 @@ class LearningCurve:
         return list(self.scores) == [PERPLEXITY]
 
 
-def read_log(log_path: str | Path, take: Callable[[dict[str, Any]], None]) -> None:
-    """Give the events of a run's `log.jsonl` to `take`, one after another.
-
-    Args:
-        log_path: the file.
-        take: of an event that is none it raises what missing keys and wrong values lead to:
-            ValueError, KeyError, TypeError or AttributeError.
-
-    Raises:
-        DataError: no such file, or a line that is no event.
-    """
-    path = Path(log_path)
-    try:
-        lines = storage.read_file(path, MAX_LOG).decode().split("\n")
-    except FileNotFoundError as error:
-        parts = ", ".join(str(part.parent) for part in sorted(path.parent.glob(f"*/{path.name}")))
-        hint = f"name a part that was trained: {parts}" if parts else "name a trained model"
-        raise DataError("no training log is there", hint=hint, path=path) from error
-    except (OSError, ValueError) as error:
-        raise DataError("no training log", hint="name a trained model", path=path) from error
-    for number, line in enumerate(lines, start=1):
-        if not line and number == len(lines):  # what stands after the last line end
-            break
-        try:
-            take(json.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(
-                "not a line of a training log", hint="name a trained model", path=path, line=number
-            ) from error
-
-
 def read_learning_curve(log_path: str | Path) -> LearningCurve:
     """Return the epochs of a run's `log.jsonl`.
 
     Raises:
-        DataError: no such file, a line that is no JSON, or no epoch that was completed.
+        DataError: no such file, a line that is no event, or no epoch that was completed.
     """
-    epochs: list[dict[str, Any]] = []
+    path = Path(log_path)
+    try:
+        lines = storage.read_file(path, MAX_LOG).decode().split("\n")
+    except (OSError, ValueError) as error:
+        raise DataError("no training log", hint="name a trained model", path=path) from error
+    if not lines[-1]:  # what stands after the last line end
+        lines.pop()
+    curve = LearningCurve()
+    settings: list[dict[str, float]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            event = json.loads(line)
+            if event["event"] == "epoch":
+                settings.append(_add_epoch(curve, event))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(
+                "not a line of a training log", hint="name a trained model", path=path, line=number
+            ) from error
+    if not curve.epochs:
+        raise DataError("no epoch was completed", hint="train for longer", path=path)
+    for name in SETTINGS:
+        if all(name in epoch for epoch in settings):
+            curve.settings[name] = [epoch[name] for epoch in settings]
+    return curve
 
-    def take(event: dict[str, Any]) -> None:
-        if event["event"] == "epoch":
-            epochs.append(_epoch(event))
-            if epochs[-1]["scores"].keys() != epochs[0]["scores"].keys():
-                raise KeyError("scores")
 
-    read_log(log_path, take)
-    if not epochs:
-        raise DataError("no epoch was completed", hint="train for longer", path=Path(log_path))
-    return LearningCurve(
-        epochs=[epoch["epoch"] for epoch in epochs],
-        losses=[epoch["loss"] for epoch in epochs],
-        scores={name: [epoch["scores"][name] for epoch in epochs] for name in epochs[0]["scores"]},
-        best=max((i for i, epoch in enumerate(epochs) if epoch["is_best"]), default=0),
-        settings={
-            name: [epoch[name] for epoch in epochs]
-            for name in SETTINGS
-            if all(name in epoch for epoch in epochs)
-        },
-    )
-
-
-def _epoch(event: dict[str, Any]) -> dict[str, Any]:
-    """Return what is drawn of an epoch, all of it numbers."""
+def _add_epoch(curve: LearningCurve, event: dict[str, Any]) -> dict[str, float]:
+    """Add an epoch to a curve, and return what the log has of its settings."""
     scores = {name: _number(value) for name, value in event["scores"].items()}
-    if not scores:
+    if not scores or (curve.epochs and scores.keys() != curve.scores.keys()):
         raise KeyError("scores")
-    found: dict[str, Any] = {
-        "epoch": int(event["epoch"]),
-        "loss": _number(event["loss"]),
-        "scores": scores,
-        "is_best": bool(event.get("is_best", False)),
-    }
-    # null in a run without them
+    for name, value in scores.items():
+        curve.scores.setdefault(name, []).append(value)
+    curve.losses.append(_number(event["loss"]))
+    curve.epochs.append(int(event["epoch"]))
+    if event.get("is_best", False):
+        curve.best = len(curve.epochs) - 1
+    # a run without norms has null
     gradients = event.get("gradients") or {}
-    values = {"learning_rate": event.get("learning_rate"), "gradient_norm": gradients.get("norm"),
-            "clipped": gradients.get("clipped")}  # fmt: skip
-    return found | {name: _number(value) for name, value in values.items() if value is not None}
+    logged = {"learning_rate": event.get("learning_rate"), "gradient_norm": gradients.get("norm"),
+              "clipped": gradients.get("clipped")}  # fmt: skip
+    return {name: float(value) for name, value in logged.items() if value is not None}
 
 
 def _number(value: float | None) -> float:
@@ -142,26 +112,31 @@ def _number(value: float | None) -> float:
     return math.inf if value is None else float(value)
 
 
+def logs_of(path: Path) -> list[Path]:
+    """Return the logs of a run: its own, or those of the parts of a pipeline."""
+    own = path if path.is_file() else path / LOG
+    parts = sorted(path.glob(f"*/{LOG}"))
+    return [own] if own.is_file() else [p for p in parts if p.parent.name not in ("best", "last")]
+
+
 def find_logs(path: Path) -> list[tuple[str, Path]]:
-    """Return the logs of a run, each with the name of what was trained: one, or a pipeline's parts.
+    """Return the logs of a run, each with the name of what was trained.
 
     Raises:
         DataError: there is none.
     """
-    if path.is_file() or (path / LOG).is_file():
-        return [(str(path), path if path.is_file() else path / LOG)]
-    parts = sorted(path.glob(f"*/{LOG}"))
-    trained = [part for part in parts if part.parent.name not in ("best", "last")]
     if not path.exists():
         raise DataError("no such model or log", hint="check the path", path=path)
-    if not trained:
+    logs = logs_of(path)
+    if not logs:
         raise DataError(
             "no training log is there",
-            hint="name a model of train-lm, train-parser, train-tagger or train-segmenter; for an "
-            "n-gram model there is `seqtool inspect --plot`",
+            hint="name a model of train-lm, train-parser, train-tagger or train-segmenter; an "
+            "n-gram model alone",
             path=path,
         )
-    return [(str(part.parent), part) for part in trained]
+    own = (path, path / LOG)
+    return [(str(path if log in own else log.parent), log) for log in logs]
 
 
 def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:
@@ -178,40 +153,31 @@ def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:
         DataError: a log cannot be read.
     """
     curves = [(name, read_learning_curve(log)) for name, log in runs]
+    report = Report("Learning curves", tables=[_best_epochs(curves)])
     models = [(name, curve) for name, curve in curves if curve.is_perplexity]
-    others = [(name, curve) for name, curve in curves if not curve.is_perplexity]
-    charts = [*([_perplexities(models)] if models else []), *_scores(others)]
-    charts += [
-        _by_epoch(
-            title,
-            label,
-            [
-                Series(_label(name, "", curves), curve.epochs, [scale * v for v in drawn])
-                for name, curve in curves
-                if (drawn := curve.settings.get(key))
-            ],
-        )
-        for key, (title, label, scale) in SETTINGS.items()
-        if any(key in curve.settings for _, curve in curves)
+    if models:
+        report.charts.append(_perplexities(models))
+    report.charts += _scores([(name, curve) for name, curve in curves if not curve.is_perplexity])
+    for key, (title, label, scale) in SETTINGS.items():
+        series = [
+            Series(_label(name, "", curves), curve.epochs, [scale * value for value in values])
+            for name, curve in curves
+            if (values := curve.settings.get(key))
+        ]
+        if series:
+            report.charts.append(_by_epoch(title, label, series))
+    report.values["runs"] = [
+        {
+            "run": name,
+            "epochs": curve.epochs,
+            "losses": curve.losses,
+            "scores": curve.scores,
+            "best_epoch": curve.epochs[curve.best],
+            **curve.settings,
+        }
+        for name, curve in curves
     ]
-    return Report(
-        title="Learning curves",
-        tables=[_best_epochs(curves)],
-        charts=charts,
-        values={
-            "runs": [
-                {
-                    "run": name,
-                    "epochs": curve.epochs,
-                    "losses": curve.losses,
-                    "scores": curve.scores,
-                    "best_epoch": curve.epochs[curve.best],
-                    **curve.settings,
-                }
-                for name, curve in curves
-            ]
-        },
-    )
+    return report
 
 
 def _best_epochs(curves: Sequence[tuple[str, LearningCurve]]) -> Table:
@@ -221,12 +187,11 @@ def _best_epochs(curves: Sequence[tuple[str, LearningCurve]]) -> Table:
             len(curve.epochs),
             curve.epochs[curve.best],
             curve.losses[curve.best],
-            sparkline(next(iter(curve.scores.values()))),
             ", ".join(f"{shown_name(key)} {v[curve.best]:.2f}" for key, v in curve.scores.items()),
         ]
         for name, curve in curves
     ]
-    columns = ["run", "epochs", "best epoch", "its training loss", "validation", "scores"]
+    columns = ["run", "epochs", "best epoch", "its training loss", "scores"]
     return Table("The epoch whose weights a model has", columns, rows)
 
 
@@ -243,7 +208,7 @@ def _label(name: str, what: str, curves: Sequence[object]) -> str:
     return f"{name}: {what}" if what else name
 
 
-def _by_epoch(title: str, quantity: str, series: Sequence[Series], **more: Any) -> Chart:
+def _by_epoch(title: str, quantity: str, series: list[Series], **more: Any) -> Chart:
     return Chart(title, "lines", "epoch", quantity, series, **more)
 
 
@@ -271,17 +236,13 @@ def _scores(runs: Sequence[tuple[str, LearningCurve]]) -> list[Chart]:
                   for name, curve in alike]  # fmt: skip
         title = f"Training loss by epoch{of}"
         losses.append(_by_epoch(title, "training loss, with any dropout (nats)", series))
-        series = [
-            Series(_label(name, _best(key, values, curve), alike), curve.epochs, values)
-            for name, curve in alike
-            for key, values in curve.scores.items()
-        ]
+        series = []
+        for name, curve in alike:
+            for key, values in curve.scores.items():
+                best = f"{values[curve.best]:.2f} (epoch {curve.epochs[curve.best]})"
+                label = _label(name, f"{shown_name(key)} {best}", alike)
+                series.append(Series(label, curve.epochs, values))
         note = "The numbers beside the names are those of the best epoch."
         title = f"Validation scores by epoch{of}"
         scores.append(_by_epoch(title, "validation score (percent)", series, note=note))
     return [*losses, *scores]
-
-
-def _best(score: str, values: Sequence[float], curve: LearningCurve) -> str:
-    """Return a score with its value of the epoch whose weights the model has."""
-    return f"{shown_name(score)} {values[curve.best]:.2f} (epoch {curve.epochs[curve.best]})"

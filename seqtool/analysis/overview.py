@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqtool.analysis.learning import LOG, learning_curves, shown_name
+from seqtool.analysis.learning import learning_curves, logs_of, shown_name
 from seqtool.analysis.passage import read_passage, surprisals
 from seqtool.analysis.report import Cell, Report, Table
 from seqtool.core import checkpoint
@@ -23,44 +22,26 @@ LANGUAGES = ("en", "ko")  # of the sample
 TRIED = 2000  # tokens by which the text of a model is chosen
 MOST_UNKNOWN = 0.3  # a model that knows fewer words of a text is of another language
 SIDE_BY_SIDE = 6  # models of one chart
-TOKENS = 10_000  # that are read for an analysis
 PARSED = ("parser", "pipeline")
-
-_NO_TORCH = "Left out, as this needs PyTorch, which is not installed"
 
 OnAnalysis = Callable[[str], object]
 
 
-class Analysis(NamedTuple):
-    """What a page shows of models of some kinds.
-
-    Attributes:
-        module: has the function `analyse`.
-        kinds: of models.
-        options: of the function, where a page wants others than its defaults.
-    """
-
-    module: str
-    kinds: tuple[str, ...]
-    options: Mapping[str, Any]
-
-
 RECURRENT = "recurrent"  # a neural language model, but for those of a window
-MAY_NEED_TORCH = ("neural-lm", "mixture")  # to be opened
-# of language models that read one text, in this order
-OF_TEXT = (
-    Analysis("seqtool.analysis.gradients", (RECURRENT,), {"num_positions": 32, "num_jacobians": 2}),
-    Analysis("seqtool.analysis.spectra", (RECURRENT,), {"num_positions": 1}),
-    Analysis("seqtool.analysis.gates", (RECURRENT,), {}),
-    Analysis("seqtool.analysis.dynamics", (RECURRENT,), {"num_starts": 10, "num_newton": 2}),
-    Analysis("seqtool.analysis.context", LM_KINDS[:-1], {"num_targets": 150}),  # no mixture
-    Analysis("seqtool.analysis.surprisal", LM_KINDS, {"num_tokens": TOKENS}),
-    Analysis("seqtool.analysis.sparsity", ("ngram",), {}),
+# of language models that read one text, in this order: the module of the analysis, kinds of models,
+# and options where a page wants others than the defaults
+OF_TEXT: tuple[tuple[str, tuple[str, ...], dict[str, int]], ...] = (
+    ("gradients", (RECURRENT,), {"num_positions": 32, "num_jacobians": 2}),
+    ("spectra", (RECURRENT,), {"num_positions": 1}),
+    ("gates", (RECURRENT,), {}),
+    ("dynamics", (RECURRENT,), {"num_starts": 10, "num_newton": 2}),
+    ("context", LM_KINDS[:-1], {"num_targets": 150}),  # no mixture
+    ("surprisal", LM_KINDS, {"num_tokens": 10_000}),
+    ("sparsity", ("ngram",), {}),
 )
 
 
-@dataclass(frozen=True)
-class Found:
+class Entry(NamedTuple):
     """A model of a directory.
 
     Attributes:
@@ -74,27 +55,27 @@ class Found:
     header: checkpoint.Header
 
 
-def find_models(directory: Path) -> list[Found]:
+def find_models(directory: Path) -> list[Entry]:
     """Return the models of a directory, and of the folders in it; not the parts of a model.
 
     Raises:
         DataError: there is none.
         ModelError: the header of one is damaged.
     """
-    found = []
+    entries = []
     for path in sorted((*directory.glob("*"), *directory.glob("*/*"))):
         is_part = path.parent != directory and (path.parent / checkpoint.HEADER).is_file()
         if (path / checkpoint.HEADER).is_file() and not is_part:
             name = path.relative_to(directory).as_posix()
-            found.append(Found(name, path, checkpoint.read_header(path)))
-    if not found:
+            entries.append(Entry(name, path, checkpoint.read_header(path)))
+    if not entries:
         raise DataError(
             "there is no model in it",
             hint="train one with `seqtool ngram train` or `seqtool train-lm`, or name another "
             "directory",
             path=directory,
         )
-    return found
+    return entries
 
 
 def overview(
@@ -126,63 +107,62 @@ def overview(
     """
     models = find_models(directory)
     yield _trained(models)
-    networks = [one for one in models if one.header.kind in MAY_NEED_TORCH]
-    reasons = {one.name: _why_closed(one, threads) for one in networks}
-    logs = [log for one in models for log in _logs(one)]
-    if logs:
+    if logs := [log for one in models for log in _logs(one)]:
         on_analysis("learning curves")
         yield _or_reason("Learning curves", lambda: learning_curves(logs))
-    if any(reasons.values()):
-        remarks = [f"{name}: {reason}" for name, reason in reasons.items() if reason]
-        yield Report("Models that were left out", remarks)
-        models = [one for one in models if not reasons.get(one.name)]
-    yield from _of_language_models(models, text, seed, threads, on_analysis)
-    yield from _of_parsers(models, treebank, on_analysis)
+    opened: list[tuple[Entry, Any]] = []
+    remarks = []
     for one in models:
+        if one.header.kind in (*LM_KINDS, *PARSED, "tagger"):
+            model, reason = _open(one, threads)
+            opened += [] if reason else [(one, model)]
+            remarks += [f"{one.name}: {reason}"] if reason else []
+    if remarks:
+        yield Report("Models that were left out", remarks)
+    yield from _of_language_models(opened, text, seed, on_analysis)
+    yield from _of_parsers(opened, treebank, on_analysis)
+    for one, model in opened:
         if one.header.kind in ("neural-lm", *PARSED, "tagger"):
             on_analysis(f"embeddings: {one.name}")
-            yield _analysed("seqtool.analysis.embeddings", [(one.name, _open(one, threads))], "",
-                            seed=seed)  # fmt: skip
+            yield _analysed("embeddings", one.name, [(one.name, model)], seed=seed)
 
 
-def _logs(found: Found) -> list[tuple[str, Path]]:
+def _logs(entry: Entry) -> list[tuple[str, Path]]:
     """Return the logs of a run, each with the name of the model, or of a part of a pipeline."""
-    if found.header.kind == "pipeline":
-        parts = sorted(found.path.glob(f"*/{LOG}"))
-        return [(f"{found.name}/{log.parent.name}", log) for log in parts]
-    log = found.path / LOG
-    return [(found.name, log)] if log.is_file() else []
+    return [
+        (entry.name if log.parent == entry.path else f"{entry.name}/{log.parent.name}", log)
+        for log in logs_of(entry.path)
+    ]
 
 
-def _open(found: Found, threads: int | None) -> Any:
-    if found.header.kind in LM_KINDS:
-        from seqtool.lm.mixture.model import open_language_model
+def _open(entry: Entry, threads: int | None) -> tuple[Any, str]:
+    """Return a model and "", or None and why it does not open: no PyTorch, or parts of a mixture.
 
-        return open_language_model(found.path, threads=threads)
-    return checkpoint.load(found.path)
-
-
-def _why_closed(found: Found, threads: int | None) -> str:
-    """Return why a model does not open: PyTorch is missing, or parts of a mixture; else ""."""
+    Raises:
+        ModelError: it is damaged.
+    """
     try:
-        _open(found, threads)
+        if entry.header.kind in LM_KINDS:
+            from seqtool.lm.mixture.model import open_language_model
+
+            return open_language_model(entry.path, threads=threads), ""
+        return checkpoint.load(entry.path), ""
     except ModuleNotFoundError as error:
-        _check_torch(error)
-        return f"{_NO_TORCH[:1].lower()}{_NO_TORCH[1:]}."
+        return None, f"left out, {_no_torch(error)}"
     except ModelError as error:
-        if found.header.kind != "mixture":
+        if entry.header.kind != "mixture":
             raise
-        return f"left out: {error}. {error.hint}".strip()
-    return ""
+        return None, f"left out: {error}. {error.hint}".strip()
 
 
-def _check_torch(error: ModuleNotFoundError) -> None:
-    """Raise what is not that PyTorch is missing."""
+def _no_torch(error: ModuleNotFoundError) -> str:
+    """Return why something is left out; raise what is not that PyTorch is missing."""
     if (error.name or "").partition(".")[0] != "torch":
         raise error
+    return "as this needs PyTorch, which is not installed."
 
 
-def _trained(models: Sequence[Found]) -> Report:
+def _trained(models: Sequence[Entry]) -> Report:
     """Return what the headers tell."""
     rows: list[list[Cell]] = []
     for one in models:
@@ -208,19 +188,14 @@ def _kind(header: checkpoint.Header) -> str:
 
 
 def _of_language_models(
-    models: Sequence[Found],
-    text: Path | None,
-    seed: int,
-    threads: int | None,
-    on_analysis: OnAnalysis,
+    opened: Sequence[tuple[Entry, Any]], text: Path | None, seed: int, on_analysis: OnAnalysis
 ) -> Iterator[Report]:
     """Give the reports on language models, those that read the same text side by side."""
-    groups: dict[tuple[str, Path], list[tuple[Found, Any]]] = {}
-    for one in models:
+    groups: dict[tuple[str, Path], list[tuple[Entry, Any]]] = {}
+    texts = [text] if text else [sample_text(language, "test") for language in LANGUAGES]
+    for one, model in opened:
         if one.header.kind not in LM_KINDS:
             continue
-        model = _open(one, threads)
-        texts = [text] if text else [sample_text(language, "test") for language in LANGUAGES]
         (unknown, _), chosen = min((_strangeness(model, path), path) for path in texts)
         if unknown > MOST_UNKNOWN:
             yield Report(
@@ -231,21 +206,20 @@ def _of_language_models(
         groups.setdefault((model.tokenizer.unit, chosen), []).append((one, model))
     for (unit, chosen), members in groups.items():
         where = f"{unit}s of {'/'.join(chosen.parts[-2:])}"
-        for analysis in OF_TEXT:
+        for module, kinds, settings in OF_TEXT:
             fitting = [
                 (one, model)
                 for one, model in members
-                if {model.kind, _recurrence(model)} & set(analysis.kinds)
-            ]
-            fitting = fitting[:SIDE_BY_SIDE]
+                if {model.kind, _recurrence(model)} & set(kinds)
+            ][:SIDE_BY_SIDE]
             if not fitting:
                 continue
-            on_analysis(f"{analysis.module.rpartition('.')[2]}: {where}")
-            options = dict(analysis.options)
-            if analysis.kinds == ("ngram",):
+            on_analysis(f"{module}: {where}")
+            options: dict[str, Any] = dict(settings)
+            if module == "sparsity":
                 options["statistics"] = {one.name: one.header.statistics for one, _ in fitting}
             pairs = [(one.name, model) for one, model in fitting]
-            yield _analysed(analysis.module, pairs, chosen, where, seed=seed, **options)
+            yield _analysed(module, where, pairs, chosen, seed=seed, **options)
 
 
 def _recurrence(model: Any) -> str:
@@ -262,20 +236,18 @@ def _strangeness(model: Any, text: Path) -> tuple[float, float]:
 
 
 def _of_parsers(
-    models: Sequence[Found], treebank: Path | None, on_analysis: OnAnalysis
+    opened: Sequence[tuple[Entry, Any]], treebank: Path | None, on_analysis: OnAnalysis
 ) -> Iterator[Report]:
     groups: dict[Path, list[tuple[str, Any]]] = {}
-    for one in models:
+    samples = [sample_treebank(language, "test") for language in LANGUAGES]
+    for one, model in opened:
         if one.header.kind in PARSED:
-            model = checkpoint.load(one.path)
-            samples = [sample_treebank(language, "test") for language in LANGUAGES]
             chosen = treebank or min((_unknown_share(model, path), path) for path in samples)[1]
             groups.setdefault(chosen, []).append((one.name, model))
     for chosen, members in groups.items():
         where = "/".join(chosen.parts[-2:])
         on_analysis(f"errors: {where}")
-        pairs = members[:SIDE_BY_SIDE]
-        yield _analysed("seqtool.analysis.errors", pairs, chosen, where)
+        yield _analysed("errors", where, members[:SIDE_BY_SIDE], chosen)
 
 
 def _unknown_share(model: Any, treebank: Path) -> float:
@@ -288,18 +260,12 @@ def _unknown_share(model: Any, treebank: Path) -> float:
     return share or 0.0  # None: it reads no forms
 
 
-def _analysed(
-    module: str,
-    models: Sequence[tuple[str, Any]],
-    text: str | Path,
-    where: str = "",
-    **options: Any,
-) -> Report:
+def _analysed(module: str, where: str, *inputs: object, **options: Any) -> Report:
     """Return the report of an analysis under a title that names what it is on."""
-    name = module.rpartition(".")[2]
-    names = where or ", ".join(name for name, _ in models)
-    report = _or_reason(name, lambda: import_module(module).analyse(models, text, **options))
-    return replace(report, title=f"{report.title}: {names}")
+    name = f"seqtool.analysis.{module}"
+    report = _or_reason(module, lambda: import_module(name).analyse(*inputs, **options))
+    report.title += f": {where}"
+    return report
 
 
 def _or_reason(name: str, make: Callable[[], Report]) -> Report:
@@ -309,7 +275,6 @@ def _or_reason(name: str, make: Callable[[], Report]) -> Report:
     except ModelError:
         raise
     except ModuleNotFoundError as error:
-        _check_torch(error)
-        return Report(name, [f"{_NO_TORCH}."])
+        return Report(name, [f"Left out, {_no_torch(error)}"])
     except SeqtoolError as error:
         return Report(name, [f"Left out: {error}. {error.hint}".strip()])

@@ -133,12 +133,13 @@ def check_asked(text: str | Path | None, sentences: Sequence[str]) -> None:
         raise ConfigError("there is no text and no sentence", hint="give one of them")
 
 
-def unknown_remarks(unknown: Mapping[str, int]) -> list[str]:
+def unknown_remarks(passages: Mapping[str, Passage]) -> list[str]:
     """Return a line that says which models have the easier task, or none where all have the same.
 
     Args:
-        unknown: for each model, how many tokens of the text it does not know.
+        passages: the text as each model reads it.
     """
+    unknown = {name: int((passage.ids == UNK_ID).sum()) for name, passage in passages.items()}
     if len(set(unknown.values())) < 2:
         return []
     counts = ", ".join(f"{num:,} by {name}" for name, num in unknown.items())

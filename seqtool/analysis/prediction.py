@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.analysis.report import Cell, Chart, Report, Series, Table
+from seqtool.analysis.report import Cell, Report, Table
 from seqtool.core.arrays import Doubles, Ids
-from seqtool.core.errors import ConfigError
 from seqtool.core.units import LN_2
 from seqtool.lm.sampling import begin, largest, read_prompt
 
@@ -39,7 +38,7 @@ def matched_orders(model: Any, state: Any, words: Ids) -> list[int]:
     return [int(order) for order in orders]
 
 
-def predict(
+def next_words(
     model: Any, name: str, prompt: str, *, top: int = 10, allow_unknown: bool = False
 ) -> Report:
     """Return the most probable next tokens after a prompt.
@@ -50,15 +49,12 @@ def predict(
         model: any language model.
         name: of the model.
         prompt: the text before; a newline in it ends a sentence, and none at all is the beginning.
-        top: how many tokens are shown.
+        top: how many tokens are shown, 1 or more.
         allow_unknown: read unknown words of the prompt as `<unk>`.
 
     Raises:
-        ConfigError: `top` is below 1.
         PromptError: a prompt that the model cannot read.
     """
-    if top < 1:
-        raise ConfigError(f"top is {top}, but must be at least 1", hint="change --top")
     ids, _ = read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
     state = begin(model, ids, 1)
     probs: Doubles = np.exp(np.asarray(model.next_log_probs(state)[0], np.float64))
@@ -66,21 +62,20 @@ def predict(
     words = model.tokenizer.vocabulary.decode(best)
     columns, sources = _sources(model, state, best)
     rows: list[list[Cell]] = []
-    found: list[dict[str, Any]] = []
+    tokens: list[dict[str, Any]] = []
     for i, (word, probability) in enumerate(zip(words, probs[best].tolist(), strict=True)):
         bits = -math.log(probability) / LN_2 if probability else math.inf
         rows.append([word, probability, bits, *(cells[i] for _, cells in columns)])
-        found.append(
+        tokens.append(
             {"token": word, "probability": probability, "surprisal_bits": bits, **sources[i]}
         )
     rest = max(0.0, 1.0 - float(probs[best].sum()))
     rows.append([REST, rest, *[None] * (1 + len(columns))])
     shown = prompt.replace("\n", " / ") or "the beginning of a sentence"
     title = f"What comes after: {shown}"
-    chart = Chart(title, "bars", "token", "probability", [Series("", words, probs[best].tolist())])
     names = ["token", "probability", "surprisal (bits)", *(name for name, _ in columns)]
-    values = {"model": name, "prompt": prompt, "tokens": found, "rest": rest}
-    return Report(title, (), [Table(f"{title} ({name})", names, rows)], [chart], values)
+    values = {"model": name, "prompt": prompt, "tokens": tokens, "rest": rest}
+    return Report(title, tables=[Table(f"{title} ({name})", names, rows)], values=values)
 
 
 def _sources(

@@ -39,21 +39,16 @@ WINDOW = 256  # steps of a text that are read at a time
 
 
 def open_networks(
-    models: Sequence[tuple[str, Any]], *, initial: bool, seed: int
-) -> list[tuple[str, Any, NeuralNetwork]]:
+    models: Sequence[tuple[str, Any]],
+) -> list[tuple[str, NeuralLanguageModel, NeuralNetwork]]:
     """Return the name, the model and the network in float64 of each recurrent language model.
-
-    Args:
-        models: names and loaded models.
-        initial: after each, the same network as the configuration and the seed draw it is added.
-        seed: of those.
 
     Raises:
         ConfigError: a model is no recurrent neural language model, or there is none.
     """
     if not models:
         raise ConfigError("no model is given", hint="name one with -m")
-    found = []
+    result = []
     for name, model in models:
         if not isinstance(model, NeuralLanguageModel) or model.network.config.cell == "window":
             raise ConfigError(
@@ -61,29 +56,23 @@ def open_networks(
                 hint="name a model of train-lm with the cell rnn, lstm, gru or rhn",
             )
         network = copy.deepcopy(model.network).cpu().double().eval().requires_grad_(False)
-        found.append((name, model, network))
-        if initial:
-            found.append((f"{name} (initial)", model, fresh(network, seed)))
-    return found
+        result.append((name, model, network))
+    return result
 
 
-def fresh(network: NeuralNetwork, seed: int) -> NeuralNetwork:
-    """Return a network as it is before its training with that seed."""
+def initial_model(model: NeuralLanguageModel, seed: int) -> NeuralLanguageModel:
+    """Return a model as it is before its training with that seed, in float64 on the CPU."""
+    network = model.network
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         size = network.embedding.num_embeddings
         drawn = NeuralNetwork(network.config, size, words=network.words)
     # tables that are counted and not drawn: the ranks of words
-    learnt = ("marks_S", "mean_F")
+    learnt = ("marks_S", "mean_F", "start_S")
     own = {name for name, _ in drawn.named_buffers() if not name.endswith(learnt)}
     kept = {name: value for name, value in network.state_dict().items() if name in own}
     drawn.load_state_dict(kept, strict=False)
-    return drawn.double().eval().requires_grad_(False)
-
-
-def initial_model(model: NeuralLanguageModel, seed: int) -> NeuralLanguageModel:
-    """Return a model as it is before its training with that seed, in float64 on the CPU."""
-    return NeuralLanguageModel(fresh(model.network, seed), model.tokenizer)
+    return NeuralLanguageModel(drawn.double().eval().requires_grad_(False), model.tokenizer)
 
 
 def read_text(
@@ -121,7 +110,7 @@ def inputs_of(ids: Ids) -> Ids:
 def states_at(network: NeuralNetwork, ids: Ids, positions: Sequence[int]) -> States:
     """Return the states before the tokens `ids[position]` are read, one stream each.
 
-    The text is read as one stream from the zero state.
+    The text is read as one stream.
 
     Args:
         network: in float64.
@@ -129,16 +118,16 @@ def states_at(network: NeuralNetwork, ids: Ids, positions: Sequence[int]) -> Sta
         positions: ascending.
     """
     state: States = network.initial_state(1)
-    at, found = 0, []
+    at, states = 0, []
     for position in positions:
         while at < position:
             end = min(position, at + WINDOW)
             _, state = network.run_layers(as_tensor(ids[at:end])[:, None], state)
             at = end
-        found.append(state)
+        states.append(state)
     return [
         tuple(torch.cat(parts) for parts in zip(*layers, strict=True))
-        for layers in zip(*found, strict=True)
+        for layers in zip(*states, strict=True)
     ]
 
 
@@ -210,7 +199,7 @@ def jacobians(step: Callable[[Tensor], Tensor], points_BS: Tensor) -> Tensor:
 
 def temporal_jacobians(cell: Cell, inputs_BI: Tensor, state: CellState) -> Tensor:
     """Return d state(t) / d state(t-1) of a layer for each stream, [B, S, S]."""
-    found = []
+    matrices = []
     for row in range(len(inputs_BI)):
         like = tuple(part[row : row + 1] for part in state)
 
@@ -218,8 +207,8 @@ def temporal_jacobians(cell: Cell, inputs_BI: Tensor, state: CellState) -> Tenso
             after = cell.step(inputs_BI[row : row + 1], unflatten(flat_S[None], like))
             return flatten(after)[0]
 
-        found.append(jacrev(step)(flatten(like)[0]))
-    return torch.stack(found)
+        matrices.append(jacrev(step)(flatten(like)[0]))
+    return torch.stack(matrices)
 
 
 def spectral_norms(matrices: Tensor) -> Tensor:

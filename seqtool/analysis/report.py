@@ -1,17 +1,20 @@
 """What an analysis returns: numbers for JSON, and tables and charts that show them.
 
-An analysis computes and says what is to be seen; how it is drawn (terminal, SVG, PNG, HTML) is the
-business of the drawing layer, so that all charts look alike.
+An analysis computes and says what is to be seen; `drawing` and `page` show it, so that all charts
+look alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Cell = str | int | float | None
 Scale = Literal["linear", "log"]
+MOST_DECIMALS = 6
+MOST_RANGE = 1e5  # of the numbers of a column; beyond it each has three digits of its own
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Table:
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: list[list[Cell]]
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Series:
 
     Attributes:
         label: its name in the legend; "" for none.
-        x: [N], numbers, or names in a chart of bars or a heat map.
+        x: [N], numbers, or names in a chart of bars.
         y: [N]; NaN leaves a gap.
         low, high: [N], a band around a line, or the ends of error bars; empty for none.
         names: [N], what a point is called, in a scatter plot; empty for none.
@@ -86,35 +89,14 @@ class Chart:
     kind: Literal["lines", "points", "bars", "plane"]
     x_label: str
     y_label: str
-    series: Sequence[Series]
+    series: list[Series]
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
     discs: Sequence[Disc] = ()
     note: str = ""
 
 
-@dataclass(frozen=True)
-class HeatMap:
-    """Values of a grid, in colours.
-
-    Attributes:
-        title, x_label, y_label, note: as of a `Chart`.
-        columns, rows: their names.
-        values: [rows][columns]; NaN where there is none.
-        value_label: what a colour tells, with units.
-    """
-
-    title: str
-    x_label: str
-    y_label: str
-    columns: Sequence[str]
-    rows: Sequence[str]
-    values: Sequence[Sequence[float]]
-    value_label: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
+@dataclass
 class Report:
     """All that an analysis found.
 
@@ -126,7 +108,37 @@ class Report:
     """
 
     title: str
-    remarks: Sequence[str] = ()
-    tables: Sequence[Table] = ()
-    charts: Sequence[Chart | HeatMap] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    charts: list[Chart] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def cell_texts(table: Table) -> list[list[str]]:
+    """Return the cells of a table as they are shown; one without a value is empty.
+
+    The numbers of a column have as many decimals: four digits of the largest; and of numbers below
+    1, two of the least.
+    """
+    columns = [_texts_of_column(column) for column in zip(*table.rows, strict=True)]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _texts_of_column(cells: Sequence[Cell]) -> list[str]:
+    sizes = [abs(c) for c in cells if isinstance(c, float) and c and math.isfinite(c)]
+    least, most = (min(sizes), max(sizes)) if sizes else (1.0, 1.0)
+    decimals = max(0, 3 - math.floor(math.log10(most)))
+    if most < 1:  # shares: the least of them shall not be 0
+        decimals = max(decimals, 1 - math.floor(math.log10(least)))
+    has_plain = decimals <= MOST_DECIMALS and most < 1e9 and most / least < MOST_RANGE
+    return [_cell_text(cell, f",.{decimals}f" if has_plain else ".3g") for cell in cells]
+
+
+def _cell_text(cell: Cell, decimals: str) -> str:
+    if isinstance(cell, str):
+        return cell
+    if cell is None or math.isnan(cell):
+        return ""
+    if math.isinf(cell):
+        return "∞" if cell > 0 else "-∞"
+    return f"{cell:,}" if isinstance(cell, int) else f"{cell:{decimals}}"

@@ -75,76 +75,75 @@ def analyse(
 ) -> Report:
     """Show what n-gram models hold by order, and what of a text they have not seen.
 
-    Args:
+    Args, beside those of `seqtool.analysis`:
         models: names and loaded n-gram models.
         text: a file or directory of text, or a prepared corpus, which they have not read.
-        seed: nothing is drawn; every analysis has one.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
         statistics: what the header of a model tells of its counts, by the model's name: from there
             the n-grams that were counted once.
-
-    Raises:
-        ConfigError: a model is no n-gram model.
-        DataError: a text that cannot be used.
     """
     from seqtool.lm.ngram.table import order_sizes
 
+    columns = [
+        *("model", "order", "n-grams", "seen once", "MB", "not there (%)"),
+        *("contexts not there (%)", "used (%)"),
+    ]
     rows: list[list[Cell]] = []
-    values: dict[str, Any] = {}
-    sizes_of: dict[str, list[OrderSize]] = {}
     unseen: list[Series] = []
     used: list[Series] = []
-    remarks: list[str] = []
+    report = Report(
+        "Sparsity and size of n-gram models",
+        tables=[Table("What each order holds, and what it does not", columns, rows)],
+        charts=[
+            Chart(
+                "N-grams of the text that are not in the model",
+                "bars",
+                "order",
+                "tokens (percent)",
+                unseen,
+            ),
+            Chart(
+                "The order that each probability came from",
+                "bars",
+                "order",
+                "tokens (percent)",
+                used,
+            ),
+        ],
+        values={"models": {}},
+    )
     for name, model in models:
         if getattr(model, "kind", "") != "ngram":
             raise ConfigError(f"{name} is no n-gram model", hint="name one that ngram train made")
         table = model.table
         arrays = {key: array.nbytes for key, array in table.arrays().items()}
-        sizes_of[name] = order_sizes(arrays, (statistics or {}).get(name))
+        sizes = order_sizes(arrays, (statistics or {}).get(name))
         passage = read_passage(model, text, split=split, num_tokens=num_tokens)
-        found = unseen_shares(table, passage.ids)
+        shares = unseen_shares(table, passage.ids)
         (scores,) = model.score_ids([passage.ids])
         counts = np.bincount(scores.columns["order"], minlength=table.order + 1)[1:]
-        orders = []
-        for size, shares, count in zip(sizes_of[name], found, counts.tolist(), strict=True):
-            share = count / len(passage.ids)
-            orders.append({"order": size.order, "types": size.ngrams, "singletons": size.singletons,
-                           **shares, "probabilities_from": share, "bytes": size.bytes})  # fmt: skip
-            rows.append([name, size.order, size.ngrams, size.singletons, size.bytes / 1e6,
-                         *_percents(shares), 100 * share])  # fmt: skip
-        values[name] = {"tokens": len(passage.ids), "orders": orders}
-        numbers = [str(size.order) for size in sizes_of[name]]
-        unseen.append(Series(name, numbers, [100 * shares["ngrams_unseen"] for shares in found]))
-        used.append(Series(name, numbers, [100 * order["probabilities_from"] for order in orders]))
-        remarks.append(
-            f"{name}: of the text's {table.order}-grams {100 * found[-1]['ngrams_unseen']:.1f}% "
-            f"are not in the model, of their contexts {100 * found[-1]['contexts_unseen']:.1f}%."
+        sources = (counts / len(passage.ids)).tolist()
+        orders = [
+            {"order": size.order, "types": size.ngrams, "singletons": size.singletons,
+             **unseen_share, "probabilities_from": source, "bytes": size.bytes}
+            for size, unseen_share, source in zip(sizes, shares, sources, strict=True)
+        ]  # fmt: skip
+        ngrams, contexts, sources = (
+            [100 * order[key] for order in orders]
+            for key in ("ngrams_unseen", "contexts_unseen", "probabilities_from")
         )
-    columns = [
-        *("model", "order", "n-grams", "seen once", "MB", "not there (%)"),
-        *("contexts not there (%)", "used (%)"),
-    ]
-    charts = [
-        Chart(
-            "N-grams of the text that are not in the model",
-            "bars",
-            "order",
-            "tokens (percent)",
-            unseen,
-        ),
-        Chart(
-            "The order that each probability came from", "bars", "order", "tokens (percent)", used
-        ),
-        *(sizes_chart(sizes, name if len(models) > 1 else "") for name, sizes in sizes_of.items()),
-    ]
-    return Report(
-        "Sparsity and size of n-gram models",
-        remarks,
-        [Table("What each order holds, and what it does not", columns, rows)],
-        charts,
-        {"models": values},
-    )
+        for size, *percents in zip(sizes, ngrams, contexts, sources, strict=True):
+            held = size.order, size.ngrams, size.singletons, size.bytes / 1e6
+            rows.append([name, *held, *percents])
+        report.values["models"][name] = {"tokens": len(passage.ids), "orders": orders}
+        numbers = [str(size.order) for size in sizes]
+        unseen.append(Series(name, numbers, ngrams))
+        used.append(Series(name, numbers, sources))
+        report.charts.append(sizes_chart(sizes, name if len(models) > 1 else ""))
+        report.remarks.append(
+            f"{name}: of the text's {table.order}-grams {ngrams[-1]:.1f}% "
+            f"are not in the model, of their contexts {contexts[-1]:.1f}%."
+        )
+    return report
 
 
 def unseen_shares(table: BackoffTable, ids: Ids) -> list[dict[str, float]]:
@@ -175,10 +174,6 @@ def unseen_shares(table: BackoffTable, ids: Ids) -> list[dict[str, float]]:
             }
         )
     return result
-
-
-def _percents(shares: Mapping[str, float]) -> list[Cell]:
-    return [100 * shares["ngrams_unseen"], 100 * shares["contexts_unseen"]]
 
 
 def sizes_chart(sizes: Sequence[OrderSize], name: str = "") -> Chart:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -142,7 +142,6 @@ def analyse(
     models: Sequence[tuple[str, Any]],
     text: str | Path,
     *,
-    initial: bool = False,
     seed: int = 1,
     split: str = "valid",
     num_tokens: int = 2000,
@@ -151,68 +150,57 @@ def analyse(
 ) -> Report:
     """Show the spectra of recurrent matrices and of temporal Jacobians.
 
-    Args:
-        models: names and loaded models, side by side.
+    Args, beside those of `seqtool.analysis`:
         text: a file or directory of text, or a prepared corpus; Jacobians are taken where it is
-            read, from the zero state on.
-        initial: show each network freshly initialised, too.
-        seed: of the positions, and of the initial networks.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
+            read.
         tokens: take the Jacobians where these are first read, after a tenth of the text if they
             come again; none takes positions that are drawn.
         num_positions: how many are drawn.
-
-    Raises:
-        ConfigError: a model is no recurrent network.
-        DataError: a text that cannot be used, or without one of the tokens.
     """
-    tables: list[Table] = []
-    charts: list[Chart] = []
-    remarks = [
-        "The spectral radius is the largest absolute eigenvalue, the norm ||W||_2 the largest "
-        "singular value. One step can stretch a state by the norm; the radius tells of many steps "
-        "with the same matrix."
-    ]
-    values: dict[str, Any] = {}
-    for name, model, network in open_networks(models, initial=initial, seed=seed):
+    report = Report(
+        "Spectra",
+        [
+            "The spectral radius is the largest absolute eigenvalue, the norm ||W||_2 the largest "
+            "singular value. One step can stretch a state by the norm; the radius tells of many "
+            "steps with the same matrix."
+        ],
+    )
+    for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=2)
-        vocabulary, read = model.tokenizer.vocabulary, inputs_of(ids)
+        vocabulary, read, config = model.tokenizer.vocabulary, inputs_of(ids), network.config
         if tokens:
             places = [_find(vocabulary, read.tolist(), token, text) for token in tokens]
         else:
             places = spread_out(len(read) // 2, len(read) - 1, num_positions, seed)
-        weights = list(_weights(name, network))
+        weights = [
+            matrix
+            for label, cell in zip(layer_labels(name, network), network.cells, strict=True)
+            for matrix in recurrent_matrices(cast("RecurrentCell", cell), config.cell, label)
+        ]
         steps: list[Named] = []
         for place in sorted(set(places)):
             (word,) = vocabulary.decode([int(read[place])])
             steps += _jacobians(name, network, read, place, f"token {place + 1} ({word})")
-        values[name] = {}
+        report.values[name] = {}
         for key, title, matrices in (
             ("weights", "Recurrent weights", weights),
             ("jacobians", "Temporal Jacobians", steps),
         ):
-            found = {named: spectrum_of(named.matrix) for named in matrices}
-            tables.append(_table(f"{title} of {name}", found))
-            charts += _planes(found)
-            values[name][key] = {named.label: _to_json(found[named]) for named in matrices}
-    return Report("Spectra", remarks, tables, charts, values)
+            spectra = {named: spectrum_of(named.matrix) for named in matrices}
+            report.tables.append(_table(f"{title} of {name}", spectra))
+            report.charts += _planes(spectra)
+            report.values[name][key] = {named.label: _to_json(spectra[named]) for named in matrices}
+    return report
 
 
 def _find(vocabulary: Vocabulary, read: Sequence[int], token: str, text: str | Path) -> int:
     """Return where a token is read, late enough for the state to be that of a text."""
     number = vocabulary.id(token) if token in vocabulary else None
-    places = [place for place, found in enumerate(read) if found == number]
+    places = [place for place, other in enumerate(read) if other == number]
     if not places:
         what = f"the text, as far as it is read, has no token {token!r}"
         raise DataError(what, hint="choose a token of the text, or read more of it", path=text)
     return next((place for place in places if place >= len(read) // 10), places[0])
-
-
-def _weights(name: str, network: NeuralNetwork) -> Iterator[Named]:
-    for label, cell in zip(layer_labels(name, network), network.cells, strict=True):
-        assert isinstance(cell, RecurrentCell)
-        yield from recurrent_matrices(cell, network.config.cell, label)
 
 
 def _jacobians(
@@ -232,17 +220,15 @@ def _jacobians(
 
 
 def _table(title: str, spectra: Mapping[Named, Spectrum]) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            *(named.label, found.spectral_radius, found.norm, float(found.singular_values[-1])),
-            *(float(found.centres.mean()), float(found.radii.mean())),
-        ]
-        for named, found in spectra.items()
-    ]
     columns = (
         *("matrix", "spectral radius", "largest singular value", "smallest singular value"),
         *("mean centre of discs", "mean radius of discs"),
     )
+    rows: list[list[Cell]] = []
+    for named, spectrum in spectra.items():
+        smallest = float(spectrum.singular_values[-1])
+        discs = float(spectrum.centres.mean()), float(spectrum.radii.mean())
+        rows.append([named.label, spectrum.spectral_radius, spectrum.norm, smallest, *discs])
     return Table(title, columns, rows)
 
 
@@ -263,11 +249,11 @@ def _planes(spectra: Mapping[Named, Spectrum]) -> Iterator[Chart]:
         discs, note = [Disc(0.0, 0.0, 1.0, "unit circle")], ""
         for named in members:
             if not named.part:
-                found = spectra[named]
-                discs += _discs(found)
-                note = f"Spectral radius {found.spectral_radius:.4g}, norm {found.norm:.4g}."
-                if len(discs) <= len(found.radii):
-                    note += f" {len(discs) - 1} of {len(found.radii)} discs are drawn."
+                spectrum = spectra[named]
+                discs += _discs(spectrum)
+                note = f"Spectral radius {spectrum.spectral_radius:.4g}, norm {spectrum.norm:.4g}."
+                if len(discs) <= len(spectrum.radii):
+                    note += f" {len(discs) - 1} of {len(spectrum.radii)} discs are drawn."
         yield Chart(
             f"Eigenvalues: {group}",
             "plane",
@@ -279,21 +265,21 @@ def _planes(spectra: Mapping[Named, Spectrum]) -> Iterator[Chart]:
         )
 
 
-def _discs(found: Spectrum) -> list[Disc]:
-    step = -(-len(found.radii) // MOST_DISCS)
-    centres, radii = found.centres[::step].tolist(), found.radii[::step].tolist()
+def _discs(spectrum: Spectrum) -> list[Disc]:
+    step = -(-len(spectrum.radii) // MOST_DISCS)
+    centres, radii = spectrum.centres[::step].tolist(), spectrum.radii[::step].tolist()
     return [
         Disc(centre, 0.0, radius, "Gersgorin's discs")
         for centre, radius in zip(centres, radii, strict=True)
     ]
 
 
-def _to_json(found: Spectrum) -> dict[str, Any]:
+def _to_json(spectrum: Spectrum) -> dict[str, Any]:
     return {
-        "spectral_radius": found.spectral_radius,
-        "largest_singular_value": found.norm,
-        "eigenvalues": [[value.real, value.imag] for value in found.eigenvalues.tolist()],
-        "singular_values": found.singular_values.tolist(),
-        "disc_centres": found.centres.tolist(),
-        "disc_radii": found.radii.tolist(),
+        "spectral_radius": spectrum.spectral_radius,
+        "largest_singular_value": spectrum.norm,
+        "eigenvalues": [[value.real, value.imag] for value in spectrum.eigenvalues.tolist()],
+        "singular_values": spectrum.singular_values.tolist(),
+        "disc_centres": spectrum.centres.tolist(),
+        "disc_radii": spectrum.radii.tolist(),
     }

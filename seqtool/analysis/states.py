@@ -94,9 +94,6 @@ def write_states(
         )
     table = path.with_suffix(".tsv")
     check_target(table)
-    if table.resolve() in (Path(name).resolve() for name in inputs):
-        what = f"the table of the words would replace the input {table}"
-        raise ConfigError(what, hint="choose another output")
     if table.exists() and not path.exists():  # else both are of an earlier call
         hint = f"move it away, or choose another output than {output}"
         raise OutputError("is there already", hint=hint, path=table)
@@ -108,7 +105,7 @@ def write_states(
             what = "is a table, whose other cells and commas would be read as words"
             raise DataError(what, hint="write its texts to a file, one a line (.txt)", path=name)
         lines = _lines(inputs, on_progress)
-        found = word_states(model, lines, layer=layer, pool=pool)
+        states = word_states(model, lines, layer=layer, pool=pool)
     else:
         if pool != "last":
             what = "pool is for language models: a parser reads whole words"
@@ -126,8 +123,8 @@ def write_states(
         items: Iterable[Sentence | Broken] = sentences
         if isinstance(model, Pipeline) and isinstance(reader, Parser):
             items = model.tag_stream(sentences)
-        found = _encoder_states(reader, items, layer, allow_missing=allow_missing)
-    return _write(found, path, inputs)
+        states = _encoder_states(reader, items, layer, allow_missing=allow_missing)
+    return _write(states, path, inputs)
 
 
 def _reader(model: object, part: Part | None) -> Tagger | Parser:
@@ -180,10 +177,10 @@ def spans_of(sentence: Sentence) -> list[Span]:
     return spans
 
 
-def _write(found: Iterator[SentenceStates], path: Path, inputs: Sequence[str]) -> Written:
+def _write(items: Iterator[SentenceStates], path: Path, inputs: Sequence[str]) -> Written:
     num_rows = num_sentences = width = 0
     with open_rows(path) as write, open_table(path.with_suffix(".tsv")) as table:
-        while chunk := list(islice(found, SENTENCES)):
+        while chunk := list(islice(items, SENTENCES)):
             words = [
                 (number, place, *word)
                 for number, states in enumerate(chunk, start=num_sentences + 1)

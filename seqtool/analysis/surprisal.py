@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from seqtool.analysis.passage import (
     Passage,
@@ -27,9 +26,8 @@ from seqtool.analysis.passage import (
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Doubles
 from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import EOS, UNK, UNK_ID
+from seqtool.core.vocabulary import EOS, UNK
 
-TITLE = "Surprisal word by word"
 # name -> the largest value of the band; None for all that is above
 COUNT_BANDS = {"0": 0, "1 to 9": 9, "10 to 99": 99, "100 to 999": 999, "1,000 and more": None}
 DISTANCE_BANDS = {"1 to 10": 10, "11 to 100": 100, "101 to 1,000": 1000, "more than 1,000": None}
@@ -52,69 +50,56 @@ def analyse(
 ) -> Report:
     """Compare the surprisal of models on the same tokens.
 
-    Args:
+    Args, beside those of `seqtool.analysis`:
         models: names and loaded language models of the same tokens, side by side.
         text: a file or directory of text, or a prepared corpus; None for the sentences alone.
-        seed: nothing is drawn; every analysis has one.
-        split: of a prepared corpus.
-        num_tokens: that are read of the text, at most.
         sentences: whose profiles are drawn; the first short ones of the text where none is given.
         tagger: a loaded tagger, which gives word classes.
-
-    Raises:
-        ConfigError: no language model, or models of different tokens.
-        DataError: a text that cannot be used.
     """
     check_language_models(models)
     check_asked(text, sentences)
-    drawn = [_of_sentence(models, sentence) for sentence in sentences]
+    report = Report("Surprisal word by word")
+    profiles = [_of_sentence(models, sentence) for sentence in sentences]
     if text is None:
-        profiles, shown = _profiles(drawn)
-        return Report(TITLE, charts=profiles, values={"sentences": shown})
-    passage = read_passage(models[0][1], text, split=split, num_tokens=num_tokens)
-    bits: dict[str, Doubles] = {}
-    unknown: dict[str, int] = {}
-    for name, model in models:
-        own = read_passage(model, text, split=split, num_tokens=num_tokens)
+        _add_profiles(report, profiles)
+        return report
+    passages = {
+        name: read_passage(model, text, split=split, num_tokens=num_tokens)
+        for name, model in models
+    }
+    passage = passages[models[0][0]]
+    for name, own in passages.items():
         if own.tokens != passage.tokens:
             raise _other_tokens(name, models[0][0], "text")
-        bits[name] = surprisals(model, own)
-        unknown[name] = int((own.ids == UNK_ID).sum())
+    bits = {name: surprisals(model, passages[name]) for name, model in models}
     bands = dict([_count_bands(models, passage)])
     bands["tokens since the word was last there"] = _distance_bands(passage)
     if tagger is not None:
         if models[0][1].tokenizer.unit != "word":
             raise ConfigError("word classes are of words", hint="leave --tagger out")
         bands["word class"] = word_classes(tagger, passage)
-    tables = [_whole(bits, len(passage.tokens))]
-    charts = []
-    values: dict[str, Any] = {
-        "tokens": len(passage.tokens),
-        "mean_bits": {name: float(found.mean()) for name, found in bits.items()},
-        "bands": {},
-    }
-    for what, band_of in bands.items():
-        table, chart, found = _by_band(what, band_of, bits)
-        tables.append(table)
-        charts.append(chart)
-        values["bands"][what] = found
-    remarks = []
-    if len(models) > 1:
-        if counting := _counting_model(models):
-            remarks.append(f"The counts in the training text are those of {counting[0]}.")
-        remarks += unknown_remarks(unknown)
-        differences, gains = _where_one_gains(bits, passage)
-        tables += differences
-        remarks += gains
-    if not sentences:
+    means = {name: float(values.mean()) for name, values in bits.items()}
+    rows: list[list[Cell]] = [
+        [name, len(passage.tokens), mean, 2.0**mean] for name, mean in means.items()
+    ]
+    columns = ["model", "tokens", "surprisal (bits)", "perplexity"]
+    report.tables.append(Table("The whole text", columns, rows))
+    report.values |= {"tokens": len(passage.tokens), "mean_bits": means, "bands": {}}
+    if not profiles:
         short = [at for at in passage.sentences() if 2 < at.stop - at.start <= LONGEST]
-        drawn = [
-            (passage.tokens[at], {name: found[at].tolist() for name, found in bits.items()})
+        profiles = [
+            (passage.tokens[at], {name: values[at].tolist() for name, values in bits.items()})
             for at in short[:PROFILED]
         ]
-    profiles, shown = _profiles(drawn)
-    values["sentences"] = shown
-    return Report(TITLE, remarks, tables, [*profiles, *charts], values)
+    _add_profiles(report, profiles)
+    for what, band_of in bands.items():
+        _add_bands(report, what, band_of, bits)
+    if len(models) > 1:
+        if counting := _counting_model(models):
+            report.remarks.append(f"The counts in the training text are those of {counting[0]}.")
+        report.remarks += unknown_remarks(passages)
+        _add_gains(report, bits, passage)
+    return report
 
 
 def _other_tokens(name: str, first: str, what: str) -> ConfigError:
@@ -122,13 +107,6 @@ def _other_tokens(name: str, first: str, what: str) -> ConfigError:
         f"{name} and {first} read the {what} as different tokens",
         hint="compare models of one unit, or their bits per byte with eval-ppl",
     )
-
-
-def _whole(bits: dict[str, Doubles], num: int) -> Table:
-    rows: list[list[Cell]] = [
-        [name, num, float(found.mean()), 2.0 ** float(found.mean())] for name, found in bits.items()
-    ]
-    return Table("The whole text", ["model", "tokens", "surprisal (bits)", "perplexity"], rows)
 
 
 def _counting_model(models: Sequence[tuple[str, Any]]) -> tuple[str, Any] | None:
@@ -165,55 +143,51 @@ def _band(value: int, bands: dict[str, int | None]) -> str:
     return next(name for name, most in bands.items() if most is None or value <= most)
 
 
-def _by_band(
-    what: str, band_of: Sequence[str], bits: dict[str, Doubles]
-) -> tuple[Table, Chart, dict[str, Any]]:
-    """Return the mean surprisal of each band, as table, chart and values."""
+def _add_bands(report: Report, what: str, band_of: Sequence[str], bits: dict[str, Doubles]) -> None:
+    """Add the mean surprisal of each band."""
     present = set(band_of)
     known = [name for name in (NEVER, *COUNT_BANDS, *DISTANCE_BANDS) if name in present]
-    names = list(dict.fromkeys([*known, *sorted(present)]))
+    bands = list(dict.fromkeys([*known, *sorted(present)]))
     labels = np.asarray(band_of, object)
     rows: list[list[Cell]] = []
     means: dict[str, list[float]] = {name: [] for name in bits}
-    for band in names:
+    values: dict[str, Any] = {}
+    for band in bands:
         chosen = labels == band
-        for name, found in bits.items():
-            means[name].append(float(found[chosen].mean()))
-        share = 100 * float(chosen.mean())
-        rows.append([band, int(chosen.sum()), share, *(means[name][-1] for name in bits)])
+        of_band = {name: float(values_N[chosen].mean()) for name, values_N in bits.items()}
+        for name, mean in of_band.items():
+            means[name].append(mean)
+        num = int(chosen.sum())
+        rows.append([band, num, 100 * float(chosen.mean()), *of_band.values()])
+        values[band] = {"tokens": num, **of_band}
+    title = f"Surprisal by {what}"
     columns = [what, "tokens", "share (percent)", *(f"{name} (bits)" for name in bits)]
-    chart = Chart(
-        f"Surprisal by {what}",
-        "bars",
-        what,
-        "mean surprisal (bits)",
-        [Series(name, names, means[name]) for name in bits],
-    )
-    values = {
-        band: {"tokens": row[1], **{name: means[name][i] for name in bits}}
-        for i, (band, row) in enumerate(zip(names, rows, strict=True))
-    }
-    return Table(f"Surprisal by {what}", columns, rows), chart, values
+    series = [Series(name, bands, means[name]) for name in bits]
+    report.tables.append(Table(title, columns, rows))
+    report.charts.append(Chart(title, "bars", what, "mean surprisal (bits)", series))
+    report.values["bands"][what] = values
 
 
-def _where_one_gains(bits: dict[str, Doubles], passage: Passage) -> tuple[list[Table], list[str]]:
-    """Return, of each model but the first, the words that it predicts better or worse than that."""
+def _add_gains(report: Report, bits: dict[str, Doubles], passage: Passage) -> None:
+    """Add, for each model but the first, the words that it predicts better or worse than that."""
     first, *others = bits
     places: dict[str, list[int]] = {}
     for place, token in enumerate(passage.tokens):
         places.setdefault(token, []).append(place)
-    tables, remarks = [], []
     for name in others:
         gain = bits[first] - bits[name]
-        sums = {token: _finite_sum(gain[at]) for token, at in places.items()}
+        # no probability on both sides is no difference
+        known = np.nan_to_num(gain, nan=0.0)
+        sums = {token: float(known[at].sum()) for token, at in places.items()}
         ordered = sorted(sums, key=lambda token: (-sums[token], token))
-        better = int((gain > 0).sum())
         mean = float(gain.mean())
-        remarks.append(
-            f"{name} gives {better:,} of {len(gain):,} tokens more probability than {first} does, "
-            f"and needs {abs(mean):.3f} bits a token {'less' if mean > 0 else 'more'}."
+        report.remarks.append(
+            f"{name} gives {int((gain > 0).sum()):,} of {len(gain):,} tokens more probability than "
+            f"{first} does, and needs {abs(mean):.3f} bits a token "
+            f"{'less' if mean > 0 else 'more'}."
         )
-        for better_one, worse_one, sign in ((name, first, 1), (first, name, -1)):
+        columns = ["word", "tokens", f"{first} (bits)", f"{name} (bits)", "saved in all (bits)"]
+        for better, worse, sign in ((name, first, 1), (first, name, -1)):
             rows: list[list[Cell]] = [
                 [
                     token,
@@ -225,47 +199,34 @@ def _where_one_gains(bits: dict[str, Doubles], passage: Passage) -> tuple[list[T
                 for token in ordered[::sign][:WORDS_SHOWN]
                 if sign * sums[token] > 0
             ]
-            title = f"Words that {better_one} predicts better than {worse_one}"
-            columns = ["word", "tokens", f"{first} (bits)", f"{name} (bits)", "saved in all (bits)"]
-            tables.append(Table(title, columns, rows))
-    return tables, remarks
-
-
-def _finite_sum(values: npt.NDArray[np.float64]) -> float:
-    """Return the sum, in which no probability on both sides is no difference."""
-    return float(np.nan_to_num(values, nan=0.0).sum())
+            title = f"Words that {better} predicts better than {worse}"
+            report.tables.append(Table(title, columns, rows))
 
 
 def _of_sentence(models: Sequence[tuple[str, Any]], sentence: str) -> Profile:
     """Return the tokens of a sentence, and the surprisal of each by each model."""
-    found: dict[str, list[float]] = {}
+    bits: dict[str, list[float]] = {}
     tokens: list[str] = []
     for name, model in models:
         own = read_sentence(model, sentence)
         if tokens and own.tokens != tokens:
             raise _other_tokens(name, models[0][0], "sentence")
-        tokens, found[name] = own.tokens, surprisals(model, own).tolist()
-    return tokens, found
+        tokens, bits[name] = own.tokens, surprisals(model, own).tolist()
+    return tokens, bits
 
 
-def _profiles(drawn: Sequence[Profile]) -> tuple[list[Chart], list[dict[str, Any]]]:
-    """Return a chart for each sentence, a bar for each word and model, and what is drawn."""
-    charts, values = [], []
-    for number, (tokens, found) in enumerate(drawn, start=1):
+def _add_profiles(report: Report, profiles: Sequence[Profile]) -> None:
+    """Add the surprisal of each word of sentences."""
+    report.values["sentences"] = [{"tokens": tokens, "bits": bits} for tokens, bits in profiles]
+    for number, (tokens, bits) in enumerate(profiles, start=1):
+        title = f"Surprisal of each word, sentence {number}"
         names = numbered(tokens)
+        series = [Series(name, names, values) for name, values in bits.items()]
         shown = " ".join(tokens[:-1] if tokens[-1] == EOS else tokens)
-        charts.append(
-            Chart(
-                f"Surprisal of each word, sentence {number}",
-                "bars",
-                "word",
-                "surprisal (bits)",
-                [Series(name, names, bits) for name, bits in found.items()],
-                note=shown,
-            )
-        )
-        values.append({"tokens": tokens, "bits": found})
-    return charts, values
+        report.charts.append(Chart(title, "bars", "word", "surprisal (bits)", series, note=shown))
+        rows: list[list[Cell]] = [list(row) for row in zip(tokens, *bits.values(), strict=True)]
+        columns = ["word", *(f"{name} (bits)" for name in bits)]
+        report.tables.append(Table(title, columns, rows))
 
 
 def numbered(tokens: Sequence[str]) -> list[str]:

@@ -1,30 +1,37 @@
 """`seqtool analyse`: what models do, and one page of all that fits the models at hand.
 
-A command of the group opens the models, calls the `analyse` of its module, and shows the report.
+The commands are rows of a table: the module whose function `analyse` is called, the options, and
+the help. `report` and `states`, which write files of their own, are functions.
 """
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast, get_type_hints
 
 import typer
 
+from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import (
     default_model,
+    hinting_allow_missing,
     names_of,
     note_beam,
     note_unknown,
+    one_model,
     open_model,
     open_tagger,
 )
 from seqtool.cli.options import (
+    DeviceOption,
     JsonOption,
     SeedOption,
     ThreadsOption,
@@ -32,7 +39,6 @@ from seqtool.cli.options import (
     is_stdin_given,
     note,
     stdin_or_sample,
-    takes_options,
 )
 from seqtool.cli.reports import (
     ShownOptions,
@@ -43,82 +49,219 @@ from seqtool.cli.reports import (
     write_page,
 )
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError
+from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
-# analysis -> its module
-ANALYSES = {
-    "gradients": "seqtool.analysis.gradients",
-    "spectrum": "seqtool.analysis.spectra",
-    "gates": "seqtool.analysis.gates",
-    "dynamics": "seqtool.analysis.dynamics",
-    "cells": "seqtool.analysis.cells",
-    "context": "seqtool.analysis.context",
-    "surprisal": "seqtool.analysis.surprisal",
-    "sparsity": "seqtool.analysis.sparsity",
-    "errors": "seqtool.analysis.errors",
-    "embeddings": "seqtool.analysis.embeddings",
-}
+if TYPE_CHECKING:
+    from seqtool.analysis.states import Part
+    from seqtool.lm.states import Pool
+
 SEED = 1
-
-ModelOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "-m",
-        "--model",
-        metavar="MODEL",
-        help="A model (a language model may be an ARPA file); repeat it to see several side by "
-        "side. The default output of the training command if not given.",
-    ),
-]
-TextArgument = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="TEXT",
-        help="Text, one sentence per line (also packed), or a prepared corpus. If not given: "
-        "stdin where that is a pipe or a file, else the shipped sample's English test text.",
-    ),
-]
-SplitOption = Annotated[
-    str, typer.Option("--split", metavar="NAME", help="Split of a prepared corpus.")
-]
-InitialOption = Annotated[
-    bool,
-    typer.Option(
-        "--initial", help="Show each network as it was before its training, too, drawn by --seed."
-    ),
-]
-TaggerOption = Annotated[
-    Path | None,
-    typer.Option(metavar="MODEL", help="A tagger, to show each word class by itself."),
-]
-SentencesOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--sentence", "-s", metavar="TEXT", help="A sentence to look at; repeat it for several."
-    ),
-]
+PARTS = ("parser", "tagger")
+TREEBANK_KINDS = ("parser", "pipeline", "segmenter", "tagger")
 
 
-def tokens_option(default: str) -> Any:
-    """Return the option of how much of a text is read; `default` is what the analysis has."""
-    return typer.Option(
-        "--tokens", min=1, metavar="N", help=f"Read no more of the text; {default} if not given."
+class Option(NamedTuple):
+    """An option or argument of an analysis: the parameter that gets its value, and its type."""
+
+    parameter: str
+    annotation: Any
+
+
+def _number(parameter: str, metavar: str, help: str, *, least: int = 1) -> Option:
+    option = typer.Option(min=least, metavar=metavar, help=help)
+    return Option(parameter, Annotated[int | None, option])
+
+
+def _tokens(default: str) -> Option:
+    help = f"Read no more of the text; {default} if not given."
+    return _number("num_tokens", "N", help)
+
+
+def _text(parameter: str, metavar: str, help: str) -> Option:
+    return Option(parameter, Annotated[str | None, typer.Option(metavar=metavar, help=help)])
+
+
+def _several(parameter: str, metavar: str, help: str, *names: str) -> Option:
+    option = typer.Option(*names, metavar=metavar, help=f"{help}; repeat it for several.")
+    return Option(parameter, Annotated[list[str] | None, option])
+
+
+def _flag(parameter: str, help: str) -> Option:
+    option = typer.Option(f"--{parameter}", help=help)
+    return Option(parameter, Annotated[bool | None, option])
+
+
+def _input(metavar: str, help: str) -> Option:
+    return Option("text", Annotated[Path | None, typer.Argument(metavar=metavar, help=help)])
+
+
+UNNAMED = "If not given: stdin where that is a pipe or a file, else the shipped sample's English"
+TEXT = _input(
+    "TEXT",
+    f"Text, one sentence per line (also packed), or a prepared corpus. {UNNAMED} test text.",
+)
+GOLD = _input(
+    "GOLD",
+    f"Treebank: a CoNLL-U file (also packed), a directory, - for stdin. {UNNAMED} test treebank.",
+)
+MODEL = Option(
+    "models",
+    Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="MODEL",
+            help="A model (a language model may be an ARPA file); repeat it to see several side by "
+            "side. The default output of the training command if not given.",
+        ),
+    ],
+)
+INITIAL = _flag("initial", "Show each network as it was before its training, too (by --seed).")
+SENTENCE = _several("sentences", "TEXT", "A sentence to look at", "--sentence", "-s")
+SPLIT = _text("split", "NAME", "Split of a prepared corpus; valid if not given.")
+SEED_OPTION = Option("seed", SeedOption)
+THREADS = Option("threads", ThreadsOption)
+NETWORKS = {"text": TEXT, "model": MODEL, "initial": INITIAL}
+READING = {"split": SPLIT, "seed": SEED_OPTION, "threads": THREADS}
+
+
+def _analysis(
+    module: str, kinds: Sequence[str], help: str, *lines: str, **options: Option
+) -> Callable[..., None]:
+    """Return the command of an analysis.
+
+    Args:
+        module: of `seqtool.analysis`.
+        kinds: of models, the default one of which is looked at if none is given.
+        help: of the command.
+        lines: its examples.
+        options: by their names.
+    """
+    shown_types = get_type_hints(ShownOptions, include_extras=True)
+
+    def command(**given: Any) -> None:
+        shown = ShownOptions(**{name: given.pop(name) for name in shown_types})
+        shown.check()
+        named = {options[name].parameter: value for name, value in given.items()}
+        wanted = {name: value for name, value in named.items() if value or value == 0}
+        _run(module, kinds, shown, **wanted)
+
+    command.__doc__ = help
+    command.examples = lines  # type: ignore[attr-defined]
+    annotations = {name: option.annotation for name, option in options.items()} | shown_types
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                annotation=annotation,
+                default=getattr(ShownOptions, name, None),
+            )
+            for name, annotation in annotations.items()
+        ]
     )
+    return command
 
 
-def run_analysis(
-    name: str,
-    models: Sequence[tuple[str, Any]],
-    text: str | Path | None,
+def _run(
+    module: str,
+    kinds: Sequence[str],
     shown: ShownOptions,
+    *,
+    models: Sequence[Path] | None = None,
+    text: Path | None = None,
+    initial: bool = False,
+    threads: int | None = None,
     **options: Any,
 ) -> None:
-    """Run an analysis with the options that are given, and show its report."""
-    given = {option: value for option, value in options.items() if value is not None}
-    with kept_text(text) as kept:
-        report = import_module(ANALYSES[name]).analyse(models, kept, **given)
-    show(report, shown)
+    """Open the models, run an analysis with the options that are given, and show its report."""
+    analyse = import_module(f"seqtool.analysis.{module}").analyse
+    if not kinds:
+        return show(analyse(), shown)
+    paths = list(models or [default_model(*kinds)])
+    names = names_of(paths)
+    opened = [(name, _open(path, kinds, threads)) for name, path in zip(names, paths, strict=True)]
+    for path, (_, model) in zip(paths, opened, strict=True):
+        if "beam" in options:
+            note_beam(model, options["beam"], [path])
+    if initial:
+        opened = _with_initial(opened, options.get("seed", SEED))
+    if "tagger" in options:
+        options["tagger"] = open_tagger(Path(options["tagger"]))
+    if "lengths" in options:
+        options["lengths"] = _whole_numbers(options["lengths"])
+    if module == "sparsity":
+        options["statistics"] = _statistics(paths)
+    if module == "embeddings":
+        return show(analyse(opened, **options), shown)
+    with kept_text(_text_of(module, text, options)) as kept:
+        show(analyse(opened, kept, **options), shown)
+        if module == "errors":
+            from seqtool.treebank.conllu import read_conllu
+
+            sentences = list(read_conllu(str(kept), skip_option=""))
+            for path, (_, model) in zip(paths, opened, strict=True):
+                note_unknown(model, sentences, path)
+
+
+def _open(path: Path, kinds: Sequence[str], threads: int | None) -> Any:
+    """Open a model of these kinds; a network computes with as many threads.
+
+    Raises:
+        ModelError: it is damaged, or of another kind.
+    """
+    from seqtool.core import checkpoint
+
+    if kinds == ("parser",):
+        return open_model(path, "parser")
+    if "parser" in kinds and (
+        path.is_file() or checkpoint.read_header(path).kind not in ("neural-lm", "mixture")
+    ):
+        return checkpoint.load(path)
+    from seqtool.lm.mixture.model import open_language_model
+
+    return open_language_model(path, threads=threads)
+
+
+def _with_initial(models: Sequence[tuple[str, Any]], seed: int) -> list[tuple[str, Any]]:
+    """Return models, after each network the one that it was before its training."""
+    from seqtool.analysis.recurrence import initial_model
+    from seqtool.lm.neural.model import NeuralLanguageModel
+
+    result = []
+    for name, model in models:
+        result.append((name, model))
+        if isinstance(model, NeuralLanguageModel):
+            result.append((f"{name} (initial)", initial_model(model, seed)))
+    return result
+
+
+def _whole_numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        hint = "write it as 1,2,5"
+        raise ConfigError(f"{text!r} is no list of whole numbers", hint=hint) from error
+
+
+def _statistics(paths: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
+    """Return what the headers of n-gram models tell of their counts; an ARPA file tells nothing."""
+    from seqtool.core import checkpoint
+
+    folders = [path for path in paths if path.is_dir()]
+    return {str(path): checkpoint.read_header(path).statistics for path in folders}
+
+
+def _text_of(module: str, text: Path | None, options: Mapping[str, Any]) -> str | Path | None:
+    """Return the text that is named, stdin, or the sample; None for sentences alone."""
+    needing = {"lengths", "num_targets", "num_tokens", "tagger"} & options.keys()
+    if text is None and options.get("sentences") and not needing and not is_stdin_given():
+        return None
+    if module == "errors":
+        return text or stdin_or_sample("GOLD", "trees")
+    return text or stdin_or_sample("TEXT")
 
 
 @contextmanager
@@ -136,293 +279,142 @@ def kept_text(text: str | Path | None) -> Iterator[str | Path | None]:
         yield path
 
 
-def text_beside(
-    text: Path | None, sentences: Sequence[str] | None, *others: object
-) -> str | Path | None:
-    """Return the text of an analysis: what is named, stdin, or the sample.
-
-    None where sentences are asked for, and none of the `others` that need a text.
-    """
-    if text is None and sentences and not is_stdin_given() and not any(others):
-        return None
-    return text or stdin_or_sample("TEXT")
-
-
-def open_language_models(
-    paths: Sequence[Path] | None, threads: int | None, *kinds: str
-) -> list[tuple[str, Any]]:
-    """Open the language models of -m, or the default one of the first of these kinds.
-
-    Raises:
-        ConfigError: one is given twice.
-        ModelError: there is none, it is damaged, or it is no language model.
-    """
-    from seqtool.lm.mixture.model import open_language_model
-
-    chosen = list(paths or [default_model(*(kinds or ("lm", "ngram")))])
-    return [
-        (name, open_language_model(path, threads=threads))
-        for name, path in zip(names_of(chosen), chosen, strict=True)
-    ]
-
-
-def _with_initial(
-    models: list[tuple[str, Any]], wanted: bool, seed: int | None
-) -> list[tuple[str, Any]]:
-    """Return models with each network as it was before training after it, if that is wanted."""
-    if not wanted:
-        return models
-    from seqtool.analysis.recurrence import initial_model
-    from seqtool.lm.neural.model import NeuralLanguageModel
-
-    found = []
-    for name, model in models:
-        found.append((name, model))
-        if isinstance(model, NeuralLanguageModel):
-            fresh = initial_model(model, SEED if seed is None else seed)
-            found.append((f"{name} (initial)", fresh))
-    return found
-
-
-N = TypeVar("N", int, float)
-
-
-def numbers_of(text: str, kind: type[N], example: str) -> list[N]:
-    """Return the numbers of a list as it is typed, with commas between them.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    try:
-        return [kind(part) for part in text.split(",")]
-    except ValueError as error:
-        noun = "whole numbers" if kind is int else "numbers"
-        raise ConfigError(
-            f"{text!r} is no list of {noun}", hint=f"write it as {example}"
-        ) from error
-
-
-@takes_options()
-@examples(
+gradients = _analysis(
+    "gradients",
+    ("lm",),
+    "Show how far back gradients reach: their norm by the lag, and products of Jacobians.\n\n"
+    "Beside the products stands the bound that the weights and gates allow.",
+    "seqtool analyse gradients -m runs/lm --initial -o gradients.svg",
+    **NETWORKS,
+    lags=_number("lags", "K", "The largest lag; 50 if not given."),
+    positions=_number(
+        "num_positions", "N", "Tokens of the text whose loss is taken; 64 if not given."
+    ),
+    jacobians=_number(
+        "num_jacobians",
+        "N",
+        "Of these, how many have their temporal Jacobians taken; 4 if not given.",
+    ),
+    tokens=_tokens("2,000"),
+    **READING,
+)
+spectrum = _analysis(
+    "spectra",
+    ("lm",),
+    "Show eigenvalues and singular values of recurrent matrices and of Jacobians.\n\n"
+    "They are drawn in the complex plane, with the discs of Gersgorin and the unit circle.",
+    "seqtool analyse spectrum -m runs/lm -o spectrum.svg",
+    **NETWORKS,
+    at=_several("tokens", "TOKEN", "Take the Jacobian where this token is read", "--at"),
+    positions=_number(
+        "num_positions", "N", "Without --at, how many positions are drawn; 3 if not given."
+    ),
+    tokens=_tokens("2,000"),
+    **READING,
+)
+gates = _analysis(
+    "gates",
+    ("lm",),
+    "Show how open gates are over a text, and how long the memory lasts.",
+    "seqtool analyse gates test.txt -m runs/lm",
+    **NETWORKS,
+    tokens=_tokens("1,000"),
+    **READING,
+)
+dynamics = _analysis(
+    "dynamics",
+    ("lm",),
+    "Show where the state settles when the input stays the same, and whether the start matters.\n\n"
+    "A warning says where two initial states lead to different perplexities.",
+    "seqtool analyse dynamics test.txt -m runs/lm",
+    **NETWORKS,
+    at=_several("tokens", "TOKEN", "A fixed input beside the mean input; </s> if none", "--at"),
+    starts=_number("num_starts", "N", "States followed for each input; 24 if not given."),
+    newton=_number(
+        "num_newton",
+        "N",
+        "Of these, from how many Newton's method looks for sources; 8 if not given.",
+    ),
+    tokens=_tokens("500"),
+    **READING,
+)
+cells = _analysis(
+    "cells",
+    (),
+    "Run networks that are set by hand, and maps of one number: what states can do.\n\n"
+    "The networks hold a sum, compare two sums, and tell whether ones are odd in number; the maps "
+    "settle in a point, go round in a cycle, or never settle.",
+    "seqtool analyse cells",
+)
+context = _analysis(
+    "context",
+    ("lm", "ngram"),
+    "Show how far back language models look: their surprisal when the context is cut.\n\n"
+    "With --sentence, the surprisal of its last word too: two sentences that differ far before it "
+    "show whether a model still knows what was said there. With no TEXT beside it, that alone.",
     "seqtool analyse context test.txt -m runs/lm -m runs/ngram",
+    text=TEXT,
+    model=MODEL,
+    sentence=SENTENCE,
+    lengths=_text("lengths", "K,K...", "Tokens of context to try; 1 to 50 if not given."),
+    targets=_number("num_targets", "N", "Tokens whose surprisal is taken; 300 by default."),
+    initial=INITIAL,
+    tokens=_tokens("20,000"),
+    **READING,
 )
-def context(
-    text: TextArgument = None,
-    model: ModelOption = None,
-    sentence: SentencesOption = None,
-    lengths: Annotated[
-        str | None,
-        typer.Option(metavar="K,K...", help="Tokens of context to try; 1 to 50 if not given."),
-    ] = None,
-    targets: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Tokens whose surprisal is taken; 300 by default."),
-    ] = None,
-    initial: InitialOption = False,
-    tokens: Annotated[int | None, tokens_option("20,000")] = None,
-    split: SplitOption = "valid",
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show how far back language models look: their surprisal when the context is cut.
-
-    With --sentence, the surprisal of its last word too: two sentences that differ far before it
-    show whether a model still knows what was said there. With no TEXT beside it, that alone.
-    """
-    shown.check()
-    run_analysis(
-        "context",
-        _with_initial(open_language_models(model, threads), initial, seed),
-        text_beside(text, sentence, lengths, targets, tokens),
-        shown,
-        seed=seed,
-        split=split,
-        num_tokens=tokens,
-        num_targets=targets,
-        lengths=None if lengths is None else numbers_of(lengths, int, "1,2,5"),
-        sentences=sentence,
-    )
-
-
-@takes_options()
-@examples(
+surprisal = _analysis(
+    "surprisal",
+    ("lm", "ngram"),
+    "Show surprisal word by word, and where one language model is better than another.\n\n"
+    "By how often a word was counted in training, by the distance to where it last was, and with "
+    "--tagger by word class; the words by which models differ most; and sentences word by word. "
+    "With --sentence and no TEXT, these sentences alone.",
     "seqtool analyse surprisal test.txt -m runs/lm -m runs/ngram --html page.html",
+    text=TEXT,
+    model=MODEL,
+    sentence=SENTENCE,
+    tagger=_text("tagger", "MODEL", "A tagger, to show each word class by itself."),
+    initial=INITIAL,
+    tokens=_tokens("20,000"),
+    **READING,
 )
-def surprisal(
-    text: TextArgument = None,
-    model: ModelOption = None,
-    sentence: SentencesOption = None,
-    tagger: TaggerOption = None,
-    initial: InitialOption = False,
-    tokens: Annotated[int | None, tokens_option("20,000")] = None,
-    split: SplitOption = "valid",
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show surprisal word by word, and where one language model is better than another.
-
-    By how often a word was counted in training, by the distance to where it last was, and with
-    --tagger by word class; the words by which models differ most; and sentences word by word.
-    With --sentence and no TEXT, these sentences alone.
-    """
-    shown.check()
-    run_analysis(
-        "surprisal",
-        _with_initial(open_language_models(model, threads), initial, seed),
-        text_beside(text, sentence, tagger, tokens),
-        shown,
-        split=split,
-        num_tokens=tokens,
-        sentences=sentence,
-        tagger=open_tagger(tagger),
-    )
-
-
-@takes_options()
-@examples(
+sparsity = _analysis(
+    "sparsity",
+    ("ngram",),
+    "Show what n-gram models hold by order, and how much of a new text they do not hold.",
     "seqtool analyse sparsity test.txt -m runs/ngram",
+    text=TEXT,
+    model=MODEL,
+    tokens=_tokens("1,000,000"),
+    split=SPLIT,
 )
-def sparsity(
-    text: TextArgument = None,
-    model: ModelOption = None,
-    tokens: Annotated[int | None, tokens_option("1,000,000")] = None,
-    split: SplitOption = "valid",
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show what n-gram models hold by order, and how much of a new text they do not hold."""
-    shown.check()
-    models = open_language_models(model, None, "ngram")
-    run_analysis(
-        "sparsity",
-        models,
-        text or stdin_or_sample("TEXT"),
-        shown,
-        split=split,
-        num_tokens=tokens,
-        statistics=_statistics([name for name, _ in models]),
-    )
-
-
-def _statistics(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return what the headers of n-gram models tell of their counts; an ARPA file tells nothing."""
-    from seqtool.core import checkpoint
-
-    directories = [name for name in names if Path(name).is_dir()]
-    return {name: dict(checkpoint.read_header(name).statistics) for name in directories}
-
-
-@takes_options()
-@examples(
+errors = _analysis(
+    "errors",
+    ("parser",),
+    "Show where parsers err: by relation, length, depth, sentence length, and what they confuse."
+    "\n\nTwo parsers are compared word by word, too.",
     "seqtool analyse errors dev.conllu -m runs/parser -m runs/other",
+    text=GOLD,
+    model=MODEL,
+    beam=_number("beam", "N", "Hypotheses that a parser follows at once; 1 if not given."),
 )
-def errors(
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="GOLD",
-            help="Treebank: a CoNLL-U file (also packed), a directory, - for stdin. If not "
-            "given: stdin where that is a pipe or a file, else the shipped sample's English test "
-            "treebank.",
-        ),
-    ] = None,
-    model: ModelOption = None,
-    beam: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Hypotheses that a parser follows at once.")
-    ] = 1,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show where parsers err: by relation, length, depth, sentence length, and what they confuse.
-
-    Two parsers are compared word by word, too.
-    """
-    from seqtool.treebank.conllu import read_conllu
-
-    shown.check()
-    paths = list(model or [default_model("parser")])
-    models = [
-        (name, open_model(path, "parser"))
-        for name, path in zip(names_of(paths), paths, strict=True)
-    ]
-    for path, (_, parser) in zip(paths, models, strict=True):
-        note_beam(parser, beam, [path])
-    with kept_text(text or stdin_or_sample("GOLD", "trees")) as kept:
-        run_analysis("errors", models, kept, shown, beam=beam)
-        sentences = list(read_conllu(str(kept), skip_option=""))
-        for path, (_, parser) in zip(paths, models, strict=True):
-            note_unknown(parser, sentences, path)
-
-
-@takes_options()
-@examples(
+embeddings = _analysis(
+    "embeddings",
+    ("lm", "parser", "tagger"),
+    "Show which words, tags or labels have vectors that are alike, and a map of them.\n\n"
+    "Any model with vectors will do: a neural language model, a tagger, a parser.",
     "seqtool analyse embeddings -m runs/lm --word dog -o map.svg",
+    model=MODEL,
+    table=_text("table", "NAME", "Which vectors: words, form, upos, labels; else the first."),
+    word=_several("words", "NAME", "Whose nearest are shown", "--word", "-w"),
+    initial=INITIAL,
+    nearest=_number("num_nearest", "N", "How many of the nearest; 6 by default."),
+    names=_number("num_mapped", "N", "Names on the map; 60 by default.", least=2),
+    seed=SEED_OPTION,
+    threads=THREADS,
 )
-def embeddings(
-    model: ModelOption = None,
-    table: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="A table of vectors, such as words, form, upos, labels; the first if not given.",
-        ),
-    ] = "",
-    word: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--word", "-w", metavar="NAME", help="Whose nearest are shown; repeat it for several."
-        ),
-    ] = None,
-    initial: InitialOption = False,
-    nearest: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many of the nearest; 6 by default.")
-    ] = None,
-    names: Annotated[
-        int | None, typer.Option(min=2, metavar="N", help="Names on the map; 60 by default.")
-    ] = None,
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    *,
-    shown: ShownOptions,
-) -> None:
-    """Show which words, tags or labels have vectors that are alike, and a map of them.
-
-    Any model with vectors will do: a neural language model, a tagger, a parser.
-    """
-    shown.check()
-    paths = list(model or [default_model("lm", "parser", "tagger")])
-    models = [
-        (name, _open(path, threads)) for name, path in zip(names_of(paths), paths, strict=True)
-    ]
-    run_analysis(
-        "embeddings",
-        _with_initial(models, initial, seed),
-        "",
-        shown,
-        seed=seed,
-        table=table,
-        words=word,
-        num_nearest=nearest,
-        num_mapped=names,
-    )
 
 
-def _open(path: Path, threads: int | None) -> Any:
-    """Open a model of any kind; a network computes with as many threads."""
-    from seqtool.core import checkpoint
-
-    if not path.is_file() and checkpoint.read_header(path).kind in ("neural-lm", "mixture"):
-        from seqtool.lm.mixture.model import open_language_model
-
-        return open_language_model(path, threads=threads)
-    return checkpoint.load(path)
-
-
-@takes_options()
 @examples(
     "seqtool analyse report runs -o report.html",
 )
@@ -457,12 +449,14 @@ def report(
     It holds the learning curves and every analysis that fits the models. `seqtool analyse` alone
     does this with those in runs/.
     """
+    from seqtool.analysis.drawing import require_matplotlib
     from seqtool.analysis.overview import overview
 
     path = output or directory / "report.html"
     check_folders(output)
     if output is None:
         refuse_unnamed(path)
+    require_matplotlib()
     reports = list(
         overview(
             directory,
@@ -477,3 +471,124 @@ def report(
     if as_json:
         return emit({"page": path, "reports": list(map(to_json, reports))})
     echo(path)
+
+
+@examples(
+    "seqtool analyse states text.txt -m runs/lm -o states.npy",
+    "seqtool analyse states dev.conllu -m runs/tagger --layer 1 -o states.npy",
+)
+def states(
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="Text, one sentence per line, for a language model; CoNLL-U for a tagger or "
+            "parser; either for a model of train-parser --raw. Files (also packed), "
+            "directories, - for stdin. The shipped sample's English test text or trees if not "
+            "given.",
+        ),
+    ] = None,
+    model: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-m",
+            "--model",
+            metavar="MODEL",
+            help="A neural language model, tagger or parser with an encoder; runs/lm if not given.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Where the array goes (.npy); the words go to a .tsv of the same name. A new "
+            "states.npy if not given.",
+        ),
+    ] = None,
+    layer: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Which layer, from 1; of a language model, 0 is the embedding. The last one if "
+            "not given.",
+        ),
+    ] = None,
+    pool: Annotated[
+        str,
+        typer.Option(
+            metavar="last|mean",
+            help="Of a language model: the state after a word's last unit, or the mean over all of "
+            "its units.",
+        ),
+    ] = "last",
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="parser|tagger",
+            help="Of a model of train-parser --raw: whose states; its parser's if not given.",
+        ),
+    ] = None,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="TEXT is plain text for a model of train-parser --raw, as files named .txt are "
+            "without this option.",
+        ),
+    ] = False,
+    allow_missing: AllowMissingOption = False,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the state of a network after each word of a text: word vectors in context.
+
+    They are a float32 array with a row for each word, beside a table of these words: row, sentence,
+    number, word, start, end. Each sentence is read by itself. Memory does not grow with the text.
+    """
+    from seqtool.analysis.states import write_states
+    from seqtool.core import checkpoint
+    from seqtool.core.progress import progress_bar
+    from seqtool.lm.mixture.model import open_language_model
+    from seqtool.lm.model import LanguageModel
+
+    for option, value, known in (("pool", pool, ("last", "mean")), ("part", part, PARTS)):
+        if value is not None and value not in known:
+            raise ConfigError(f"--{option} is {value!r}", hint=f"choose {' or '.join(known)}")
+    if output is None:
+        output = Path("states.npy")
+        refuse_unnamed(output)
+    began = time.perf_counter()
+    path = one_model(model) or default_model("lm")
+    is_lm = path.is_file() or checkpoint.read_header(path).kind not in TREEBANK_KINDS
+    opened: object = (
+        open_language_model(path, device=device, threads=threads)
+        if is_lm
+        else checkpoint.load(path)
+    )
+    given = text or [
+        stdin_or_sample("TEXT", "text" if isinstance(opened, LanguageModel) else "trees")
+    ]
+    try:
+        with hinting_allow_missing(), progress_bar("reading", is_bytes=True) as on_progress:
+            written = write_states(
+                opened,
+                given,
+                output,
+                layer=layer,
+                pool=cast("Pool", pool),
+                part=cast("Part | None", part),
+                raw=raw,
+                allow_missing=allow_missing,
+                on_progress=on_progress,
+            )
+    except ModelError as error:  # which does not know where the model is
+        raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
+    if as_json:
+        result = {**written._asdict(), "seconds": time.perf_counter() - began}
+        return emit({"output": output, "table": output.with_suffix(".tsv"), **result})
+    words, sentences = counted(written.rows, "word"), counted(written.sentences, "sentence")
+    echo(f"{output}: {words} of {sentences}, {written.width:,} numbers each")

@@ -33,7 +33,6 @@ COMMANDS = {
     "compare": "seqtool.cli.compare:compare",
     "surprisal": "seqtool.cli.surprisal:surprisal",
     "pairs": "seqtool.cli.pairs:pairs",
-    "states": "seqtool.cli.states:states",
     "generate": "seqtool.cli.generate:generate",
     "train-segmenter": "seqtool.cli.train_segmenter:train_segmenter",
     "segment": "seqtool.cli.annotate:segment",
@@ -47,19 +46,18 @@ COMMANDS = {
     "eval-parser": "seqtool.cli.eval_parser:eval_parser",
     "draw": "seqtool.cli.draw:draw",
     "serve": "seqtool.cli.serve:serve",
-    "predict": "seqtool.cli.predict:predict",
     "analyse report": "seqtool.cli.analyse:report",
-    "analyse gradients": "seqtool.cli.analyse_networks:gradients",
-    "analyse spectrum": "seqtool.cli.analyse_networks:spectrum",
-    "analyse gates": "seqtool.cli.analyse_networks:gates",
-    "analyse dynamics": "seqtool.cli.analyse_networks:dynamics",
-    "analyse cells": "seqtool.cli.analyse_networks:cells",
+    "analyse gradients": "seqtool.cli.analyse:gradients",
+    "analyse spectrum": "seqtool.cli.analyse:spectrum",
+    "analyse gates": "seqtool.cli.analyse:gates",
+    "analyse dynamics": "seqtool.cli.analyse:dynamics",
+    "analyse cells": "seqtool.cli.analyse:cells",
     "analyse context": "seqtool.cli.analyse:context",
     "analyse surprisal": "seqtool.cli.analyse:surprisal",
     "analyse sparsity": "seqtool.cli.analyse:sparsity",
     "analyse errors": "seqtool.cli.analyse:errors",
     "analyse embeddings": "seqtool.cli.analyse:embeddings",
-    "plot": "seqtool.cli.plot:plot",
+    "analyse states": "seqtool.cli.analyse:states",
     "inspect": "seqtool.cli.inspect:inspect",
     "fetch": "seqtool.cli.prepare:fetch",
     "demo": "seqtool.cli.demo:demo",
@@ -76,12 +74,10 @@ DEFAULTS = {"analyse": "report"}
 READ_NO_TEXT = (
     *(
         "generate",
-        "predict",
         "ngram export",
         "ngram prune",
         "analyse cells",
         "analyse embeddings",
-        "plot",
     ),
     *("serve", "fetch", "demo", "help"),
 )
@@ -257,7 +253,7 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         debug: show the traceback, too.
     """
     if stopped_by is not None:
-        hint = "run the command again; a training that had begun goes on with --resume"
+        hint = "run the command again; a training that saved its state goes on with --resume"
         _report(f"stopped by {signals.name_of(stopped_by)}", hint, "interrupted")
         return 128 + stopped_by
     match error:

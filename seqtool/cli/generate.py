@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     'seqtool generate --prompt "the old" -m runs/my',
     "seqtool generate --num 5 --temperature 0.8 --top-k 40 --seed 1",
     'seqtool generate --prompt "the old" --beam 4',
+    'seqtool generate --prompt "the old" --next 5',
 )
 def generate(
     prompt: Annotated[
@@ -76,6 +77,16 @@ def generate(
     allow_unknown: Annotated[
         bool, typer.Option("--allow-unknown", help="Read unknown words of the prompt as <unk>.")
     ] = False,
+    next_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--next",
+            min=1,
+            metavar="N",
+            help="Instead of writing, show the N most probable next tokens, and where their "
+            "probabilities come from.",
+        ),
+    ] = None,
     *,
     settings: dict[str, Any],
     seed: SeedOption = None,
@@ -86,7 +97,9 @@ def generate(
     """Write text with a language model, or with several mixed, continuing a prompt.
 
     The text appears as it is made. Several samples come one per line, or with a blank line between
-    them if they hold several sentences; a beam gives its N best texts, the best first.
+    them if they hold several sentences; a beam gives its N best texts, the best first. With --next,
+    of an n-gram model the order of the n-gram that gave each probability is told; of several models
+    mixed, what each gives the token, and its share of the sum.
     """
     from seqtool.lm import sampling
     from seqtool.lm.mixture.model import open_mixture
@@ -100,6 +113,15 @@ def generate(
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))
     language_model = open_mixture(paths, shares, device=device, threads=threads)
+    if next_tokens is not None:
+        from seqtool.analysis.prediction import next_words
+        from seqtool.cli.reports import show_report, to_json
+
+        name = " + ".join(map(str, paths))
+        report = next_words(
+            language_model, name, prompt, top=next_tokens, allow_unknown=allow_unknown
+        )
+        return emit(to_json(report)) if as_json else show_report(report)
     is_new_seed = seed is None and config.beam is None and config.temperature > 0
     if is_new_seed:
         seed = secrets.randbelow(1 << 32)

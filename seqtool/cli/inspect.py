@@ -16,7 +16,6 @@ from seqtool.cli.options import (
     emit,
     flattened,
     note,
-    note_letters,
     show_table,
 )
 from seqtool.cli.usage import examples
@@ -25,7 +24,6 @@ from seqtool.core.errors import ConfigError, ModelError, counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
-    from seqtool.analysis.report import Chart, HeatMap
     from seqtool.core.checkpoint import Header
     from seqtool.lm.ngram.table import OrderSize
     from seqtool.treebank.queries import Match
@@ -42,19 +40,19 @@ SECTIONS = ("splits", "config")  # of the data of a header
     "seqtool inspect train.conllu --json",
 )
 def inspect(
-    path: Annotated[
-        Path | None,
+    paths: Annotated[
+        list[Path] | None,
         typer.Argument(
             metavar="MODEL",
             help="A model (an ARPA file too), a prepared corpus or a treebank; the default output "
-            "of a training command if not given.",
+            "of a training command if not given. With --plot, runs beside each other.",
         ),
     ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Draw the learning curve of a run, or an n-gram model's size against its order "
+            help="Draw the learning curves of runs, or an n-gram model's size against its order "
             "(.png, .svg, .pdf), and stop.",
         ),
     ] = None,
@@ -77,8 +75,11 @@ def inspect(
     from seqtool.cli.prepare import check_treebanks
     from seqtool.core.reading import holds_treebanks, is_corpus
 
-    if path is None:
-        path = default_model("lm", "ngram", "parser", "tagger", "segmenter", "classifier")
+    if not paths:
+        paths = [default_model("lm", "ngram", "parser", "tagger", "segmenter", "classifier")]
+    if len(paths) > 1 and plot is None:
+        raise ConfigError("several models are for --plot", hint="name one, or a picture")
+    path = paths[0]
     is_treebank = holds_treebanks(path)
     if strict and not is_treebank:
         raise ConfigError("--strict is for treebanks", hint="leave --strict out")
@@ -87,12 +88,12 @@ def inspect(
         raise ConfigError(what, hint="name a .conllu file, or a directory of such files")
     chosen = [("--where", where), ("--plot", plot), ("--strict", strict), ("--json", as_json)]
     given = [option for option, value in chosen if value]
-    if len(given) > 1 and given != ["--where", "--json"] and given != ["--strict", "--json"]:
+    if len(given) > 1 and (given[-1] != "--json" or len(given) > 2):
         raise ConfigError(f"{' and '.join(given)} exclude each other", hint="give only one")
     if where:
         _show_words(path, where, as_json)
     elif plot is not None:
-        _plot(path, plot)
+        _plot(paths, plot, as_json)
     elif is_treebank:
         check_treebanks([str(path)], as_json, strict=strict)
     elif path.is_file():
@@ -166,20 +167,28 @@ def _cut(text: str, width: int, *, at_end: bool) -> str:
     return text + blank if at_end else blank + text
 
 
-def _plot(path: Path, output: Path) -> None:
-    from seqtool.analysis.drawing.output import check_picture, save_charts
-    from seqtool.analysis.learning import LOG, learning_curves
+def _plot(paths: Sequence[Path], output: Path, as_json: bool) -> None:
+    from seqtool.analysis.drawing import check_picture
+    from seqtool.analysis.learning import LOG, find_logs, learning_curves
+    from seqtool.analysis.report import Report
     from seqtool.analysis.sparsity import sizes_chart
+    from seqtool.cli.reports import check_folders, save_picture, to_json
     from seqtool.core import checkpoint
 
     check_picture(output)
-    if path.is_file():
-        charts: Sequence[Chart | HeatMap] = [sizes_chart(_sizes_of_file(path))]
-    elif (path / checkpoint.HEADER).is_file() and checkpoint.read_header(path).kind in NGRAMS:
-        charts = [sizes_chart(_sizes(path, checkpoint.read_header(path)))]
+    check_folders(output)
+    path = paths[0]
+    is_arpa = path.is_file() and path.name != LOG
+    is_model = not path.is_file() and (path / checkpoint.HEADER).is_file()
+    if is_arpa or (is_model and checkpoint.read_header(path).kind in NGRAMS):
+        sizes = _sizes_of_file(path) if is_arpa else _sizes(path, checkpoint.read_header(path))
+        report = Report("Size by order", charts=[sizes_chart(sizes)], values={"orders": sizes})
     else:
-        charts = learning_curves([(str(path), path / LOG)]).charts
-    echo(save_charts(charts, output, on_missing=note_letters))
+        report = learning_curves([log for path in paths for log in find_logs(path)])
+    picture = save_picture(report.charts, output)
+    if as_json:
+        return emit(to_json(report))
+    echo(picture)
 
 
 def _sizes(directory: Path, header: Header) -> list[OrderSize]:

@@ -32,8 +32,6 @@ ABILITIES = {
     "segmenter": "segment",
 }
 
-# perplexity where sentences begin anew over that where they do not, from which a note tells of it
-MOST_RESET_FACTOR = 1.25
 # kind -> what headers call those that can do its work
 HEADERS = {
     "classifier": ("classifier",),
@@ -233,21 +231,3 @@ def hinting_allow_missing() -> Iterator[None]:
         if error.hint == HINT:
             error.hint = f"{HINT}; --allow-missing parses it as it is"
         raise
-
-
-def note_reset(model: Any, name: str, *, way_out: str = "") -> None:
-    """Say on stderr where a network is at a loss at the beginning of each sentence.
-
-    Args:
-        model: that starts every sentence anew.
-        name: of the model.
-        way_out: what helps without another training, if anything does.
-    """
-    factor = getattr(model, "reset_factor", None)
-    if factor is not None and factor > MOST_RESET_FACTOR:
-        note(
-            f"warning: {name}: the first words of each line get too high a surprisal: where "
-            f"sentences begin anew, its perplexity was {factor:.1f} times as high on the "
-            "validation part, as training hardly met such a beginning; train with --set "
-            f"reset_states=0.01{way_out}"
-        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from seqtool.cli.models import chosen_models, names_of, note_reset
+from seqtool.cli.models import chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -100,7 +100,6 @@ def pairs(
         refuse_region(language_model, cast("Score", score))
     results: list[tuple[str, str, PairsEvaluation]] = []
     for name, path, language_model in zip(names_of(chosen), chosen, opened, strict=True):
-        note_reset(language_model, name)
         with progress_bar(f"scoring with {path}") as on_progress:
             found = evaluate_pairs(
                 language_model, given, score=cast("Score", score), on_progress=on_progress

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,17 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seqtool.cli.options import JsonOption, emit, note, note_letters, show_table, typed
-from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
-    from seqtool.analysis.report import Chart, HeatMap, Report
-
-COLUMNS = 80  # of what is no terminal
-WIDEST = 110
-# of the terminal, for series in turn; those of 16 that light and dark themes show
-STYLES = ("blue", "red", "green", "magenta", "yellow", "cyan", "bright_blue", "bright_red")
+    from seqtool.analysis.report import Chart, Report
 
 PictureOption = Annotated[
     Path | None,
@@ -30,7 +23,7 @@ PictureOption = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Draw the charts into this file (.svg, .png, .pdf) instead of showing them.",
+        help="Draw the charts into this file (.svg, .png, .pdf) instead of printing tables.",
     ),
 ]
 
@@ -54,12 +47,12 @@ class ShownOptions:
         """Refuse what cannot be written, before the work begins.
 
         Raises:
-            ConfigError: both are one file, or a picture that cannot be drawn.
+            ConfigError: both are one file, a picture that cannot be drawn, or no matplotlib.
             OutputError: the directory is not there.
         """
         if self.output is None and self.html is None:
             return
-        from seqtool.analysis.drawing.output import SUFFIXES, check_picture
+        from seqtool.analysis.drawing import SUFFIXES, check_picture, require_matplotlib
 
         if self.output is not None:
             check_picture(self.output)
@@ -71,6 +64,7 @@ class ShownOptions:
         if self.html is not None and self.html == self.output:
             raise ConfigError("-o and --html name the same file", hint="give them two names")
         check_folders(self.output, self.html)
+        require_matplotlib()
 
 
 def check_folders(*paths: Path | None) -> None:
@@ -102,13 +96,8 @@ def to_json(report: Report) -> dict[str, Any]:
     return {"title": report.title, "remarks": list(report.remarks), **report.values}
 
 
-def show(report: Report, options: ShownOptions, *, with_charts: bool = True) -> None:
+def show(report: Report, options: ShownOptions) -> None:
     """Show a report, or write it where the options say; JSON goes to stdout beside it.
-
-    Args:
-        report: what to show.
-        options: where.
-        with_charts: in the terminal; files have them always.
 
     Raises:
         ConfigError: the picture cannot be drawn.
@@ -116,21 +105,34 @@ def show(report: Report, options: ShownOptions, *, with_charts: bool = True) -> 
     """
     written: list[Path] = []
     if options.output is not None:
-        from seqtool.analysis.drawing.output import save_charts
-
-        written.append(save_charts(report.charts, options.output, on_missing=note_letters))
+        written.append(save_picture(report.charts, options.output))
     if options.html is not None:
         write_page(options.html, report.title, [report])
         written.append(options.html)
     if options.as_json:
         return emit(to_json(report))
-    if written:
-        for path in written:
-            echo(path)
-        for remark in report.remarks if options.html is None else ():
-            note(remark)  # a page has them
-        return
-    show_report(report, with_charts=with_charts)
+    for path in written:
+        echo(path)
+    if not written:
+        show_report(report)
+    elif options.html is None:  # a page has them
+        for remark in report.remarks:
+            note(remark)
+
+
+def save_picture(charts: Sequence[Chart], path: Path) -> Path:
+    """Draw charts into a file and return its name, .png where it has no suffix.
+
+    Raises:
+        ConfigError: the picture cannot be drawn.
+        OSError: the file cannot be written.
+    """
+    from seqtool.analysis.drawing import check_picture, save_charts
+
+    path = check_picture(path)
+    if missing := save_charts(charts, path):
+        note_letters(missing)
+    return path
 
 
 def write_page(path: Path, title: str, reports: Sequence[Report]) -> None:
@@ -139,43 +141,18 @@ def write_page(path: Path, title: str, reports: Sequence[Report]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    from seqtool.analysis.drawing.page import page
+    from seqtool.analysis.page import page
     from seqtool.core.storage import replace_text
 
     replace_text(path, page(title, reports, about=f"Made by: {typed()}"))
 
 
-def show_report(report: Report, *, with_charts: bool = True) -> None:
-    """Print a report to stdout: its tables, its charts, its remarks."""
-    from seqtool.analysis.drawing.page import texts_of
+def show_report(report: Report) -> None:
+    """Print a report to stdout: its tables and its remarks."""
+    from seqtool.analysis.report import cell_texts
 
     for table in report.tables:
-        show_table(table.title, table.columns, texts_of(table))
-        echo()
-    for chart in report.charts if with_charts else ():
-        show_chart(chart)
+        show_table(table.title, table.columns, cell_texts(table))
         echo()
     for remark in report.remarks:
         echo(remark)
-
-
-def show_chart(chart: Chart | HeatMap) -> None:
-    """Print a chart: in colours on a terminal, in 80 columns elsewhere."""
-    from seqtool.analysis.drawing.textual import chart_lines
-
-    if not terminal.stream().isatty():
-        for line in chart_lines(chart, width=COLUMNS):
-            echo("".join(piece.text for piece in line).rstrip())
-        return
-    from rich.text import Text
-
-    from seqtool.core.progress import open_console
-
-    console = open_console(highlight=False)
-    width = min(WIDEST, shutil.get_terminal_size((COLUMNS, 24)).columns)
-    for line in chart_lines(chart, width=width, colour=console.color_system is not None):
-        text = Text(no_wrap=True, overflow="crop")
-        for piece in line:
-            style = "" if piece.series is None else STYLES[piece.series % len(STYLES)]
-            text.append(piece.text, style)
-        console.print(text)

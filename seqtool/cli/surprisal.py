@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.models import chosen_models, names_of, note_reset
+from seqtool.cli.models import chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -185,9 +185,6 @@ def surprisal(
             unknown = UnknownWords(part.tokenizer)
             if carry_state and carries_state(part):
                 total.state = "carried"
-            else:
-                way_out = ", or give --carry-state where the lines are the sentences of one text"
-                note_reset(part, model_name, way_out=way_out)
             with _bar(output) as on_progress:
                 for words in score_blocks(
                     part,

@@ -127,17 +127,12 @@ def train_lm(
                 board.show(event)
 
         trained = run_training(train, corpus, output, chosen, options, on_event=on_event)
-    warning = {}
-    if trained.warning:
-        note(f"warning: {trained.warning}")
-        warning["warning"] = trained.warning
     report(
         trained,
         options.json,
         f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
         f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
         next=("eval-ppl -m {}", "generate -m {}"),
-        **warning,
     )
 
 

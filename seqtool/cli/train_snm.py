@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +11,8 @@ from seqtool.cli.ngram import READING, FieldOption, InputsArgument, refuse_unpre
 from seqtool.cli.options import (
     ForceOption,
     JsonOption,
-    MaxMinutesOption,
     MemoryOption,
     OutputOption,
-    ResumeOption,
     ThreadsOption,
     emit,
     is_typed,
@@ -60,7 +56,6 @@ if TYPE_CHECKING:
     "seqtool train-snm corpora/ptb/words --prune 1 -o runs/ptb-snm",
     "seqtool train-snm my.txt --remote 0 --order 4",
     "seqtool train-snm my.txt --time-limit 10m",
-    "seqtool train-snm --resume -o runs/my",
 )
 def train_snm(
     context: typer.Context,
@@ -69,8 +64,6 @@ def train_snm(
     field: FieldOption = None,
     threads: ThreadsOption = None,
     memory: MemoryOption = None,
-    resume: ResumeOption = False,
-    max_minutes: MaxMinutesOption = None,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
@@ -87,36 +80,26 @@ def train_snm(
     from seqtool.lm.snm.config import SnmConfig, refuse_unread
     from seqtool.lm.snm.train import train_snm as train
 
-    if resume and force:
-        raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
-    if resume:  # what is not typed is as the run has it
-        for name in list(settings):
-            if not is_typed(context, {"learning_rate": "lr"}.get(name, name)):
-                del settings[name]
-    else:
-        if settings.get("time_limit") and is_typed(context, "epochs"):
-            note("note: --time-limit takes the place of --epochs")
-        config = from_dict(SnmConfig, settings)
-        refuse_unread(config, settings)
-        inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
-        refuse_unprepared(context, inputs, config)
-    end = time.monotonic() + 60.0 * (math.inf if max_minutes is None else max_minutes)
+    if settings.get("time_limit") and is_typed(context, "epochs"):
+        note("note: --time-limit takes the place of --epochs")
+    config = from_dict(SnmConfig, settings)
+    refuse_unread(config, settings)
+    inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
+    refuse_unprepared(context, inputs, config)
     with stage_bars() as on_progress:
         trained = train(
-            inputs or [],
+            inputs,
             output,
-            settings if resume else config,
+            config,
             field=field,
-            resume=resume,
             force=force,
             threads=threads,
             memory=None if memory is None else parse_size(memory),
             command=typed(),
             on_progress=on_progress,
-            should_stop=lambda num_tokens: time.monotonic() >= end,
         )
     if not as_json:
-        return _show(trained, is_limited=resume or settings.get("time_limit") is not None)
+        return _show(trained, is_limited=settings.get("time_limit") is not None)
     emit(
         {
             "model": trained.path,

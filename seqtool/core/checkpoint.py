@@ -77,13 +77,12 @@ FILE_LOADERS: Registry[Callable[[Path], Any | None]] = Registry(
 )
 
 # kind of a run -> the command that trains it; the runs of train-lm name no kind
-_TRAINERS = {
+TRAINERS = {
     "classifier": "train-classifier",
     "labeller": "train-tagger",
     "parser": "train-parser",
     "pipeline": "train-parser",
     "segmenter": "train-segmenter",
-    "snm": "train-snm",
     "tagger": "train-tagger",
 }
 
@@ -255,7 +254,7 @@ def run_record(path: str | Path) -> Path:
 
 def trainer(kind: str) -> str:
     """Return the command that trains the model of a run of this kind."""
-    return _TRAINERS.get(kind, "train-lm")
+    return TRAINERS.get(kind, "train-lm")
 
 
 def run_kind(path: str | Path) -> str | None:

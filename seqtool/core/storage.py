@@ -42,6 +42,7 @@ if sys.platform != "win32":
 
 SEAL = "sha256"
 RECORD = "run.json"  # of a run that has begun
+MAX_DIGITS = 300  # of a whole number: one that is a float, too
 MAX_OBJECT, MAX_DEPTH = 1 << 26, 100  # bytes and levels of a JSON file that is read
 
 _KEPT, _TEMPORARY = ".kept.old", re.compile(r"\..+\.(new(-.*)?|lock)")
@@ -329,12 +330,15 @@ def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
 
     Raises:
         ValueError: it is no plain file, too large, no JSON, no object, or holds half of a
-            surrogate pair, which no file can be named by.
+            surrogate pair, which no file can be named by, or a whole number of
+            more than `MAX_DIGITS` digits.
         OSError: it is not there, or cannot be read.
     """
     data = read_file(path, max_bytes)
     try:
-        content = json.loads(data.decode("utf-8"))
+        # Python's own reader of numbers is faster
+        is_long = re.search(rb"[0-9]{%d}" % MAX_DIGITS, data)
+        content = json.loads(data.decode("utf-8"), parse_int=_whole_number if is_long else None)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(content, dict):
@@ -348,6 +352,12 @@ def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
     if b"\\" in data and re.search(rb"\\u[dD]", data):  # only then a half can be there
         json.dumps(content, ensure_ascii=False).encode()
     return content
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:

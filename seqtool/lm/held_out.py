@@ -124,15 +124,15 @@ def _of_model(model: Path, split: str | None) -> HeldOutText:
         )
     data = checkpoint.read_header(model).data
     try:
-        text = _of_corpus(model, data, split) or _of_files(model, data, split)
-        text = text or _of_sources(data, split)
+        try:
+            text = _of_corpus(model, data, split) or _of_files(model, data, split)
+            text = text or _of_sources(data, split) or _of_sample(data, split)
+        except DataError:
+            text = _of_sample(data, split)
+            if text is None:
+                raise
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise ModelError("damaged model header", hint=_hint(model), path=model) from error
-    except DataError:
-        text = _of_sample(data, split)
-        if text is None:
-            raise
-    text = text or _of_sample(data, split)
     if text is None:
         part = "held-out" if split is None else split
         what = f"no text was given, and the model has no {part} part of its own corpus"

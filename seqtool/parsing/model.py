@@ -31,6 +31,7 @@ from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, grown, open_own
+from seqtool.parsing.encoding.sparse import SEEN
 from seqtool.parsing.unknown import SHARE
 from seqtool.treebank.conllu import Broken, no_item
 from seqtool.treebank.sentence import Sentence
@@ -272,8 +273,9 @@ def _read_weights(directory: Path, shapes: Shapes) -> dict[str, Floats]:
     if {name: array.shape for name, array in weights.items()} != shapes:
         raise ValueError("arrays of other shapes")
     for name, array in weights.items():
+        kinds = (np.uint8,) if name == SEEN else (np.float16, np.float32)
         # what is not finite would be an index later, as the place of the largest score
-        if array.dtype not in (*NARROW, np.float32) or not np.isfinite(array).all():
+        if array.dtype not in kinds or not np.isfinite(array).all():
             raise ValueError(f"{name} holds other than numbers")
     return {
         name: array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)

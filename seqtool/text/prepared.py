@@ -205,7 +205,9 @@ def _check_info(info: dict[str, Any]) -> None:
         is_right &= _are_shards(counts.get("shards"), counts["tokens"])
     shares, config = info.get("shares"), info.get("config", {})
     is_right &= isinstance(config, dict) and (shares is None or bool(check_shares(shares)))
-    texts = [text for source in info.get("sources", []) for text in source.values()]
+    sources = info.get("sources", [])
+    is_right &= all({"path", "split"} <= source.keys() for source in sources)
+    texts = [text for source in sources for text in source.values()]
     if not is_right or not {*map(type, texts)} <= {str}:
         raise ValueError("no corpus")
 

@@ -385,9 +385,7 @@ class _Loop:
             scores = task.validate()
             if not all(math.isfinite(score) for score in scores.values()):
                 what = f"validation gave {format_scores(scores)} after step {run.step:,}"
-                raise TrainingError(
-                    f"{what} (epoch {run.epoch + 1})", hint=state.after_failure(task)
-                )
+                raise TrainingError(f"{what} (epoch {run.epoch + 1})", hint=state.AFTER_FAILURE)
             new, old = scores[task.score], run.best_scores.get(task.score)
             is_best = old is None or (new > old if task.larger_is_better else new < old)
             if is_best and self.group.is_first:

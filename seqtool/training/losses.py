@@ -10,7 +10,7 @@ from torch import Tensor
 from seqtool.core.errors import TrainingError
 from seqtool.core.progress import GradientNorms
 from seqtool.training.hardware import Group
-from seqtool.training.state import RunState, after_failure
+from seqtool.training.state import AFTER_FAILURE, RunState
 from seqtool.training.task import Task
 
 # nats per item above which a loss has exploded, whatever the vocabulary
@@ -23,7 +23,6 @@ class StepLosses:
 
     def __init__(self, run: RunState, task: Task, group: Group) -> None:
         self.run, self.items, self.group = run, task.items, group
-        self.hint = after_failure(task)
         self.pending: list[tuple[int, Tensor, int]] = []  # step, mean loss, number of items
         self.forget()
 
@@ -70,7 +69,7 @@ class StepLosses:
         if math.isfinite(loss):
             what = f"exploded to {loss:.1f} nats per {self.items.removesuffix('s')}"
         where = f"at step {step:,} (epoch {self.run.epoch + 1})"
-        raise TrainingError(f"the loss {what} {where}", hint=self.hint)
+        raise TrainingError(f"the loss {what} {where}", hint=AFTER_FAILURE)
 
 
 class StepNorms:

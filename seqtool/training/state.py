@@ -25,7 +25,7 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ModelError, TrainingError
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
-from seqtool.training.task import OnlineTask, Task
+from seqtool.training.task import Task
 
 TENSORS = "state.safetensors"
 STATE = "state.json"
@@ -70,11 +70,8 @@ class RunState:
         return self.epoch + self.skipped_epochs
 
 
-def after_failure(task: Task) -> str:
-    """Return the hint of a run that failed after its last good state was saved."""
-    # what is learnt online is not clipped
-    clipping = "" if isinstance(task, OnlineTask) else " or --set clip_norm=X"
-    return f"the last good state is kept: add --resume with a lower --lr{clipping}"
+# the hint of a run that failed; clipping does not bound the steps of Adam
+AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr"
 
 
 def save(
@@ -93,7 +90,7 @@ def save(
     weights = _weights(task.module)
     if not all(bool(torch.isfinite(value).all()) for value in weights.values()):
         what = f"the weights are no longer finite after step {run.step:,} (epoch {run.epoch + 1})"
-        raise TrainingError(what, hint=after_failure(task))
+        raise TrainingError(what, hint=AFTER_FAILURE)
     own = {f"carried.{name}": value.detach().cpu() for name, value in task.carried().items()}
     own["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
@@ -136,8 +133,11 @@ def restore(
     """
     with _telling_damage(directory):
         content = _read(directory)
-        known = {field.name for field in dataclasses.fields(RunState)}
-        if not (isinstance(content["fingerprint"], dict) and known.issuperset(content["run"])):
+        kinds = {field.name: str(field.type) for field in dataclasses.fields(RunState)}
+        parts = [content[name] for name in ("fingerprint", "run", "optimiser")]
+        if not all(isinstance(part, dict) for part in parts) or not all(
+            name in kinds and _is_of(value, kinds[name]) for name, value in content["run"].items()
+        ):
             raise ValueError("no state of a run")
     _check_fingerprint(_flat(content["fingerprint"]), fingerprint, directory)
     _check_processes(content.get("processes", 1), group, directory)
@@ -149,21 +149,49 @@ def restore(
             if saved[name].shape != parameter.shape:
                 raise ValueError(f"the shape of {name}")
         own = _part(tensors, _of_rank(group.rank))
-        random_cpu = own["random.cpu"]
     for name, value in content["run"].items():
         setattr(run, name, value)
     with torch.no_grad():
         for name, parameter in weights.items():
             parameter.copy_(saved[name])
-    optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
+    with _telling_damage(directory):
+        optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
     num_steps = task.start_epoch(run.planned_epoch)
     with _telling_damage(directory):
-        task.restore_carried(_part(own, "carried."))
-    # last, as what was done above may have drawn numbers
-    torch.set_rng_state(random_cpu)
-    if torch.cuda.is_available() and "random.cuda" in own:
-        torch.cuda.set_rng_state(own["random.cuda"])
+        if run.index > num_steps:
+            raise ValueError(f"step {run.index} of an epoch of {num_steps}")
+        carried = _part(own, "carried.")
+        for name, value in task.carried().items():  # at the beginning of the epoch
+            if carried[name].shape != value.shape:
+                raise ValueError(f"the shape of {name}")
+        task.restore_carried(carried)
+        # last, as what was done above may have drawn numbers
+        _restore_random(own)
     return num_steps
+
+
+def _restore_random(own: Mapping[str, Tensor]) -> None:
+    """Take back the states of random generators: a ValueError of what is none."""
+    try:
+        torch.set_rng_state(own["random.cpu"])
+        if torch.cuda.is_available() and "random.cuda" in own:
+            torch.cuda.set_rng_state(own["random.cuda"])
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"no random generator: {error}") from error
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    """Return whether JSON's value is one of a field of `RunState`, by its annotation."""
+    kind, _, optional = kind.partition(" | ")
+    if optional and value is None:
+        return True
+    if kind in ("list[float]", "dict[str, float]"):
+        if type(value).__name__ != kind.partition("[")[0]:
+            return False
+        return all(_is_of(x, "float") for x in (value.values() if kind[0] == "d" else value))
+    if kind == "float":
+        return type(value) in (int, float)
+    return type(value).__name__ == kind and 0 <= value < 1 << 53
 
 
 @contextmanager

@@ -75,12 +75,6 @@ def test_a_window_looks_back_as_far_as_it_is_wide(text: Path, width: int) -> Non
         assert bits[0] != pytest.approx(whole, rel=1e-6)
 
 
-def test_a_recurrent_network_comes_near_the_whole_text(text: Path) -> None:
-    bits, whole = curve_of(network(cell="gru"), text, [1, 4, 60])
-    assert bits[0] != pytest.approx(whole, rel=1e-6)
-    assert abs(bits[2] - whole) < abs(bits[0] - whole) < 1
-
-
 def test_a_bigram_model_gives_what_its_table_says(ngram: Any, text: Path) -> None:
     """By the steps of the model itself, from every context of one token and of two."""
     size = len(ngram.tokenizer.vocabulary)
@@ -131,19 +125,6 @@ def test_two_sentences_that_differ_far_before(ngram: Any, text: Path) -> None:
     assert "ngram does not know x." in report.remarks
 
 
-def test_charts_of_sentences_say_which_and_unknown_words_are_told(ngram: Any, text: Path) -> None:
-    small = NeuralLanguageModel(network().network, word_tokenizer(["a"]))
-    report = analyse(
-        [("ngram", ngram), ("small", small)], text, lengths=[1], sentences=["a b c", "b b c"]
-    )
-    note = report.charts[1].note
-    assert "Sentence 1: “a b c”." in note
-    assert "Sentence 2: “b b c”." in note
-    (told,) = (line for line in report.remarks if line.startswith("Tokens not known"))
-    assert "0 by ngram" in told
-    assert "with 1 token it predicts" in report.remarks[0]
-
-
 def test_sentences_alone(ngram: Any, text: Path) -> None:
     models = [("m", ngram)]
     alone = analyse(models, None, sentences=["a b c"])
@@ -162,14 +143,6 @@ def test_models_of_other_tokens_do_not_compare(ngram: Any, text: Path, tmp_path:
     assert "letters reads other tokens than words, so their bits do not compare." in report.remarks
 
 
-def test_the_same_seed_draws_the_same_targets(ngram: Any, text: Path) -> None:
-    def run(seed: int) -> Any:
-        return analyse([("m", ngram)], text, seed=seed, num_targets=20, lengths=[1, 2]).values
-
-    assert run(1) == run(1)
-    assert run(1) != run(2)
-
-
 def test_what_is_refused(ngram: Any, text: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         analyse([("m", ngram)], text, lengths=[0])
@@ -177,10 +150,6 @@ def test_what_is_refused(ngram: Any, text: Path, tmp_path: Path) -> None:
         analyse([("m", ngram)], text, lengths=[10_000])
     with pytest.raises(DataError, match="has no words"):
         analyse([("m", ngram)], text, lengths=[1], sentences=[""])
-    with pytest.raises(ConfigError, match="no language model"):
-        analyse([("m", object())], text)
-    with pytest.raises(ConfigError, match="no model is given"):
-        analyse([], text)
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(DataError, match="empty"):
         analyse([("m", ngram)], tmp_path / "empty.txt")

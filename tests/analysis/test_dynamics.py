@@ -14,7 +14,7 @@ from toy_models import word_tokenizer
 from toy_recurrence import NETWORKS, WORDS, make_model, make_network, write_text
 
 from seqtool.analysis import dynamics, recurrence
-from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.model import NeuralLanguageModel
 
 
@@ -97,8 +97,8 @@ def test_the_map_of_a_network_is_its_step(name: str) -> None:
     network = make_network(**NETWORKS[name])
     ids = np.array([4, 7, 2, 2, 2], np.int32)
     step = dynamics.state_map(network, network.embedding.weight[2])
-    flat = dynamics.flat_states(recurrence.states_at(network, ids, [2]), network)
-    expected = dynamics.flat_states(recurrence.states_at(network, ids, [5]), network)
+    flat = network.flat_state(recurrence.states_at(network, ids, [2]))
+    expected = network.flat_state(recurrence.states_at(network, ids, [5]))
     found = step(step(step(flat)))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
@@ -142,21 +142,21 @@ def test_perplexity_by_start_is_that_of_the_model(tmp_path: Path) -> None:
     model = make_model(cell="lstm", layers=2)
     text = write_text(tmp_path / "t.txt")
     ids = recurrence.read_text("m", model, text, split="valid", num_tokens=300, needed=1)
-    flat = dynamics.flat_states(model.network.initial_state(2), model.network)
+    flat = model.network.flat_state(model.network.initial_state(2))
     flat[1] += 0.5
     nats, ends = dynamics.nats_by_start(model.network, ids, flat)
     (scores,) = model.score_ids([ids])
     np.testing.assert_allclose(-nats[:, 0].numpy(), scores.log_probs, rtol=0, atol=1e-12)
     assert not nats[0, 0].equal(nats[0, 1])
     state = recurrence.states_at(model.network, recurrence.inputs_of(ids), [300])
-    torch.testing.assert_close(ends[:1], dynamics.flat_states(state, model.network))
+    torch.testing.assert_close(ends[:1], model.network.flat_state(state))
 
 
 def test_a_network_that_forgets_is_not_warned_of(tmp_path: Path) -> None:
     text = write_text(tmp_path / "t.txt")
     for settings in ({"cell": "gru"}, NETWORKS["rnn-maxent"]):
         model = make_model(scale=0.3, **settings)
-        report = dynamics.analyse([("m", model)], text, tokens=["a"], initial=True)
+        report = dynamics.analyse([("m", model)], text, tokens=["a"])
         assert not any(remark.startswith("warning") for remark in report.remarks)
         assert set(report.values["m"]["inputs"]) == {"a", "mean input"}
         (attractor,) = report.values["m"]["inputs"]["a"]["attractors"]
@@ -185,9 +185,5 @@ def test_impossible_options(tmp_path: Path) -> None:
     text, models = write_text(tmp_path / "t.txt"), [("m", make_model(cell="gru"))]
     with pytest.raises(ConfigError, match="no token of the model is 'zebra'"):
         dynamics.analyse(models, text, tokens=["zebra"])
-    with pytest.raises(ConfigError, match="2 runs for 1 model"):
-        dynamics.analyse(models, text, runs=["x", "y"])
     with pytest.raises(ConfigError, match="num_starts is 3"):
         dynamics.analyse(models, text, num_starts=3)
-    with pytest.raises(ModelError, match="no state of training is there"):
-        dynamics.analyse(models, text, runs=[tmp_path])

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from toy_models import word_tokenizer
 
 from seqtool.analysis.embeddings import VectorTable, analyse, plane_of, vector_tables
-from seqtool.core.errors import ConfigError
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -97,20 +96,9 @@ def test_report() -> None:
     values = report.values["m"]
     assert list(values["nearest"]) == ["w3"]
     (chart,) = report.charts
-    names = chart.series[0].names  # type: ignore[union-attr]
+    names = chart.series[0].names
     assert list(names[:3]) == ["w3", *(one["name"] for one in values["nearest"]["w3"])]
     assert len(names) == 7
     drawn = analyse([("m", network())], seed=2).values
     assert drawn == analyse([("m", network())], seed=2).values
     assert len(drawn["m"]["nearest"]) == 8
-
-
-def test_what_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no vector of 'w77'") as caught:
-        analyse([("m", network())], words=["w77"])
-    assert caught.value.hint == "did you mean w7 or w17?"
-    with pytest.raises(ConfigError, match="no table of 'upos'") as caught:
-        analyse([("m", network())], table="upos")
-    assert "words" in caught.value.hint
-    with pytest.raises(ConfigError, match="has no vectors"):
-        analyse([("m", object())])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from seqtool.analysis.errors import LENGTHS, analyse, arcs_of, band_names
-from seqtool.core.errors import ConfigError
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 from seqtool.treebank.projectivity import is_projective
@@ -160,8 +159,3 @@ def test_a_tree_is_projective_if_no_arc_crosses(size: int) -> None:
 
 def test_bands_have_names() -> None:
     assert band_names([1, 2, 4, 10]) == ["1", "2-3", "4-9", "10+"]
-
-
-def test_only_parsers(gold: Path) -> None:
-    with pytest.raises(ConfigError, match="no parser"):
-        analyse([("a", object())], gold)

@@ -1,38 +1,22 @@
-"""Gates against their biases, their definition, and a tagger of known tags."""
+"""Gates against their biases and their definition."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from toy_models import char_tokenizer
 from toy_recurrence import NETWORKS, make_model, make_network, write_text
 
 from seqtool.analysis import gates
-from seqtool.analysis.passage import SENTENCE_END
-from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.treebank.sentence import FORM, UPOS, Sentence
 
 IDS = np.random.default_rng(2).integers(0, 10, 25).astype(np.int32)
 LOGISTIC = {b: 1 / (1 + math.exp(-b)) for b in (-1.5, 0.5, 2.0)}
-
-
-class Letters:
-    """A tagger that knows vowels."""
-
-    def tag_stream(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        for sentence in sentences:
-            for row in sentence.rows:
-                row[UPOS] = "VOWEL" if row[FORM] in "ae" else "OTHER"
-            yield sentence
 
 
 def with_biases_only(biases: Sequence[float], **settings: Any) -> Any:
@@ -112,26 +96,11 @@ def test_a_memory_that_loses_nothing_lives_for_ever(tmp_path: Path) -> None:
 def test_what_the_report_holds(tmp_path: Path, name: str) -> None:
     text = write_text(tmp_path / "t.txt")
     model = make_model(**NETWORKS[name])
-    report = gates.analyse([("m", model)], text, num_tokens=60, tagger=Letters())
+    report = gates.analyse([("m", model)], text, num_tokens=60)
     found = report.values["m"]
     for of_gate in found["gates"].values():
         assert sum(of_gate["histogram"]) == pytest.approx(1.0)
         assert 0 <= of_gate["share_low"] + of_gate["share_high"] <= 1
-    classes = {"VOWEL", "OTHER", SENTENCE_END}
-    for title, means in found["by_class"].items():
-        assert set(means) == classes
-        assert min(means.values()) <= found["gates"][title]["mean"] <= max(means.values())
     assert report.charts[0].title == "Gates of m"
     for table in report.tables:
         assert all(len(row) == len(table.columns) for row in table.rows)
-
-
-def test_classes_are_those_of_the_tokens_that_are_read(tmp_path: Path) -> None:
-    model = make_model(cell="lstm")
-    ids = np.array([EOS_ID, *model.tokenizer.encode("a b e zebra"), EOS_ID, 3], np.int32)
-    found = gates._classes("m", model, ids, Letters())
-    end = SENTENCE_END
-    assert found == [end, "VOWEL", "OTHER", "VOWEL", "OTHER", end, "OTHER"]
-    letters = NeuralLanguageModel(make_network(cell="lstm"), char_tokenizer("abcdefgh"))
-    with pytest.raises(ConfigError, match="m reads units of char, which have no word class"):
-        gates.analyse([("m", letters)], write_text(tmp_path / "t.txt"), tagger=Letters())

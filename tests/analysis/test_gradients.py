@@ -1,4 +1,4 @@
-"""Gradients through time against powers, rotations, finite differences, and a log."""
+"""Gradients through time against powers, rotations and finite differences."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def test_the_chain_of_jacobians_is_the_gradient() -> None:
 def test_what_the_report_holds(tmp_path: Path) -> None:
     text = write_text(tmp_path / "t.txt")
     models = [("one", make_model(cell="rnn")), ("two", make_model(cell="lstm", layers=2))]
-    options = {"initial": True, "lags": 12, "num_positions": 20, "num_jacobians": 2}
+    options = {"lags": 12, "num_positions": 20, "num_jacobians": 2}
     report = gradients.analyse(models, text, **options)  # type: ignore[arg-type]
-    names = ["one", "one (initial)", "two", "two (initial)"]
+    names = ["one", "two"]
     assert list(report.values["models"]) == names
     assert [series.label for series in report.charts[0].series] == names
     assert len(report.values["models"]["two"]["layers"]) == 2

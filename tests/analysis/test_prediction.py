@@ -3,14 +3,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from toy_models import word_tokenizer
 
-from seqtool.analysis.prediction import REST, predict
+from seqtool.analysis.prediction import REST, next_words
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, PromptError
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -47,7 +45,7 @@ def shares(report: Any) -> dict[str, float]:
 
 
 def test_students_opened_their(counted: Any) -> None:
-    report = predict(counted, "m", "the students opened their", top=4)
+    report = next_words(counted, "m", "the students opened their", top=4)
     assert shares(report) == pytest.approx(
         {"books": 0.4, "laptops": 0.3, "minds": 0.2, "exams": 0.1}, abs=1e-6
     )
@@ -62,7 +60,7 @@ def test_orders_are_those_of_the_longest_ngram(smoothed: Any) -> None:
     """The column agrees with the order that scoring finds for each word."""
     vocabulary = smoothed.tokenizer.vocabulary
     for prompt in ("", "the", "the students opened their", "opened their cat", "their their"):
-        report = predict(smoothed, "m", prompt, top=len(vocabulary))
+        report = next_words(smoothed, "m", prompt, top=len(vocabulary))
         for one in report.values["tokens"]:
             if one["token"] in ("<unk>", "</s>"):
                 continue
@@ -82,7 +80,7 @@ def test_every_table_sums_to_one(smoothed: Any, top: int) -> None:
     mixed = MixedModel([smoothed, neural], [0.25, 0.75])
     for model in (smoothed, neural, mixed):
         for prompt in ("", "the students", "the cat\ntheir"):
-            report = predict(model, "m", prompt, top=top)
+            report = next_words(model, "m", prompt, top=top)
             rows = report.tables[0].rows
             assert rows[-1][0] == REST
             assert sum(float(row[1] or 0) for row in rows) == pytest.approx(1, abs=1e-6)
@@ -98,13 +96,13 @@ def test_a_mixture_tells_what_each_part_gives(smoothed: Any, counted: Any) -> No
     neural = NeuralLanguageModel(network, word_tokenizer(words))
     mixed = MixedModel([smoothed, neural], [0.25, 0.75], names=["ngram", "net"])
     prompt = "the students opened their"
-    report = predict(mixed, "mix", prompt, top=5)
+    report = next_words(mixed, "mix", prompt, top=5)
     alone = {
-        name: shares(predict(model, name, prompt, top=99))
+        name: shares(next_words(model, name, prompt, top=99))
         for name, model in (("ngram", smoothed), ("net", neural))
     }
     orders = {one["token"]: one["order"] for one in
-              predict(smoothed, "m", prompt, top=99).values["tokens"]}  # fmt: skip
+              next_words(smoothed, "m", prompt, top=99).values["tokens"]}  # fmt: skip
     for one in report.values["tokens"]:
         token = one["token"]
         first, second = one["parts"]
@@ -123,12 +121,3 @@ def test_a_mixture_tells_what_each_part_gives(smoothed: Any, counted: Any) -> No
         *("token", "probability", "surprisal (bits)", "0.25 of ngram", "share (%)", "order"),
         *("0.75 of net", "share (%)"),
     ]
-
-
-def test_what_is_refused(smoothed: Any) -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        predict(smoothed, "m", "the", top=0)
-    with pytest.raises(PromptError, match="outside the model's vocabulary"):
-        predict(smoothed, "m", "the dog")
-    report = predict(smoothed, "m", "the dog", allow_unknown=True)
-    assert np.isfinite(report.values["rest"])

@@ -164,11 +164,11 @@ def test_the_bound_of_a_plain_network_is_gamma_times_the_norm() -> None:
 
 
 def test_a_fresh_network_is_that_of_the_seed() -> None:
-    network = make_network(cell="gru", layers=2)
+    model = make_model(cell="gru", layers=2)
     torch.manual_seed(7)
-    expected = NeuralNetwork(network.config, 10).double()
+    expected = NeuralNetwork(model.network.config, 10).double()
     before = torch.get_rng_state()
-    found = recurrence.fresh(network, 7)
+    found = recurrence.initial_model(model, 7).network
     assert torch.get_rng_state().equal(before)
     for name, value in expected.state_dict().items():
         assert found.state_dict()[name].equal(value), name
@@ -178,24 +178,25 @@ def test_an_adaptive_layer_keeps_its_ranks() -> None:
     from seqtool.lm.neural.config import OutputConfig
 
     output = OutputConfig(layer="adaptive", cutoffs=(3, 6))
-    network = make_network(cell="gru", output=output)
-    ranks = network.state_dict()["softmax.ranks_V"]
+    model = make_model(cell="gru", output=output)
+    ranks = model.network.state_dict()["softmax.ranks_V"]
     ranks.copy_(ranks.flip(0))
-    assert recurrence.fresh(network, 1).state_dict()["softmax.ranks_V"].equal(ranks)
+    drawn = recurrence.initial_model(model, 1).network
+    assert drawn.state_dict()["softmax.ranks_V"].equal(ranks)
 
 
 def test_models_without_a_state_are_refused() -> None:
     for model in (two_words(), make_model(cell="window")):
         with pytest.raises(ConfigError, match="m is no recurrent network"):
-            recurrence.open_networks([("m", model)], initial=False, seed=1)
+            recurrence.open_networks([("m", model)])
     with pytest.raises(ConfigError, match="no model is given"):
-        recurrence.open_networks([], initial=False, seed=1)
+        recurrence.open_networks([])
 
 
 def test_the_model_stays_as_it_was() -> None:
     model = make_model(cell="rnn")
     model.network.float()
-    ((_, _, network),) = recurrence.open_networks([("m", model)], initial=False, seed=1)
+    ((_, _, network),) = recurrence.open_networks([("m", model)])
     assert network.embedding.weight.dtype == torch.float64
     assert model.network.embedding.weight.dtype == torch.float32
     assert all(parameter.requires_grad is False for parameter in network.parameters())

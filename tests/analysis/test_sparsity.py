@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtool.analysis.sparsity import analyse, rows_of_ngrams, sizes_chart, unseen_shares
+from seqtool.analysis.sparsity import analyse, rows_of_ngrams, unseen_shares
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
 
@@ -106,13 +105,3 @@ def test_sizes(model: Any, folder: Path) -> None:
     assert sum(order["bytes"] for order in report.values["models"]["m"]["orders"]) == sum(
         array.nbytes for array in model.table.arrays().values()
     )
-    chart = report.charts[-1]
-    assert chart.title == "Size by order"
-    assert [series.label for series in sizes_chart([]).series] == [
-        "this order", "all orders up to it",
-    ]  # fmt: skip
-
-
-def test_only_ngram_models(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="no n-gram model"):
-        analyse([("m", object())], folder / "test.txt")

@@ -106,8 +106,8 @@ def test_recurrent_matrices_read_the_state(name: str) -> None:
 def test_what_the_report_holds(tmp_path: Path) -> None:
     text = write_text(tmp_path / "t.txt")
     models = [("r", make_model(cell="rhn", depth=2)), ("l", make_model(cell="lstm"))]
-    report = spectra.analyse(models, text, tokens=["b", "</s>"], initial=True)
-    assert list(report.values) == ["r", "r (initial)", "l", "l (initial)"]
+    report = spectra.analyse(models, text, tokens=["b", "</s>"])
+    assert list(report.values) == ["r", "l"]
     assert len(report.values["r"]["weights"]) == 4
     names = list(report.values["r"]["jacobians"])
     assert len(names) == 6  # two tokens, the step and its two depths
@@ -117,7 +117,7 @@ def test_what_the_report_holds(tmp_path: Path) -> None:
         len(found["eigenvalues"]) == 10 for found in report.values["l"]["jacobians"].values()
     )
     # of the highway: two gates, and two tokens; of the LSTM: four gates, and two tokens
-    assert len(report.charts) == 2 * (2 + 2) + 2 * (4 + 2)
+    assert len(report.charts) == (2 + 2) + (4 + 2)
     json.dumps(report.values, allow_nan=False)
     for table in report.tables:
         assert all(len(row) == len(table.columns) for row in table.rows)

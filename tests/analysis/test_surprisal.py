@@ -143,7 +143,7 @@ def test_profiles(text: Path) -> None:
     report = analyse([("one", one)], text, sentences=["a a"])
     (found,) = report.values["sentences"]
     assert found["tokens"] == ["a", "a", EOS]
-    assert report.charts[0].series[0].x == ["a", "a (2)", EOS]  # type: ignore[union-attr]
+    assert report.charts[0].series[0].x == ["a", "a (2)", EOS]
     # without a sentence, the first ones of the text as they stand there
     drawn = analyse([("one", one)], text).values["sentences"]
     assert [one["tokens"] for one in drawn] == [["a", "b", "a", EOS], ["b", "a", "x", EOS]]
@@ -160,7 +160,11 @@ def test_sentences_alone(text: Path) -> None:
     assert dict(alone.values) == {"sentences": beside.values["sentences"]}
     with pytest.raises(ConfigError, match="no text and no sentence"):
         analyse(models, None)
-    letters = ("letters", random_bigrams(char_tokenizer("abc "), 1))
+    letters = ("letters", random_bigrams(char_tokenizer("abcx "), 1))
+    with pytest.raises(ConfigError, match="different tokens"):
+        analyse([*models, letters], text)
+    with pytest.raises(ConfigError, match="of words"):
+        analyse([letters], text, tagger=_Tagger())
     with pytest.raises(ConfigError, match="letters and one read the sentence as different tokens"):
         analyse([*models, letters], None, sentences=["a b"])
 
@@ -170,11 +174,3 @@ def test_unknown_words_of_each_are_told(text: Path) -> None:
     assert any("1 by one, 2 by two" in remark for remark in remarks)  # x; c and x
     same = analyse([("one", model(1)), ("two", model(2))], text).remarks
     assert not any("not known" in remark for remark in same)
-
-
-def test_different_tokens_do_not_compare(text: Path) -> None:
-    characters = random_bigrams(char_tokenizer("abcx "), 1)
-    with pytest.raises(ConfigError, match="different tokens"):
-        analyse([("one", model(1)), ("two", characters)], text)
-    with pytest.raises(ConfigError, match="of words"):
-        analyse([("two", characters)], text, tagger=_Tagger())

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from bench_prepare import cpu_name
 
-from seqtool.analysis.drawing.output import save_charts
+from seqtool.analysis.drawing import save_charts
 from seqtool.analysis.report import Chart, Series
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID

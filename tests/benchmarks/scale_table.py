@@ -37,7 +37,7 @@ from typing import Any
 from bench_prepare import cpu_name
 from ngram_text import ROOT, SAMPLE
 
-from seqtool.analysis.drawing.svg import chart_svg
+from seqtool.analysis.drawing import save_charts
 from seqtool.analysis.report import Chart, Series
 
 PROCESSES = Path("/proc")
@@ -326,7 +326,7 @@ def main(options: argparse.Namespace) -> None:
             }
             (out / "scale.json").write_text(json.dumps(report, indent=1) + "\n")
     if charts := growth([row for row in rows if row.text.startswith("mixed")]):
-        (out / "scale.svg").write_text(chart_svg(charts))
+        save_charts(charts, out / "scale.svg")
     print(json.dumps(report))
 
 

@@ -1,4 +1,4 @@
-"""`seqtool analyse`, `predict` and `plot` as a user meets them."""
+"""`seqtool analyse`, `generate --next` and `inspect --plot` as a user meets them."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 COMMANDS = {
     "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 -s": "the old dog",
-    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial --clipping": "",
+    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial": "",
     "analyse spectrum test.txt --at the --positions 1": "",
     "analyse gates test.txt --tokens 60": "",
     "analyse dynamics test.txt --tokens 60 --starts 4 --newton 1": "",
-    "analyse cells --map quadratic --steps 9": "",
+    "analyse cells": "",
     "analyse context test.txt --lengths 1,2 --targets 9 --initial": "",
     "analyse surprisal test.txt -m runs/ngram -m runs/lm -s": "the old dog sleeps",
     "analyse sparsity test.txt": "",
@@ -67,8 +67,6 @@ COMMANDS = {
     "analyse surprisal test.txt -m runs/lm --initial --tokens 99": "",
     "analyse embeddings -m runs/lm --initial --names 5": "",
     "analyse embeddings -m runs/lm -m runs/parser --names 9": "",
-    "predict -m runs/ngram --top 3 -p": "the old",
-    "plot runs/lm runs/parser": "",
 }
 
 
@@ -79,17 +77,11 @@ def test_every_analysis_in_every_form(here: Path, seqtool: Run, command: str) ->
     assert shown.code == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) < 200
     assert "\x1b" not in shown.stdout
-    content = json.loads(seqtool(*words, "--json").stdout)
-    assert content["title"]
-    written = seqtool(*words, "-o", "picture.svg", "--html", "page.html")
-    assert (written.code, written.stdout) == (0, "picture.svg\npage.html\n"), written.stderr
-    svg = Path("picture.svg").read_bytes()
-    assert ElementTree.fromstring(svg).tag.endswith("svg")
-    html = Path("page.html").read_text(encoding="utf-8")
-    assert content["title"] in html
-    # again: the same bytes
-    seqtool(*words, "-o", "picture.svg")
-    assert Path("picture.svg").read_bytes() == svg
+    written = seqtool(*words, "-o", "picture.svg", "--html", "page.html", "--json")
+    assert written.code == 0, written.stderr
+    title = json.loads(written.stdout)["title"]
+    assert title in Path("page.html").read_text(encoding="utf-8")
+    assert ElementTree.parse("picture.svg").getroot().tag.endswith("svg")
 
 
 def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> None:
@@ -180,21 +172,19 @@ def test_a_group_alone_is_its_own_command() -> None:
         ("analyse context -m runs/parser", "is no language model", "-m"),
         ("analyse context -m runs/lm -m runs/lm", "is given twice", "once"),
         ("analyse gradients -m runs/ngram", "is no recurrent network", "train-lm"),
-        ("analyse cells --map logistics", "logistics", "logistic"),
-        ("analyse cells --network sum -i x", "no list of numbers", "0.5,2"),
         ("analyse context --lengths 1,x", "no list of whole numbers", "1,2,5"),
         ("analyse sparsity -m runs/lm", "is no n-gram model", "ngram train"),
         ("analyse errors -m runs/lm", "is no parser", "train-parser"),
         ("analyse embeddings -m runs/ngram", "has no vectors", "network"),
         ("analyse embeddings -m runs/lm -w dgo", "no vector of 'dgo'", ""),
-        ("predict -p dgo", "outside the model's vocabulary", "--allow-unknown"),
-        ("predict --top 0", "at least 1", "--top"),
-        ("plot runs/ngram", "no training log is there", "seqtool inspect --plot"),
-        ("plot runs/nothing", "no such model or log", "check the path"),
-        ("plot runs/lm -o x.nonsense", "cannot be drawn", ".svg"),
-        ("plot runs/lm -o no/x.svg", "directory to write to is not there", "make it"),
-        ("plot runs/lm -o x --html x", "the same file", "two names"),
-        ("plot runs/lm --html x.SVG", "x.SVG would be a picture", "with -o"),
+        ("generate --next 3 -p dgo", "outside the model's vocabulary", "--allow-unknown"),
+        ("inspect runs/lm runs/ngram --plot x.svg", "no training log is there", "alone"),
+        ("inspect runs/lm runs/parser", "several models are for --plot", "name one"),
+        ("inspect runs/nothing --plot x.svg", "no such model or log", "check the path"),
+        ("inspect runs/lm --plot x.nonsense", "cannot be drawn", ".svg"),
+        ("inspect runs/lm --plot no/x.svg", "directory to write to is not there", "make it"),
+        ("analyse cells -o x --html x", "the same file", "two names"),
+        ("analyse cells --html x.SVG", "x.SVG would be a picture", "with -o"),
     ],
 )
 def test_errors_are_two_lines(
@@ -215,7 +205,8 @@ def test_a_hostile_token_stays_a_text(here: Path, seqtool: Run) -> None:
     token = '<script>"&'
     Path("hostile.txt").write_text(f"a {token} b\n" * 9, encoding="utf-8")
     assert seqtool("ngram", "train", "hostile.txt", "--order", 2, "-o", "hostile").code == 0
-    result = seqtool("predict", "-m", "hostile", "-p", "a", "--html", "p.html", "-o", "p.svg")
+    typed = ("analyse", "surprisal", "hostile.txt", "-m", "hostile")
+    result = seqtool(*typed, "--html", "p.html", "-o", "p.svg")
     assert result.code == 0, result.stderr
     for name in ("p.html", "p.svg"):
         written = Path(name).read_text(encoding="utf-8")
@@ -227,7 +218,8 @@ def test_a_hostile_token_stays_a_text(here: Path, seqtool: Run) -> None:
 
 def test_of_a_mixture(here: Path, seqtool: Run) -> None:
     assert seqtool("ngram", "train", "train.txt", "--order", 2, "-o", "two").code == 0
-    words = ["predict", "-m", "runs/ngram", "-m", "two", "--weights", "0.4,0.6", "-p", "the"]
+    words = ["generate", "-m", "runs/ngram", "-m", "two", "--weights", "0.4,0.6", "-p", "the",
+             "--next", "10"]  # fmt: skip
     result = seqtool(*words, "--json")
     assert result.code == 0, result.stderr
     content = json.loads(result.stdout)
@@ -256,11 +248,14 @@ def test_one_analysis_imports_no_other(here: Path) -> None:
     assert {"context", "surprisal", "errors", "embeddings"} & set(loaded) == set()
 
 
-def test_a_run_shows_what_clipping_did(here: Path, seqtool: Run) -> None:
-    (run,) = json.loads(seqtool("plot", "runs/lm", "--json").stdout)["runs"]
+def test_runs_stand_beside_each_other_in_a_picture(here: Path, seqtool: Run) -> None:
+    drawn = seqtool("inspect", "runs/lm", "runs/parser", "--plot", "x.svg", "--json")
+    run, other = json.loads(drawn.stdout)["runs"]
+    assert (run["run"], other["run"]) == ("runs/lm", "runs/parser")
     assert len(run["epochs"]) == len(run["gradient_norm"]) == len(run["clipped"]) == 2
-    assert all(norm > 0 for norm in run["gradient_norm"])
     assert all(0 <= share <= 1 for share in run["clipped"])
+    texts = [node.text for node in ElementTree.parse("x.svg").getroot().iter()]
+    assert {"Perplexity by epoch", "Learning rate", "runs/lm", "runs/parser"} <= set(texts)
 
 
 @pytest.mark.parametrize("command", ["context", "surprisal"])

@@ -303,4 +303,4 @@ def test_an_empty_name_is_not_the_current_directory(
 def test_an_empty_text_is_a_text(seqtool: Run, tmp_path: Path) -> None:
     (tmp_path / "t.txt").write_text("a b c d e\n" * 9)
     assert seqtool("ngram", "train", tmp_path / "t.txt", "-o", tmp_path / "m").code == 0
-    assert seqtool("predict", "--prompt", "", "-m", tmp_path / "m").code == 0
+    assert seqtool("generate", "--next", 3, "--prompt", "", "-m", tmp_path / "m").code == 0

@@ -270,7 +270,6 @@ def test_words_are_asked_of_treebanks_only(tmp_path: Path, seqtool: Run, model: 
     [
         ("--where", "upos=NOUN", "--strict"),
         ("--where", "upos=NOUN", "--plot", "a.svg"),
-        ("--plot", "a.svg", "--json"),
         ("--plot", "a.svg", "--strict"),
     ],
 )

@@ -46,7 +46,7 @@ def test_from_classes_to_a_model_in_use(seqtool: Run, seqtool_process: Run) -> N
     assert sum(mixed["weights"]) == pytest.approx(1)
     for command in (
         ("generate", "-m", "m", "--seed", 1),
-        ("predict", "-m", "m", "--prompt", "the", "--top", 2),
+        ("generate", "-m", "m", "--prompt", "the", "--next", 2),
         ("surprisal", "other.txt", "-m", "m", "--entropy"),
         ("compare", "other.txt", "-m", "m", "-m", "words"),
         ("analyse", "context", "text.txt", "-m", "m", "--json"),

@@ -1,4 +1,4 @@
-"""`seqtool states` as a user meets it."""
+"""`seqtool analyse states` as a user meets it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def test_a_language_model(seqtool: Run, tmp_path: Path) -> None:
     output = tmp_path / "x.npy"
     model = VERSION / "lm-bpe"
     for options in ([], ["--layer", "0"], ["--pool", "mean"]):
-        result = seqtool("states", tmp_path / "x.txt", "-m", model, "-o", output, *options)
+        result = seqtool(
+            "analyse", "states", tmp_path / "x.txt", "-m", model, "-o", output, *options
+        )
         found = np.load(output)
         assert result.stdout == f"{output}: 5 words of 2 sentences, {found.shape[1]} numbers each\n"
         lm = library.load(model)
@@ -38,7 +40,7 @@ def test_files_that_nobody_named_stay(
     seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    command = ("states", VERSION / "valid.txt", "-m", VERSION / "lm-rnn")
+    command = ("analyse", "states", VERSION / "valid.txt", "-m", VERSION / "lm-rnn")
     table = Path("states.tsv")
     table.write_text("mine")
     for options in ([], ["-o", "states.npy"]):
@@ -63,7 +65,7 @@ def test_parsers_and_taggers(
 ) -> None:
     output = tmp_path / "x.npy"
     result = seqtool(
-        "states", VERSION / text, "-m", VERSION / model, "-o", output, "--json", *options
+        "analyse", "states", VERSION / text, "-m", VERSION / model, "-o", output, "--json", *options
     )
     told = json.loads(result.stdout)
     found = np.load(output)
@@ -85,6 +87,9 @@ def test_parsers_and_taggers(
         ("tagger", "dev.conllu", ["--part", "tagger"], "part is for models of several parts"),
         ("lm-rnn", "valid.txt", ["--pool", "first"], "--pool is 'first'"),
         ("lm-rnn", "valid.txt", ["--layer", "2"], "there is no layer 2: the network has 1 layer"),
+        ("lm-rnn", "valid.txt", ["--part", "tagger"], "part is for parsers"),
+        ("tagger", "dev.conllu", ["--pool", "mean"], "pool is for language models"),
+        ("lm-rnn", "/dev/null", [], "the file is empty"),
         ("lm-rnn", "nothing.txt", [], "no such file"),
     ],
 )
@@ -92,7 +97,9 @@ def test_errors_are_two_lines_and_leave_nothing(
     model: str, text: str, options: list[str], message: str, seqtool: Run, tmp_path: Path
 ) -> None:
     output = tmp_path / "x.npy"
-    result = seqtool("states", VERSION / text, "-m", VERSION / model, "-o", output, *options)
+    result = seqtool(
+        "analyse", "states", VERSION / text, "-m", VERSION / model, "-o", output, *options
+    )
     assert result.code == 1
     error, hint = result.stderr.splitlines()
     assert message in error
@@ -104,7 +111,7 @@ def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path:
     bare, output = tmp_path / "bare.conllu", tmp_path / "x.npy"
     rows = ["1\tthe\t_\t_\t_\t_\t_\t_\t_\t_", "2\tdog\t_\t_\t_\t_\t_\t_\t_\t_"]
     bare.write_text("\n".join([*rows, "", ""]))
-    given = ("states", bare, "-m", VERSION / "parser-bilstm", "-o", output)
+    given = ("analyse", "states", bare, "-m", VERSION / "parser-bilstm", "-o", output)
     refused = seqtool(*given)
     assert refused.code == 1
     assert refused.stderr.splitlines()[-1].endswith("; --allow-missing parses it as it is")
@@ -113,7 +120,8 @@ def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path:
 
 def test_a_table_is_no_text(seqtool: Run, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("item,text\n1,the dog\n")
-    output = tmp_path / "x.npy"
-    result = seqtool("states", tmp_path / "x.csv", "-m", VERSION / "lm-bpe", "-o", output)
-    assert (result.code, output.exists()) == (1, False)
-    assert "x.csv: is a table, whose other cells and commas would be read as words" in result.stderr
+    result = seqtool(
+        "analyse", "states", tmp_path / "x.csv", "-m", VERSION / "lm-bpe", "-o", tmp_path / "x.npy"
+    )
+    assert (result.code, (tmp_path / "x.npy").exists()) == (1, False)
+    assert "is a table, whose other cells" in result.stderr

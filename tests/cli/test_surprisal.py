@@ -80,23 +80,6 @@ def test_the_state_is_carried_on_request(seqtool: Run) -> None:
     assert [row["surprisal"] for row in table(carried.stdout)] == ["2.000000", "3.000000"]
 
 
-@pytest.mark.parametrize(("factor", "is_told"), [(None, False), (1.24, False), (1.6, True)])
-def test_a_network_that_is_at_a_loss_at_the_beginning_is_told_of(
-    seqtool: Run, monkeypatch: pytest.MonkeyPatch, factor: float | None, is_told: bool
-) -> None:
-    model = two_words()
-    model.reset_factor = factor  # type: ignore[attr-defined]
-    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", lambda *_, **__: model)
-    told = "m: the first words of each line get too high a surprisal: where sentences begin anew, "
-    told += "its perplexity was 1.6 times as high"
-    Path("p.tsv").write_text("good\tbad\na b\tb a\n")
-    for command in (("surprisal", "text.txt"), ("pairs", "p.tsv")):
-        result = seqtool(*command, "-m", "m")
-        assert result.code == 0
-        assert (told in result.stderr) == is_told
-    assert told not in seqtool("surprisal", "text.txt", "-m", "m", "--carry-state").stderr
-
-
 def test_stimuli_and_several_models(seqtool: Run) -> None:
     options = ("--text-column", "the text", "--item-column", "id", "--previous", 1, "--entropy")
     models = ("-m", "letters", "-m", "words", "-o", "out.csv")

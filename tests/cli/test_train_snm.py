@@ -47,7 +47,7 @@ def test_a_model_from_training_to_use(seqtool: Run) -> None:
     per_token = seqtool("eval-ppl", "-m", "snm", "--per-token", "-").stdout.splitlines()
     assert per_token[0].split("\t") == ["sentence", "token", "surprisal", "oov", "features"]
     assert seqtool("generate", "-m", "snm", "--prompt", "a", "--seed", "1").code == 0
-    assert seqtool("predict", "-m", "snm", "--prompt", "a", "--top", "2").code == 0
+    assert seqtool("generate", "-m", "snm", "--prompt", "a", "--next", "2").code == 0
     assert seqtool("surprisal", "texts/valid.txt", "-m", "snm").code == 0
     assert seqtool("analyse", "context", "texts/train.txt", "-m", "snm", "--json").code == 0
 

@@ -16,9 +16,8 @@ import pytest
 import typer
 from conftest import ROOT
 
-from seqtool.analysis import context, embeddings
+from seqtool.analysis import context
 from seqtool.cli import app
-from seqtool.cli.analyse import ANALYSES
 from seqtool.cli.ngram import COUNTED
 from seqtool.cli.usage import (
     DEFAULT_PANEL,
@@ -187,7 +186,6 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
         "dynamic_stats_tokens": DynamicConfig().statistics_tokens,
     },
     "analyse context": {"lengths": context.LENGTHS[-1]},
-    "analyse embeddings": {"names": embeddings.MAPPED},
     "ngram counts": {"order": COUNTED},
 }
 
@@ -195,12 +193,14 @@ ELSEWHERE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", app.COMMANDS)
 def test_defaults_that_help_tells_are_those_that_count(root: Any, name: str) -> None:
     wanted: dict[str, Any] = {}
-    if name.startswith("analyse ") and name != "analyse report":
-        parameters = inspect.signature(
-            import_module(ANALYSES[name.removeprefix("analyse ")]).analyse
-        ).parameters
+    group, _, analysis = name.partition(" ")
+    if group == "analyse" and analysis not in ("report", "states"):
+        module = {"spectrum": "spectra"}.get(analysis, analysis)
+        function = import_module(f"seqtool.analysis.{module}").analyse
+        parameters = inspect.signature(function).parameters
         wanted = {key: parameter.default for key, parameter in parameters.items()}
         wanted |= {key.removeprefix("num_"): wanted[key] for key in wanted if "num_" in key}
+        wanted["names"] = wanted.get("num_mapped")
     wanted |= ELSEWHERE.get(name, {})
     told = {
         parameter.name: float(found[1].replace(",", ""))

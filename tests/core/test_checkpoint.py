@@ -413,7 +413,7 @@ def test_tied_weights_come_back(tmp_path: Path, corpus: PreparedCorpus, tied: bo
         ),
         device="cpu",
     )
-    for name, value in task.module.state_dict().items():
+    for name, value in task.module.named_parameters():
         assert value.equal(network.state_dict()[name])
 
 

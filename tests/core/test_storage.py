@@ -409,6 +409,7 @@ def test_any_change_breaks_the_seal(content: dict[str, object], key: str, value:
         (b"\xff{}", "utf-8"),
         (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "nested too deeply"),
         (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"a": [1%s]}' % (b"0" * 400), "a number of 401 digits"),
         (b'{"a": "\\ud800"}', "surrogates not allowed"),
         (b'{"a": "\\uDFFF", "b": "\\ud83d\\ude00"}', "surrogates not allowed"),
         (b'{"a": 1' + b"0" * 5000 + b"}", "digits"),

@@ -12,6 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from seqtool.core import storage
 
 BIG = 10**400
@@ -100,7 +103,8 @@ def write_json(path: Path, content: Any, *, seal: bool = False) -> None:
     if seal:
         content.pop(storage.SEAL, None)
         content = storage.sealed(content)
-    path.write_bytes(json.dumps(content, indent=1).encode("utf-8", "surrogatepass"))
+    # as seqtool lays it out, which a seal is also of
+    path.write_bytes(storage.to_json(content).encode("utf-8", "surrogatepass"))
 
 
 def deep_json(path: Path, chosen: random.Random) -> str:
@@ -111,7 +115,12 @@ def deep_json(path: Path, chosen: random.Random) -> str:
 
 
 def reseal(model: Path) -> None:
-    """Write sums into a model's header that are true of what is there now."""
+    """Write sums into a model's header, or a run's state, that are true of what is there now."""
+    if (state := model / "state.json").is_file():
+        content = json.loads(state.read_bytes())
+        content["tensors"] = storage.sum_of(model / "state.safetensors")
+        write_json(state, content, seal=True)
+        return
     path = model / "model.json"
     header = json.loads(path.read_bytes())
     for name in header["files"]:
@@ -123,44 +132,89 @@ def reseal(model: Path) -> None:
     write_json(path, header, seal=True)
 
 
+DTYPES = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8", "BOOL": "?"}
+DTYPES |= {f"{kind}{8 * size}": f"<{kind.lower()}{size}" for kind in "IU" for size in (1, 2, 4, 8)}
+FLOATS = (0.0, -0.0, -1.0, 1e-45, 1e6, 3e38, -3e38, float("nan"), float("inf"), -float("inf"))
+
+
+def edited_numbers(array: npt.NDArray[Any], chosen: random.Random) -> tuple[Any, str]:
+    """Return a vector with some or all of its numbers replaced, moved, added or left out."""
+    what = chosen.choice(("one", "one", "some", "end", "all", "shuffle", "reverse", "cut", "more"))
+    if what == "cut":
+        return array[: chosen.choice((0, 1, len(array) // 2, max(0, len(array) - 1)))], what
+    if what == "more":
+        return np.concatenate((array, array[-chosen.choice((1, len(array))) :])), what
+    if not len(array):
+        return array, "nothing"
+    result = array.copy()
+    if what == "reverse":
+        return result[::-1], what
+    if what == "shuffle":
+        return result[chosen.sample(range(len(result)), len(result))], what
+    value: Any = chosen.choice(FLOATS)
+    if result.dtype.kind in "iu":
+        limits = np.iinfo(result.dtype)
+        values = (0, 1, -1, -62, 3, 40, 64, len(array), 10**6, limits.min, limits.max)
+        value = min(max(chosen.choice(values), limits.min), limits.max)
+    where: Any = {
+        "one": [chosen.randrange(len(result))],
+        "some": chosen.choices(range(len(result)), k=8),
+        "end": [-1],
+        "all": slice(None),
+    }[what]
+    with np.errstate(over="ignore"):
+        result[where] = result.dtype.type(value)
+    return result, f"{what} {value}"
+
+
 def edited_safetensors(content: bytes, chosen: random.Random) -> tuple[bytes, str]:
-    """Return safetensors with one array renamed, removed, cast, reshaped or filled."""
+    """Return safetensors with one to three arrays edited, renamed, removed, cast or reshaped."""
     size = struct.unpack("<Q", content[:8])[0]
-    header, data = json.loads(content[8 : 8 + size]), bytearray(content[8 + size :])
-    name = chosen.choice([key for key in header if key != "__metadata__"])
-    entry = header[name]
-    start, stop = entry["data_offsets"]
-    what = chosen.choice(
-        ("fill", "fill", "fill", "noise", "dtype", "shape", "name", "header", "swap")
-    )
-    if what == "fill":
-        byte = chosen.choice((b"\xff", b"\x7f", b"\x80", b"\x00", b"\x01"))
-        data[start:stop] = byte * (stop - start)
-    elif what == "noise":
-        for _ in range(min(8, stop - start)):
-            data[chosen.randrange(start, stop)] = chosen.randrange(256)
-    elif what == "dtype":
-        of_width = {"F32": "I32", "I32": "F32", "F64": "I64", "I64": "F64", "U8": "I8", "I8": "U8"}
-        of_width |= {"U16": "F16", "F16": "I16", "U32": "F32", "U64": "F64", "BF16": "F16"}
-        entry["dtype"] = of_width.get(entry["dtype"], "U8")
-    elif what == "shape":
-        shape = entry["shape"]
-        total = 1
-        for side in shape:
-            total *= side
-        entry["shape"] = chosen.choice(
-            ([total], [1, total], [total, 1], [*shape[::-1]], [*shape, 1])
-        )
-    elif what == "name":
-        header[chosen.choice(("x", f"{name}x", ""))] = header.pop(name)
-    elif what == "swap":
-        other = chosen.choice([key for key in header if key != "__metadata__"])
-        header[name], header[other] = header[other], header[name]
-    else:
-        del header[name]
-    text = json.dumps(header).encode()
+    entries, told = json.loads(content[8 : 8 + size]), []
+    entries.pop("__metadata__", None)
+    data = {}
+    for name, entry in entries.items():
+        start, stop = entry.pop("data_offsets")
+        data[name] = content[8 + size + start : 8 + size + stop]
+    for _ in range(chosen.choice((1, 1, 2, 3))):
+        name, other = chosen.choice(list(entries)), chosen.choice(list(entries))
+        entry = entries[name]
+        what = chosen.choice((*["numbers"] * 6, "cast", "dtype", "shape", "name", "gone", "swap"))
+        dtype = np.dtype(DTYPES[entry["dtype"]])
+        if what == "numbers":
+            array, what = edited_numbers(np.frombuffer(data[name], dtype), chosen)
+            if array.nbytes != len(data[name]):
+                rest = int(np.prod(entry["shape"][1:])) or 1
+                array = array[: len(array) // rest * rest]
+                entry["shape"] = [len(array) // rest, *entry["shape"][1:]]
+            data[name] = array.tobytes()
+        elif what == "cast":
+            entry["dtype"] = chosen.choice(sorted(set(DTYPES) - {"BF16"}))
+            with np.errstate(all="ignore"):
+                array = np.frombuffer(data[name], dtype).astype(DTYPES[entry["dtype"]])
+            data[name] = array.tobytes()
+        elif what == "dtype":
+            widths = [key for key in DTYPES if np.dtype(DTYPES[key]).itemsize == dtype.itemsize]
+            entry["dtype"] = chosen.choice(widths)
+        elif what == "shape":
+            shape, total = entry["shape"], int(np.prod(entry["shape"]))
+            shapes = ([total], [1, total], [total, 1], [*shape[::-1]], [*shape, 1])
+            entry["shape"] = chosen.choice(shapes)
+        elif what == "name":
+            new = chosen.choice(("x", f"{name}x", ""))
+            entries[new], data[new] = entries.pop(name), data.pop(name)
+        elif what == "swap":
+            entries[name], entries[other] = entries[other], entries[name]
+            data[name], data[other] = data[other], data[name]
+        elif len(entries) > 1:
+            del entries[name], data[name]
+        told.append(f"{what} of {name}")
+    position = 0
+    for name, entry in entries.items():
+        entry["data_offsets"] = [position, position := position + len(data[name])]
+    text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + bytes(data), f"{what} of {name}"
+    return struct.pack("<Q", len(text)) + text + b"".join(map(data.get, entries)), ", ".join(told)  # type: ignore[arg-type]
 
 
 def other_file(path: Path, chosen: random.Random) -> str:
@@ -183,12 +237,19 @@ def other_file(path: Path, chosen: random.Random) -> str:
 
 
 def attack(folder: Path, chosen: random.Random) -> str:
-    """Do something hostile to one file of a model or corpus, and say what."""
+    """Do something hostile to one file of a model or corpus, or to what it holds, and say what."""
     files = [path for path in sorted(folder.rglob("*")) if path.suffix not in (".md", ".jsonl")]
     # the record of a run matters where there is no model yet
     unread = "run.json" if (folder / "model.json").is_file() else ""
     path = chosen.choice([path for path in files if path.is_file() and path.name != unread])
     shown = path.relative_to(folder)
+    weights = [path for path in files if path.suffix == ".safetensors"]
+    if weights and chosen.random() < 0.5:
+        path = chosen.choice(weights)
+        content, told = edited_safetensors(path.read_bytes(), chosen)
+        path.write_bytes(content)
+        reseal(path.parent)
+        return f"{path.relative_to(folder)}: {told}"
     way = chosen.random()
     if way < 0.08:
         return f"{shown}: {other_file(path, chosen)}"
@@ -198,15 +259,12 @@ def attack(folder: Path, chosen: random.Random) -> str:
         path.write_bytes(damage(path.read_bytes(), chosen))
         told = "damaged"
     elif path.suffix == ".json":
-        content, told = edited_json(json.loads(path.read_bytes()), chosen)
-        write_json(path, content, seal=path.name == "model.json" and chosen.random() < 0.9)
-    elif path.suffix == ".safetensors":
-        content, told = edited_safetensors(path.read_bytes(), chosen)  # type: ignore[assignment]
-        path.write_bytes(content)  # type: ignore[arg-type]
+        edited, told = edited_json(json.loads(path.read_bytes()), chosen)
+        write_json(path, edited, seal=storage.SEAL in edited and chosen.random() < 0.9)
     else:
         path.write_bytes(damage(path.read_bytes(), chosen))
         told = "damaged"
-    if path.name != "model.json" and (path.parent / "model.json").is_file():
+    if path.name not in ("model.json", "state.json"):
         try:
             reseal(path.parent)
         except (OSError, ValueError, KeyError):

@@ -93,14 +93,17 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def outcome_of(
-    commands: Commands, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[Job], Outcome]:
-    """What a job does undisturbed; each is run once, for all workers of a session of tests."""
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of all workers of a session of tests."""
     folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # each has a folder in that of the session
-        folder = folder.parent
-    folder /= "outcomes"
+    # each worker has a folder in that of the session
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+
+@pytest.fixture(scope="session")
+def outcome_of(commands: Commands, shared_folder: Path) -> Callable[[Job], Outcome]:
+    """What a job does undisturbed; each is run once, for all workers of a session of tests."""
+    folder = shared_folder / "outcomes"
     folder.mkdir(exist_ok=True)
     known: dict[str, Outcome] = {}
 

@@ -422,21 +422,8 @@ class DataConfig(Config):
     random_bptt: bool = setting(
         False, "draw each window's length around bptt, or its half (Merity et al. 2018)"
     )
-    reset_states: float | None = setting(
-        None,
-        "share of windows, in each stream, that begin in the state of a text's beginning; default: "
-        "0.01 for rnn, which may never forget where it began, else 0",
-        minimum=0,
-        maximum=1,
-    )
     eval_batch_size: int = setting(
         10, "parallel streams while validating during training", minimum=1
-    )
-    eval_warm_up: int = setting(
-        64,
-        "tokens before each of these streams that are read first, from the first whole sentence "
-        "on, so that their number hardly changes the perplexity",
-        minimum=0,
     )
 
     def check(self) -> None:
@@ -456,13 +443,6 @@ class NeuralLMConfig(Config):
     model: ModelConfig = setting(ModelConfig, "the network")
     data: DataConfig = setting(DataConfig, "the text")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
-
-    @property
-    def reset_states(self) -> float:
-        """Return the share of windows that begin in the state of a text's beginning."""
-        if self.data.reset_states is None:
-            return 0.01 if self.model.cell == "rnn" else 0.0
-        return self.data.reset_states
 
     def check(self) -> None:
         """Refuse combinations across sections."""

@@ -82,11 +82,6 @@ class TokenStreams:
             else torch.from_numpy(np.asarray(ids[:]).astype(np.int32)).to(device)
         )
 
-    @property
-    def is_first(self) -> Tensor:
-        """Return of which stream the text begins, (B,)."""
-        return torch.tensor([stream == 0 for stream in self._part], dtype=torch.bool)
-
     def __len__(self) -> int:
         """Return the number of windows."""
         return -(-self.length // self.window)
@@ -105,8 +100,7 @@ class TokenStreams:
         """Return inputs and targets of any window, int64 (T, B), as `[]` does of the even ones.
 
         Args:
-            start: its first target, counted in each stream; at most `length - steps`. Where it is
-                negative, the window is of the text before each stream, and of the first nothing.
+            start: its first target, counted in each stream; at most `length - steps`.
             steps: T.
         """
         if self._whole is not None:

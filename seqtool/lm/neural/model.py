@@ -41,7 +41,6 @@ ROWS = (
 )  # the arrays that have a row for each symbol
 DTYPES = {torch.float32: "F32", torch.int64: "I64", torch.int16: "I16"}
 RESET_BATCH = 64  # sentences at a time, where the state is reset
-RESET_SCORE = "reset_state_factor"  # among the scores; see `train`
 
 
 @dataclass(frozen=True)
@@ -58,10 +57,6 @@ class NeuralLanguageModel(LanguageModel):
 
     The text is read as one stream: `</s>` stands before its first token, and the state is carried
     over sentence ends unless it is reset.
-
-    Attributes:
-        reset_factor: how many times as high the perplexity of the validation part was where each
-            sentence began anew; None where it was not measured.
     """
 
     kind = "neural-lm"
@@ -72,7 +67,11 @@ class NeuralLanguageModel(LanguageModel):
         self.network = network.to(device).eval()
         self.tokenizer = tokenizer
         self.device = device
-        self.reset_factor: float | None = None
+
+    @property
+    def carries_state(self) -> bool:
+        """Whether a sentence goes on from the state of the one before, if that is bounded."""
+        return self.network.is_bounded
 
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
@@ -116,7 +115,7 @@ class NeuralLanguageModel(LanguageModel):
     ) -> Iterator[TokenScores]:
         state = self.network.initial_state(1)
         for block in blocks:
-            if reset_state:
+            if reset_state or not self.carries_state:
                 yield _as_scores(self._score_sentences(block, summary), summary)
                 continue
             inputs = np.concatenate(([EOS_ID], block[:-1])) if len(block) else block
@@ -166,7 +165,7 @@ class NeuralLanguageModel(LanguageModel):
         return figures_FN.view(-1, *targets_TB.shape).numpy(), after
 
     def _score_sentences(self, block: Ids, summary: Summary | None) -> Doubles:
-        """Score each sentence from the zero state, many of similar length at once; [F, N]."""
+        """Score each sentence as a text of its own, many of similar length at once; [F, N]."""
         ends = np.flatnonzero(block == EOS_ID) + 1
         starts = np.concatenate(([0], ends[:-1]))
         figures_FN = np.zeros((_num_figures(summary), len(block)))
@@ -315,17 +314,14 @@ def load_model(
         checkpoint.verify(directory, header)
         words = tokenizer.vocabulary.symbols
         network = NeuralNetwork(config, len(words), words=words)
-        load_weights(network, weights)
+        load_weights(network, weights, strict=False)  # an older model begins with zeros
     except ConfigError as error:
         raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
     except (SafetensorError, RuntimeError, ValueError, OSError) as error:
         checkpoint.verify(directory, header)  # says more, where a file is missing or changed
         raise ModelError("damaged weights", hint=hint, path=weights) from error
     # a mixture need not say that it has a network, so that "auto" comes here
-    model = NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
-    factor = header.scores.get(RESET_SCORE)
-    model.reset_factor = factor if isinstance(factor, float) else None
-    return model
+    return NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
 
 
 def _check_arrays(config: ModelConfig, words: Sequence[str], weights: Path) -> None:
@@ -354,6 +350,7 @@ def _check_arrays(config: ModelConfig, words: Sequence[str], weights: Path) -> N
         arrays = network.state_dict(keep_vars=True)
     expected = {name: (tuple(array.shape), DTYPES[array.dtype]) for name, array in arrays.items()}
     shared = {id(array) for name, array in arrays.items() if name in found}
+    shared.add(id(arrays["start_S"]))
     missing = [name for name, array in arrays.items() if id(array) not in shared]
     if missing or any(expected.get(name) != given for name, given in found.items()):
         raise ValueError("other arrays than those of the network")

@@ -1,6 +1,7 @@
 """The network of a neural language model.
 
-Dimensions in names: T steps, B streams, E embedding width, H units, V vocabulary.
+Dimensions in names: T steps, B streams, E embedding width, H units, V vocabulary, S numbers of
+a state.
 """
 
 from __future__ import annotations
@@ -83,7 +84,13 @@ class NeuralNetwork(nn.Module):
         words: the symbols of the vocabulary by id, which are read by their characters where the
             configuration says so.
         classes: of the symbols [V], for the class-based softmax, where they are given.
+
+    Attributes:
+        start_S: the state of all layers that a text begins with, (S,): zero until training measures
+            the mean state between sentences.
     """
+
+    start_S: Tensor
 
     def __init__(
         self,
@@ -136,6 +143,7 @@ class NeuralNetwork(nn.Module):
                 classes,
             ),
         )
+        self.register_buffer("start_S", self.flat_state(self.zero_state(1))[0])
         if is_real:
             self.initialise()
 
@@ -199,12 +207,38 @@ class NeuralNetwork(nn.Module):
         """Return what share is dropped, of what is set."""
         return share * self._dropout_strength
 
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a state stays finite; nothing shrinks where the recurrent weights are one."""
+        return self.config.recurrent_init != "identity"
+
     def initial_state(self, batch: int) -> list[CellState]:
+        """Return the state that a text begins with: `start_S`, and no last words."""
+        return self.state_from(self.start_S.expand(batch, -1))
+
+    def state_from(self, flat_BS: Tensor) -> list[CellState]:
+        """Return the state that `flat_state` gives these vectors of, and no last words."""
+        state = self.zero_state(len(flat_BS))
+        sizes = [part.shape[1:].numel() for part in self._parts(state)]
+        parts = iter(torch.split(flat_BS, sizes, dim=1))
+        for layer, zeros in enumerate(state[: self.config.layers]):
+            state[layer] = tuple(part + next(parts).reshape(part.shape) for part in zeros)
+        return state
+
+    def zero_state(self, batch: int) -> list[CellState]:
         """Return the zero state of every layer, and the last words if the softmax reads them."""
         state = [cell.initial_state(batch) for cell in self._cells()]
         if isinstance(self.softmax, MaxentSoftmax):
             state.append((self.softmax.direct.initial_history(batch),))
         return state
+
+    def flat_state(self, state: Sequence[CellState]) -> Tensor:
+        """Return the states of all layers as vectors, (B, S)."""
+        return torch.cat([part.flatten(1) for part in self._parts(state)], dim=1)
+
+    def _parts(self, state: Sequence[CellState]) -> list[Tensor]:
+        """Return the parts of the states of all layers, but not the last words."""
+        return [part for layer in state[: self.config.layers] for part in layer]
 
     def output(self, ids_TB: Tensor, state: Sequence[CellState]) -> OutputLayer | AfterContexts:
         """Return the output layer for what `forward` gives for the same ids and state."""

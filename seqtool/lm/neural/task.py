@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.data import IGNORED, TokenStreams, draw_windows
-from seqtool.lm.neural.maxent import MaxentSoftmax
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detach
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
@@ -33,7 +31,12 @@ from seqtool.training import hardware
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.loop import count_parameters
 
-START_WINDOWS = 20  # of the validation part, that tell how much the start matters
+# the start of a text is fitted to the first tokens of lines
+START_TOKENS = 3  # of each line
+START_LINES = 100  # in each step
+START_STEPS = 60
+START_RATE = 0.15  # at first; it falls to 0
+START_TEXT = 200_000  # tokens of the training text, from which the lines are drawn
 
 _TITLES = {
     "rnn": "An RNN",
@@ -122,8 +125,7 @@ class LanguageModelTask:
 
     def start_epoch(self, epoch: int) -> int:
         """Go back to the beginning of the text with a zero state."""
-        self._state = self.module.initial_state(self._train.num_streams)
-        self._epoch = epoch
+        self._state = self.module.zero_state(self._train.num_streams)
         if self._config.data.random_bptt:
             seed = self._config.training.seed, epoch
             self._begins = draw_windows(self._train.length, self._train.window, seed)
@@ -138,7 +140,9 @@ class LanguageModelTask:
         """Return the mean loss of window `index`, nats per token, and its number of tokens."""
         start, end = self._begins[index : index + 2].tolist()
         inputs_TB, targets_TB = self._train.cut(start, end - start)
-        before = self._some_reset(self._state, index)
+        before = self._state
+        if not self.module.is_bounded:  # each window begins anew, as in Le et al. (2015)
+            before = self.module.zero_state(self._train.num_streams)
         output = self.module.output(inputs_TB, before)
         last_TBH, state = self.module.run_layers(inputs_TB, before)
         hidden_TBH = self.module.drop_output(last_TBH)
@@ -148,25 +152,6 @@ class LanguageModelTask:
         penalty = activation_penalties(hidden_TBH, last_TBH, self._config.model)
         loss = loss + (penalty - penalty.detach())
         return loss, targets_TB.numel()
-
-    def _some_reset(self, state: list[CellState], index: int) -> list[CellState]:
-        """Return the state in which window `index` begins: in some streams, that of a beginning.
-
-        Training carries the state from window to window, but validation and generation begin with
-        a state that is met nowhere else but in the first window of each epoch. Which streams these
-        are is drawn for the whole batch, and depends on the seed, the epoch and the window alone:
-        it is the same in a resumed run, and for any number of processes.
-        """
-        share = self._config.reset_states
-        if not share:
-            return state
-        seed = self._config.training.seed, self._epoch, index
-        drawn = np.random.default_rng(seed).random(self._config.data.batch_size) < share
-        is_reset_B = torch.from_numpy(drawn[self._part.start : self._part.stop])
-        if not bool(is_reset_B.any()):
-            return state
-        initial = self.module.initial_state(len(is_reset_B))
-        return _choose(is_reset_B.to(self._device), initial, state)
 
     def rate_factor(self, index: int) -> float:
         """Return the share of `bptt` that a window has, where lengths are drawn; else 1."""
@@ -178,60 +163,69 @@ class LanguageModelTask:
     def validate(self) -> dict[str, float]:
         """Return the perplexity of the validation part, read as parallel streams.
 
-        That of one stream is what `evaluate_lm` gives; of several, each but the first begins with
-        the state that the tokens before it leave, of `eval_warm_up` of them.
+        They begin with the mean of the states that training carries: some networks never leave the
+        states that the zero state leads to, and training knows others. Texts then begin with the
+        mean of the states that these streams pass.
         """
-        return {self.score: self._validate(self._warmed_up(), len(self._valid))}
-
-    def _warmed_up(self) -> list[CellState]:
-        """Return the states in which the streams of the validation part begin.
-
-        What is read before a stream begins with a sentence, as a text does: a network may never
-        recover from a first word within one.
-        """
-        num = self._valid.num_streams
-        initial = state = self.module.initial_state(num)
-        num_steps = min(self._config.data.eval_warm_up, self._valid.length)
-        if not num or not num_steps:
-            return initial
-        inputs_TB, _ = self._valid.cut(-num_steps, num_steps)
-        begins_B = (inputs_TB == EOS_ID).int().argmax(dim=0)  # 0 where no sentence ends
-        for begin, end in itertools.pairwise(sorted({0, *begins_B.tolist(), num_steps})):
-            state = _choose(begins_B == begin, initial, state)
-            _, state = self.module(inputs_TB[begin:end], state)
-        return _choose(self._valid.is_first.to(self._device), initial, state)
-
-    def _validate(self, state: list[CellState], num_windows: int) -> float:
-        """Return the perplexity of the first windows of the streams, begun in these states."""
-        nats, num_tokens = 0.0, 0
-        num_streams = len(state[0][0])
-        for index in range(num_windows if num_streams else 0):
-            inputs_TB, targets_TB = (part[:, :num_streams] for part in self._valid[index])
-            output = self.module.output(inputs_TB, state)
-            hidden_TBH, state = self.module(inputs_TB, state)
+        module, num_streams = self.module, self._valid.num_streams
+        self._set_start(module.flat_state(self._state).double().sum(dim=0), len(self._state[0][0]))
+        state = module.initial_state(num_streams)
+        passed_S = torch.zeros_like(module.start_S, dtype=torch.float64)
+        nats, num_tokens, num_states = 0.0, 0, 0
+        for index in range(len(self._valid) if num_streams else 0):
+            inputs_TB, targets_TB = self._valid[index]
+            state = state if module.is_bounded else module.initial_state(num_streams)
+            output = module.output(inputs_TB, state)
+            hidden_TBH, state = module(inputs_TB, state)
             log_probs_N = output.target_log_probs(hidden_TBH.flatten(0, 1), targets_TB.flatten())
             nats -= float(log_probs_N.double().sum())
             num_tokens += int((targets_TB != IGNORED).sum())
+            passed_S += module.flat_state(state).double().sum(dim=0)
+            num_states += num_streams
+        self._set_start(passed_S, num_states)
         total_nats, total_tokens = self._group.totals([nats, num_tokens])
-        return perplexity_of(total_nats / max(1, total_tokens))
+        return {self.score: perplexity_of(total_nats / max(1, total_tokens))}
+
+    def _set_start(self, sum_S: Tensor, num: int) -> None:
+        """Let texts begin with the mean of states of all processes; here they have this sum."""
+        all_num, *all_S = self._group.totals([num, *sum_S.tolist()])
+        self.module.start_S.copy_(torch.tensor(all_S, dtype=torch.float64) / all_num)
 
     @torch.no_grad()
-    def perplexity_by_start(self) -> tuple[float, float]:
-        """Return validation perplexities, one for each kind of start, of the first windows.
+    def _fit_start(self) -> None:
+        """Let the start of a text suit the first tokens of lines of the training text.
 
-        The first is from the state of a text's beginning, which `eval-ppl` and generation have, the
-        second from the states that training carries at the moment.
+        It is begun with, and is not far from, the mean state. That one is no state of the network:
+        where what comes first depends on the line before, as with headings and paragraphs, it is
+        half a bit worse.
         """
-        self.module.eval()
-        num_streams = min(self._valid.num_streams, self._train.num_streams)
-        num_windows = min(len(self._valid), START_WINDOWS)
-        carried = [tuple(part[:num_streams] for part in layer) for layer in self._state]
-        if isinstance(self.module.softmax, MaxentSoftmax):
-            # what was read is not what is to follow, so only the layers begin with what they had
-            carried[-1] = self.module.initial_state(num_streams)[-1]
-        starts = (self.module.initial_state(num_streams), carried)
-        from_zero, from_carried = (self._validate(start, num_windows) for start in starts)
-        return from_zero, from_carried
+        ids = np.asarray(self._corpus.reader("train")[:START_TEXT]).astype(np.int64)
+        ends = np.flatnonzero(
+            (ids[:-START_TOKENS] == EOS_ID) & (ids[1 : 1 - START_TOKENS] != EOS_ID)
+        )
+        if not len(ends):
+            return
+        draw, module = np.random.default_rng(self._config.training.seed), self.module
+        start_S = module.start_S.clone().requires_grad_()
+        optimiser = torch.optim.Adam([start_S], lr=START_RATE)
+        # cuDNN has no gradients outside training
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            for step in range(START_STEPS):
+                optimiser.param_groups[0]["lr"] = START_RATE * (1 - step / START_STEPS)
+                lines_B = draw.choice(ends, START_LINES)
+                read_TB = ids[lines_B + np.arange(START_TOKENS + 1)[:, None]]
+                inputs_TB, targets_TB = (
+                    torch.from_numpy(part).to(self._device) for part in (read_TB[:-1], read_TB[1:])
+                )
+                state = module.state_from(start_S.expand(START_LINES, -1))
+                output = module.output(inputs_TB, state)
+                hidden_TBH, _ = module(inputs_TB, state)
+                log_probs_N = output.target_log_probs(
+                    hidden_TBH.flatten(0, 1), targets_TB.flatten()
+                )
+                (start_S.grad,) = torch.autograd.grad(-log_probs_N.mean(), start_S)
+                optimiser.step()
+        module.start_S.copy_(start_S)
 
     def carried(self) -> dict[str, Tensor]:
         """Return the recurrent state by layer and part."""
@@ -248,11 +242,12 @@ class LanguageModelTask:
         """
         self._state = [
             tuple(tensors[f"{layer}.{part}"].to(like) for part, like in enumerate(parts))
-            for layer, parts in enumerate(self.module.initial_state(1))
+            for layer, parts in enumerate(self.module.zero_state(1))
         ]
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the network, its tokenizer and a model card as a model directory."""
+        self._fit_start()
         tokenizer = self._corpus.tokenizer
         header = checkpoint.Header(
             kind=NeuralLanguageModel.kind,
@@ -307,17 +302,6 @@ def with_num_classes(config: NeuralLMConfig, num: int) -> NeuralLMConfig:
         )
     model = replace(config.model, output=replace(output, num_classes=num))
     return replace(config, model=model)
-
-
-def _choose(
-    is_first_B: Tensor, first: Sequence[CellState], second: Sequence[CellState]
-) -> list[CellState]:
-    """Return the states of `first` in some streams, and of `second` in the others."""
-
-    def chosen(one: Tensor, other: Tensor) -> Tensor:
-        return torch.where(is_first_B.view(-1, *[1] * (one.dim() - 1)), one, other)
-
-    return [tuple(map(chosen, one, other)) for one, other in zip(first, second, strict=True)]
 
 
 def describe_corpus(corpus: PreparedCorpus) -> dict[str, Any]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Ints
@@ -20,20 +17,15 @@ from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.core.reading import STDIN
-from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
-from seqtool.lm.neural.model import RESET_SCORE, NeuralLanguageModel
+from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask, model_card
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
 from seqtool.training import hardware
 from seqtool.training.hardware import Group, joined
 from seqtool.training.loop import train
 from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
-
-UNEQUAL_STARTS = 0.1  # perplexities from two kinds of start that differ by more are told
-ADVICE = "try --set reset_states=0.05"
-ANEW_TOKENS = 4_000  # of the validation part, on which sentences that begin anew are measured
 
 
 @dataclass(frozen=True)
@@ -42,18 +34,14 @@ class TrainedLM(TrainedModel):
 
     Attributes:
         path: the model directory.
-        scores: `valid_perplexity` (as `eval-ppl` measures it), `reset_state_factor` (how many
-            times as high it is on the first sentences where each begins anew), `train_seconds`, and
-            the `tokens_per_second` of training where a whole epoch was trained.
+        scores: `valid_perplexity` (as `eval-ppl` measures it), `train_seconds`,
+            and the `tokens_per_second` of training where a whole epoch was trained.
         seconds: training time, validation included, over all continuations.
         num_parameters: trained numbers.
         epochs: epochs completed.
         precision: of products, as it really was.
         passes: over the training part, with the last one as far as it came.
-        warning: a sentence where the perplexity depends on the state that a text begins with.
     """
-
-    warning: str = ""
 
     @property
     def is_fit(self) -> bool:
@@ -183,11 +171,10 @@ def train_lm(
                 on_event=on_event if group.is_first else lambda event: None,
                 on_started=lambda: record.write(output) if resume and group.is_first else None,
             )
-        by_start = task.perplexity_by_start()
         trained: TrainedLM | None = None
         with group.agreed():
             if group.is_first:
-                trained = _finish(output, opened, run, device, by_start)
+                trained = _finish(output, opened, run, device)
         trained = group.from_first(trained)
         assert trained is not None
         return trained
@@ -224,61 +211,15 @@ def _shared(corpus: PreparedCorpus | None, group: Group) -> PreparedCorpus:
         return PreparedCorpus.open(path) if corpus is None else corpus
 
 
-def _finish(
-    output: Path,
-    corpus: PreparedCorpus,
-    run: CompletedRun,
-    device: str,
-    by_start: tuple[float, float],
-) -> TrainedLM:
+def _finish(output: Path, corpus: PreparedCorpus, run: CompletedRun, device: str) -> TrainedLM:
     """Measure the best model as `eval-ppl` does, and write that into its header and card.
 
-    The `device` is as it was asked for: the GPU that one of several processes has may not be. And
-    `by_start` are the perplexities from the beginning of a text and from carried states, after the
-    last epoch.
+    The `device` is as it was asked for: the GPU that one of several processes has may not be.
     """
     model = checkpoint.load(output, NeuralLanguageModel, device=device)
-    in_streams = checkpoint.read_header(output).scores["valid_perplexity"]
-    in_one = evaluate_lm(model, corpus.path, split="valid").perplexity
-    # in streams, unknown words were read as `<unk>`: the two say nothing of where the model begins
-    reads_letters = model.letters is not None and corpus.spellings("valid") is not None
-    warning = ""
-    if _differ(*by_start):
-        warning = (
-            "after the last epoch it is about {:.1f} from the beginning of a text, as eval-ppl "
-            "and generate begin, and {:.1f} from the states of training"
-        ).format(*by_start)
-    elif not reads_letters and _differ(in_streams, in_one):
-        warning = f"it is {in_streams:.1f} in parallel streams, and {in_one:.1f} in one"
-    if warning:
-        warning = f"the perplexity depends on where the model begins: {warning}; {ADVICE}"
-    measured = {"valid_perplexity": in_one}
-    if model.network.config.cell != "window":  # which has no state
-        measured[RESET_SCORE] = _reset_factor(model, corpus)
-    trained = finish(output, run, "tokens", model_card, measured=measured)
-    return TrainedLM(**vars(trained), warning=warning)
-
-
-def _reset_factor(model: NeuralLanguageModel, corpus: PreparedCorpus) -> float:
-    """Return how many times as high the perplexity is where each sentence begins anew.
-
-    It is that of the first sentences of the validation part; 1 where the first is longer than what
-    is read.
-    """
-    ids = np.asarray(corpus.reader("valid")[:ANEW_TOKENS], np.int32)
-    ids = ids[: np.flatnonzero(ids == EOS_ID).max(initial=-1) + 1]
-    if not len(ids):
-        return 1.0
-    carried, anew = (
-        float(np.sum(scores.log_probs, dtype=np.float64))
-        for reset_state in (False, True)
-        for scores in model.score_ids([ids], reset_state=reset_state)
-    )
-    return math.exp((carried - anew) / len(ids))
-
-
-def _differ(one: float, other: float) -> bool:
-    return max(one, other) > (1 + UNEQUAL_STARTS) * min(one, other)
+    perplexity = evaluate_lm(model, corpus.path, split="valid").perplexity
+    measured = {"valid_perplexity": perplexity}
+    return TrainedLM(**vars(finish(output, run, "tokens", model_card, measured=measured)))
 
 
 def _refuse_inside(corpus: str | Path | PreparedCorpus, output: Path) -> None:
@@ -414,10 +355,7 @@ def _fingerprint(config: NeuralLMConfig, classes: Ints | None = None) -> dict[st
         settings["model"]["output"]["classes"] = hashlib.sha256(classes.tobytes()).hexdigest()[:12]
     return {
         "model": settings["model"],
-        "data": {
-            name: settings["data"][name]
-            for name in ("batch_size", "bptt", "random_bptt", "reset_states")
-        },
+        "data": {name: settings["data"][name] for name in ("batch_size", "bptt", "random_bptt")},
         "training": {
             "seed": training.seed,
             "optimiser": training.optimiser,

@@ -604,10 +604,9 @@ def check_output(
     force: bool,
     arpa: str | Path | None = None,
     parquet: str | Path | None = None,
-    hint: str | None = EXISTS,
 ) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
-    checkpoint.check_output(output, force=force, hint=hint)
+    checkpoint.check_output(output, force=force, hint=EXISTS)
     for path in (*paths, output):
         storage.refuse_unwritable_name(path, checkpoint.HEADER)
     for path in paths:

@@ -22,6 +22,7 @@ from seqtool.lm.snm.counts import Counts, Keys
 from seqtool.lm.snm.features import NO_FEATURE, advance, feature_key, templates_type
 
 _WORD = 64  # bits of a key
+_MOST_BITS = 31
 _ROWS_OF_BUCKET = 4  # on average, at most
 
 
@@ -84,8 +85,7 @@ def make_matrix(counts: Counts, values: Floats, unseen: float) -> Matrix:
         bits.append(num_bits)
     return Matrix(
         keys=counts.keys,
-        # every feature has a pair: of an empty range, reduceat would give a neighbour's value
-        sums=np.add.reduceat(values, counts.begins[:-1], dtype=np.float64),
+        sums=_row_sums(values, counts.begins),
         first=counts.first.astype(np.int32),
         bits=np.array(bits, np.int32),
         buckets=np.concatenate(buckets),
@@ -99,23 +99,33 @@ def make_matrix(counts: Counts, values: Floats, unseen: float) -> Matrix:
 def from_arrays(
     arrays: Mapping[str, npt.NDArray[Any]], num_templates: int, num_words: int
 ) -> Matrix:
-    """Return the matrix that a file holds, without a copy.
-
-    Raises:
-        ValueError: an array is missing, of another type or size, or points outside of another.
-    """
+    """Return the matrix that a file holds, without a copy; a ValueError if it is not sound."""
     if arrays.keys() != set(Matrix._fields):
         raise ValueError(f"it holds {', '.join(arrays)}")
     matrix = Matrix(**arrays)
+    check(matrix, num_templates, num_words)
+    return matrix
+
+
+def check(matrix: Matrix, num_templates: int, num_words: int) -> None:
+    """Check all that `score` and `distributions` take for granted.
+
+    No shift leaves a key, no bucket, row or pair lies outside its array and no target outside the
+    vocabulary; every probability is above 0, and those of all words sum to 1. Keys may be any.
+
+    Raises:
+        ValueError: an array is of another type or size, or holds what it may not.
+    """
     num_rows, num_pairs = len(matrix.keys), len(matrix.targets)
-    if not 0 < len(matrix.bits) == num_templates or not 0 < matrix.bits.max() < 32:
+    bits = matrix.bits.astype(np.int64)
+    if len(bits) != num_templates or bits.min(initial=1) < 1 or bits.max(initial=1) > _MOST_BITS:
         raise ValueError("bits are not those of its templates")
-    num_buckets = int(((1 << matrix.bits.astype(np.int64)) + 1).sum())
-    sizes = (num_rows, num_rows, num_templates + 1, num_templates, num_buckets)
+    ends = np.cumsum((1 << bits) + 1)
+    sizes = (num_rows, num_rows, num_templates + 1, num_templates, ends[-1])
     sizes_after = (num_rows + 1, num_pairs, num_pairs, 1)
     wanted = zip(Matrix._fields, _DTYPES, sizes + sizes_after, strict=True)
     for name, dtype, size in wanted:
-        array = arrays[name]
+        array = getattr(matrix, name)
         if array.dtype != dtype or len(array) != size:
             raise ValueError(f"{name} is {array.dtype} [{len(array)}], not [{size}]")
     for name, array, end in (
@@ -125,9 +135,24 @@ def from_arrays(
     ):
         if array[0] != 0 or array[-1] != end or (array[1:] < array[:-1]).any():
             raise ValueError(f"{name} does not go up from 0 to {end}")
+    if (matrix.buckets[ends - 1] != matrix.first[1:]).any():
+        raise ValueError("buckets do not end where the features of their template do")
+    if (matrix.begins[1:] == matrix.begins[:-1]).any():
+        raise ValueError("a feature has no pairs")
     if num_pairs and not 0 <= matrix.targets.min() <= matrix.targets.max() < num_words:
         raise ValueError("targets holds a word outside the vocabulary")
-    return matrix
+    if num_pairs and not 0 <= matrix.values.min() <= matrix.values.max() < np.inf:
+        raise ValueError("values holds what is no number from 0 on")
+    if num_pairs and not np.allclose(matrix.sums, _row_sums(matrix.values, matrix.begins), atol=0):
+        raise ValueError("sums are not those of values")
+    if not 0 < matrix.unseen[0] < np.inf:
+        raise ValueError(f"unseen is {matrix.unseen[0]:g}")
+
+
+def _row_sums(values: Floats, begins: Ints) -> Doubles:
+    """Return the sums of the rows, each of which has a pair."""
+    sums: Doubles = np.add.reduceat(values, begins[:-1], dtype=np.float64)
+    return sums
 
 
 @compiled(types.int64(matrix_type, types.int64, types.int64, types.uint64))

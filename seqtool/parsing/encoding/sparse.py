@@ -14,6 +14,7 @@ from seqtool.core import types
 from seqtool.core.compiled import compiled
 from seqtool.core.instructions import fetch, real
 
+SEEN = "sparse.seen"  # the array of a model that is bytes: bits of the places that were learnt
 TOGETHER = 4  # rows that are added at once
 
 _int = types.int64

@@ -145,7 +145,8 @@ def from_json(stored: Any) -> dict[int, Calibration]:
             found[int(beam)] = Calibration(inputs, outputs)
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(f"calibrations are {stored}") from error
-    if not all(beam > 0 and _is_sound(calibration) for beam, calibration in found.items()):
+    # a beam divides floats
+    if not all(0 < beam < 1 << 31 and _is_sound(one) for beam, one in found.items()):
         raise ValueError(f"calibrations are {stored}")
     return found
 

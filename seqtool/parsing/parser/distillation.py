@@ -298,6 +298,19 @@ def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
             hint="give the treebank that the run began with, or begin anew with --force",
             path=output / SHARES,
         )
+    lengths = np.repeat(arrays.lengths[is_learnt], arrays.lengths[is_learnt])
+    is_sound = (
+        [num_shares.dtype, heads.dtype, shares.dtype] == list(map(np.dtype, ("i4", "i2", "f2")))
+        and bool((num_shares >= 0).all() and np.isfinite(shares).all())
+        and len(heads) == len(shares) == int(num_shares.sum(dtype=np.int64))
+        and not ((heads < 0) | (heads > np.repeat(lengths, num_shares))).any()
+    )
+    if not is_sound:
+        raise ModelError(
+            "tells of heads that no word has",
+            hint="begin the run anew, with --force",
+            path=output / SHARES,
+        )
     counts = np.zeros(len(arrays.types) + 1, np.int64)
     counts[rows + 1] = num_shares
     return HeadShares(np.cumsum(counts), heads, shares)

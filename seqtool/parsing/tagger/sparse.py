@@ -24,9 +24,9 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.encoding.features import shape
-from seqtool.parsing.encoding.sparse import hash_templates, score_rows
+from seqtool.parsing.encoding.sparse import SEEN, hash_templates, score_rows
 
-WEIGHTS, SEEN = "sparse.weight", "sparse.seen"  # the names of the arrays
+WEIGHTS = "sparse.weight"  # the name of the array of weights; that of bits is `SEEN`
 
 
 def _case(form: str) -> str:

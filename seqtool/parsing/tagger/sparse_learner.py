@@ -18,11 +18,10 @@ from seqtool.core import types
 from seqtool.core.arrays import Bytes, Floats, Halves, Ints
 from seqtool.core.compiled import compiled
 from seqtool.parsing.encoding.averages import Averaged, add, averaged_type
-from seqtool.parsing.encoding.sparse import mix, place_of, sum_rows
+from seqtool.parsing.encoding.sparse import SEEN, mix, place_of, sum_rows
 from seqtool.parsing.tagger.config import TaggerConfig
 from seqtool.parsing.tagger.sparse import (
     FEWEST_BITS,
-    SEEN,
     WEIGHTS,
     Words,
     compile_templates,

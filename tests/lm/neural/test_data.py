@@ -151,21 +151,3 @@ def test_windows_of_any_length_are_parts_of_the_whole() -> None:
         part = streams.cut(start, steps)
         assert np.array_equal(part[0].numpy(), inputs[start : start + steps])
         assert np.array_equal(part[1].numpy(), targets[start : start + steps])
-
-
-def test_what_stands_before_the_streams() -> None:
-    ids = text(23)
-    streams = TokenStreams(ids, 4, 3, keep_all=True)  # of six targets, the last one is padded
-    assert streams.is_first.tolist() == [True, False, False, False]
-    gathered = TokenStreams(ids, 4, 3, keep_all=True)
-    gathered._whole = torch.from_numpy(ids.astype(np.int32))  # as on a GPU
-    for steps in (1, 4, 6):
-        inputs, targets = streams.cut(-steps, steps)
-        other_inputs, other_targets = gathered.cut(-steps, steps)
-        for stream in range(1, 4):
-            before = [EOS_ID, *ids.tolist()]
-            end = 6 * stream
-            assert inputs[:, stream].tolist() == before[end - steps : end]
-            assert targets[:, stream].tolist() == ids[end - steps : end].tolist()
-        assert inputs[:, 1:].equal(other_inputs[:, 1:])
-        assert targets[:, 1:].equal(other_targets[:, 1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from seqtool.core import checkpoint, runtime
 from seqtool.core.errors import (
     ConfigError,
     DataError,
-    Interrupted,
     ModelError,
     OutputError,
     TrainingError,
@@ -27,7 +27,6 @@ from seqtool.core.reading import MODEL
 from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix
-from seqtool.lm.snm import counts
 from seqtool.lm.snm import train as training
 from seqtool.lm.snm.adjustment import INITIAL, adjusted, arrays_of, learn, make_room, make_table
 from seqtool.lm.snm.config import SnmConfig
@@ -182,104 +181,30 @@ def test_a_folder_with_a_validation_part(tmp_path: Path) -> None:
     assert train_snm(corpus.path, tmp_path / "b", SMALL).scores["valid_perplexity"] == wanted
 
 
-def test_a_run_that_is_stopped_and_resumed(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "_TOKENS", 50)  # five looks in an epoch
-    whole = train_snm(text, tmp_path / "whole", SMALL)
-    parts = tmp_path / "my parts"
-    for stop in (100, 240, 390):  # within an epoch, at its end, and after another stop
-        given = {"inputs": text, "config": SMALL} if stop == 100 else {"resume": True}
-        with pytest.raises(Interrupted, match=f"after {stop} tokens") as caught:
-            train_snm(output=parts, **given, should_stop=lambda num, stop=stop: num >= stop)
-        assert caught.value.hint.endswith(f"train-snm --resume -o '{parts}'")
-        with pytest.raises(ModelError, match="has not made a model yet") as none_yet:
-            checkpoint.find(parts)
-        assert none_yet.value.hint == f"continue with: seqtool train-snm --resume -o '{parts}'"
-        assert sorted(path.name for path in parts.iterdir()) == ["last", "run.json"]
-    with pytest.raises(OutputError, match="exists already") as refused:
-        train_snm(text, parts, SMALL)
-    assert refused.value.hint.startswith("continue it with --resume")
-    resumed = train_snm(output=parts, resume=True)
-    assert resumed.losses == whole.losses
-    assert resumed.passes == 2
-    weights = [trained.path / checkpoint.WEIGHTS for trained in (whole, resumed)]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
-    assert not (parts / "last").exists()
-    with pytest.raises(ModelError, match="the run has ended"):
-        train_snm(output=parts, resume=True)
-    with pytest.raises(ModelError, match="no run to resume"):
-        train_snm(output=tmp_path / "none", resume=True)
-
-
-def test_a_run_is_resumed_with_its_own_text_and_settings(text: Path, tmp_path: Path) -> None:
-    output = tmp_path / "snm"
-    with pytest.raises(Interrupted):
-        train_snm(text, output, SMALL, should_stop=lambda num: True)
-    with pytest.raises(ModelError, match="other settings: order was 3, not 4"):
-        train_snm(output=output, config={"order": 4}, resume=True)
-    state = output / "last" / "weights"
-    content = state.read_bytes()
-    state.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(ModelError, match="the saved state is damaged"):
-        train_snm(output=output, resume=True)
-    state.write_bytes(content)
-    assert len(train_snm(output=output, config={"epochs": 3}, resume=True).losses) == 3
-    with pytest.raises(Interrupted):
-        train_snm(text, output, SMALL, force=True, should_stop=lambda num: True)
-    text.write_text(TEXT + "a b\n", encoding="utf-8")
-    with pytest.raises(ModelError, match="the text is not the one"):
-        train_snm(output=output, resume=True)
-
-
 def test_a_limited_time(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look takes a second of a clock that stands still otherwise: the rate falls to zero."""
-    monkeypatch.setattr(training, "_TOKENS", 100)  # steps of 100, 100 and 40
-    monkeypatch.setattr(training, "_AFTER_LEARNING", 0.0)
+    """Counting takes three seconds of ten, so that as much is left for adjusting and the rest.
+
+    Each piece that is learnt takes a second of a clock that stands still otherwise.
+    """
+    monkeypatch.setattr(training, "_TOKENS", 100)  # pieces of 100, 100 and 40
     clock = {"now": 0.0}
     monkeypatch.setattr(training, "working_time", lambda: clock["now"])
-    rates: list[float] = []
-    plain = training._Run.rate
+    last: dict[str, int | None] = {}
 
-    def rate(run: Any, at: Any) -> float:
-        rates.append(plain(run, at))
-        return rates[-1]
+    def tick(stage: str, done: int, total: int | None) -> None:
+        if stage == "counting" and done == total:
+            clock["now"] += 3.0
+        if stage == "learning" and done != last.get(stage, 0):
+            clock["now"] += 1.0
+        last[stage] = done
 
-    def tick(num_tokens: int) -> bool:
-        clock["now"] += 1.0
-        return False
-
-    monkeypatch.setattr(training._Run, "rate", rate)
-    config = {**SMALL, "time_limit": "4s"}
-    trained = train_snm(text, tmp_path / "snm", config, should_stop=tick)
-    assert rates == pytest.approx([0.05 * share for share in (1, 0.75, 0.5, 0.25, 0)])
+    timed = {**SMALL, "time_limit": "10s"}
+    trained = train_snm(text, tmp_path / "snm", timed, on_progress=tick)
     assert trained.passes == pytest.approx(1 + 100 / 240)
     assert len(trained.losses) == 1
-    assert trained.scores["train_seconds"] == 4
+    assert trained.scores["train_seconds"] == 7
     with pytest.raises(ConfigError, match="which is no time"):
         SnmConfig(time_limit="soon")
-
-
-def test_time_is_left_for_what_comes_after_learning(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Counting takes three seconds of ten, so that as much is left for adjusting and the rest."""
-    monkeypatch.setattr(training, "_TOKENS", 100)
-    clock = {"now": 0.0}
-    monkeypatch.setattr(training, "working_time", lambda: clock["now"])
-    plain = counts.count_features
-
-    def count(*args: Any, **options: Any) -> Any:
-        clock["now"] += 3.0
-        return plain(*args, **options)
-
-    def tick(num_tokens: int) -> bool:
-        clock["now"] += 1.0
-        return False
-
-    monkeypatch.setattr(counts, "count_features", count)
-    trained = train_snm(text, tmp_path / "snm", {**SMALL, "time_limit": "10s"}, should_stop=tick)
-    assert trained.scores["train_seconds"] == clock["now"] == 7.0
 
 
 def test_a_time_that_counting_takes_is_over_at_once(
@@ -290,54 +215,6 @@ def test_a_time_that_counting_takes_is_over_at_once(
     monkeypatch.setattr(training, "working_time", lambda: float(next(seconds)))
     trained = train_snm(text, tmp_path / "snm", {**SMALL, "time_limit": "1s"})
     assert (trained.passes, trained.losses) == (0, [])
-
-
-def test_a_limited_run_goes_on_for_the_time_that_is_left(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "_TOKENS", 100)  # steps of 100, 100 and 40
-    monkeypatch.setattr(training, "_AFTER_LEARNING", 0.0)
-    clock = {"now": 0.0}
-    monkeypatch.setattr(training, "working_time", lambda: clock["now"])
-    plain = training.read_ids
-
-    def read(*args: Any, **options: Any) -> Any:
-        clock["now"] += 2.0
-        return plain(*args, **options)
-
-    def tick(num_tokens: int) -> bool:
-        clock["now"] += 1.0
-        return clock["now"] == 4.0  # two seconds of reading, and two steps
-
-    monkeypatch.setattr(training, "read_ids", read)
-    limited = {**SMALL, "time_limit": "5s", "vocab": "words.txt"}
-    monkeypatch.chdir(tmp_path)
-    Path("words.txt").write_text("\n".join(sorted(set(TEXT.split()))), encoding="utf-8")
-    for name in ("one", "other"):
-        with pytest.raises(Interrupted):
-            train_snm(text, tmp_path / name, limited, should_stop=tick)
-        clock["now"] = 0.0
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    resumed = train_snm(output=tmp_path / "one", resume=True, should_stop=tick)
-    assert resumed.passes == pytest.approx(1)  # one step more
-    assert resumed.scores["train_seconds"] == 5
-    # with a number of epochs, the time is forgotten
-    clock["now"] = 100.0
-    more = train_snm(output=tmp_path / "other", config={"epochs": 2}, resume=True, should_stop=tick)
-    assert more.passes == 2
-
-
-def test_a_run_goes_on_with_the_vocabulary_that_it_had(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("words.txt").write_text("\n".join(sorted(set(TEXT.split()))), encoding="utf-8")
-    own = {**SMALL, "vocab": "words.txt"}
-    with pytest.raises(Interrupted):
-        train_snm(text, "snm", own, should_stop=lambda num_tokens: True)
-    assert train_snm(output="snm", config=own, resume=True).passes > 0
 
 
 def test_what_is_refused_before_the_work(
@@ -379,15 +256,33 @@ def test_settings_that_make_no_sense(wrong: dict[str, Any], message: str) -> Non
         SnmConfig(**wrong)
 
 
-DAMAGE: dict[str, Any] = {
+def _set(name: str, place: Any, value: float) -> Callable[[dict[str, Any]], None]:
+    return lambda arrays: arrays[name].__setitem__(place, value)
+
+
+DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a missing array": lambda arrays: arrays.pop("sums"),
     "another type": lambda arrays: arrays.update(sums=arrays["sums"].astype(np.float32)),
     "a short array": lambda arrays: arrays.update(values=arrays["values"][:-1]),
-    "a foreign word": lambda arrays: arrays["targets"].__setitem__(3, 5),
-    "rows that go back": lambda arrays: arrays["begins"].__setitem__(1, 10**6),
-    "buckets outside": lambda arrays: arrays["buckets"].__setitem__(-1, 10**6),
-    "bits of a giant": lambda arrays: arrays["bits"].__setitem__(0, 40),
-    "no bits": lambda arrays: arrays["bits"].__setitem__(0, 0),
+    "nothing": lambda arrays: arrays.update(bits=arrays["bits"][:0]),
+    "a foreign word": _set("targets", 3, 5),
+    "a word below all": _set("targets", 3, -1),
+    "rows that go back": _set("begins", 1, 10**6),
+    "an empty row": lambda arrays: arrays["begins"].__setitem__(1, arrays["begins"][2]),
+    "buckets outside": _set("buckets", -1, 10**6),
+    "buckets of another template": _set("buckets", 2, 0),
+    "bits of a giant": _set("bits", 0, 40),
+    "no bits": _set("bits", 0, 0),
+    "no bits, with buckets that fit": lambda arrays: arrays.update(
+        bits=np.append(np.int32(0), arrays["bits"][1:]), buckets=np.delete(arrays["buckets"], 1)
+    ),
+    "a negative value": _set("values", 0, -1.0),
+    "an infinite value": _set("values", 0, np.inf),
+    "no number": _set("values", 0, np.nan),
+    "other sums": _set("sums", 1, 3e38),
+    "a negative sum": _set("sums", 0, -3e38),
+    "no weight of what was not seen": _set("unseen", 0, 0.0),
+    "no number for what was not seen": _set("unseen", 0, np.nan),
 }
 
 

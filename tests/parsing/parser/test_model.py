@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from faults.attacks import reseal
 from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config
+from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Ints
@@ -240,6 +242,16 @@ def test_a_parser_that_does_not_fit_its_description(saved: Path) -> None:
     header.config["model"]["slots"] = ["s0"]
     checkpoint.amend(saved, header, "")
     with pytest.raises(ModelError, match="does not fit"):
+        checkpoint.load(saved)
+
+
+def test_weights_of_another_type_are_damaged(saved: Path) -> None:
+    """Compiled code takes one type of an array only; bytes are the bits of a tagger alone."""
+    weights = load_file(saved / "weights.safetensors")
+    name = next(iter(weights))
+    save_file({**weights, name: weights[name].astype(np.uint8)}, saved / "weights.safetensors")
+    reseal(saved)
+    with pytest.raises(ModelError, match="does not fit its own description"):
         checkpoint.load(saved)
 
 

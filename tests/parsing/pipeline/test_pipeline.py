@@ -287,7 +287,7 @@ def test_parsers_of_other_kinds_vote_with_the_parser(
         for part in parts
         for name in ("weights.safetensors", "vocabulary.json")
     )
-    written = seqtool("states", text, "-m", output, "-o", tmp_path / "states.npy")
+    written = seqtool("analyse", "states", text, "-m", output, "-o", tmp_path / "states.npy")
     assert written.code == 1  # the parser is without an encoder, the graph is not asked
     assert "the parser has no encoder" in written.stderr
 

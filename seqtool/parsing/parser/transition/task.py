@@ -28,7 +28,12 @@ from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.task import TreeTask, present_types
 from seqtool.parsing.parser.transition.classifier import Classifier
-from seqtool.parsing.parser.transition.hidden_layer import Seen, compile_slots, extract
+from seqtool.parsing.parser.transition.hidden_layer import (
+    NUM_BUCKETS,
+    Seen,
+    compile_slots,
+    extract,
+)
 from seqtool.parsing.parser.transition.network import ParserNetwork
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.search import NODE_ROWS, Scorer
@@ -459,10 +464,37 @@ class ParserTask(TreeTask):
             for name, tensor in tensors.items()
             if name.startswith("examples.")
         }
+        self._examples = None
         if parts:
             parts.setdefault("shares", np.zeros((len(parts["legal"]), 0), np.float32))
-        self._examples = Examples(**parts) if parts else None
+            self._check(parts)
+            self._examples = Examples(**parts)
         self._batches = []  # of other examples
+
+    def _check(self, parts: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Refuse what is no examples of this treebank, network and system: a ValueError."""
+        labels, slots = self._data.labels, self._slots
+        num, num_transitions = len(parts["legal"]), labels.num_transitions
+        taught = num_transitions if self._data.teachers else 0
+        # of each column, its type, its width, and what its numbers are below
+        wanted: dict[str, tuple[type[np.generic], tuple[int, ...], float]] = {
+            "tokens": (np.int32, (len(slots.words),), len(self._arrays.types)),
+            "labels": (np.int32, (len(slots.labels),), 1 + len(labels)),
+            "measures": (np.int32, (len(slots.measures),), NUM_BUCKETS),
+            "legal": (np.uint8, (), 1 << NUM_ACTIONS),
+            "free": (np.int32, (NUM_ACTIONS,), num_transitions),
+            "sentences": (np.int32, (), len(self._arrays.types)),
+            "shares": (np.float32, (taught,), np.inf),
+        }
+        for name, (dtype, width, end) in wanted.items():
+            column, least = parts[name], -1 if name == "free" else 0
+            if not num or column.dtype != dtype or column.shape != (num, *width):
+                raise ValueError(f"{name} of other examples")
+            if column.size and not least <= column.min() <= column.max() < end:
+                raise ValueError(f"{name} outside of the treebank")
+        is_of_roots = np.isin(parts["sentences"], self._arrays.tokens).all()
+        if parts.keys() != wanted.keys() or not is_of_roots:
+            raise ValueError("examples of another treebank")
 
 
 def _best_of(free: Ints, scores: Floats) -> Ints:
