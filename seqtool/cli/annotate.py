@@ -437,8 +437,7 @@ def parse(
                 "the vote of these parsers has no calibration, as one of train-parser --raw has: "
                 "probabilities are the mean of the parsers'"
                 if parser.votes
-                else "the parser has no calibration, as older ones have none: probabilities are "
-                "those that it works with"
+                else "the parser has no calibration: probabilities are those that it works with"
             )
     annotation = Annotation(
         "parse",

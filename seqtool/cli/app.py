@@ -263,7 +263,7 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
             return error.exit_code
         case KeyboardInterrupt():
             return 130
-        case BrokenPipeError():  # of what -o names; who read it has seen enough
+        case BrokenPipeError():  # of stdout, or what -o names; who read it has seen enough
             return terminal.READER_GONE
     if debug:
         note("".join(traceback.format_exception(error)).rstrip())
@@ -307,9 +307,7 @@ def main(args: Sequence[str] | None = None) -> int:
         args: the arguments; those of the process when not given. `--debug` among them shows the
             traceback of an error, too.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a platform's default may be unable to print Korean
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    terminal.open_outputs()
     # read when torch is loaded: threads that spin while they wait make a busy machine crawl
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     typed = list(sys.argv[1:] if args is None else args)
@@ -326,11 +324,11 @@ def main(args: Sequence[str] | None = None) -> int:
             build_app(typed)(typed, prog_name="seqtool")
 
     code = 0
-    with signals.ended_by_signals() as ending, terminal.guarded() as finish:
-        for step in (run, finish):
+    with signals.ended_by_signals() as raised:
+        for step in (run, terminal.close_outputs):
             try:
                 step()
             except BaseException as error:
                 with signals.ignored():
-                    code = code or _judge(error, ending.number, debug=debug)
+                    code = code or _judge(error, raised[-1] if raised else None, debug=debug)
     return code

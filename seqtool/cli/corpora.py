@@ -87,7 +87,7 @@ class Run:
             # a bar has a thread, and none is to be when a process is copied
             with Pool(make, jobs, forks=forks) as pool, self._bar(output) as on_progress:
                 chunks = annotation.read_chunks(files, on_progress=on_progress)
-                done = pool.map(chunks, annotation.doing)
+                done = pool.map(chunks)
                 parts = put_together(annotation, done, self.seen, self._on_broken)
                 self.write_parts(self._telling_unknown(parts), output)
         return self.seen

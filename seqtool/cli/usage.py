@@ -144,7 +144,7 @@ class Helpful:
     """A command, or a group of them, whose --help is laid out here."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Draw it past the guard of the terminal, as it holds no text of data."""
+        """Draw it as it is, as it holds no text of data."""
         width = min(WIDEST, shutil.get_terminal_size().columns)
         shown, is_bold = terminal.drawn(), terminal.stream().isatty()
         for line, is_heading in help_lines(self, ctx, width):

@@ -31,11 +31,11 @@ from seqtool.core.version import __version__
 
 M = TypeVar("M")
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # of models, and of runs and their states
 HEADER = MODEL
 WEIGHTS = "weights.safetensors"
 CARD = "README.md"
-RUN = "run.json"
+RUN = storage.RECORD
 
 # what a run directory may hold, and --force may therefore remove
 _OURS = {
@@ -291,24 +291,30 @@ def _known_models(path: Path, wanted: Sequence[str]) -> str:
     return f"train one, for example with: seqtool {trainer(wanted[0] if wanted else '')}"
 
 
+def check_format(version: Any, path: Path) -> None:
+    """Refuse a model, a run or a state that another version of seqtool wrote.
+
+    Raises:
+        ModelError: it did.
+        ValueError: `version` is no number of a format.
+    """
+    if type(version) is not int or version < 1:
+        raise ValueError("no format version")
+    if version > FORMAT_VERSION:
+        hint = "upgrade seqtool (`seqtool help install`)"
+        raise ModelError("made by a newer version of seqtool", hint=hint, path=path)
+    if version < FORMAT_VERSION:
+        what = "made by an older version of seqtool, which this one does not read"
+        raise ModelError(what, hint="train it again", path=path)
+
+
 def read_header(path: str | Path) -> Header:
-    """Read `model.json`; a ModelError if it is missing, damaged or of a newer version."""
+    """Read `model.json`; a ModelError if it is missing, damaged or of another version."""
     header_path = find(path) / HEADER
     damaged = ModelError("damaged model header", hint=_AGAIN, path=header_path)
     try:
         content = storage.read_object(header_path)
-    except ValueError as error:
-        raise damaged from error
-    version = content.get("format_version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise damaged
-    if version > FORMAT_VERSION:
-        versions = content.get("versions")
-        made_by = versions.get("seqtool") if isinstance(versions, dict) else None
-        what = f"model format {version} is newer than this seqtool reads ({FORMAT_VERSION}); "
-        what += f"it was made by seqtool {made_by or 'of a later version'}"
-        raise ModelError(what, hint="upgrade seqtool (`seqtool help install`)", path=header_path)
-    try:
+        check_format(content.get("format_version"), header_path)
         if storage.SEAL in content:  # a header written by other means has none
             content = storage.unseal(content)
         del content["format_version"]

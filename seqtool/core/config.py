@@ -39,8 +39,6 @@ LARGEST = 2**53  # whole numbers up to it are exact in floating point
 MAX_BYTES = 1 << 20  # of a YAML file
 MAX_DIGITS = 100  # of a number, and characters of a value in a message
 
-NOT_NEW = object()  # a setting that every release has, or whose default is what was done before
-
 
 def setting(
     default: Any,
@@ -50,17 +48,14 @@ def setting(
     maximum: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    before: Any = NOT_NEW,
 ) -> Any:
     """Declare a configuration field with its default, bounds, and help: one line for people.
 
     A dataclass type as the default stands for its own defaults. The value must be larger than
     `above` and smaller than `below`. A whole number is at most `LARGEST` where no maximum is given.
-    A setting that a release adds says by `before` what was done until then, if that is not the
-    default: models and runs of earlier releases keep that meaning, see `from_stored`.
     """
     bounds = {"minimum": minimum, "maximum": maximum, "above": above, "below": below}
-    metadata = {"help": help, "before": before, **bounds}
+    metadata = {"help": help, **bounds}
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -198,26 +193,6 @@ def from_dict(kind: type[C], values: Mapping[str, Any], *, prefix: str = "") -> 
         if prefix and error.path is None and not error.message.startswith(prefix):
             raise ConfigError(f"{prefix}{error.message}", hint=error.hint) from error
         raise
-
-
-def from_stored(kind: type[C], values: Mapping[str, Any]) -> C:
-    """Build a configuration from what a model or run of this or an earlier release holds.
-
-    What is not there was not yet a setting, and has the value that says so: `before`.
-    """
-    return from_dict(kind, _completed(kind, values))
-
-
-def _completed(kind: type[Any], values: Any) -> Any:
-    if not isinstance(values, Mapping):
-        return values
-    completed, hints = dict(values), _hints(kind)
-    for field in dataclasses.fields(kind):
-        if dataclasses.is_dataclass(section := hints[field.name]):
-            completed[field.name] = _completed(section, values.get(field.name, {}))  # type: ignore[arg-type]
-        elif field.name not in values and field.metadata.get("before", NOT_NEW) is not NOT_NEW:
-            completed[field.name] = field.metadata["before"]
-    return completed
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -11,11 +11,10 @@ import io
 import json
 import math
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
@@ -25,7 +24,7 @@ from seqtool.core.units import perplexity_of
 
 if TYPE_CHECKING:  # imported on use: Rich takes long
     from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.progress import Progress, ProgressColumn, TaskID
+    from rich.progress import Progress, TaskID
     from rich.segment import Segment
 
 P = ParamSpec("P")
@@ -180,15 +179,6 @@ def format_scores(scores: Mapping[str, float]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value:.2f}" for name, value in scores.items())
 
 
-def _describe_step(event: StepDone, *, short: bool = False) -> str:
-    perplexity = ""
-    if event.items == TOKENS:
-        value = perplexity_of(event.loss)
-        perplexity = f"ppl {value:,.0f}  " if short else f"perplexity {value:,.1f}  "
-    unit = "" if short else f" {event.items}"
-    return f"loss {event.loss:.3f}  {perplexity}{event.items_per_second:,.0f}{unit}/s"
-
-
 def _of(number: int, total: int, mark: str = ",") -> str:
     """Return a number with the total, if that is known; the mark stands between thousands."""
     return f"{number:{mark}}/{total:{mark}}" if total else f"{number:{mark}}"
@@ -213,9 +203,12 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
                 + (f"; {event.precision_note}" if event.precision_note else "")
             )
         case StepDone():
+            is_text = event.items == TOKENS
+            perplexity = f"perplexity {perplexity_of(event.loss):,.1f}  " if is_text else ""
             return (
                 f"epoch {_of(event.epoch, epochs)}  step {_of(event.step, total_steps)}  "
-                f"{_describe_step(event)}  {format_seconds(event.seconds_left)} left"
+                f"loss {event.loss:.3f}  {perplexity}{event.items_per_second:,.0f} {event.items}/s"
+                f"  {format_seconds(event.seconds_left)} left"
             )
         case EpochDone():
             best = "  (best so far)" if event.is_best else ""
@@ -233,8 +226,8 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             return f"{event.reason} after {format_seconds(event.seconds)}{best}"
 
 
-class Listener(ABC):
-    """Takes the events of one run as they come; a context manager that closes it."""
+class Listener:
+    """Takes the events of one run by `show`; a context manager that closes it."""
 
     def __enter__(self) -> Self:
         return self
@@ -242,11 +235,6 @@ class Listener(ABC):
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    @abstractmethod
-    def show(self, event: Event) -> None:
-        """Take one event."""
-
-    @abstractmethod
     def close(self) -> None:
         """End, after the last event or an error."""
 
@@ -264,6 +252,10 @@ def _safe_console() -> type[Console]:
                 if not segment.control:
                     segment = segment._replace(text=terminal.safe(segment.text))
                 yield segment
+
+        def on_broken_pipe(self) -> None:
+            """Let the error of a pipe that nobody reads say so."""
+            raise
 
     return SafeConsole
 
@@ -309,17 +301,16 @@ class TimeLeft:
         known = self._ends.keys() & self._begins.keys() & self._costs.keys()
         cost = sum(self._costs[name] for name in known)
         rate = sum(self._ends[name] - self._begins[name] for name in known) / cost if cost else None
+
+        def left(name: str, cost: float) -> float:
+            if name in self._ends:
+                return max(0.0, self._ends[name] - now)
+            return math.inf if rate is None else rate * cost
+
         total = 0.0
         for stage in self._stages:
-            left = [
-                max(0.0, self._ends[name] - now)
-                if name in self._ends
-                else math.inf
-                if rate is None
-                else rate * own
-                for name, own in stage.items()
-            ]
-            total += max(sum(left) / min(self._at_once, len(left)), *left)
+            parts = [left(*part) for part in stage.items()]
+            total += max(sum(parts) / min(self._at_once, len(parts)), *parts)
         return total
 
     def share_done(self) -> float:
@@ -343,22 +334,22 @@ def open_console(*, err: bool = False, **settings: Any) -> Console:
 class Display(Listener):
     """Shows the events of one run on stderr, or of several that have names.
 
-    On a terminal a live bar with the epoch, step, loss, perplexity, tokens per second and the time
+    On a terminal a live bar with the epoch, step, loss, perplexity, items per second and the time
     left; elsewhere a line per epoch and one every ten seconds between.
     """
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or open_console(err=True, highlight=False)
-        self._progress: Progress | None = None
+        self._bars: Progress | None = None
         self._runs: dict[str, _ShownRun] = {}
         self._all: TimeLeft | None = None  # of runs that are parts of one
         self._all_task: TaskID | None = None
-        self._is_narrow = self._console.width < 105
 
     def close(self) -> None:
         """Give the terminal back."""
-        if self._progress is not None:
-            self._progress.stop()
+        if self._bars is not None:
+            self._bars.stop()
+        self._bars = self._all_task = None
 
     def plan(self, stages: Iterable[Mapping[str, float]], at_once: int) -> None:
         """Show from now on how long all parts take together; see `TimeLeft`."""
@@ -371,19 +362,20 @@ class Display(Listener):
         run = self._runs.setdefault(name, _ShownRun(f"{name}: " if name else ""))
         match event:
             case RunStarted():
-                run.total_steps, run.epochs = event.total_steps, event.epochs
-                run.time_limit = event.time_limit
+                run.begun = event
                 self._line(run, event)
                 if self._console.is_terminal:
-                    self._start_bar(run, event)
-            case StepDone():
-                self._step(run, event)
-            case EpochDone():
-                self._line(run, event)
+                    self._add_bar(run, event)
+            case StepDone() if run.task is not None:
+                self._move_bar(run, event)
+            case StepDone() if time.monotonic() - run.last_line < PLAIN_LINE_SECONDS:
+                pass
             case RunFinished():
-                self._stop_bar(run)
+                self._remove_bar(run)
                 if event.reason != "interrupted":  # of an interruption the error tells more
                     self._line(run, event)
+            case _:
+                self._line(run, event)
 
     def note(self, text: str) -> None:
         """Show a line, above the bars; printed in another way, it would be overwritten by them."""
@@ -391,71 +383,61 @@ class Display(Listener):
         self._console.print(text, markup=False, soft_wrap=not self._console.is_terminal)
 
     def _line(self, run: _ShownRun, event: Event) -> None:
-        line = run.prefix + describe(event, total_steps=run.total_steps, epochs=run.epochs)
+        total_steps, epochs = run.begun.total_steps, run.begun.epochs
+        line = run.prefix + describe(event, total_steps=total_steps, epochs=epochs)
         if self._all is not None and isinstance(event, StepDone):
             line += f", {format_seconds(self._all.seconds())} in all"
         self.note(line)
         run.last_line = time.monotonic()
 
-    def _start_bar(self, run: _ShownRun, event: RunStarted) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn
+    def _add_bar(self, run: _ShownRun, event: RunStarted) -> None:
+        if self._bars is None:
+            from rich.progress import BarColumn, Progress, TextColumn
 
-        if self._progress is None:
-            self._progress = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(bar_width=6 if self._is_narrow else 20),
-                TextColumn("{task.fields[amount]}"),
-                TextColumn("{task.fields[state]}"),
-                console=self._console,
-                transient=True,
-            )
+            width = max(6, min(20, self._console.width - 74))  # the numbers need the rest
+            columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=width)
+            state = TextColumn("{task.fields[state]}")
+            self._bars = Progress(*columns, state, console=self._console, transient=True)
             if self._all is not None:
-                self._all_task = self._progress.add_task("all parts", total=1, amount="", state="")
-        run.task = self._progress.add_task(
+                self._all_task = self._bars.add_task("all parts", total=1, state="")
+        limit = event.time_limit
+        run.task = self._bars.add_task(
             f"{run.prefix}epoch -{f'/{event.epochs}' if event.epochs else ''}",
-            total=event.total_steps if event.time_limit is None else event.time_limit,
-            completed=event.step if event.time_limit is None else 0,
-            amount=_of(event.step, event.total_steps, ""),
-            state="",
+            total=event.total_steps if limit is None else limit,
+            completed=event.step if limit is None else 0,
+            state=_of(event.step, event.total_steps, ""),
         )
-        self._update_all()
-        self._progress.start()
+        self._move_all()
+        self._bars.start()
 
-    def _update_all(self) -> None:
-        if self._progress is not None and self._all is not None and self._all_task is not None:
-            self._progress.update(
-                self._all_task,
-                completed=self._all.share_done(),
-                amount=f"{self._all.num_done}/{len(self._all)}",
-                state=f"{format_seconds(self._all.seconds())} left in all",
-            )
+    def _move_bar(self, run: _ShownRun, event: StepDone) -> None:
+        if self._bars is None or run.task is None:
+            return
+        limit, step = run.begun.time_limit, _of(event.step, run.begun.total_steps, "")
+        perplexity = f"ppl {perplexity_of(event.loss):,.0f}  " if event.items == TOKENS else ""
+        self._bars.update(
+            run.task,
+            description=f"{run.prefix}epoch {_of(event.epoch, run.begun.epochs)}",
+            completed=event.step if limit is None else limit - event.seconds_left,
+            state=f"{step} loss {event.loss:.3f}  {perplexity}"
+            f"{event.items_per_second:,.0f}/s  {format_seconds(event.seconds_left)} left",
+        )
+        self._move_all()
 
-    def _stop_bar(self, run: _ShownRun) -> None:
-        if self._progress is not None and run.task is not None:
-            self._progress.remove_task(run.task)
-            run.task = None
-            self._update_all()
-            # started again, it would erase what is above it
-            if all(other.task is None for other in self._runs.values()):
-                self._progress.stop()
-                self._progress = self._all_task = None
+    def _move_all(self) -> None:
+        if self._bars is not None and self._all is not None and self._all_task is not None:
+            left = f"{format_seconds(self._all.seconds())} left in all"
+            state = f"{self._all.num_done}/{len(self._all)} {left}"
+            self._bars.update(self._all_task, completed=self._all.share_done(), state=state)
 
-    def _step(self, run: _ShownRun, event: StepDone) -> None:
-        if self._progress is not None and run.task is not None:
-            left = f"{format_seconds(event.seconds_left)} left"
-            state = f"{_describe_step(event, short=self._is_narrow)}  {left}"
-            self._progress.update(
-                run.task,
-                description=f"{run.prefix}epoch {_of(event.epoch, run.epochs)}",
-                completed=event.step
-                if run.time_limit is None
-                else run.time_limit - event.seconds_left,
-                amount=_of(event.step, run.total_steps, ""),
-                state=state,
-            )
-            self._update_all()
-        elif time.monotonic() - run.last_line >= PLAIN_LINE_SECONDS:
-            self._line(run, event)
+    def _remove_bar(self, run: _ShownRun) -> None:
+        if self._bars is None or run.task is None:
+            return
+        self._bars.remove_task(run.task)
+        run.task = None
+        self._move_all()
+        if all(other.task is None for other in self._runs.values()):
+            self.close()  # started again, it would erase what is above it
 
 
 @dataclass
@@ -463,9 +445,7 @@ class _ShownRun:
     """What a display knows of a run."""
 
     prefix: str  # of its lines
-    total_steps: int = 0
-    epochs: int = 0
-    time_limit: float | None = None
+    begun: RunStarted = RunStarted(0, 0, 0, 0, {}, resumed=False)
     task: TaskID | None = None  # its bar, if there is one
     last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())  # when shown
 
@@ -478,28 +458,14 @@ def shows_progress(*, has_parts: bool = False) -> Callable[[Callable[P, R]], Cal
     each is announced by `on_part`.
     """
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def shown(*args: P.args, **kwargs: P.kwargs) -> R:
-            own: Any = kwargs.get("on_event")
-            progress = kwargs.pop("progress", None)
-            if not (own is None if progress is None else progress):
-                return function(*args, **kwargs)
-            with Display() as display:
+    @contextmanager
+    def opened(arguments: dict[str, Any]) -> Iterator[Callable[..., None]]:
+        with Display() as display:
+            if has_parts:
+                arguments.setdefault("on_part", lambda part: display.note(f"{part} begins"))
+            yield display.show
 
-                def show(*event: Any) -> None:
-                    if own is not None:
-                        own(*event)
-                    display.show(*event)
-
-                kwargs["on_event"] = show
-                if has_parts:
-                    kwargs.setdefault("on_part", lambda part: display.note(f"{part} begins"))
-                return function(*args, **kwargs)
-
-        return shown
-
-    return decorate
+    return _shows("on_event", opened)
 
 
 def shows_stages(function: Callable[P, R]) -> Callable[P, R]:
@@ -507,41 +473,46 @@ def shows_stages(function: Callable[P, R]) -> Callable[P, R]:
 
     As `shows_progress`, with `on_progress` in place of `on_event`.
     """
+    return _shows("on_progress", lambda arguments: stage_bars())(function)
 
-    @wraps(function)
-    def shown(*args: P.args, **kwargs: P.kwargs) -> R:
-        own: Any = kwargs.get("on_progress")
-        progress = kwargs.pop("progress", None)
-        if not (own is None if progress is None else progress):
-            return function(*args, **kwargs)
-        with stage_bars() as show:
 
-            def tell(stage: str, done: int, total: int | None) -> None:
-                if own is not None:
-                    own(stage, done, total)
-                show(stage, done, total)
+def _shows(
+    argument: str, opened: Callable[[dict[str, Any]], AbstractContextManager[Callable[..., None]]]
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def shown(*args: P.args, **kwargs: P.kwargs) -> R:
+            own: Any = kwargs.get(argument)
+            progress = kwargs.pop("progress", None)
+            if not (own is None if progress is None else progress):
+                return function(*args, **kwargs)
+            with opened(kwargs) as show:
 
-            kwargs["on_progress"] = tell
-            return function(*args, **kwargs)
+                def both(*event: Any) -> None:
+                    if own is not None:
+                        own(*event)
+                    show(*event)
 
-    return shown
+                kwargs[argument] = both
+                return function(*args, **kwargs)
+
+        return shown
+
+    return decorate
 
 
 @contextmanager
-def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
+def stage_bars(*, is_bytes: bool = False) -> Iterator[Callable[[str, int, int | None], None]]:
     """Show a bar per stage of the work on a terminal; nothing elsewhere."""
     if not terminal.stream(err=True).isatty():
         yield lambda stage, done, total: None
         return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich import progress as rich
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=open_console(err=True), transient=True) as bars:
+    amount = rich.DownloadColumn() if is_bytes else rich.TaskProgressColumn(show_speed=True)
+    columns = rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=30), amount
+    console, left = open_console(err=True), rich.TimeRemainingColumn(elapsed_when_finished=True)
+    with rich.Progress(*columns, left, console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(stage: str, done: int, total: int | None) -> None:
@@ -560,25 +531,6 @@ def progress_bar(description: str, *, is_bytes: bool = False) -> Iterator[OnProg
 
     Nothing is shown when stderr is no terminal: the command's summary says what was done.
     """
-    if not terminal.stream(err=True).isatty():
-        yield lambda done, total: None
-        return
-    from rich import progress as bars
-
-    amounts: list[ProgressColumn] = [bars.MofNCompleteColumn()]
-    if is_bytes:
-        amounts = [bars.DownloadColumn(), bars.TransferSpeedColumn()]
-    with bars.Progress(
-        bars.TextColumn("{task.description}"),
-        bars.BarColumn(bar_width=30),
-        *amounts,
-        bars.TimeRemainingColumn(),
-        console=open_console(err=True),
-        transient=True,
-    ) as progress:
-        task = progress.add_task(description, total=None)
-
-        def on_progress(done: int, total: int | None) -> None:
-            progress.update(task, completed=done, total=total)
-
-        yield on_progress
+    with stage_bars(is_bytes=is_bytes) as show:
+        show(description, 0, None)
+        yield partial(show, description)

@@ -171,10 +171,6 @@ _FLAGS = ("MAP_PRIVATE", "MAP_ANONYMOUS", "MAP_NORESERVE")
 _UNTOLD = 10**9  # bytes that are taken where the system does not tell what is free
 _MEMINFO, _STATUS = Path("/proc/meminfo"), Path("/proc/self/status")
 _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-_CGROUP_FILES = {  # by version: limit, what is in use of it, and a word before the file caches
-    2: ("memory.max", "memory.current", ""),
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_"),
-}
 
 
 def available_threads() -> int:
@@ -297,36 +293,30 @@ def _free_memory() -> Iterator[int]:
     """Give what the machine and each control group above this process have left."""
     if "MemAvailable" in (machine := _figures(_MEMINFO)):
         yield machine["MemAvailable"] * 1024
-    for folder, version in _control_groups():
-        limit_name, used_name, prefix = _CGROUP_FILES[version]
+    for folder in _control_groups():
         try:
-            limit = (folder / limit_name).read_text().strip()
-            used = int((folder / used_name).read_text())
+            limit = (folder / "memory.max").read_text().strip()
+            used = int((folder / "memory.current").read_text())
         except (OSError, ValueError):
             continue
         if limit.isdecimal():  # not "max"
             statistics = _figures(folder / "memory.stat")
             # pages of files that were read are counted as used, but given back when asked for
-            names = (f"{prefix}active_file", f"{prefix}inactive_file")
-            cached = sum(statistics.get(name, 0) for name in names)
+            cached = sum(statistics.get(name, 0) for name in ("active_file", "inactive_file"))
             yield max(int(limit) - max(used - cached, 0), 0)
 
 
-def _control_groups() -> Iterator[tuple[Path, int]]:
-    """Give the folders of the groups that limit this process, innermost first, and the version."""
+def _control_groups() -> Iterator[Path]:
+    """Give the folders of the control groups (v2) that limit this process, innermost first."""
     try:
         lines = _OWN_CGROUPS.read_text().splitlines()
     except OSError:
         return
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        version, top = (1, _CGROUPS / "memory") if controllers else (2, _CGROUPS)
-        group = top / path.lstrip("/")
+    for path in (line.removeprefix("0::") for line in lines if line.startswith("0::")):
+        group = _CGROUPS / path.lstrip("/")
         for folder in (group, *group.parents):  # in a container the path may be the host's
-            if folder.is_relative_to(top):
-                yield folder, version
+            if folder.is_relative_to(_CGROUPS):
+                yield folder
 
 
 def _figures(path: Path) -> dict[str, int]:

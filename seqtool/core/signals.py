@@ -3,7 +3,7 @@
     ended_by_signals    a command: a signal raises an exception, so that all it has begun is undone
     Interruption        training: the first one is noted, and the state saved; the second raises
     unbroken            a short part, such as two renames, that a signal does not break
-    ignored             the end of a command, when what has ended it is told
+    ignored             the end of a command, while it says what has ended it
 
 What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
 """
@@ -33,35 +33,28 @@ def name_of(number: int) -> str:
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal has come; `number` says which."""
+    """A signal has come."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {name_of(number)}")
-        self.number = number
 
 
-class Ending:
-    """What `ended_by_signals` knows of the signals that came."""
-
-    number: int | None = None  # of the last one that raised
-
-
-_ending: Ending | None = None  # of the command that runs
+_raised: list[int] | None = None  # signals that raised, in the command that runs
 _depth = 0  # of blocks that are not to be broken
 _waiting: int | None = None  # a signal that came in one
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[Ending]:
-    """Let a signal raise `Stopped` within the block, and remember it, as others may catch that."""
-    global _ending
-    _ending = ending = Ending()
+def ended_by_signals() -> Iterator[list[int]]:
+    """Let a signal raise `Stopped` within the block; gives those that did: others may catch it."""
+    global _raised
+    _raised = []
     sys.meta_path.insert(0, _UnbrokenImports)
     try:
         with _handled_by(_stop):
-            yield ending
+            yield _raised
     finally:
-        _ending = None
+        _raised = None
         sys.meta_path.remove(_UnbrokenImports)
 
 
@@ -102,22 +95,16 @@ def unbroken() -> Iterator[None]:
 
 @contextmanager
 def ignored() -> Iterator[None]:
-    """Let signals that come within the block change nothing: it tells how the command has ended."""
-    global _waiting
-    with unbroken():
-        try:
-            yield
-        finally:
-            if _depth == 1 and _is_main_thread():
-                _waiting = None
+    """Let signals that come within the block change nothing."""
+    with _handled_by(lambda number, frame: None):
+        yield
 
 
 class Interruption:
     """Set by a first signal; the loop then saves and stops. A second one stops at once."""
 
     def __init__(self) -> None:
-        # a library that catches everything may have lost the exception of an earlier one
-        self.requested = _ending is not None and _ending.number is not None
+        self.requested = bool(_raised)  # a library may have caught an earlier one
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.requested:
@@ -149,8 +136,8 @@ def _stop(number: int, frame: FrameType | None = None) -> None:
     if _depth:
         _waiting = number
         return
-    if _ending is not None:
-        _ending.number = number
+    if _raised is not None:
+        _raised.append(number)
     raise Stopped(number)
 
 

@@ -1,20 +1,17 @@
 """Files and directories that are on disk whole or not at all, whenever a process is killed.
 
-Nothing else in the package renames what it writes. New content is written under a temporary name,
-flushed, and renamed. What a killed process leaves has one of these names, and is removed or taken
-up by the next writer:
+Nothing else in the package renames what it writes. New content is written beside the old, flushed
+and renamed. What a killed process leaves is removed or taken up by the next one that writes there:
 
-    .NAME.new-PID-X  NAME while process PID writes it
+    .NAME.new-PID-X  NAME while it is written
     .NAME.old        the directory NAME, for the moment between the two renames that replace it
     .NAME.lock       held by the process that makes or continues the directory NAME
-    X/.replaced.old  all content of X; what stands beside it in X is worthless
-    X/.kept.old      all content of X before; beside it is a run that has no whole model yet
+    X/.kept.old      the content of X before a run that has no whole model yet; as long as X has no
+                     record of a run, what stands beside it is worthless
 
-Whether the writer still lives is asked of the system's locks (flock), which end with a process:
-containers that share a folder share no process numbers. Where a file system has no locks, the
-number tells of what is temporary, and two writers are not kept apart.
-
-Readers change nothing: they ask `present` or `versions` where the content is.
+Locks (flock) end with their process, in other containers too. On a file system without them, what
+was left stays, and two writers are not kept apart. Readers change nothing: they ask `present` or
+`versions` where the content is.
 """
 
 from __future__ import annotations
@@ -44,11 +41,11 @@ if sys.platform != "win32":
     import fcntl
 
 SEAL = "sha256"
+RECORD = "run.json"  # of a run that has begun
 MAX_DIGITS = 300  # of a whole number: one that is a float, too
 MAX_OBJECT, MAX_DEPTH = 1 << 26, 100  # bytes and levels of a JSON file that is read
 
-_UNDO, _KEPT = ".replaced.old", ".kept.old"
-_NO_LOCKS = -1  # instead of the handle of what is locked
+_KEPT, _TEMPORARY = ".kept.old", re.compile(r"\..+\.(new(-.*)?|lock)")
 _ROW, _PIECE = 512, 1 << 20  # bytes that are added up, bytes that are looked at together
 _LET_GO = 1 << 25  # bytes of a mapped file, after which those that were read are let go
 
@@ -65,7 +62,7 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
         with _naming(shown, shown), shown.open("wb") as stream:
             yield stream
         return
-    path = Path(os.path.realpath(shown))
+    path = _absolute(shown)
     # nobody is to read in the meantime what they could not read before
     make = partial(Path.touch, mode=0o600 if path.exists() else 0o666)
     with _naming(shown, path), temporary_sibling(path, make) as temporary:
@@ -93,7 +90,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         replace_text(path, text)
     except UnicodeEncodeError as error:
         line = text[text.rfind("\n", 0, error.start) + 1 : text.find("\n", error.start)]
-        raise _not_utf8(line.strip(" ,"), path.name) from error
+        refuse_unwritable_name(line.strip(" ,"), path.name)
 
 
 def refuse_unwritable_name(path: str | Path, record: str) -> None:
@@ -105,14 +102,8 @@ def refuse_unwritable_name(path: str | Path, record: str) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
-        raise _not_utf8(str(path), record) from error
-
-
-def _not_utf8(text: str, record: str) -> DataError:
-    return DataError(
-        f"{text!r} is not UTF-8, so {record} cannot hold it",
-        hint="rename the file that is named so",
-    )
+        what = f"{str(path)!r} is not UTF-8, so {record} cannot hold it"
+        raise DataError(what, hint="rename the file that is named so") from error
 
 
 def to_json(content: Mapping[str, Any]) -> str:
@@ -122,7 +113,7 @@ def to_json(content: Mapping[str, Any]) -> str:
 
 def link(source: Path, target: Path) -> None:
     """Give a file a second name, replacing what has it; a copy where there are no hard links."""
-    with temporary_sibling(target, partial(_link_or_copy, source)) as temporary:
+    with temporary_sibling(target, partial(_link_tree, source)) as temporary:
         temporary.replace(target)  # a link to the same file leaves both
 
 
@@ -133,19 +124,18 @@ def temporary_sibling(path: Path, make: Callable[[Path], object] = Path.mkdir) -
     What killed processes have left of them is removed too.
     """
     _sweep(path.parent, path.name)
-    temporary, handle = path, None
+    temporary, handle = _temporary_name(path), None
     try:
         with unbroken():
-            while handle is None:  # one that sweeps may take it for left before it is locked
-                temporary = _temporary_name(path)
-                make(temporary)
-                handle = _hold(temporary)
+            make(temporary)
+            with suppress(OSError):  # at worst nobody removes it after a kill
+                handle = _lock(temporary)
         yield temporary
     finally:
         with unbroken():
-            if temporary != path:
-                _remove(temporary)
-            _release(handle)
+            _remove(temporary)
+            if handle is not None:
+                os.close(handle)
 
 
 @contextmanager
@@ -155,22 +145,22 @@ def writing(path: str | Path) -> Iterator[None]:
     An OutputError tells which one does so already. What a killed process set aside is put back.
     Where the directory's parent cannot be written, the directory itself is locked.
     """
-    shown, path = Path(path), Path(os.path.realpath(path))
+    shown, path = Path(path), _absolute(path)
     lock = path.with_name(f".{path.name}.lock") if path.name else path
     made = [folder for folder in path.parents if not folder.exists()]
     handle = None
     try:
         with _naming(shown, path), unbroken():
-            while handle is None:  # one that has just ended removes its file, and the directory
-                path.parent.mkdir(parents=True, exist_ok=True)
-                handle = _take(lock, path, shown)
-            _put_back(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = _take(lock, path, shown)
+            if not path.exists() and _aside(path).is_dir():
+                _aside(path).rename(path)
         yield
     finally:
         with unbroken(), suppress(OSError):
-            if handle not in (None, _NO_LOCKS):
-                lock.unlink(missing_ok=True)
-                _release(handle)
+            if handle is not None:
+                lock.unlink(missing_ok=True)  # a directory that is locked itself stays
+                os.close(handle)
             for folder in made:
                 folder.rmdir()  # if nothing was made in it
 
@@ -233,7 +223,8 @@ def recover(path: Path) -> None:
     """Finish or undo a replacement that was cut off, as only the one who writes may do."""
     path = _absolute(path)
     with unbroken():
-        _put_back(path)
+        if not path.exists() and _aside(path).is_dir():
+            _aside(path).rename(path)
         _remove(_aside(path))
         _sweep(path.parent, path.name)
 
@@ -249,37 +240,33 @@ def discard(path: Path) -> None:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[None]:
-    """Set the content of a directory aside while the block begins to make it anew.
+    """Keep the content of a directory while the block begins a run there, and writes its record.
 
-    On any error it is put back, and a directory that was not there is removed; of a process that
-    was killed, `restore` does it. After the block it is kept until `drop_kept` is told that the new
-    content is whole. The directory itself stays where it is: it may be a link, or the current one.
+    The record comes last. On any error the content is put back, and a directory that was not there
+    is removed; of a process that was killed, `restore` does it. After the block it is kept until
+    `drop_kept` is told that the new model is whole. A run that is replaced while it keeps what was
+    there before is not kept itself. The directory may be a link, a mount or the current one.
     """
     path = Path(path)
     existed = path.exists()
     path.mkdir(parents=True, exist_ok=True)
     restore(path)
-    undo = path / _UNDO
+    kept = path / _KEPT
     try:
-        # files get a second name there, so that all of them are in one place at any moment
-        items = [item for item in path.iterdir() if not _is_temporary(item.name)]
-        with temporary_sibling(undo) as temporary, unbroken():
-            for item in items:
-                _link_tree(item, temporary / item.name)
-            temporary.rename(undo)
+        with unbroken():
+            if not kept.is_dir():
+                with temporary_sibling(kept) as temporary:
+                    _link_content(path, temporary)
+                    temporary.rename(kept)
             _clear(path)
         yield
-        with unbroken():
-            if (undo / _KEPT).is_dir():  # what it replaces was itself not yet whole
-                (undo / _KEPT).rename(path / _KEPT)
-                discard(undo)
-            elif any(undo.iterdir()):
-                undo.rename(path / _KEPT)
-            else:
-                discard(undo)
+        if not any(kept.iterdir()):
+            drop_kept(path)
     except BaseException:
         with unbroken():
-            restore(path)  # nothing, where a signal has waited until all was done
+            if kept.is_dir():
+                (path / RECORD).unlink(missing_ok=True)
+            restore(path)
             if not existed:
                 with suppress(OSError):
                     path.rmdir()
@@ -287,14 +274,14 @@ def replacing(path: str | Path) -> Iterator[None]:
 
 
 def restore(path: Path) -> None:
-    """Put back what `replacing` set aside in a process that was killed before it was done."""
+    """Put back what `replacing` kept in a process that was killed before its run had begun."""
     with unbroken():
         _sweep(path)
-        if (path / _UNDO).is_dir():
+        kept = path / _KEPT
+        if kept.is_dir() and not (path / RECORD).exists():
             _clear(path)
-            for item in (path / _UNDO).iterdir():
-                _link_tree(item, path / item.name)
-            discard(path / _UNDO)
+            _link_content(kept, path)
+            discard(kept)
 
 
 def drop_kept(path: Path) -> None:
@@ -306,15 +293,14 @@ def drop_kept(path: Path) -> None:
 def versions(path: Path) -> list[Path]:
     """Return the directories that may hold the content of `path`, the newest first."""
     path = present(path)
-    newest = path / _UNDO if (path / _UNDO).is_dir() else path
-    # where both are there, the one beside `.replaced.old` is being removed
-    kept = [folder for folder in (newest / _KEPT, path / _KEPT) if folder.is_dir()]
-    return [newest, *kept[:1]]
+    if not (path / _KEPT).is_dir():
+        return [path]
+    return [path, path / _KEPT] if (path / RECORD).is_file() else [path / _KEPT]
 
 
 def is_leftover(name: str) -> bool:
     """Whether a file or directory of this name is what an interrupted replacement left."""
-    return _is_temporary(name) or re.fullmatch(r"\..+\.old", name) is not None
+    return _TEMPORARY.fullmatch(name) is not None or re.fullmatch(r"\..+\.old", name) is not None
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -471,15 +457,6 @@ def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
 
 
-def _put_back(path: Path) -> None:
-    if not path.exists() and _aside(path).is_dir():
-        _aside(path).rename(path)
-
-
-def _is_temporary(name: str) -> bool:
-    return re.fullmatch(r"\..+\.(new(-.*)?|lock)", name) is not None
-
-
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
@@ -487,137 +464,105 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _content(path: Path) -> list[Path]:
+    """Return what a directory holds beside what is kept; the record of a run, if any, first."""
+    found = [item for item in path.iterdir() if item.name != _KEPT]
+    found = [item for item in found if not _TEMPORARY.fullmatch(item.name)]
+    return sorted(found, key=lambda item: item.name != RECORD)
+
+
 def _clear(path: Path) -> None:
-    """Remove what stands beside `.replaced.old`, but for what is kept only there."""
-    stays = {_UNDO} if (path / _UNDO / _KEPT).is_dir() else {_UNDO, _KEPT}
-    for item in path.iterdir():
-        if item.name not in stays:
-            _remove(item)
+    """Remove what stands beside what is kept; without a record it is worthless at once."""
+    for item in _content(path):
+        _remove(item)
+
+
+def _link_content(source: Path, target: Path) -> None:
+    """Give the content of a directory a second place; with its record it is all there."""
+    for item in reversed(_content(source)):
+        _link_tree(item, target / item.name)
 
 
 def _link_tree(source: Path, target: Path) -> None:
-    """Give a file, or all files of a directory, a second name."""
+    """Give a file, or all files of a directory, a second name; a copy where that cannot be had."""
     if source.is_dir() and not source.is_symlink():
         target.mkdir()
         for item in source.iterdir():
             _link_tree(item, target / item.name)
-    else:
-        _link_or_copy(source, target)
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
+        return
     try:
         os.link(source, target, follow_symlinks=False)
-    except OSError:  # a file system without hard links
+    except OSError:
         shutil.copy2(source, target, follow_symlinks=False)
         if not target.is_symlink():
             flush(target)
 
 
-def _sweep(folder: Path, name: str | None = None) -> None:
+def _sweep(folder: Path, name: str = "") -> None:
     """Remove what processes that are gone have left in a directory, of a name or of all."""
-    pattern = "*" if name is None else glob.escape(name)
-    for left in folder.glob(f".{pattern}.new-*"):
-        handle = _hold(left)
-        if handle is None or (handle == _NO_LOCKS and _is_running(left.name)):
-            continue
-        with suppress(OSError):  # another process may sweep too
-            _remove(left)
-        _release(handle)
-
-
-def _is_running(name: str) -> bool:
-    """Whether the process that a temporary name names is another that runs, as far as is known."""
-    number = int((re.findall(r"\.new-(\d+)", name) or ["0"])[-1])
-    if number in (0, os.getpid()):
-        return False
-    try:
-        if os.name != "nt":  # there, signal 0 is Ctrl-C
-            os.kill(number, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
+    for left in folder.glob(f".{glob.escape(name) or '*'}.new-*"):
+        with suppress(OSError):  # its writer has it locked, or another process sweeps too
+            if (handle := _lock(left)) is not None:
+                _remove(left)
+                os.close(handle)
 
 
 def _take(lock: Path, path: Path, shown: Path) -> int | None:
-    """Return the handle of a lock, None if another has just ended; an OutputError if it has it."""
+    """Return the handle of a lock, None where there are no locks; an OutputError if it is held."""
     if sys.platform == "win32":
-        return _NO_LOCKS
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR):
-            raise
-        lock = path
-        handle = os.open(path, os.O_RDONLY) if path.is_dir() else _NO_LOCKS
-    if handle == _NO_LOCKS:  # what cannot be written is told where it is written
+    while True:
+        try:
+            if lock != path:
+                os.close(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
+            handle = _lock(lock)
+        except FileNotFoundError:  # one that has just ended removes its lock, and the directory
+            if lock == path:  # what cannot be written is told where it is written
+                return None
+            path.parent.mkdir(parents=True, exist_ok=True)
+            continue
+        except BlockingIOError:
+            break
+        except OSError as error:
+            if lock == path or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
+            lock = path
+            continue
+        if handle is not None and lock != path:
+            with suppress(OSError):
+                lock.write_text(f"{os.getpid()} {socket.gethostname()}\n")
         return handle
-    if _lock(handle) is False:
-        found = None
-        with suppress(OSError):  # a directory holds no number
-            found = re.fullmatch(rb"(\d+) ([\w.-]+)\n", os.read(handle, 300))
-        os.close(handle)
-        who = "another process"
-        if found is not None:
-            number, host = found[1].decode(), found[2].decode()
-            who = f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
-        hint = "wait until it has ended, or choose another output"
-        raise OutputError(f"{who} is writing there", hint=hint, path=shown)
-    if not _is_at(lock, handle):
-        os.close(handle)
-        return None
-    if lock != path:
-        with suppress(OSError):
-            os.ftruncate(handle, 0)
-            os.write(handle, f"{os.getpid()} {socket.gethostname()}\n".encode())
-    return handle
+    found = None
+    with suppress(OSError):  # a directory holds no number
+        found = re.fullmatch(rb"(\d+) ([\w.-]+)\n", lock.read_bytes()[:300])
+    who = "another process"
+    if found is not None:
+        number, host = found[1].decode(), found[2].decode()
+        who = f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
+    hint = "wait until it has ended, or choose another output"
+    raise OutputError(f"{who} is writing there", hint=hint, path=shown)
 
 
-def _hold(path: Path) -> int | None:
-    """Return the handle of a locked file or directory; None if another has it or it is gone."""
+def _lock(path: Path) -> int | None:
+    """Return the handle of a file or directory, locked until it is closed; None without locks.
+
+    Raises:
+        BlockingIOError: another has locked it.
+        FileNotFoundError: it is not, or no longer, there.
+    """
     if sys.platform == "win32":  # what is open there cannot be renamed
-        return _NO_LOCKS
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except FileNotFoundError:
         return None
-    except OSError:  # a link, or a file of another user
-        return _NO_LOCKS
-    is_locked = _lock(handle)
-    if is_locked and _is_at(path, handle):
-        return handle
-    os.close(handle)
-    return _NO_LOCKS if is_locked is None else None
-
-
-def _lock(handle: int) -> bool | None:
-    """Lock an open file until it is closed; False if another has, None if that cannot be had."""
-    if sys.platform == "win32":
-        return None
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _release(handle: int | None) -> None:
-    if handle not in (None, _NO_LOCKS):
+        if not os.path.samestat(path.stat(), os.fstat(handle)):
+            raise FileNotFoundError(errno.ENOENT, "is another file now", str(path))
+    except OSError as error:
         os.close(handle)
-
-
-def _is_at(path: Path, handle: int) -> bool:
-    """Whether what is open still has this name."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
+        if isinstance(error, BlockingIOError | FileNotFoundError):
+            raise
+        return None
+    return handle
 
 
 def flush(path: Path) -> None:
@@ -641,12 +586,6 @@ def _flush_tree(directory: Path) -> None:
     flush(directory)
 
 
-def _safetensor_errors() -> tuple[type[Exception], ...]:
-    """Return what a library raises that not every command loads."""
-    loaded = sys.modules.get("safetensors")
-    return () if loaded is None else (loaded.SafetensorError,)
-
-
 @contextmanager
 def _naming(shown: Path, path: Path) -> Iterator[None]:
     """Let an error of writing `path`, within the block, name it as it is `shown`."""
@@ -659,8 +598,9 @@ def _naming(shown: Path, path: Path) -> Iterator[None]:
         if error.errno is None or is_known:
             raise
         raise OSError(error.errno, error.strerror, str(shown)) from error
-    except _safetensor_errors() as error:
+    except Exception as error:
         number = re.search(r"\(os error (\d+)\)", str(error))
-        if number is None:
+        # known by its name, as not every command loads that library
+        if type(error).__name__ != "SafetensorError" or number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error

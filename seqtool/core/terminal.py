@@ -2,25 +2,19 @@
 
 Texts come from data, and data may hold what a terminal obeys: a title, a cleared screen, keys that
 are typed. On a terminal every such character is shown as a picture of itself. What goes to a file
-or a pipe stays as it is.
-
-A command runs within `guarded`, where all that is written to stdout and stderr passes a guard. The
-library prints by `echo` and `stream`, which set one up if there is none, and draws by
+or a pipe stays as it is. All that the package prints goes through `echo`, `stream` and
 `core.progress.open_console`.
 """
 
 from __future__ import annotations
 
 import codecs
-import errno
 import io
 import json
 import os
 import re
-import select
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -54,98 +48,76 @@ def json_text(value: Any) -> str:
     return _NOT_ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-class _Guard(io.RawIOBase):
-    """The bytes of stdout or stderr on their way out.
+class _Output(io.RawIOBase):
+    """The bytes that the package writes to stdout or stderr, on their way there."""
 
-    After an error it takes everything and writes nothing, so that no later flush, as that of the
-    interpreter when it ends, says it again.
-    """
-
-    def __init__(self, shown: TextIO | None, name: str, *, ends: bool) -> None:
-        self.shown, self.name, self.ends = shown, name, ends
-        # past the buffer of Python's own stream, which would keep what could not be written
-        self._target: Any = shown and getattr(shown.buffer, "raw", shown.buffer)
-        self.filters = False  # True: only safe text goes out
+    def __init__(self, shown: TextIO, name: str, *, filters: bool) -> None:
+        self._shown, self._name, self._filters = shown, name, filters
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.failure: OSError | None = None
-        self.ended = False
-
-    def text(self, *, filters: bool) -> TextIO:
-        """Return the text stream whose bytes pass here."""
-        self.filters = filters
-        return io.TextIOWrapper(
-            io.BufferedWriter(self),
-            encoding="utf-8",
-            errors="backslashreplace",
-            line_buffering=self.isatty() or self.name == "stderr",
-        )
+        self._failed = False
 
     def isatty(self) -> bool:
-        return self.shown is not None and not self.ended and self.shown.isatty()
+        return self._shown.isatty()
 
     def writable(self) -> bool:
         return True
 
     def fileno(self) -> int:
-        if self.shown is None:
-            raise io.UnsupportedOperation("fileno")
-        return self.shown.fileno()
+        return self._shown.fileno()
 
     def write(self, data: Any) -> int:
-        size = memoryview(data).nbytes
-        if self.failure is not None or self.ended:
-            return size
-        try:
-            if self._target is None:
-                raise OSError(errno.EBADF, "is closed", self.name)
-            if not self.filters:
-                return self._pass(data)
-            left = memoryview(safe(self._decoder.decode(bytes(data))).encode())
-            while left:
-                left = left[self._pass(left) :]
-        except OSError as error:
-            self.failure = error
-            error.filename = self.name
-            self._tell(error)
-        return size
+        if self._filters:
+            self._pass(self._shown.write, safe(self._decoder.decode(bytes(data))))
+        else:
+            self._pass(self._shown.buffer.write, data)
+        return memoryview(data).nbytes
 
-    def _pass(self, data: Any) -> int:
-        """Write at least a part, as soon as there is room; return how many bytes."""
-        while (num := self._target.write(data)) is None:  # another program made it non-blocking
-            select.select([], [self._target], [])
-        return int(num)
+    def flush(self) -> None:
+        self._pass(self._shown.flush)
 
-    def _tell(self, error: OSError) -> None:
-        if self.name == "stderr":  # no work ends because nobody hears of it
+    def _pass(self, write: Any, *data: Any) -> None:
+        """Write; no work ends because nobody hears of it on stderr."""
+        if self._failed:
             return
-        if self.ends and isinstance(error, BrokenPipeError):
-            # as the shell says it of other programs; Typer and Rich would make 1 of the error
-            raise SystemExit(READER_GONE)
-        raise error
+        try:
+            write(*data)
+        except OSError as error:
+            self._failed = True  # what was to be written is not tried again
+            if isinstance(error, BrokenPipeError) and self._name == "stdout":
+                # Typer would end with 1 where there is a number
+                raise BrokenPipeError("nobody reads stdout") from error
+            if self._name == "stdout":
+                error.filename = self._name
+                raise
 
 
-def _guard_of(shown: Any) -> _Guard | None:
-    guard = getattr(getattr(shown, "buffer", None), "raw", None)
-    return guard if isinstance(guard, _Guard) else None
-
-
-def stream(*, err: bool = False, ends: bool = False) -> TextIO:
-    """Return stdout or stderr behind a guard, to be flushed by who writes there.
+def stream(*, err: bool = False) -> TextIO:
+    """Return stdout or stderr for texts of data, to be kept and flushed by who writes there.
 
     Writing to a stdout that is full or closed raises an OSError; to a stderr, nothing.
-
-    Args:
-        err: stderr.
-        ends: the program ends, with exit code 141, when nobody reads what it writes any more.
     """
+    return _opened(err=err, filters=True)
+
+
+def drawn(*, err: bool = False) -> TextIO:
+    """Return stdout or stderr for what moves a terminal on purpose, and holds no text of data."""
+    return _opened(err=err, filters=False)
+
+
+def _opened(*, err: bool, filters: bool) -> TextIO:
     shown = sys.stderr if err else sys.stdout
-    if shown is not None:
-        if _guard_of(shown) is not None or not hasattr(shown, "buffer"):
-            return shown
-        with suppress(OSError):
-            shown.flush()
-    guard = _Guard(shown, "stderr" if err else "stdout", ends=ends)
-    return guard.text(filters=guard.isatty())
+    if not hasattr(shown, "buffer"):  # of a notebook
+        return shown
+    with suppress(OSError):
+        shown.flush()
+    name = "stderr" if err else "stdout"
+    output = _Output(shown, name, filters=filters and shown.isatty())
+    return io.TextIOWrapper(
+        io.BufferedWriter(output),
+        encoding="utf-8",
+        errors="backslashreplace",
+        line_buffering=err or shown.isatty(),
+    )
 
 
 def short_path(path: Path) -> Path:
@@ -154,54 +126,41 @@ def short_path(path: Path) -> Path:
     return Path(relative) if len(relative) < len(str(path)) else path
 
 
-def drawn(*, err: bool = False) -> TextIO:
-    """Return stdout or stderr for what moves a terminal on purpose, and holds no text of data."""
-    shown = stream(err=err)
-    guard = _guard_of(shown)
-    if guard is None or not guard.filters:
-        return shown
-    shown.flush()
-    return _Guard(guard.shown, guard.name, ends=guard.ends).text(filters=False)
-
-
 def echo(text: object = "", *, err: bool = False, end: str = "\n", bold: bool = False) -> None:
     """Print a text to stdout or stderr at once; on a terminal it may be in bold type."""
-    shown, line = stream(err=err), str(text)
-    if shown.isatty():
-        line = safe(line)  # here too, as a bar that is shown meanwhile takes the guard's place
-        if bold:
-            shown, line = drawn(err=err), f"\x1b[1m{line}\x1b[0m"
-    shown.write(line + end)
+    shown, line = stream(err=err), f"{text}{end}"
+    if bold and shown.isatty():
+        shown, line = drawn(err=err), f"\x1b[1m{safe(str(text))}\x1b[0m{end}"
+    shown.write(line)
     shown.flush()
 
 
-@contextmanager
-def guarded() -> Iterator[Callable[[], None]]:
-    """Let all that is written to stdout and stderr pass a guard.
-
-    Gives a function that writes what is still held back, and raises the OSError of what did not
-    arrive on stdout, even where a command went on.
-    """
-    for number in range(3):
+def open_outputs() -> None:
+    """Let a command have a stdin, stdout and stderr that can be used, whatever it was given."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:  # closed: the next file that is opened would get all that is printed
-            os.open(os.devnull, os.O_RDWR)
-    before = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin = before[0] or io.TextIOWrapper(io.BytesIO())
-    sys.stdout, sys.stderr = outputs = stream(ends=True), stream(err=True)
+            os.open(os.devnull, os.O_RDWR if name == "stderr" else os.O_RDONLY)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+    for shown in (sys.stdout, sys.stderr):
+        if hasattr(shown, "reconfigure"):  # a platform's default may be unable to print Korean
+            shown.reconfigure(encoding="utf-8", errors="backslashreplace")
+            with suppress(OSError, ValueError):
+                os.set_blocking(shown.fileno(), True)  # another program may have said otherwise
 
-    def finish() -> None:
-        for output in outputs:
-            output.flush()
-        guard = _guard_of(outputs[0])
-        if guard is not None and guard.failure is not None:
-            raise guard.failure
 
-    try:
-        yield finish
-    finally:
-        sys.stdin, sys.stdout, sys.stderr = before
-        for output, old in zip(outputs, before[1:], strict=True):
-            if (guard := _guard_of(output)) is not None and output is not old:
-                guard.ended = True  # libraries that still hold it, as colorama does, say nothing
+def close_outputs() -> None:
+    """Write what is held back; an OSError where not all of it arrives on stdout."""
+    failure: OSError | None = None
+    for shown in (sys.stderr, sys.stdout):
+        try:
+            shown.flush()
+        except OSError as error:
+            failure = error if shown is sys.stdout else None
+            # nothing says it again when the interpreter ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), shown.fileno())
+    if failure is not None:
+        failure.filename = "stdout"
+        raise failure

@@ -15,9 +15,6 @@ The file is one JSON object:
 
     {"format_version": 1, "symbols": ["<unk>", "</s>", ...], "counts": [...]}
     {"format_version": 1, "tables": {"arc_labels": [...], ...}, "extra": {...}}
-
-Before there was the second form, segmenters, taggers and parsers had one of their own each; such
-files are still read, see `_older_tables`.
 """
 
 from __future__ import annotations
@@ -227,8 +224,6 @@ class Vocabulary:
         damaged = ModelError("not a vocabulary of seqtool", hint=hint, path=path)
         try:
             content = storage.read_object(path, MAX_BYTES)
-            if "format_version" not in content:
-                content |= _older_tables(content)
             version = content["format_version"]
             if type(version) is not int or version < 1:
                 raise damaged
@@ -269,38 +264,6 @@ def _entries(table: Any) -> list[Entry]:
         if not (isinstance(entry, list) and set(map(type, entry)) <= {str, int}):
             raise TypeError(f"no entry of a table: {entry!r}")
     return [tuple(entry) for entry in table]
-
-
-def _older_tables(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an older file of a segmenter, tagger or parser with tables that have names."""
-    tables: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    for fields in ("lexical", "tags"):  # of a parser; a tagger has the first of them
-        if fields in content:
-            extra["columns"] = content[fields]["columns"]
-            for group, symbols in content[fields]["groups"].items():
-                tables[f"{fields}.{group}"] = symbols
-    names = ("arc_labels", "root_labels", "bundles")
-    tables |= {name: content[name] for name in names if name in content}
-    if "lemmas" in content:  # of a tagger
-        tables["characters"] = list(content["characters"])
-        tables["edit_scripts"] = content["lemmas"]["scripts"]
-        tables["lemmas"] = [
-            [upos, form, *lemmas]
-            for upos, forms in content["lemmas"]["table"].items()
-            for form, lemmas in forms.items()
-        ]
-    if "alphabet" in content:  # of a segmenter
-        tables["scripts"] = content["alphabet"]["scripts"]
-        tables["characters"] = list(content["alphabet"]["characters"])
-        tables["forms"] = content["lexicon"]
-        for name, key in (("multiword", "table"), ("endings", "rules")):
-            splits = content["multiword"][key].items()
-            tables[name] = [[form, *words] for form, words in splits]
-        extra["has_spaces"] = content["has_spaces"]
-    if not tables:
-        raise KeyError("tables")
-    return {"format_version": FORMAT_VERSION, "tables": tables, "extra": extra}
 
 
 def refuse_special_words(block: bytes, *symbols: str) -> None:

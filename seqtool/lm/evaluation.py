@@ -290,11 +290,6 @@ class TextBlock(NamedTuple):
     text: bytes
     place: Place
 
-    def __str__(self) -> str:
-        """Return where it begins, as a message names it."""
-        path, line = self.place.locate(1)
-        return f"{path}, line {line:,} on"
-
 
 class ScoredBlock(NamedTuple):
     """What is written of some sentences.
@@ -344,7 +339,7 @@ def _score_in(
             pending.append(block)
             yield TextBlock(block, blocks.place)
 
-    for scored in pool.map(read(), lambda block: f"scored {block}"):
+    for scored in pool.map(read()):
         yield scored, pending.popleft()
 
 

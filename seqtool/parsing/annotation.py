@@ -77,11 +77,6 @@ class Chunk:
     names: Sequence[str] | None = None
     is_early: bool = False
 
-    def __str__(self) -> str:
-        """Return where it begins, as a message names it."""
-        path, line, _ = self.stretches[0]
-        return f"{path or 'the text'}, line {line:,} on" if line > 1 else path or "the text"
-
 
 @dataclass(slots=True)
 class Seen:
@@ -367,11 +362,6 @@ class Annotation:
         if self.work == "parse":
             return batches_in(chunk.stretches, skip_invalid=True, names=chunk.names)
         return items_in(chunk.stretches, check="columns", names=chunk.names)
-
-    def doing(self, chunk: Chunk) -> str:
-        """Return what is done with a chunk, as the error of a lost process says it."""
-        verb = {"segment": "segmented", "tag": "tagged", "parse": "parsed"}[self.work]
-        return f"{verb} {chunk}"
 
     def annotate(self, chunk: Chunk, model: Any) -> Annotated:
         """Annotate a chunk with a model that is open.

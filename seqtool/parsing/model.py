@@ -24,7 +24,7 @@ from safetensors.numpy import load_file, save_file
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import Config, from_stored, to_dict
+from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
@@ -250,7 +250,7 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         checkpoint.verify(directory, header)
         try:
             model = cls.restore(
-                from_stored(cls.config_class, header.config),  # type: ignore[arg-type]
+                from_dict(cls.config_class, header.config),  # type: ignore[arg-type]
                 Vocabulary.load(directory / VOCABULARY),
                 open_own(directory, header.data),
                 partial(_read_weights, directory),

@@ -22,7 +22,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.checkpoint import Header
 from seqtool.core.compile_cache import working_time
-from seqtool.core.config import Config, from_stored, to_dict
+from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.config import Presets
@@ -336,7 +336,6 @@ def train_on_treebank(
         output,
         device=device,
         fingerprint=fingerprint(settings, data.summary),
-        earlier=fingerprint(from_stored(type(settings), {}), {}),
         resume=resume,
         should_stop=should_stop,
         stages=kind.stages(record),

@@ -57,7 +57,7 @@ from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
 
-FORMAT_VERSION = 2  # 1 knows no shards
+FORMAT_VERSION = 1
 INFO_FILE = CORPUS
 
 
@@ -519,7 +519,7 @@ def describe_corpus(
     if shards:
         splits["train"]["shards"] = shards
     return {
-        "format_version": FORMAT_VERSION if shards else 1,  # older ones read the rest
+        "format_version": FORMAT_VERSION,
         "seqtool_version": __version__,
         **tokenizer.describe(),
         "vocabulary_size": len(tokenizer.vocabulary),

@@ -23,7 +23,6 @@ import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -66,7 +65,6 @@ def train(
     resume: bool = False,
     should_stop: Callable[[int], bool] | None = None,
     group: Group = ALONE,
-    earlier: Mapping[str, Any] = MappingProxyType({}),
     stages: Sequence[Stage] = (),
     begun: float | None = None,
     float32_layers: str = "",
@@ -82,8 +80,6 @@ def train(
         resume: continue from `last/` where it is there.
         should_stop: asked with the step number before each step; True stops as Ctrl-C does.
         group: the processes that train together; the first one writes, all yield the events.
-        earlier: what was in the place of those parts of the fingerprint that a run of an earlier
-            release does not have, in the same form.
         stages: what the run is divided into; one of all epochs if none is given.
         begun: from when on a limit of time counts, as `working_time` tells; now if not given.
         float32_layers: those that stay in float32 where the rest is in bf16, such as "gru layers".
@@ -103,7 +99,6 @@ def train(
         fingerprint=fingerprint,
         should_stop=should_stop,
         group=group,
-        earlier=earlier,
         stages=stages,
         begun=begun,
         float32_layers=float32_layers,
@@ -132,7 +127,6 @@ class _Loop:
     fingerprint: Mapping[str, Any]
     should_stop: Callable[[int], bool]
     group: Group
-    earlier: Mapping[str, Any]
     stages: Sequence[Stage]
     begun: float
     float32_layers: str
@@ -187,7 +181,6 @@ class _Loop:
             self.run,
             self.fingerprint,
             self.group,
-            self.earlier,
         )
         if self.run.averaging_since is not None:
             self.optimisers.average_from(self.run.averaging_since)

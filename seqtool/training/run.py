@@ -18,12 +18,10 @@ from typing import Any, Generic, Self, TypeVar
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import Config, from_stored, to_dict
+from seqtool.core.config import Config, from_dict, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
 from seqtool.core.one_line import OneLine
 from seqtool.core.progress import EpochDone, Event, Listener, RunFinished, RunStarted, StepDone
-
-RUN_VERSION = 1
 
 C = TypeVar("C", bound=Config)
 
@@ -51,7 +49,7 @@ class Record(Generic[C]):
 
     def write(self, output: Path) -> None:
         """Write `run.json` in the run directory."""
-        content = {"format_version": RUN_VERSION, **vars(self)}
+        content = {"format_version": checkpoint.FORMAT_VERSION, **vars(self)}
         content |= {name: str(value) for name, value in content.items() if isinstance(value, Path)}
         content["config"] = to_dict(self.config)
         storage.write_json(output / checkpoint.RUN, content)
@@ -65,19 +63,19 @@ class Record(Generic[C]):
         content = _read_object(output, kind)
         with _judging(output):
             names = {field.name: str(field.type) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-            # fields that are not there keep their defaults: older runs have fewer
             values = {
-                name: _from_json(content[name], names[name])
-                for name in content.keys() & names.keys() - {"config"}
+                name: _from_json(content[name], kind)
+                for name, kind in names.items()
+                if name != "config"
             }
-            return cls(config=from_stored(config, content["config"]), **values)  # type: ignore[call-arg]
+            return cls(config=from_dict(config, content["config"]), **values)  # type: ignore[call-arg]
 
 
 def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
     """Return the settings that a run directory records; see `Record.read_as`."""
     content = _read_object(output, kind)
     with _judging(output):
-        return from_stored(config, content["config"])
+        return from_dict(config, content["config"])
 
 
 def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
@@ -89,8 +87,7 @@ def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
             if content.get("kind") != kind:
                 what = f"the run is not one of a {kind or 'language model'}"
                 raise ModelError(what, hint="name another with -o", path=output)
-            if content["format_version"] > RUN_VERSION:
-                raise ModelError("made by a newer seqtool", hint="upgrade seqtool", path=path)
+            checkpoint.check_format(content["format_version"], path)
             return content
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "train one first, without --resume"

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,13 +21,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from seqtool.core import storage
+from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ModelError, TrainingError
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
 from seqtool.training.task import Task
 
-STATE_VERSION = 1
 TENSORS = "state.safetensors"
 STATE = "state.json"
 
@@ -48,7 +46,7 @@ class RunState:
     norm_sum: float = 0.0  # norms of the gradient before clipping
     clipped_norm_sum: float = 0.0  # and after it
     num_clipped: int = 0  # steps
-    num_norms: int = 0  # steps whose norm is known: fewer where an older release began the epoch
+    num_norms: int = 0  # steps whose norm is known
     seconds: float = 0.0  # of training and validation
     epoch_seconds: float = 0.0  # of training in what the losses are of
     first_loss: float | None = None  # of the first batch; a later one is judged by it
@@ -110,7 +108,7 @@ def save(
     with storage.atomic_directory(directory) as temporary:
         save_file(state, temporary / TENSORS)
         content = {
-            "format_version": STATE_VERSION,
+            "format_version": checkpoint.FORMAT_VERSION,
             "fingerprint": dict(fingerprint),
             "processes": group.size,
             "optimiser": numbers,
@@ -127,14 +125,10 @@ def restore(
     run: RunState,
     fingerprint: Mapping[str, Any],
     group: Group = ALONE,
-    earlier: Mapping[str, Any] = MappingProxyType({}),
 ) -> int:
     """Take back what `save` wrote, and return the number of steps of the running epoch.
 
-    What a saved fingerprint does not have, because its release had no such setting, is as in
-    `earlier`.
-
-    A ModelError says that it is damaged, cannot be read, or is of a newer seqtool, of a run that
+    A ModelError says that it is damaged, cannot be read, or is of another seqtool, of a run that
     differs in `fingerprint`, or of another number of processes.
     """
     with _telling_damage(directory):
@@ -145,7 +139,7 @@ def restore(
             name in kinds and _is_of(value, kinds[name]) for name, value in content["run"].items()
         ):
             raise ValueError("no state of a run")
-    _check_fingerprint({**_flat(earlier), **_flat(content["fingerprint"])}, fingerprint, directory)
+    _check_fingerprint(_flat(content["fingerprint"]), fingerprint, directory)
     _check_processes(content.get("processes", 1), group, directory)
     with _telling_damage(directory):
         tensors = _read_tensors(directory, content["tensors"])
@@ -220,10 +214,9 @@ def _telling_damage(directory: Path) -> Iterator[None]:
 
 
 def _read(directory: Path) -> dict[str, Any]:
-    """Return what `state.json` holds; a ModelError if a newer seqtool wrote it."""
+    """Return what `state.json` holds; a ModelError if another version of seqtool wrote it."""
     version = storage.read_object(directory / STATE)["format_version"]
-    if isinstance(version, int) and version > STATE_VERSION:
-        raise ModelError("saved by a newer seqtool", hint="upgrade seqtool", path=directory)
+    checkpoint.check_format(version, directory)
     return storage.read_sealed(directory / STATE)
 
 

@@ -167,11 +167,9 @@ def test_a_lost_process_is_two_lines(
 
     monkeypatch.setattr("seqtool.parsing.annotation.Annotation.annotate", die)
     done = seqtool("parse", "a.conllu", "-m", "parser", "-o", "lost.conllu", "--jobs", "2")
-    assert (done.code, done.stderr) == (
-        1,
-        "error: the process that parsed a.conllu was killed by signal 9\n"
-        "hint: memory may have run out: run it again with fewer --jobs\n",
-    )
+    assert (done.code, done.stderr.count("\n")) == (1, 2)
+    assert "was killed" in done.stderr
+    assert "fewer --jobs" in done.stderr
     assert not Path("lost.conllu").exists()
 
 

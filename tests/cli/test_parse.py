@@ -487,8 +487,7 @@ def test_probabilities_of_arcs(seqtool: Run, model: Path, tmp_path: Path) -> Non
     result = seqtool("parse", path, "-m", model, "--scores")
     assert result.code == 0
     assert result.stderr == (
-        "the parser has no calibration, as older ones have none: probabilities are those that it "
-        "works with\n"
+        "the parser has no calibration: probabilities are those that it works with\n"
     )
     (sentence,) = read_conllu(write(tmp_path / "out.conllu", result.stdout))
     assert all(token.score is not None for token in sentence)

@@ -13,7 +13,7 @@ import pytest
 import seqtool as library
 
 Run = Callable[..., Any]
-VERSION = Path(__file__).parents[1] / "versions" / "0.1.0"
+VERSION = Path(__file__).parents[1] / "kept"
 
 
 def test_a_language_model(seqtool: Run, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import shutil
-import stat
 import subprocess
 import sys
 import warnings
@@ -120,16 +119,6 @@ def test_a_header_comes_back(tmp_path: Path) -> None:
     assert (tmp_path / "m" / "README.md").read_text() == "card"
 
 
-def test_a_model_saved_over_another_is_one_of_both_at_every_crash(tmp_path: Path) -> None:
-    seen = {
-        read(folder / "m")
-        for folder in deaths(
-            tmp_path, lambda folder: write(folder / "m", "old"), lambda f: write(f / "m", "new")
-        )
-    }
-    assert seen == {"old", "new"}
-
-
 def test_a_model_is_there_whole_or_not_at_all_at_every_crash(tmp_path: Path) -> None:
     seen = set()
     for folder in deaths(tmp_path, lambda folder: None, lambda f: write(f / "m", "new")):
@@ -236,7 +225,7 @@ def test_what_a_first_run_left_before_it_began_is_in_nobodys_way(tmp_path: Path)
     os.waitpid(child, 0)
     checkpoint.check_output(tmp_path / "m", force=False)
     with storage.replacing(tmp_path / "m"):
-        assert [path.name for path in (tmp_path / "m").iterdir()] == [".replaced.old"]
+        assert [path.name for path in (tmp_path / "m").iterdir()] == [".kept.old"]
     (tmp_path / "m" / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"holds notes\.txt"):
         checkpoint.check_output(tmp_path / "m", force=True)
@@ -270,31 +259,19 @@ def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) ->
 
 
 def test_no_such_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no such model") as caught:
-        find(tmp_path / "lm")
-    assert caught.value.hint == "train one, for example with: seqtool train-lm"
-    write(tmp_path / "lm-1", "1")
-    write(tmp_path / "runs" / "lm-2", "2")
-    with pytest.raises(ModelError, match="no such model") as caught:
-        find(tmp_path / "lm")
-    near = f"{tmp_path / 'lm-1'}, {tmp_path / 'runs' / 'lm-2'}"
-    assert caught.value.hint == f"models at hand: {near}"
-
-
-def test_models_of_the_kind_that_is_wanted(tmp_path: Path) -> None:
     for name, kind in (("a", "parser"), ("b", "ngram"), ("c", "pipeline")):
-        (tmp_path / "mine" / name).mkdir(parents=True)
-        (tmp_path / "mine" / name / "model.json").write_text(json.dumps({"kind": kind}))
-    mine = tmp_path / "mine"
-    with pytest.raises(ModelError, match="not a model directory") as of_folder:
-        find(mine, ("parser", "pipeline"))
-    assert of_folder.value.hint == f"name one of the models in it: {mine / 'a'}, {mine / 'c'}"
-    with pytest.raises(ModelError, match="no such model") as beside:
-        find(mine / "x", ("ngram",))
-    assert beside.value.hint == f"models at hand: {mine / 'b'}"
-    with pytest.raises(ModelError, match="no such model") as none:
-        find(mine / "x", ("tagger",))
-    assert none.value.hint == "train one, for example with: seqtool train-tagger"
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / HEADER).write_text(json.dumps({"kind": kind}))
+    runs = tmp_path / "runs"
+    for path, wanted, hint in (
+        (runs, ("parser", "pipeline"), f"models in it: {runs / 'a'}, {runs / 'c'}"),
+        (runs / "x", ("ngram",), f"models at hand: {runs / 'b'}"),
+        (tmp_path / "x", (), f"models at hand: {runs / 'a'}, {runs / 'b'}, {runs / 'c'}"),
+        (runs / "x", ("tagger",), "train one, for example with: seqtool train-tagger"),
+    ):
+        with pytest.raises(ModelError) as caught:
+            find(path, wanted)
+        assert (caught.value.hint or "").endswith(hint)
 
 
 def test_what_is_no_model(tmp_path: Path) -> None:
@@ -306,16 +283,19 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "folder")
 
 
-def test_a_model_of_a_later_version(model: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "message", "hint"),
+    [(1, "made by an older version", "train it again"), (99, "made by a newer", "upgrade seqtool")],
+)
+def test_a_model_of_another_version_is_refused(
+    model: Path, version: int, message: str, hint: str
+) -> None:
     content = json.loads((model / HEADER).read_text())
-    content |= {"format_version": 2, "versions": {"seqtool": "3.1"}, "new_field": 1}
+    content |= {"format_version": version, "new_field": 1}
     (model / HEADER).write_text(json.dumps(content))
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(ModelError, match=message) as caught:
         checkpoint.load(model)
-    assert caught.value.message == (
-        "model format 2 is newer than this seqtool reads (1); it was made by seqtool 3.1"
-    )
-    assert caught.value.hint == "upgrade seqtool (`seqtool help install`)"
+    assert hint in (caught.value.hint or "")
 
 
 def test_a_model_of_an_unknown_kind(tmp_path: Path) -> None:
@@ -417,12 +397,6 @@ def test_a_header_with_anything_in_it_is_a_model_error_or_harmless(
         assert sum_taken_away or content == before
 
 
-def test_paths_with_blanks_and_letters(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    path = tmp_path / "내 모델" / "a b 'c' é"
-    save_lm(path, corpus)
-    assert len(log_probs(path)) == 5
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_tied_weights_come_back(tmp_path: Path, corpus: PreparedCorpus, tied: bool) -> None:
     save_lm(tmp_path / "m", corpus, tied=tied)
@@ -441,13 +415,6 @@ def test_tied_weights_come_back(tmp_path: Path, corpus: PreparedCorpus, tied: bo
     )
     for name, value in task.module.named_parameters():
         assert value.equal(network.state_dict()[name])
-
-
-def test_files_can_be_read_by_others(model: Path) -> None:
-    before = os.umask(0o022)
-    os.umask(before)
-    for path in model.iterdir():
-        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~before
 
 
 def test_a_full_disk_leaves_the_old_model(tmp_path: Path) -> None:
@@ -524,7 +491,7 @@ def test_the_record_of_a_run_is_read_where_it_was_set_aside(tmp_path: Path) -> N
     with storage.replacing(run):
         (run / "corpus").mkdir()
         before = sorted(run.rglob("*"))
-        assert checkpoint.run_record(run) == run / ".replaced.old" / "run.json"
+        assert checkpoint.run_record(run) == run / ".kept.old" / "run.json"
         with pytest.raises(OutputError, match="exists already") as caught:
             checkpoint.check_output(run, force=False)
         assert (caught.value.hint or "").startswith("continue it with --resume, ")

@@ -14,7 +14,6 @@ from seqtool.core.config import (
     Config,
     apply_overrides,
     from_dict,
-    from_stored,
     leaves,
     load_yaml,
     set_value,
@@ -269,27 +268,3 @@ def test_missing_yaml_files(tmp_path: Path) -> None:
         load_yaml(tmp_path)
     (tmp_path / "empty.yaml").write_bytes(b"# nothing\n")
     assert load_yaml(tmp_path / "empty.yaml") == {}
-
-
-@dataclass(frozen=True)
-class Inner(Config):
-    kept: int = setting(1, "always there")
-    added: int = setting(5, "added by a later release", before=0)
-
-
-@dataclass(frozen=True)
-class Outer(Config):
-    inner: Inner = setting(Inner, "a section")
-    section_added: Inner = setting(Inner, "a section that a later release added")
-    plain: int = setting(3, "added, and its default is what was done before")
-
-
-def test_what_an_earlier_release_did_not_know_keeps_its_meaning() -> None:
-    stored = from_stored(Outer, {"inner": {"kept": 7}})
-    assert stored == Outer(Inner(7, 0), Inner(1, 0), 3)
-    assert from_stored(Outer, to_dict(Outer())) == Outer() != stored
-    assert from_dict(Outer, {"inner": {"kept": 7}}) == Outer(Inner(7, 5))
-    with pytest.raises(ConfigError, match=r"unknown setting inner\.wrong"):
-        from_stored(Outer, {"inner": {"wrong": 7}})
-    with pytest.raises(ConfigError, match="section of settings"):
-        from_stored(Outer, {"inner": [1]})

@@ -21,15 +21,11 @@ from seqtool.core.processes import WINDOW, Pool
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="copies of processes")
 
 
-def squared(number: int) -> str:
-    return f"squared {number}"
-
-
 @pytest.mark.parametrize("forks", [True, False], ids=["copies", "new"])
 def test_things_come_in_their_order(forks: bool) -> None:
     make = partial(toy_work.make, 0.02)
     with Pool(make, 2, forks=forks) as pool:
-        made = list(pool.map(range(12), squared))
+        made = list(pool.map(range(12)))
     assert [square for square, _ in made] == [number * number for number in range(12)]
     pids = {pid for _, pid in made}
     assert len(pids) == 2
@@ -46,7 +42,7 @@ def test_few_things_are_held() -> None:
             yield number
 
     with Pool(partial(toy_work.make, 0.01), 3, forks=True) as pool:
-        for num_given, _ in enumerate(pool.map(numbers(), squared)):
+        for num_given, _ in enumerate(pool.map(numbers())):
             assert num_read - num_given <= 3 * WINDOW
     assert num_read == 60
 
@@ -54,7 +50,7 @@ def test_few_things_are_held() -> None:
 def test_an_error_comes_after_all_before_it() -> None:
     found: list[int] = []
     with Pool(toy_work.make, 2, forks=True) as pool, pytest.raises(DataError) as caught:
-        found.extend(square for square, _ in pool.map([1, 2, 13, 3], squared))
+        found.extend(square for square, _ in pool.map([1, 2, 13, 3]))
     assert found == [1, 4]
     assert str(caught.value) == "a:3: unlucky"
     assert caught.value.hint == "take another"
@@ -67,16 +63,13 @@ def test_what_cannot_be_read_is_told_last() -> None:
 
     found: list[int] = []
     with Pool(toy_work.make, 2, forks=True) as pool, pytest.raises(DataError, match="cannot be"):
-        found.extend(square for square, _ in pool.map(read(), squared))
+        found.extend(square for square, _ in pool.map(read()))
     assert found == [1, 4, 9]
 
 
-def test_a_process_that_dies_is_named_with_what_it_did() -> None:
-    found: list[int] = []
+def test_a_process_that_dies_ends_all() -> None:
     with Pool(toy_work.make, 2, forks=True) as pool, pytest.raises(ProcessError) as caught:
-        found.extend(square for square, _ in pool.map([5, 66, 7, 8], squared))
-    assert found == [25]
-    assert str(caught.value) == "the process that squared 66 was killed by signal 9"
+        list(pool.map([5, 66, 7, 8]))
     assert "fewer --jobs" in caught.value.hint
 
 
@@ -87,7 +80,7 @@ from seqtool.core.processes import Pool
 
 with Pool(toy_work.make, 2, forks=True) as pool:
     numbers = iter([1, 2])
-    print(*(pid for _, pid in pool.map(numbers, str)), flush=True)
+    print(*(pid for _, pid in pool.map(numbers)), flush=True)
     time.sleep(60)
 """
 

@@ -118,91 +118,57 @@ def test_elsewhere_than_on_a_terminal_lines_are_plain_and_few(
     monkeypatch.setattr("seqtool.core.progress.time.monotonic", lambda: now)
     output = io.StringIO()
     with Display(Console(file=output, width=40)) as display:
-        display.show(STARTED)
+        display.plan([{"tagger": 2}, {"parser": 3}], 1)
+        display.show(STARTED, "tagger")
         for second in range(25):
             now = 100.0 + second
-            display.show(STEP)
-        display.show(EPOCH)
-        display.show(FINISHED)
+            display.show(STEP, "tagger")
+        display.show(EPOCH, "tagger")
+        display.show(FINISHED, "tagger")
+        display.show(RunFinished("interrupted", 0, 7, 0, {}, 2.0), "parser")  # the error says it
     lines = output.getvalue().splitlines()
     # steps at 10 and 20 seconds; no line is wrapped, though none fits into 40 columns
-    assert [line.split()[0] for line in lines] == [
-        "training",
-        "epoch",
-        "epoch",
-        "epoch",
-        "finished",
+    expected = [STARTED, STEP, STEP, EPOCH, FINISHED]
+    assert [line.partition(" left")[0] for line in lines] == [
+        f"tagger: {describe(event, total_steps=2000, epochs=2)}".partition(" left")[0]
+        for event in expected
     ]
-    assert lines[1] == lines[2] == describe(STEP, total_steps=2000, epochs=2)
+    assert lines[1].endswith("1:15 left, 3:22 in all")
     assert "\x1b" not in output.getvalue()
 
 
-def test_on_a_terminal_a_bar_shows_where_training_stands() -> None:
+@pytest.mark.parametrize("width", [80, 140])
+def test_on_a_terminal_bars_show_where_training_stands(width: int) -> None:
     output = io.StringIO()
-    console = Console(file=output, force_terminal=True, width=140, color_system=None)
+    console = Console(file=output, force_terminal=True, width=width, color_system=None)
+    started = RunStarted(0, 92_960, 10, 1, {}, resumed=False)
+    step = StepDone(10, 91_234, math.log(1234), 12_345.6, 0.1, 4000)
     with Display(console) as display:
-        display.show(STARTED)
-        display.show(STEP)
-        assert display._progress is not None
-        display._progress.refresh()
-        bar = screen(output.getvalue()).splitlines()[-1]
-        display.show(EPOCH)
-        display.show(FINISHED)
-    for part in (
-        *("epoch 1/2", "50/2000", "loss 5.298", "perplexity 200.0"),
-        *("12,346 tokens/s", "1:15 left"),
-    ):
-        assert part in bar
-    for event in (STARTED, EPOCH, FINISHED):
-        assert describe(event, total_steps=2000, epochs=2) in screen(output.getvalue())
+        display.plan([{"": 2, "fold 1": 3}], 1)
+        for name in ("", "fold 1"):
+            display.show(started, name)
+            display.show(step, name)
+        display.note("parser: reading")
+    shown = screen(output.getvalue())
+    assert "parser: reading" in shown
+    whole, bar, named = [line.rstrip() for line in shown.splitlines() if " left" in line][-3:]
+    assert whole.startswith("all parts ")
+    assert whole.endswith("left in all")
+    assert bar.startswith("epoch 10/10 ")
+    assert bar.endswith(" 91234/92960 loss 7.118  ppl 1,234  12,346/s  1:06:40 left")
+    assert named.startswith("fold 1: epoch 10/10 ")
     assert output.getvalue().count("\x1b[?25l") == output.getvalue().count("\x1b[?25h") == 1
 
 
-def test_several_runs_have_names_and_a_bar_each() -> None:
+def test_nothing_is_drawn_over_what_comes_after_the_last_bar() -> None:
     output = io.StringIO()
     console = Console(file=output, force_terminal=True, width=140, color_system=None)
     with Display(console) as display:
-        for name in ("tagger", "fold 1 of 5"):
-            display.show(STARTED, name)
-            display.show(STEP, name)
-        assert display._progress is not None
-        display._progress.refresh()
-        bars = screen(output.getvalue()).splitlines()[-2:]
-        display.show(EPOCH, "tagger")
-        display.show(FINISHED, "tagger")
-        display.note("parser: reading")
-        display._progress.refresh()
-        left = screen(output.getvalue()).splitlines()[-1]
-        display.show(FINISHED, "fold 1 of 5")
-        assert display._progress is None  # nothing is drawn over what comes now
-        display.show(STARTED, "parser")
-        assert display._progress is not None
-    assert [bar.split("epoch")[0] for bar in (*bars, left)] == [
-        "tagger: ",
-        "fold 1 of 5: ",
-        "fold 1 of 5: ",
-    ]
-    assert f"tagger: {describe(EPOCH, total_steps=2000, epochs=2)}" in screen(output.getvalue())
-    assert "parser: reading" in screen(output.getvalue())
-
-
-def test_lines_of_several_runs_begin_with_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("seqtool.core.progress.time.monotonic", lambda: now)
-    output = io.StringIO()
-    with Display(Console(file=output)) as display:
         for name in ("tagger", "parser"):
-            display.show(STARTED, name)
-        display.show(dataclasses.replace(STARTED, epochs=9), "tagger")
-        for second in range(11):
-            now = 100.0 + second
-            display.show(STEP, "tagger")
-            display.show(STEP, "parser")
-    # each has a line of its own after ten seconds
-    assert [line.partition("  ")[0] for line in output.getvalue().splitlines()[3:]] == [
-        "tagger: epoch 1/9",
-        "parser: epoch 1/2",
-    ]
+            for event in EVENTS:
+                display.show(event, name)
+            assert output.getvalue().count("\x1b[?25l") == output.getvalue().count("\x1b[?25h")
+        assert f"tagger: {describe(FINISHED)}" in screen(output.getvalue())
 
 
 def test_the_time_left_of_parts_that_are_trained_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,68 +196,6 @@ def test_the_time_left_of_parts_that_are_trained_at_once(monkeypatch: pytest.Mon
     left.show(FINISHED, "c")
     left.show(FINISHED, "last")
     assert (left.seconds(), left.share_done()) == (0.0, 1.0)
-
-
-def test_one_bar_over_all_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("seqtool.core.progress.time.monotonic", lambda: now)
-    shown = {"terminal": io.StringIO(), "file": io.StringIO()}
-    for kind, output in shown.items():
-        console = Console(
-            file=output, force_terminal=kind == "terminal", width=140, color_system=None
-        )
-        now = 100.0
-        with Display(console) as display:
-            display.plan([{"tagger": 2}, {"parser": 3}], 1)
-            display.show(STARTED, "tagger")
-            now = 125.0
-            display.show(STEP, "tagger")  # 75 of 100 seconds left, and then 150
-            if kind == "terminal":
-                assert display._progress is not None
-                display._progress.refresh()
-                bars = screen(output.getvalue()).splitlines()[-2:]
-                assert bars[0].startswith("all parts ")
-                assert bars[0].rstrip().endswith("0/2     3:45 left in all")
-                assert bars[1].startswith("tagger: epoch 1/2 ")
-            display.show(FINISHED, "tagger")
-            assert display._progress is None
-    assert ", 3:45 in all\n" in shown["file"].getvalue()
-
-
-def test_a_narrow_terminal_shows_everything_too() -> None:
-    output = io.StringIO()
-    console = Console(file=output, force_terminal=True, width=80, color_system=None)
-    started = RunStarted(0, 92_960, 10, 1, {}, resumed=False)
-    step = StepDone(10, 91_234, math.log(1234), 12_345.6, 0.1, 4000)
-    with Display(console) as display:
-        display.show(started)
-        display.show(step)
-        assert display._progress is not None
-        display._progress.refresh()
-        bar = screen(output.getvalue()).splitlines()[-1]
-    assert bar.split("━")[0] == "epoch 10/10 "
-    assert bar.rstrip().endswith(" 91234/92960 loss 7.118  ppl 1,234  12,346/s  1:06:40 left")
-    assert "…" not in bar
-
-
-def test_an_interruption_is_left_to_the_error() -> None:
-    output = io.StringIO()
-    with Display(Console(file=output)) as display:
-        display.show(RunFinished("interrupted", 0, 7, 0, {}, 2.0))
-    assert output.getvalue() == ""
-
-
-def test_an_error_gives_the_terminal_back() -> None:
-    output = io.StringIO()
-
-    def fail() -> None:
-        with Display(Console(file=output, force_terminal=True, width=140)) as display:
-            display.show(STARTED)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert output.getvalue().count("\x1b[?25h") == 1  # the cursor is shown again
 
 
 def test_the_log_holds_one_event_a_line(tmp_path: Path) -> None:
@@ -340,13 +244,6 @@ def test_the_log_forgets_what_is_run_again(tmp_path: Path, kept: int) -> None:
     log.close()
     lines = [json.loads(line)["event"] for line in path.read_text().splitlines()]
     assert lines == ["step"] * kept + ["epoch"]
-
-
-def test_a_log_that_is_shorter_than_it_was_is_gone_on_with(tmp_path: Path) -> None:
-    log = EventLog(tmp_path / "log.jsonl", keep_bytes=1000)
-    log.write(EPOCH)
-    log.close()
-    assert json.loads((tmp_path / "log.jsonl").read_text())["event"] == "epoch"
 
 
 class Terminal(io.StringIO):
@@ -404,13 +301,6 @@ def test_tensorboard_reads_what_is_written(tmp_path: Path) -> None:
         for event in (RunStarted(**resumed), again):
             board.show(event)
     assert scalars(tmp_path / "run")["train/loss"] == [(30, 1.0)]
-
-
-def test_a_run_that_failed_before_it_began_closes(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    with pytest.raises(ValueError, match="of the text"), TensorBoard(tmp_path / "run"):
-        raise ValueError("of the text")
-    assert not (tmp_path / "run").exists()
 
 
 def test_without_tensorboard_the_error_says_how_to_get_it(

@@ -76,12 +76,11 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def group(folder: Path, version: int, limit: str, used: int, statistics: str = "") -> None:
+def group(folder: Path, limit: str, used: int, statistics: str = "") -> None:
     """Write the files of a control group."""
-    limit_name, used_name, _ = runtime._CGROUP_FILES[version]
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / limit_name).write_text(f"{limit}\n")
-    (folder / used_name).write_text(f"{used}\n")
+    (folder / "memory.max").write_text(f"{limit}\n")
+    (folder / "memory.current").write_text(f"{used}\n")
     (folder / "memory.stat").write_text(statistics)
 
 
@@ -91,27 +90,16 @@ def test_the_least_of_machine_and_control_groups_is_available(machine: Path) -> 
     assert runtime.memory_available() == 5 * 1024
     (machine / "_OWN_CGROUPS").write_text("0::/user/job\n")
     groups = machine / "groups"
-    group(groups / "user" / "job", 2, "max", 1000)
+    group(groups / "user" / "job", "max", 1000)
     assert runtime.memory_available() == 5 * 1024
-    group(groups / "user" / "job", 2, "3000", 1000)
+    group(groups / "user" / "job", "3000", 1000)
     assert runtime.memory_available() == 2000
-    group(groups / "user", 2, "3500", 2000)  # shared with other jobs
+    group(groups / "user", "3500", 2000)  # shared with other jobs
     assert runtime.memory_available() == 1500
-    group(groups, 2, "900", 1000)  # lowered below what is in use
+    group(groups, "900", 1000)  # lowered below what is in use
     assert runtime.memory_available() == 0
-
-
-def test_what_was_read_from_files_counts_as_available(machine: Path) -> None:
-    # a text of 700 bytes was read in a container: its pages stay until others need the room
-    statistics = "anon 200\nfile 750\nactive_file 300\ninactive_file 400\nshmem 50\n"
-    (machine / "_OWN_CGROUPS").write_text("0::/\n")
-    group(machine / "groups", 2, "1000", 950, statistics)
-    assert runtime.memory_available() == 1000 - (950 - 700)
-    # version 1 counts the groups below apart, unless the names begin with total_
-    (machine / "_OWN_CGROUPS").write_text("5:cpu:/\n4:memory:/of/the/host\n0::/\n")
-    (machine / "groups" / "memory.max").unlink()
-    both = "active_file 1\ninactive_file 1\ntotal_active_file 300\ntotal_inactive_file 400\n"
-    group(machine / "groups" / "memory", 1, "1000", 950, both)
+    # a text of 700 bytes was read: its pages stay until others need the room
+    group(groups, "1000", 950, "anon 200\nactive_file 300\ninactive_file 400\nshmem 50\n")
     assert runtime.memory_available() == 1000 - (950 - 700)
 
 

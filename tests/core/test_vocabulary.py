@@ -173,64 +173,6 @@ def test_tables_with_names(tmp_path: Path) -> None:
     assert again != Vocabulary(tables=tables)
 
 
-OLDER: dict[str, tuple[dict[str, object], dict[str, object], dict[str, object]]] = {
-    "parser": (
-        {
-            "lexical": {"columns": [1, 3], "groups": {"form": ["a", "b"], "lower": ["a"]}},
-            "tags": {"columns": [1, 3], "groups": {"upos": ["DET"]}},
-            "arc_labels": ["det"],
-            "root_labels": ["root"],
-        },
-        {
-            "lexical.form": ("a", "b"), "lexical.lower": ("a",), "tags.upos": ("DET",),
-            "arc_labels": ("det",), "root_labels": ("root",),
-        },
-        {"columns": [1, 3]},
-    ),
-    "tagger": (
-        {
-            "lexical": {"columns": [1], "groups": {"form": ["a"]}},
-            "characters": "ab",
-            "bundles": [["DET", "_", "_"]],
-            "lemmas": {"scripts": [["keep", 0, "", 1, "x"]], "table": {"DET": {"a": ["a", "b"]}}},
-        },
-        {
-            "lexical.form": ("a",), "characters": ("a", "b"), "bundles": (("DET", "_", "_"),),
-            "edit_scripts": (("keep", 0, "", 1, "x"),), "lemmas": (("DET", "a", "a", "b"),),
-        },
-        {"columns": [1]},
-    ),
-    "segmenter": (
-        {
-            "alphabet": {"scripts": ["LATIN"], "characters": "\n a"},
-            "lexicon": ["du"],
-            "multiword": {"table": {"du": ["de", "le"]}, "rules": {"u": ["e", "le"]}},
-            "has_spaces": False,
-        },
-        {
-            "scripts": ("LATIN",), "characters": ("\n", " ", "a"), "forms": ("du",),
-            "multiword": (("du", "de", "le"),), "endings": (("u", "e", "le"),),
-        },
-        {"has_spaces": False},
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", OLDER)
-def test_files_of_before_tables_had_names(kind: str, tmp_path: Path) -> None:
-    content, tables, extra = OLDER[kind]
-    path = tmp_path / "vocabulary.json"
-    path.write_text(json.dumps(content, indent=1))
-    vocabulary = Vocabulary.load(path)
-    assert vocabulary.tables == tables
-    assert vocabulary.extra == extra
-    for key in content:
-        path.write_text(json.dumps({**content, key: 3}))
-        if key != "has_spaces":
-            with pytest.raises(ModelError, match="not a vocabulary of seqtool"):
-                Vocabulary.load(path)
-
-
 @pytest.mark.parametrize("table", ["abc", [3], [["a", None]], [{"a": 1}], {"a": "b"}])
 def test_what_is_no_table(table: object, tmp_path: Path) -> None:
     path = tmp_path / "vocabulary.json"

@@ -15,7 +15,7 @@ from seqtool.lm.neural.cells import CELLS
 from seqtool.lm.neural.output import OUTPUT_LAYERS
 from seqtool.parsing.parser.config import PRESETS
 
-KEPT = ROOT / "tests" / "versions" / "0.1.0"
+KEPT = ROOT / "tests" / "kept"
 TEXTS = ("valid.txt", "dev.conllu", "raw.txt", "text.txt", "train.conllu")
 # what others need beside them
 NEEDS = {

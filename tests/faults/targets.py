@@ -25,7 +25,7 @@ from seqtool.core.errors import SeqtoolError
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
 
-KEPT = ROOT / "tests" / "versions" / "0.1.0"
+KEPT = ROOT / "tests" / "kept"
 FOLDER = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else Path(tempfile.gettempdir())
 _HERE = FOLDER / f"seqtool-fuzz-{os.getpid()}"
 atexit.register(shutil.rmtree, _HERE, ignore_errors=True)

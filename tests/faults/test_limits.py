@@ -20,7 +20,7 @@ import pytest
 from faults.conftest import SOAK
 from faults.runs import ROOT, Commands
 
-KEPT = ROOT / "tests" / "versions" / "0.1.0"
+KEPT = ROOT / "tests" / "kept"
 OPENED = ("lm-rnn", "ngram", "parser", "tagger", "segmenter", "pipeline", "mixture")
 MB = 1 << 20
 TEXT_MB = 5000 if SOAK else 8

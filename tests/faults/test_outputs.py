@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from faults.runs import ROOT, Commands
 
-KEPT = ROOT / "tests" / "versions" / "0.1.0"
+KEPT = ROOT / "tests" / "kept"
 
 PRINTING = (
     ("--help",),
@@ -41,8 +41,8 @@ PRINTING = (
     ("parse", "raw.txt", "-m", "pipeline"),
     ("tag", "dev.conllu", "-m", "tagger"),
     ("segment", "raw.txt", "-m", "segmenter"),
-    ("eval-parser", "dev.conllu", "expected-parser.conllu"),
-    ("eval-parser", "dev.conllu", "expected-parser.conllu", "--json"),
+    ("eval-parser", "dev.conllu", "parsed.conllu"),
+    ("eval-parser", "dev.conllu", "parsed.conllu", "--json"),
 )
 IDS = [" ".join(words) for words in PRINTING]
 

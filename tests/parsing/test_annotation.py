@@ -61,7 +61,7 @@ def in_chunks(
 
     with Pool[Chunk, Annotated](make, 2, forks=True) as pool:
         chunks = annotation.read_chunks(files, size=size)
-        done = pool.map(chunks, annotation.doing)
+        done = pool.map(chunks)
         parts = put_together(annotation, done, seen, broken.append)
         return joined(parts), [str(item.error) for item in broken], seen
 

@@ -17,7 +17,7 @@ from seqtool.server.jobs import Limits
 from seqtool.server.served import ServedModels
 from seqtool.server.service import Answered, Service
 
-PIPELINE = Path(__file__).resolve().parents[1] / "versions" / "0.1.0" / "pipeline"
+PIPELINE = Path(__file__).resolve().parents[1] / "kept" / "pipeline"
 LIMITS = Limits(
     num_bytes=100_000,
     num_sentences=50,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Reals
-from seqtool.core.config import from_stored
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID
 from seqtool.lm.model import LanguageModel
@@ -309,7 +309,7 @@ def load_model(
     hint = "copy the model again, or train it again"
     tokenizer = load_tokenizer(directory, header.tokenizer)
     try:
-        config = from_stored(ModelConfig, header.config.get("model", {}))
+        config = from_dict(ModelConfig, header.config.get("model", {}))
         _check_arrays(config, tokenizer.vocabulary.symbols, weights)
         checkpoint.verify(directory, header)
         words = tokenizer.vocabulary.symbols

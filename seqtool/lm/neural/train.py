@@ -13,7 +13,7 @@ from typing import Any
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Ints
 from seqtool.core.compile_cache import working_time
-from seqtool.core.config import from_dict, from_stored, to_dict
+from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.core.reading import STDIN
@@ -157,7 +157,6 @@ def train_lm(
                 "corpus": _summary(opened),
                 "ids": ids,
             },
-            earlier={**_fingerprint(from_stored(NeuralLMConfig, {})), "ids": ids},
             resume=resume,
             should_stop=should_stop,
             group=group,

@@ -94,8 +94,9 @@ def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
         f"{word}\t{number}\n" for number, words in enumerate(classes, start=1) for word in words
     ).encode()
     if str(path) == STDOUT:
-        stream().buffer.write(content)
-        stream().flush()
+        shown = stream()
+        shown.buffer.write(content)
+        shown.flush()
         return
     with atomic_file(path) as file:
         file.write(content)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Ints
-from seqtool.core.config import from_stored
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import map_arrays, read_only, write_arrays
@@ -141,7 +141,7 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     tokenizer = load_tokenizer(directory, header.tokenizer)
     weights = directory / checkpoint.WEIGHTS
     try:
-        templates = from_stored(SnmConfig, header.config).templates
+        templates = from_dict(SnmConfig, header.config).templates
         arrays = map_arrays(weights)
         matrix = from_arrays(arrays, len(templates), len(tokenizer.vocabulary))
     except (ValueError, OSError, ConfigError) as error:

@@ -133,7 +133,7 @@ def to_json(calibrations: Mapping[int, Calibration]) -> dict[str, list[list[floa
 
 
 def from_json(stored: Any) -> dict[int, Calibration]:
-    """Return what `to_json` stored; nothing of None, as older models have none.
+    """Return what `to_json` stored; nothing of None.
 
     Raises:
         ValueError: it is something else.

@@ -72,7 +72,6 @@ class ModelConfig(Config):
     joined_characters: bool = setting(
         True,
         "read characters also where lemmas or XPOS are joined of morphemes, as 고향+은 is",
-        before=True,
     )
     character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
     filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST)
@@ -264,7 +263,6 @@ class LearningConfig(Config):
         "(Szegedy et al. 2016)",
         minimum=0,
         below=1,
-        before=0.0,
     )
     cloze_weight: float = setting(
         0.2,
@@ -293,7 +291,6 @@ class LearningConfig(Config):
         "the teachers parse beside text",
         minimum=0,
         maximum=100,
-        before=0,
     )
     variant_words: float = setting(
         0.5,
@@ -320,7 +317,6 @@ class LearningConfig(Config):
         "0: trees alone",
         minimum=0,
         maximum=1,
-        before=0.0,
     )
     beam_temperature: float = setting(
         0.0,
@@ -328,7 +324,6 @@ class LearningConfig(Config):
         "0: fitted on the validation part, or 1.5 where global training follows",
         minimum=0,
         maximum=10,
-        before=1.5,
     )
     global_epochs: int = setting(4, "global: epochs after those of local training", minimum=1)
     global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
@@ -340,7 +335,6 @@ class LearningConfig(Config):
         "probabilities",
         "global: a hypothesis has the sum of the log-probabilities of its transitions, or of their "
         "scores as they are (Andor et al. 2016)",
-        before="sums",
     )
     log_sum_weight: float = setting(
         0.1,

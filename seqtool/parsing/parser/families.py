@@ -149,7 +149,6 @@ def refuse_unread(config: ParserConfig, names: Iterable[str], also: Collection[s
 def _unread(config: Mapping[str, Any], also: Collection[str]) -> set[str]:
     """Return the settings, dotted, that parsers of such settings do not read."""
     model, learning = (config.get(name) or {} for name in ("model", "learning"))
-    # older models do not name decoder, classifier and loss
     words = {model.get("decoder", "transition"), model.get("classifier", "neural")}
     words.add(learning.get("linear", "perceptron"))
     if model.get("system") != "swap":  # which has none but the static oracle
@@ -209,7 +208,7 @@ def describe(header: Header) -> str:
     """Return what finds the trees of a parser, and its size, in a few words for its card."""
     model = header.config["model"]
     parameters = counted(header.num_parameters, "parameter")
-    family = model.get("decoder"), model.get("classifier")  # which older models do not name
+    family = model.get("decoder"), model.get("classifier")
     if family == ("graph", "linear"):
         parts = " and pairs of arcs" if model.get("order") == 2 else ""
         return f"Graph-based ({model['trees']} trees), linear scores of arcs{parts}, {parameters}"

@@ -88,7 +88,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         deprels: the labels of its trees, lifted arcs put back or not; the first ones are those of
             `labels.names`.
         calibrations: what makes probabilities of arcs say how often these are right, by beam; none
-            in older models.
+            where none were fitted.
     """
 
     kind = KIND
@@ -197,7 +197,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
         learning = header.config["learning"]
-        is_global = learning.get("loss") == "global"  # which older ones do not say
+        is_global = learning["loss"] == "global"
         num = header.data.get(BEAM, learning["global_beam"] if is_global else 1)
         beam = f" --beam {num}" if num > 1 else ""
         searched = f", with a beam of {num}" if num > 1 else ""
@@ -716,7 +716,7 @@ class _StreamParser:
 
 
 def read_shares(vocabulary: Vocabulary, num_columns: int) -> list[float] | None:
-    """Return the shares of empty columns that a vocabulary holds; those of older models hold none.
+    """Return the shares of empty columns that a vocabulary holds, if any.
 
     Raises:
         ValueError: they are no such shares.

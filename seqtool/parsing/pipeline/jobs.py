@@ -13,19 +13,23 @@ ends; without the process, the parent stops the others in the same way and raise
 
 from __future__ import annotations
 
+import signal
+import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from queue import SimpleQueue
+from types import ModuleType
 from typing import Any, Self
 
+from seqtool.core import signals
 from seqtool.core.errors import Interrupted, TrainingError
-from seqtool.core.processes import Lost, Worker, listen
 from seqtool.core.progress import Event
 from seqtool.core.signals import Interruption
 
@@ -168,30 +172,62 @@ class Team:
             worker.send(None)
 
 
-class _Worker(Worker):
+class _Worker:
     """A process that does jobs, as its parent sees it."""
 
     def __init__(self) -> None:
-        super().__init__(_work)
+        context = get_context("spawn")
         self.job: Job | None = None
+        self.connection, theirs = context.Pipe()
+        # ended with this one, however it ends
+        self.process = context.Process(target=_work, args=(theirs,), daemon=True)
+        # Ctrl-C reaches all, but the parent decides
+        with _without_main(), theirs, signals.kept_from_children():
+            self.process.start()
 
     def begin(self, job: Job, threads: int | None) -> None:
         """Give it a job."""
         self.job = job
         self.send((job, threads))
 
+    def send(self, message: object) -> None:
+        """Send a message; `receive` finds out that the process is gone."""
+        with suppress(OSError):
+            self.connection.send(message)
+
     def receive(self) -> tuple[str, Any]:
         """Take a message, which may be that the process is gone."""
+        assert self.job is not None
         try:
-            message: tuple[str, Any] = super().receive()
-        except Lost as error:
-            assert self.job is not None
+            message: tuple[str, Any] = self.connection.recv()
+        except (EOFError, OSError):
+            self.process.join(10)
+            code = self.process.exitcode or 0
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             return ERROR, TrainingError(
-                f"the process that trained {self.job.name} {error}",
+                f"the process that trained {self.job.name} {how}",
                 hint="memory may have run out: continue with --resume and fewer --threads, "
                 "which train fewer at once",
             )
         return message
+
+    def end(self) -> None:
+        """End it at once; what it was doing is lost."""
+        self.process.kill()
+        self.process.join()
+        self.process.close()
+        self.connection.close()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Let a new process not run the program that this one runs, as it would to know its classes."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _interrupted() -> Interrupted:
@@ -209,11 +245,20 @@ def _work(connection: Connection) -> None:
             stopped.set()
         orders.put(order)
 
+    def listen() -> None:
+        """Take orders while a job runs, until the pipe ends."""
+        with suppress(EOFError, OSError):
+            while True:
+                take(connection.recv())
+        take(None)
+
     def send(kind: str, content: Any) -> None:
         with suppress(OSError):  # the listener finds out as well
             connection.send((kind, content))
 
-    listen(connection, take, lambda: take(None))
+    for number in signals.NUMBERS:
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=listen, daemon=True).start()
     while (order := orders.get()) is not None:
         job, threads = order
         try:

@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 from seqtool.core import checkpoint
 from seqtool.core.arrays import CodePoints
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_stored
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
 from seqtool.core.one_line import OneLine
 from seqtool.parsing.encoding.pretrained import WordVectors, summarise
@@ -320,7 +320,7 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
     except ValueError as error:
         what, hint = "the calibrations in its header are damaged", "train it again"
         raise ModelError(what, hint=hint, path=directory) from error
-    config = from_stored(PipelineConfig, header.config)
+    config = from_dict(PipelineConfig, header.config)
     return open_pipeline(directory, config, calibrations, device=device)
 
 

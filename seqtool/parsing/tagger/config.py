@@ -58,7 +58,6 @@ class ModelConfig(EncoderConfig):
         "fewer where the treebank is small; 0: none",
         minimum=0,
         maximum=26,
-        before=0,
     )
     sparse_templates: tuple[str, ...] = setting(
         (NAME,), "the sparse features, such as 'w-1.lower w.suffix3'; standard: 36 usual ones"
@@ -138,7 +137,6 @@ class LearningConfig(EncoderLearningConfig):
     share_parts: bool = setting(
         True,
         "tags that have morphemes in common, such as ncn+jxt and nq+jxt of XPOS, share weights",
-        before=False,
     )
     sparse_epochs: int = setting(4, "epochs in which sparse features are learnt", minimum=1)
     dropout_sparse: float = setting(

@@ -364,10 +364,10 @@ def test_a_run_remembers_its_device_and_threads(tmp_path: Path, corpus: Prepared
 @pytest.mark.parametrize(
     "content",
     [
-        *("", "{}", "[]", '{"format_version": 1}', '{"format_version": 1, "config": 3}'),
-        '{"format_version": 1, "config": {"model": {"cell": "x"}}, "corpus": "c"}',
-        '{"format_version": 1, "config": {}, "corpus": 3}',
-        '{"format_version": 1, "config": {}, "corpus": "c", "threads": "two"}',
+        *("", "{}", "[]", '{"format_version": 2}', '{"format_version": 2, "config": 3}'),
+        '{"format_version": 2, "config": {"model": {"cell": "x"}}, "corpus": "c"}',
+        '{"format_version": 2, "config": {}, "corpus": 3}',
+        '{"format_version": 2, "config": {}, "corpus": "c", "threads": "two"}',
         '{"format_version": "1", "config": {}, "corpus": "c"}',
     ],
 )
@@ -419,8 +419,8 @@ def test_there_is_no_run_to_resume(tmp_path: Path) -> None:
     for name in ("nothing", "file"):
         with pytest.raises(ModelError, match="no run to resume is there"):
             train_lm(output=tmp_path / name, resume=True)
-    (tmp_path / "run.json").write_text('{"format_version": 2}')
-    with pytest.raises(ModelError, match="made by a newer seqtool"):
+    (tmp_path / "run.json").write_text('{"format_version": 1}')
+    with pytest.raises(ModelError, match="made by an older version"):
         train_lm(output=tmp_path, resume=True)
 
 

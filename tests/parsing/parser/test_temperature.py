@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict, from_stored, to_dict
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.parser import temperature
 from seqtool.parsing.parser.config import ParserConfig
@@ -146,14 +146,6 @@ def test_ten_words_hardly_move_it(num_right: list[int]) -> None:
 )
 def test_what_is_fitted(settings: dict[str, Any], expected: bool) -> None:
     assert fits(from_dict(ParserConfig, settings)) == expected
-
-
-def test_older_models_keep_the_usual_one() -> None:
-    stored = to_dict(ParserConfig())
-    del stored["learning"]["beam_temperature"]
-    config = from_stored(ParserConfig, stored)
-    assert temperature.of(config) == TEMPERATURE
-    assert not fits(config)
 
 
 def test_global_training_leaves_none() -> None:

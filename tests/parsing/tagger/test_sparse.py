@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import pytest
 from parsing.tagger.plain_sparse import mixed, places
-from parsing.tagger.toy import bare, random_treebank, tiny_config, write_treebank
+from parsing.tagger.toy import bare, random_treebank, tiny_config
 
-from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.tagger.config import ModelConfig
 from seqtool.parsing.tagger.data import TrainingData, prepare_data
@@ -25,7 +23,6 @@ from seqtool.parsing.tagger.sparse_learner import (
     num_bits,
 )
 from seqtool.parsing.tagger.task import TaggerTask
-from seqtool.parsing.tagger.train import train_tagger
 
 BITS = 24  # so many that no two features of a small treebank share a place
 
@@ -148,21 +145,6 @@ def test_a_small_treebank_has_fewer_places() -> None:
     config = tiny_config(model__sparse_bits=22)
     assert [num_bits(config, words) for words in (1, 100, 20_000, 10**6)] == [10, 13, 21, 22]
     assert num_bits(tiny_config(model__sparse_bits=0), 100) == 0
-
-
-def test_a_tagger_without_them_is_as_those_before(tmp_path: Path) -> None:
-    """Of one that was saved when there were none, the settings do not name them."""
-    train = write_treebank(tmp_path / "train.conllu", 40)
-    train_tagger(train, tmp_path / "t", tiny_config(2, model__sparse_bits=0))
-    header = checkpoint.read_header(tmp_path / "t")
-    for name in ("sparse_bits", "sparse_templates"):
-        del header.config["model"][name]
-    assert "sparse" not in checkpoint.load(tmp_path / "t").card(header)
-    from seqtool.core.config import from_stored
-    from seqtool.parsing.tagger.config import TaggerConfig
-
-    assert from_stored(TaggerConfig, header.config).model.sparse_bits == 0
-    assert not any(name.startswith("sparse") for name in checkpoint.load(tmp_path / "t").weights)
 
 
 def test_what_the_network_cannot_know_is_learnt_by_them() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict, from_stored
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.tagger.config import ModelConfig, TaggerConfig, preset, resolve
@@ -278,18 +278,6 @@ def test_a_tagger_has_the_weights_of_parts_in_those_of_values() -> None:
         weights["values.bias"]
     )
     torch.testing.assert_close(of_model, after)
-
-
-def test_runs_of_earlier_releases_share_no_parts() -> None:
-    config = from_stored(TaggerConfig, {"learning": {}})
-    assert not config.learning.share_parts
-    assert tiny_config().learning.share_parts
-    data = prepare_data([sentence_of(JOINED)], None, config.model)
-    task = TaggerTask(config, data)
-    assert not any(name.startswith("parts") for name in task.module.state_dict())
-    # nor are there any where no tags have parts in common
-    plain = prepare_data(random_treebank(20), None, tiny_config().model)
-    assert plain.bundles.parts.shape == (plain.bundles.num_values, 0)
 
 
 def test_rare_symbols_become_unknown_and_only_they() -> None:

@@ -14,7 +14,7 @@ from parsing.parser.tiny import random_parser, random_sentences, tiny_config, wr
 from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict, from_stored, to_dict
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
@@ -176,14 +176,6 @@ def test_no_temperature_is_needed_after_global_training() -> None:
     }
     globally = Parser(globally.config, globally.types, globally.labels, divided)
     assert ranked(globally) == pytest.approx(ranked(local), abs=1e-4)
-
-
-def test_what_older_models_add_up() -> None:
-    # they had scores as they are, and did not say so
-    values = to_dict(from_dict(ParserConfig, preset("fast")))
-    del values["learning"]["global_scores"]
-    values["learning"]["loss"] = "global"
-    assert from_stored(ParserConfig, values).learning.global_scores == "sums"
 
 
 def test_ensembles_are_of_one_kind() -> None:
