@@ -35,22 +35,22 @@ def listening(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: it cannot.
     """
+    sock = None
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
         # asyncio sends what is short at once only where it sees that the protocol is TCP
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         sock = socket.socket(family, kind, protocol)
-    except OSError as error:
-        what = f"nothing can listen on {host}: {error.strerror or error}"
-        raise ConfigError(what, hint="leave --host out for this machine alone") from error
-    try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.listen(BACKLOG)
     except OSError as error:
-        sock.close()
+        if sock is not None:
+            sock.close()
         what = f"nothing can listen on port {port} of {host}: {error.strerror or error}"
-        raise ConfigError(what, hint="choose another --port; 0 is any that is free") from error
+        hint = "choose another --port (0 is any that is free) or --host"
+        raise ConfigError(what, hint=hint) from error
     return sock
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.parsing.segmenter.rules import Spans
 from seqtool.treebank.layouts import horizontal, read_layout, vertical
 from seqtool.treebank.sentence import Sentence
 
@@ -46,6 +48,11 @@ class ServedModel:
     name: str
     model: Any
     steps: tuple[Step, ...]
+
+    def split(self, stretches: Sequence[CodePoints], whole: bool) -> Sequence[Spans]:
+        """Return the words and sentences of each stretch; see `Segmenter.split`."""
+        spans: Sequence[Spans] = self.model.split(stretches, whole=whole)
+        return spans
 
     def annotate(self, sentences: Sequence[Sentence], steps: frozenset[Step]) -> Iterator[Sentence]:
         """Give sentences, in order, with tags and trees as asked for.
