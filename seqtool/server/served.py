@@ -65,12 +65,11 @@ class ServedModel:
         """
         if "parser" in steps:
             retag = {"retag": "tagger" in steps} if "tagger" in self.steps else {}
-            found: Iterator[Sentence] = self.model.parse_stream(sentences, **retag)
+            yield from self.model.parse_stream(sentences, **retag)
         elif "tagger" in steps:
-            found = self.model.tag_stream(sentences, retag=True)
+            yield from self.model.tag_stream(sentences, retag=True)
         else:
-            found = iter(sentences)
-        return found
+            yield from sentences
 
 
 class ServedModels:
@@ -122,7 +121,5 @@ class ServedModels:
         """
         if not name:
             return self.default
-        if name in self.by_name:
-            return self.by_name[name]
-        found = (model for key, model in self.by_name.items() if key.startswith(f"{name}-"))
-        return next(found, None)
+        longer = (model for key, model in self.by_name.items() if key.startswith(f"{name}-"))
+        return self.by_name.get(name) or next(longer, None)

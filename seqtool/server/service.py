@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -32,9 +32,9 @@ from seqtool.core.version import __version__
 from seqtool.parsing.segmenter.characters import MAX_SENTENCE, MAX_WORD
 from seqtool.parsing.segmenter.documents import Assembly
 from seqtool.server.fields import Fields, Limits, read_fields
-from seqtool.server.page import MAX_DRAWN, Typed, page_of
+from seqtool.server.page import MAX_DRAWN, page_of
 from seqtool.server.served import OUTPUTS, STEPS, ServedModel, ServedModels, Step
-from seqtool.server.worker import T, Worker
+from seqtool.server.worker import Worker
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.layouts import LAYOUTS, read_layout
 from seqtool.treebank.sentence import FORM, Sentence
@@ -50,7 +50,7 @@ MAX_SENTENCE_WORDS = 1000
 PIECE, BATCH, FULL = 1 << 14, 1 << 12, 1 << 14
 SLICE_WORDS = 1024  # that are annotated together, about
 
-Handler = Callable[[Request, Fields], Awaitable[Response]]
+T = TypeVar("T")
 
 
 class Service:
@@ -73,16 +73,12 @@ class Service:
         self._models, self._limits, self._log = models, limits, log
         self._names = {*LOCAL, *(name.lower() for name in names)}
         self._worker = Worker()
-        handlers: dict[str, Handler] = {
-            "/health": self._health,
-            "/models": self._list,
-            "/process": self._process,
-            "/": self._page,
-        }
         self._app = Starlette(
             routes=[
-                Route(path, self._endpoint(handler), methods=METHODS)
-                for path, handler in handlers.items()
+                Route("/health", self._health, methods=METHODS),
+                Route("/models", self._list, methods=METHODS),
+                Route("/process", self._process, methods=METHODS),
+                Route("/", self._page, methods=METHODS),
             ],
             exception_handlers={
                 HTTPException: _refused,
@@ -151,20 +147,15 @@ class Service:
             raise HTTPException(403, f"pages of {origin[:80]!r} may not ask this server")
         self._check_size(request, int(headers.get("content-length", 0)))
 
-    def _endpoint(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        async def answer(request: Request) -> Response:
-            return await handler(request, await read_fields(request, self._limits))
-
-        return answer
-
-    async def _health(self, request: Request, fields: Fields) -> Response:
+    async def _health(self, request: Request) -> Response:
         return _json({"status": "ok"})
 
-    async def _list(self, request: Request, fields: Fields) -> Response:
+    async def _list(self, request: Request) -> Response:
         models = {name: list(model.steps) for name, model in self._models.by_name.items()}
         return _json({"models": models, "default_model": self._models.default.name})
 
-    async def _process(self, request: Request, fields: Fields) -> Response:
+    async def _process(self, request: Request) -> Response:
+        fields = await read_fields(request, self._limits)
         for field in fields:
             _check_known("field", field, FIELDS)
         model = self._model(fields.get("model", ""))
@@ -258,7 +249,8 @@ class Service:
                 num_done += 1
                 yield sentence
 
-    async def _page(self, request: Request, fields: Fields) -> Response:
+    async def _page(self, request: Request) -> Response:
+        fields = await read_fields(request, self._limits)
         text, name = fields.get("data", ""), fields.get("model", "")
         able = [
             key
@@ -278,7 +270,7 @@ class Service:
                 )
         except HTTPException as error:
             reason, status = error.detail, error.status_code
-        pieces = page_of(sentences, Typed(text, able, name, reason))
+        pieces = page_of(sentences, text, able, name, reason)
         return HTMLResponse(await asyncio.to_thread("".join, pieces), status)
 
 

@@ -14,26 +14,26 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from itertools import count, islice
-from queue import Empty, PriorityQueue
+from queue import PriorityQueue
 from threading import Thread
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-T = TypeVar("T")
-U = TypeVar("U")
-V = TypeVar("V")
+Rank = tuple[int, int]
 
 
 class _Task(NamedTuple):
     """A slice that waits; tasks are compared by `rank` and `number`, which is unique."""
 
-    rank: tuple[int, int]
+    rank: Rank
     number: int
     call: Callable[[list[Any], Any], Iterable[Any]]
     option: Any
-    items: Sequence[Any]
-    size: int
+    items: list[Any]
     full: int
     future: Future[list[Any]]
+
+    def size(self) -> int:
+        return sum(map(len, self.items))
 
 
 class Worker(Thread):
@@ -47,12 +47,12 @@ class Worker(Thread):
 
     async def do(
         self,
-        rank: tuple[int, int],
-        call: Callable[[list[T], V], Iterable[U]],
-        option: V,
-        items: Sequence[T],
+        rank: Rank,
+        call: Callable[..., Iterable[Any]],
+        option: Any,
+        items: list[Any],
         full: int,
-    ) -> list[U]:
+    ) -> list[Any]:
         """Return what `call(items, option)` gives, or raise what it raises.
 
         Args:
@@ -60,29 +60,25 @@ class Worker(Thread):
             call: gives a result for each item, whatever the others are.
             option: its second argument.
             items: of any lengths.
-            full: lengths, in all, from which on no other slice is done with this one.
+            full: the most length, in all, of what is done together.
         """
-        future: Future[list[U]] = Future()
-        size = sum(map(len, items))  # type: ignore[arg-type]
-        task = _Task(rank, next(self._numbers), call, option, items, size, full, future)
-        self._waiting.put(task)
+        future: Future[list[Any]] = Future()
+        self._waiting.put(_Task(rank, next(self._numbers), call, option, items, full, future))
         return await asyncio.wrap_future(future)
 
     def run(self) -> None:
         """Work until the process ends."""
         while True:
             first = self._waiting.get()
-            tasks, others, size = [first], list[_Task](), first.size
-            try:
-                while size < first.full:
-                    task = self._waiting.get_nowait()
-                    if (task.call, task.option) == (first.call, first.option):
-                        tasks.append(task)
-                        size += task.size
-                    else:
-                        others.append(task)
-            except Empty:
-                pass
+            tasks, others, size = [first], list[_Task](), first.size()
+            while size < first.full and not self._waiting.empty():  # nobody else takes from it
+                task = self._waiting.get()
+                is_alike = (task.call, task.option) == (first.call, first.option)
+                if is_alike and size + task.size() <= first.full:
+                    tasks.append(task)
+                    size += task.size()
+                else:
+                    others.append(task)
             for task in others:
                 self._waiting.put(task)
             _run([task for task in tasks if task.future.set_running_or_notify_cancel()])
@@ -90,17 +86,15 @@ class Worker(Thread):
 
 def _run(tasks: Sequence[_Task]) -> None:
     """Do tasks together, or one by one if that fails, so that each fails by what it has itself."""
-    if not tasks:
-        return
     try:
         items = [item for task in tasks for item in task.items]
-        results = iter(list(tasks[0].call(items, tasks[0].option)))
+        results = iter(list(tasks[0].call(items, tasks[0].option)) if tasks else [])
     except Exception as error:
         if len(tasks) == 1:
             tasks[0].future.set_exception(error)
-        else:
-            for task in tasks:
-                _run([task])
+            return
+        for task in tasks:
+            _run([task])
     else:
         for task in tasks:
             task.future.set_result(list(islice(results, len(task.items))))

@@ -290,16 +290,3 @@ def test_names_that_it_answers_to(server: Running) -> None:
         assert "access-control-allow-origin" not in response.headers
         assert response.headers["x-content-type-options"] == "nosniff"
         assert response.headers["content-security-policy"] == "frame-ancestors 'none'"
-
-
-def test_clients_that_hang_cost_the_others_nothing(server: Running) -> None:
-    wanted = server.result(data=TEXT, **ALL)
-    waiting = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(20)]
-    try:
-        for place, connection in enumerate(waiting):
-            connection.sendall((HEAD_OF_FORM % 100)[: 20 * (place % 9)])
-        assert server.result(data=TEXT, **ALL) == wanted
-    finally:
-        for connection in waiting:
-            connection.close()
-    assert server.result(data=TEXT, **ALL) == wanted
