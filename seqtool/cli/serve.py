@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from seqtool.cli.models import default_model
 from seqtool.cli.options import JsonOption, emit, note
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
-
-if TYPE_CHECKING:
-    from seqtool.server.service import Answered
 
 PORT = 8001
 NEEDED = ("starlette", "uvicorn", "python_multipart")
@@ -83,7 +80,7 @@ def serve(
             hint = "pip install starlette uvicorn python-multipart, which are the extra `serve`"
             raise ConfigError(what, hint=hint)
     from seqtool.server.connection import listening, run_until_signal, server_of
-    from seqtool.server.jobs import Limits
+    from seqtool.server.fields import Limits
     from seqtool.server.served import ServedModels
     from seqtool.server.service import LOCAL, Service
 
@@ -109,13 +106,13 @@ def serve(
         note(f"{', '.join(names)}: {url} (Ctrl-C ends it)")
         num_answered = 0
 
-        def on_answer(answered: Answered) -> None:
+        def log(line: str) -> None:
             nonlocal num_answered
             num_answered += 1
             if verbose:
-                note(answered.line())
+                note(line)
 
-        service = Service(models, limits, on_answer, [host, *(allow_host or ())])
-        server = server_of(service, seconds=limits.seconds + limits.body_seconds)
+        service = Service(models, limits, log, [host, *(allow_host or ())])
+        server = server_of(service, seconds=2 * limits.seconds)
         run_until_signal(server, sock)
         note(f"ended after {counted(num_answered, 'request')}")

@@ -11,10 +11,7 @@ import uvicorn
 from seqtool.core.errors import ConfigError
 from seqtool.core.signals import Interruption
 
-IDLE_SECONDS = 15  # between two requests of a client
-BACKLOG = 128  # connections that nobody has taken yet
 MAX_CONNECTIONS = 256  # each may hold a request of the largest size
-LOOK_SECONDS = 0.1  # between two looks for a signal
 # of every answer, whoever asked; a page that is elsewhere cannot read it, nor show it in a frame
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -35,22 +32,22 @@ def listening(host: str, port: int) -> socket.socket:
     Raises:
         ConfigError: it cannot.
     """
+    sock = None
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
         # asyncio sends what is short at once only where it sees that the protocol is TCP
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         sock = socket.socket(family, kind, protocol)
-    except OSError as error:
-        what = f"nothing can listen on {host}: {error.strerror or error}"
-        raise ConfigError(what, hint="leave --host out for this machine alone") from error
-    try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen(BACKLOG)
+        sock.listen()
     except OSError as error:
-        sock.close()
+        if sock is not None:
+            sock.close()
         what = f"nothing can listen on port {port} of {host}: {error.strerror or error}"
-        raise ConfigError(what, hint="choose another --port; 0 is any that is free") from error
+        hint = "choose another --port (0 is any that is free) or --host"
+        raise ConfigError(what, hint=hint) from error
     return sock
 
 
@@ -66,7 +63,6 @@ def server_of(app: Any, *, seconds: float) -> uvicorn.Server:
         http="h11",
         ws="none",
         lifespan="off",
-        interface="asgi3",
         log_config=None,
         log_level="critical",
         access_log=False,
@@ -74,7 +70,6 @@ def server_of(app: Any, *, seconds: float) -> uvicorn.Server:
         proxy_headers=False,
         headers=list(HEADERS.items()),
         limit_concurrency=MAX_CONNECTIONS,
-        timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=round(seconds),
     )
     return uvicorn.Server(config)
@@ -88,5 +83,5 @@ def run_until_signal(server: uvicorn.Server, sock: socket.socket) -> None:
     with interruption.listening():
         thread.start()
         while thread.is_alive():
-            thread.join(LOOK_SECONDS)
+            thread.join(0.1)
             server.should_exit |= interruption.requested

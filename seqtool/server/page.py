@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
-from typing import NamedTuple
 
 from seqtool.treebank.drawing.page import Above, page
 from seqtool.treebank.drawing.rendering import grouped
@@ -20,27 +19,21 @@ MAX_DRAWN = 200  # sentences of a page
 _FOLDER = files("seqtool.server")
 
 
-class Typed(NamedTuple):
-    """What was typed.
+def page_of(
+    sentences: Sequence[Sentence], text: str, models: Sequence[str], chosen: str, reason: str
+) -> Iterator[str]:
+    """Give the page with the trees of sentences, a sentence at a time.
 
-    Attributes:
-        text: as it was.
+    Args:
+        sentences: with trees.
+        text: as it was typed.
         models: the names of those that can draw trees of a text.
         chosen: the one that was, "" for the first.
         reason: why there are no trees, else "".
     """
-
-    text: str
-    models: Sequence[str]
-    chosen: str
-    reason: str
-
-
-def page_of(sentences: Sequence[Sentence], typed: Typed) -> Iterator[str]:
-    """Give the page with the trees of sentences, a sentence at a time."""
     above = Above(
-        title=_title(typed.text),
-        elements=_form(typed),
+        title=_title(text),
+        elements=_form(text, models, chosen, reason),
         style=(_FOLDER / "page.css").read_text(encoding="utf-8"),
         script=(_FOLDER / "page.js").read_text(encoding="utf-8"),
         form_action="'self'",
@@ -55,21 +48,20 @@ def _title(text: str) -> str:
     return f"{shown} · Dependency trees" if shown else "Dependency trees"
 
 
-def _form(typed: Typed) -> str:
+def _form(text: str, models: Sequence[str], chosen: str, reason: str) -> str:
     options = "".join(
-        f"<option{' selected' if name == typed.chosen else ''}>{escape(name)}</option>"
-        for name in typed.models
+        f"<option{' selected' if name == chosen else ''}>{escape(name)}</option>" for name in models
     )
     choice = f'<label>model <select name="model">{options}</select></label>\n'
-    reason = f'<p class="errors" role="alert">{escape(typed.reason)}</p>\n' if typed.reason else ""
-    focus = "" if typed.text.strip() else " autofocus"
+    errors = f'<p class="errors" role="alert">{escape(reason)}</p>\n' if reason else ""
+    focus = "" if text.strip() else " autofocus"
     return (
         f'<form id="typed" action="./" method="post">\n<h1>Dependency trees</h1>\n'
         f'<textarea id="text" name="data" rows="1" dir="auto" required spellcheck="false"{focus} '
         'aria-label="text" aria-describedby="keys" placeholder="Type a sentence, or several">'
         # a line end right behind the tag is not the text's
-        f"\n{escape(typed.text)}</textarea>\n"
-        f"<div>{choice if len(typed.models) > 1 else ''}<button>Parse</button>\n"
+        f"\n{escape(text)}</textarea>\n"
+        f"<div>{choice if len(models) > 1 else ''}<button>Parse</button>\n"
         '<span id="keys" hidden><kbd>Enter</kbd> parses, <kbd>Shift</kbd> <kbd>Enter</kbd> begins '
-        f"a line</span></div>\n{reason}</form>\n"
+        f"a line</span></div>\n{errors}</form>\n"
     )

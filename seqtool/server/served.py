@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.parsing.segmenter.rules import Spans
 from seqtool.treebank.layouts import horizontal, read_layout, vertical
 from seqtool.treebank.sentence import Sentence
 
@@ -47,6 +49,11 @@ class ServedModel:
     model: Any
     steps: tuple[Step, ...]
 
+    def split(self, stretches: Sequence[CodePoints], whole: bool) -> Sequence[Spans]:
+        """Return the words and sentences of each stretch; see `Segmenter.split`."""
+        spans: Sequence[Spans] = self.model.split(stretches, whole=whole)
+        return spans
+
     def annotate(self, sentences: Sequence[Sentence], steps: frozenset[Step]) -> Iterator[Sentence]:
         """Give sentences, in order, with tags and trees as asked for.
 
@@ -58,12 +65,11 @@ class ServedModel:
         """
         if "parser" in steps:
             retag = {"retag": "tagger" in steps} if "tagger" in self.steps else {}
-            found: Iterator[Sentence] = self.model.parse_stream(sentences, **retag)
+            yield from self.model.parse_stream(sentences, **retag)
         elif "tagger" in steps:
-            found = self.model.tag_stream(sentences, retag=True)
+            yield from self.model.tag_stream(sentences, retag=True)
         else:
-            found = iter(sentences)
-        return found
+            yield from sentences
 
 
 class ServedModels:
@@ -115,7 +121,5 @@ class ServedModels:
         """
         if not name:
             return self.default
-        if name in self.by_name:
-            return self.by_name[name]
-        found = (model for key, model in self.by_name.items() if key.startswith(f"{name}-"))
-        return next(found, None)
+        longer = (model for key, model in self.by_name.items() if key.startswith(f"{name}-"))
+        return self.by_name.get(name) or next(longer, None)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -24,20 +24,20 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
-from seqtool.core.errors import counted, did_you_mean
+from seqtool.core.errors import SeqtoolError, counted, did_you_mean
 from seqtool.core.terminal import json_text
 from seqtool.core.version import __version__
-from seqtool.parsing.segmenter.characters import MAX_SENTENCE
-from seqtool.server.fields import Fields, read_fields
-from seqtool.server.jobs import Job, Limits, Rounds
-from seqtool.server.page import MAX_DRAWN, Typed, page_of
-from seqtool.server.refusal import Refusal
+from seqtool.parsing.segmenter.characters import MAX_SENTENCE, MAX_WORD
+from seqtool.parsing.segmenter.documents import Assembly
+from seqtool.server.fields import Fields, Limits, read_fields
+from seqtool.server.page import MAX_DRAWN, page_of
 from seqtool.server.served import OUTPUTS, STEPS, ServedModel, ServedModels, Step
+from seqtool.server.worker import Worker
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.layouts import LAYOUTS, read_layout
-from seqtool.treebank.sentence import Sentence
+from seqtool.treebank.sentence import FORM, Sentence
 
 PRESEGMENTED = "presegmented"
 INPUTS = ("conllu", *LAYOUTS)
@@ -45,42 +45,12 @@ FIELDS = ("data", "model", *STEPS, "input", "output")
 METHODS = ("GET", "POST")
 LOCAL = ("localhost", "127.0.0.1", "::1")
 GONE = 499  # in the log: the client went before there was an answer
+MAX_SENTENCE_WORDS = 1000
+# characters that are looked at together, those of a text that are split at a time, and of several
+PIECE, BATCH, FULL = 1 << 14, 1 << 12, 1 << 14
+SLICE_WORDS = 1024  # that are annotated together, about
 
-
-@dataclass(frozen=True)
-class Answered:
-    """What became of a request.
-
-    Attributes:
-        client: its address.
-        method, path: of the request; no fields, as texts may be private.
-        status: of HTTP.
-        num_sentences, num_words: that were worked on.
-        seconds: until there was an answer.
-        reason: why there is none, else "".
-    """
-
-    client: str
-    method: str
-    path: str
-    status: int
-    num_sentences: int
-    num_words: int
-    seconds: float
-    reason: str = ""
-
-    def line(self) -> str:
-        """Return it as a line of a log."""
-        work = f"{counted(self.num_sentences, 'sentence')}, {counted(self.num_words, 'word')}, "
-        reason = f": {self.reason}" if self.reason else ""
-        return (
-            f"{self.client} {self.method} {self.path} {self.status} "
-            f"{work if self.num_words else ''}{1000 * self.seconds:.1f} ms{reason}"
-        )
-
-
-OnAnswer = Callable[[Answered], None]
-Handler = Callable[[Request, Fields], Awaitable[Response]]
+T = TypeVar("T")
 
 
 class Service:
@@ -89,7 +59,7 @@ class Service:
     Args:
         models: that it has.
         limits: of a request.
-        on_answer: called with what became of each request.
+        log: called with a line on each request: who asked what, and what became of it; no text.
         names: of hosts that it answers to, beside this machine's own for itself.
     """
 
@@ -97,33 +67,63 @@ class Service:
         self,
         models: ServedModels,
         limits: Limits,
-        on_answer: OnAnswer = lambda _: None,
+        log: Callable[[str], object] = lambda line: None,
         names: Iterable[str] = (),
     ) -> None:
-        self._models, self._limits, self._on_answer = models, limits, on_answer
+        self._models, self._limits, self._log = models, limits, log
         self._names = {*LOCAL, *(name.lower() for name in names)}
-        self._rounds = Rounds(limits)
-        routes = [
-            Route("/health", self._bounded(self._health), methods=METHODS),
-            Route("/models", self._bounded(self._list), methods=METHODS),
-            Route("/process", self._bounded(self._process), methods=METHODS),
-            Route("/", self._bounded(self._page), methods=METHODS),
-        ]
+        self._worker = Worker()
         self._app = Starlette(
-            routes=routes, exception_handlers={HTTPException: self._no_such_address}
+            routes=[
+                Route("/health", self._health, methods=METHODS),
+                Route("/models", self._list, methods=METHODS),
+                Route("/process", self._process, methods=METHODS),
+                Route("/", self._page, methods=METHODS),
+            ],
+            exception_handlers={
+                HTTPException: _refused,
+                SeqtoolError: _refused,
+                ClientDisconnect: lambda request, error: Response(status_code=GONE),
+                Exception: _refused,
+            },
         )
         self._app.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, unless it is not for this server."""
-        request = Request(scope)
+        request, begin, size = Request(scope), time.monotonic(), 0
+
+        async def limited() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            self._check_size(request, size)
+            return message
+
+        async def logged(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                client = request.client.host if request.client else "-"
+                what = f"{client} {request.method} {_path(request)} {message['status']}"
+                milliseconds = 1000 * (time.monotonic() - begin)
+                reason = getattr(request.state, "reason", "")
+                self._log(f"{what} {milliseconds:.1f} ms{reason}")
+            await send(message)
+
         try:
             self._check(request)
-        except Refusal as refusal:
-            self._note(request, refusal.status, 0.0, refusal.message)
-            await _refused(refusal)(scope, receive, send)
+        except HTTPException as error:
+            await _refused(request, error)(scope, receive, logged)
         else:
-            await self._app(scope, receive, send)
+            await self._app(scope, limited, logged)
+
+    def _check_size(self, request: Request, num_bytes: int) -> None:
+        """Raise an HTTPException if a request is too large."""
+        if num_bytes > self._limits.num_bytes:
+            most = f"{self._limits.num_bytes / (1 << 20):g} MB"
+            # what waits for leave to send its body is not to send it
+            headers = {"connection": "close"} if "expect" in request.headers else None
+            what = f"the request has more than {most}; send the text in parts"
+            raise HTTPException(413, what, headers)
 
     def _check(self, request: Request) -> None:
         """Refuse a request whose end is not certain, and one that a page from elsewhere sends.
@@ -132,96 +132,45 @@ class Service:
         what is answered to it. An address that the client has reached is no such name.
 
         Raises:
-            Refusal: it is such a request.
+            HTTPException: it is such a request, or too large.
         """
         headers = request.headers
         if "content-length" in headers and "transfer-encoding" in headers:
             what = "a request has a Content-Length or a Transfer-Encoding, and not both"
-            raise Refusal(400, what, closes=True)
+            raise HTTPException(400, what, {"connection": "close"})
         names = {*self._names, (request.scope["server"] or ("",))[0]}
         host, origin = headers.get("host", ""), headers.get("origin")
         if _name_of(host) not in names:
             what = f"this server is not asked as {host[:80]!r}; start it with --allow-host NAME"
-            raise Refusal(400, what)
+            raise HTTPException(400, what)
         if origin is not None and _name_of(origin.partition("://")[2]) not in names:
-            raise Refusal(403, f"pages of {origin[:80]!r} may not ask this server")
+            raise HTTPException(403, f"pages of {origin[:80]!r} may not ask this server")
+        self._check_size(request, int(headers.get("content-length", 0)))
 
-    def _bounded(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-        """Return what answers a request by a handler, or with the line of a refusal."""
-
-        async def answer(request: Request) -> Response:
-            begin = time.monotonic()
-            reason = ""
-            try:
-                response = await handler(request, await read_fields(request, self._limits))
-            except Refusal as refusal:
-                reason = refusal.message
-                response = _refused(refusal)
-            except ClientDisconnect:
-                response, reason = Response(status_code=GONE), "the client went"
-            except Exception as error:  # of whatever a model does: the others go on
-                reason = f"{type(error).__name__}: {error}; this is a bug of seqtool"
-                response = _refused(Refusal(500, reason))
-            self._note(request, response.status_code, time.monotonic() - begin, reason)
-            return response
-
-        return answer
-
-    def _note(self, request: Request, status: int, seconds: float, reason: str) -> None:
-        """Tell what became of a request."""
-        work = getattr(request.state, "job", None)
-        client = request.client.host if request.client else "-"
-        self._on_answer(
-            Answered(
-                client,
-                request.method,
-                _path(request),
-                status,
-                num_sentences=work.num_sentences if work else 0,
-                num_words=work.num_words if work else 0,
-                seconds=seconds,
-                reason=reason,
-            )
-        )
-
-    async def _no_such_address(self, request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        reason = f"{_path(request)} is not here; ask /process, /models or /"
-        if error.status_code == 405:
-            reason = f"{request.method[:20]} is not answered; send {' or '.join(METHODS)}"
-        self._note(request, error.status_code, 0.0, "")
-        response = _refused(Refusal(error.status_code, reason))
-        response.headers.update(error.headers or {})
-        return response
-
-    async def _health(self, request: Request, fields: Fields) -> Response:
+    async def _health(self, request: Request) -> Response:
         return _json({"status": "ok"})
 
-    async def _list(self, request: Request, fields: Fields) -> Response:
+    async def _list(self, request: Request) -> Response:
         models = {name: list(model.steps) for name, model in self._models.by_name.items()}
         return _json({"models": models, "default_model": self._models.default.name})
 
-    async def _process(self, request: Request, fields: Fields) -> Response:
+    async def _process(self, request: Request) -> Response:
+        fields = await read_fields(request, self._limits)
         for field in fields:
-            if field not in FIELDS:
-                hint = did_you_mean(field[:40], FIELDS)
-                raise Refusal(400, f"the field {field[:40]!r} is not known; {hint}")
+            _check_known("field", field, FIELDS)
         model = self._model(fields.get("model", ""))
-        steps = frozenset(step for step in STEPS if step in fields)
         output = fields.get("output", "") or "conllu"
         _check_known("output", output, OUTPUTS)
         for step in ("tagger", "parser"):
             if fields.get(step):
-                raise Refusal(400, f"{step}={fields[step][:40]} is not known; leave it empty")
+                raise HTTPException(400, f"{step}={fields[step][:40]} is not known; leave it empty")
         if "data" not in fields:
-            raise Refusal(400, "the field data is missing; it holds the text")
-        write, pieces = OUTPUTS[output], list[str]()
-        job = self._job(model, steps, fields, keep=lambda sentence: pieces.append(write(sentence)))
-        await self._do(request, job)
+            raise HTTPException(400, "the field data is missing; it holds the text")
+        texts = await self._annotate(request, model, fields, OUTPUTS[output])
         answer = {
             "model": model.name,
             "acknowledgements": [f"seqtool {__version__}"],
-            "result": "".join(pieces),
+            "result": "".join(texts),
         }
         return _json(answer)
 
@@ -229,67 +178,79 @@ class Service:
         model = self._models.find(name)
         if model is None:
             hint = did_you_mean(name, self._models.by_name)
-            raise Refusal(400, f"no model is called {name[:80]!r}; {hint}")
+            raise HTTPException(400, f"no model is called {name[:80]!r}; {hint}")
         return model
 
-    def _job(
+    async def _annotate(
         self,
+        request: Request,
         model: ServedModel,
-        steps: frozenset[Step],
         fields: Fields,
+        write: Callable[[Sentence], T],
         *,
-        keep: Callable[[Sentence], object],
-        limits: Limits | None = None,
-    ) -> Job:
-        """Return what is to be done.
+        max_sentences: int | None = None,
+    ) -> list[T]:
+        """Return what is asked for, each sentence as `write` gives it.
 
         Raises:
-            Refusal: the model cannot do a step, or nobody knows such an input.
+            HTTPException: the model cannot do it, nobody knows such an input, or it is too much.
+            DataError: the input is damaged.
+            ClientDisconnect: the client is gone.
         """
+        steps: frozenset[Step] = frozenset(step for step in STEPS if step in fields)
         for step in steps:
             if step not in model.steps:
                 able = ", ".join(model.steps)
-                raise Refusal(400, f"model {model.name} has no {step}; it has: {able}")
-        data = fields["data"]
-        limits = limits or self._limits
-        if "tokenizer" in steps:
-            options = [option for option in fields["tokenizer"].split(";") if option]
-            for option in options:
-                _check_known("tokenizer", option, (PRESEGMENTED,))
-            if max(map(len, data.split()), default=0) > MAX_SENTENCE:
-                most = f"{MAX_SENTENCE:,} characters"
-                raise Refusal(413, f"the text has more than {most} without a space; split it")
-            is_presegmented = bool(options)
-            return Job(model, steps, data, keep, limits, presegmented=is_presegmented)
-        layout = fields.get("input", "") or "conllu"
-        _check_known("input", layout, INPUTS)
-        source: Iterable[Sentence]
-        if layout in LAYOUTS:
-            source = read_layout(data.split("\n"), LAYOUTS[layout])
-        else:
-            source = read_conllu(data.encode(), check="columns", skip_option="")
-        return Job(model, steps, source, keep, limits)
+                raise HTTPException(400, f"model {model.name} has no {step}; it has: {able}")
+        max_sentences = max_sentences or self._limits.num_sentences
+        done: list[T] = []
+        part: list[Sentence] = []
 
-    async def _do(self, request: Request, job: Job) -> None:
-        """Wait until a job is done, or its client is gone.
+        async def do_part() -> None:
+            annotated = await self._worker.do(
+                (len(done), len(fields["data"])), model.annotate, steps, part, SLICE_WORDS
+            )
+            done.extend(map(write, annotated))
+            part.clear()
 
-        Raises:
-            Refusal: it cannot be done.
-            ClientDisconnect: the client is gone.
-        """
-        request.state.job = job
-        answer = self._rounds.submit(job)
-        gone = asyncio.ensure_future(_until_gone(request))
+        sentences = self._split(model, fields) if "tokenizer" in steps else _read(fields)
         try:
-            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                raise ClientDisconnect
-            answer.result()
-        finally:
-            answer.cancel()
-            gone.cancel()
+            async with asyncio.timeout(self._limits.seconds), aclosing(sentences):
+                async for sentence in sentences:
+                    part.append(sentence)
+                    _check_sentence(sentence, len(done) + len(part), max_sentences)
+                    if sum(map(len, part)) >= SLICE_WORDS:
+                        await do_part()
+                        if await request.is_disconnected():
+                            raise ClientDisconnect
+                await do_part()
+        except TimeoutError as error:
+            what = f"not done within {self._limits.seconds:g} seconds; send less text at a time"
+            raise HTTPException(413, what) from error
+        return done
 
-    async def _page(self, request: Request, fields: Fields) -> Response:
+    async def _split(self, model: ServedModel, fields: Fields) -> AsyncGenerator[Sentence]:
+        """Give the sentences of plain text."""
+        text = fields["data"]
+        options = [option for option in fields["tokenizer"].split(";") if option]
+        for option in options:
+            _check_known("tokenizer", option, (PRESEGMENTED,))
+        if max(map(len, text.split()), default=0) > MAX_SENTENCE:
+            most = f"{MAX_SENTENCE:,} characters"
+            raise HTTPException(413, f"the text has more than {most} without a space; split it")
+        # not all at once, as looking for paragraphs in all of it would take its time
+        pieces = (text[i : i + PIECE] for i in range(0, len(text), PIECE))
+        assembly = Assembly(pieces, unit="line" if options else "paragraph", batch=BATCH)
+        num_done = 0
+        while not assembly.is_done:
+            rank, stretches = (num_done, len(text)), assembly.take()
+            spans = await self._worker.do(rank, model.split, bool(options), stretches, FULL)
+            for sentence in assembly.give(spans):
+                num_done += 1
+                yield sentence
+
+    async def _page(self, request: Request) -> Response:
+        fields = await read_fields(request, self._limits)
         text, name = fields.get("data", ""), fields.get("model", "")
         able = [
             key
@@ -301,20 +262,16 @@ class Service:
         try:
             if text.strip():
                 if not able:
-                    raise Refusal(400, "no model here splits and parses text")
+                    raise HTTPException(400, "no model here splits and parses text")
                 model = self._model(name or able[0])
-                limits = replace(self._limits, num_sentences=MAX_DRAWN)
-                steps: frozenset[Step] = frozenset(("tokenizer", "parser"))
-                given = {"data": text, "tokenizer": ""}
-                job = self._job(model, steps, given, keep=sentences.append, limits=limits)
-                await self._do(request, job)
-        except Refusal as refusal:
-            reason, status, sentences = refusal.message, refusal.status, []
-        pieces: list[str] = []
-        for piece in page_of(sentences, Typed(text, able, name, reason)):
-            pieces.append(piece)
-            await asyncio.sleep(0)  # drawing takes its time, too: others have theirs between
-        return HTMLResponse("".join(pieces), status)
+                asked = {"data": text, "tokenizer": "", "parser": ""}
+                sentences = await self._annotate(
+                    request, model, asked, lambda sentence: sentence, max_sentences=MAX_DRAWN
+                )
+        except HTTPException as error:
+            reason, status = error.detail, error.status_code
+        pieces = page_of(sentences, text, able, name, reason)
+        return HTMLResponse(await asyncio.to_thread("".join, pieces), status)
 
 
 def _name_of(host: str) -> str:
@@ -331,22 +288,53 @@ def _path(request: Request) -> str:
     return path.decode("ascii", "backslashreplace")[:80]
 
 
-async def _until_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+async def _read(fields: Fields) -> AsyncGenerator[Sentence]:
+    """Give sentences that are split already."""
+    data, layout = fields["data"], fields.get("input", "") or "conllu"
+    _check_known("input", layout, INPUTS)
+    if layout in LAYOUTS:
+        sentences = read_layout(data.split("\n"), LAYOUTS[layout])
+    else:
+        sentences = read_conllu(data.encode(), check="columns", skip_option="")
+    for sentence in sentences:
+        yield sentence
+
+
+def _check_sentence(sentence: Sentence, number: int, max_sentences: int) -> None:
+    if number > max_sentences:
+        most = counted(max_sentences, "sentence")
+        raise HTTPException(413, f"the text has more than {most}; send it in parts")
+    if len(sentence) > MAX_SENTENCE_WORDS:
+        most = counted(MAX_SENTENCE_WORDS, "word")
+        raise HTTPException(413, f"sentence {number} has more than {most}; split it")
+    if max(map(len, sentence.column(FORM))) > MAX_WORD:
+        most = f"a word of more than {counted(MAX_WORD, 'character')}"
+        raise HTTPException(413, f"sentence {number} has {most}; leave it out")
 
 
 def _check_known(field: str, name: str, known: Iterable[str]) -> None:
     if name not in known:
-        raise Refusal(400, f"{field}={name[:40]} is not known; {did_you_mean(name[:40], known)}")
+        what = f"{field}={name[:40]} is not known; {did_you_mean(name[:40], known)}"
+        raise HTTPException(400, what)
 
 
 def _json(value: Any) -> Response:
     return Response(json_text(value) + "\n", media_type="application/json")
 
 
-def _refused(refusal: Refusal) -> Response:
-    headers = {"connection": "close"} if refusal.closes else {}
-    if refusal.status == 429:
-        headers["retry-after"] = "1"
-    return PlainTextResponse(refusal.message + "\n", refusal.status, headers=headers)
+def _refused(request: Request, error: Exception) -> Response:
+    """Return one line that says what happened, and the next step."""
+    status, headers = 400, None
+    if isinstance(error, HTTPException):
+        status, reason, headers = error.status_code, error.detail, error.headers
+        if status == 404:
+            reason = f"{_path(request)} is not here; ask /process, /models or /"
+        elif status == 405:
+            reason = f"{request.method[:20]} is not answered; send {' or '.join(METHODS)}"
+    elif isinstance(error, SeqtoolError):
+        reason = f"{error}; {error.hint}" if error.hint else f"{error}"
+    else:
+        status, reason = 500, f"{type(error).__name__}: {error}; this is a bug of seqtool"
+    reason = " ".join(reason.split())
+    request.state.reason = f": {reason}"
+    return PlainTextResponse(f"{reason}\n", status, headers)
