@@ -563,6 +563,9 @@ def prune_model(
         header = checkpoint.read_header(source)
         config, data = header.config, {**moved(header.data, source, output), **data}
         statistics = header.statistics.get("orders", [])
+        if not all(isinstance(of_order, dict) for of_order in statistics):
+            hint = "copy the model again, or train it again"
+            raise ModelError("its statistics are damaged", hint=hint, path=source)
     table = prune_by_entropy(model.table, threshold)
     save_model(
         output,

@@ -27,7 +27,6 @@ from seqtool.parsing.parser.distillation import BEAM, LEAST_SHARE, SHARES, TAUGH
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.model import Pipeline
-from seqtool.training.state import STATE
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.sentence import FORM, LEMMA, UPOS, find_fault
 
@@ -408,22 +407,6 @@ def test_teachers_parse_variants_of_what_is_learnt(
     options |= {"distil": tmp_path / "b", "unlabelled": tmp_path / "text.conllu"}
     with pytest.raises(DataError, match="lacks LEMMA"):
         train_parser(source, tmp_path / "c", settings, **options)
-
-
-def test_a_run_of_before_there_were_variants_goes_on(folder: Path, tmp_path: Path) -> None:
-    """Its settings and its state do not name them."""
-    with pytest.raises(Interrupted):
-        train(folder, tmp_path / "p", config(2), should_stop=lambda step: step == 2)
-    record = storage.read_object(tmp_path / "p" / checkpoint.RUN)
-    state = storage.read_object(tmp_path / "p" / "last" / STATE)
-    for learning in (record["config"]["learning"], state["fingerprint"]["learning"]):
-        for name in ("variants", "variant_words", "variant_subtrees"):
-            del learning[name]
-    storage.write_json(tmp_path / "p" / checkpoint.RUN, record)
-    state.pop(storage.SEAL, None)
-    storage.write_json(tmp_path / "p" / "last" / STATE, storage.sealed(state))
-    result = train_parser(None, tmp_path / "p", resume=True, device="cpu")
-    assert checkpoint.read_header(result.path).config["learning"]["variants"] == 0
 
 
 def test_no_parser_replaces_its_teacher(folder: Path, tmp_path: Path) -> None:
