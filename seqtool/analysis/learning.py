@@ -131,8 +131,8 @@ def find_logs(path: Path) -> list[tuple[str, Path]]:
     if not logs:
         raise DataError(
             "no training log is there",
-            hint="name a model of train-lm, train-parser, train-tagger or train-segmenter; an "
-            "n-gram model alone",
+            hint="name a model of train-lm, train-parser, train-tagger, train-segmenter or "
+            "train-classifier; an n-gram model alone",
             path=path,
         )
     own = (path, path / LOG)

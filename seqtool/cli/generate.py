@@ -110,6 +110,14 @@ def generate(
         raise ConfigError("--seed is of chance, and a beam draws nothing", hint="drop one")
     if seed is not None and not config.temperature:
         raise ConfigError("--seed is of chance, and temperature 0 draws nothing", hint="drop one")
+    if next_tokens is not None:
+        usual = vars(sampling.GenerateConfig())
+        given = [name for name, value in vars(config).items() if value != usual[name]]
+        given += ["seed"] if seed is not None else []
+        if given:
+            unread = " and ".join(name.replace("_", "-") for name in given)
+            what = f"--next writes no text, so {unread} cannot apply"
+            raise ConfigError(what, hint=f"drop --next, or drop {unread}")
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))
     language_model = open_mixture(paths, shares, device=device, threads=threads)

@@ -411,9 +411,12 @@ class BlockReader(Iterator[bytes]):
                             self._source_lines = source_lines
                             yield b"".join(texts)
                             texts, source_lines, num_bytes = [], [], 0
-                    self._bytes_read = before + size * row // num
+                    self._bytes_read = before + size * row // max(1, row, num)
                     if self.on_progress is not None:
                         self.on_progress(self._bytes_read, self._total)
+                if row != num:
+                    what = f"the Parquet file is damaged: it has {row:,} rows, not {num:,}"
+                    raise DataError(what, hint="fetch or write it again", path=name)
         except (OSError, arrow.ArrowException) as error:
             what, hint = f"the Parquet file is damaged: {error}", "fetch or write it again"
             raise DataError(what, hint=hint, path=name) from error

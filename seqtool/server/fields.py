@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass
 from itertools import chain
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import Headers, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
 MAX_FIELDS = 50
 FORM, PARTS, JSON = "application/x-www-form-urlencoded", "multipart/form-data", "application/json"
+_CHARSET = re.compile(r";\s*charset\s*=[^;]*", re.IGNORECASE)  # parts are UTF-8, whatever it says
 
 Fields = dict[str, str]
 Pairs = list[tuple[str, str]]
@@ -83,8 +85,9 @@ def _form(body: bytes) -> Pairs:
 
 async def _parts(request: Request, body: bytes) -> Pairs:
     """Return the parts of a multipart body, those that are files as well."""
+    kind = _CHARSET.sub("", request.headers["content-type"])
     parser = MultiPartParser(
-        request.headers,
+        Headers({"content-type": kind}),
         request.stream(),
         max_files=MAX_FIELDS,
         max_fields=MAX_FIELDS,
@@ -94,7 +97,7 @@ async def _parts(request: Request, body: bytes) -> Pairs:
     try:
         body.decode()
         form = await parser.parse()
-    except (UnicodeDecodeError, MultiPartException) as error:
+    except (UnicodeError, MultiPartException) as error:
         raise HTTPException(400, f"no multipart/form-data in UTF-8: {error}") from error
     pairs = [
         (name, (await part.read()).decode() if isinstance(part, UploadFile) else part)

@@ -138,7 +138,8 @@ class Service:
         if "content-length" in headers and "transfer-encoding" in headers:
             what = "a request has a Content-Length or a Transfer-Encoding, and not both"
             raise HTTPException(400, what, {"connection": "close"})
-        names = {*self._names, (request.scope["server"] or ("",))[0]}
+        # no origin ("null") and no host have the name ""
+        names = {*self._names, (request.scope["server"] or ("",))[0]} - {""}
         host, origin = headers.get("host", ""), headers.get("origin")
         if _name_of(host) not in names:
             what = f"this server is not asked as {host[:80]!r}; start it with --allow-host NAME"

@@ -8,7 +8,6 @@ their slots come from memory meanwhile.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -38,9 +37,6 @@ from seqtool.core.vocabulary import (
     SpecialTokens,
     refuse_special_words,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _POLICIES: dict[str, int] = {"refuse": 0, "unknown": 1, "skip": 2}
 _REFUSE, _UNKNOWN = _POLICIES["refuse"], _POLICIES["unknown"]
@@ -251,14 +247,6 @@ class WordTable:
     def word(self, index: int) -> str:
         """Return the word with this id."""
         return self._table.text(index)
-
-    def as_arrow(self) -> pa.LargeBinaryArray:
-        """Return all words as an array of Arrow, which has no copy of them."""
-        import pyarrow as pa
-
-        _, _, starts, text = self._table.arrays
-        buffers = [None, pa.py_buffer(starts), pa.py_buffer(text)]
-        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self), buffers)
 
     def look_up(self, data: Bytes, begins: Longs, ends: Longs) -> Ids:
         """Return the ids of words that stand in a text, -1 for those not here; see `look_up`."""

@@ -177,6 +177,7 @@ def test_a_group_alone_is_its_own_command() -> None:
         ("analyse errors -m runs/lm", "is no parser", "train-parser"),
         ("analyse embeddings -m runs/ngram", "has no vectors", "network"),
         ("analyse embeddings -m runs/lm -w dgo", "no vector of 'dgo'", ""),
+        ("generate --next 3 --seed 1 --top-k 2", "top-k and seed cannot apply", "drop --next"),
         ("generate --next 3 -p dgo", "outside the model's vocabulary", "--allow-unknown"),
         ("inspect runs/lm runs/ngram --plot x.svg", "no training log is there", "alone"),
         ("inspect runs/lm runs/parser", "several models are for --plot", "name one"),

@@ -519,6 +519,21 @@ def test_a_cell_of_parquet_is_limited_as_a_line_is(tmp_path: Path) -> None:
     assert caught.value.line == 1
 
 
+@pytest.mark.parametrize("told", [0, 30])
+def test_rows_of_parquet_that_are_miscounted_are_damage(tmp_path: Path, told: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a b"] * 21}), path)
+    content, footer = path.read_bytes(), len(path.read_bytes()) - 8
+    footer -= int.from_bytes(content[footer : footer + 4], "little")
+    place = content.index(b"\x16\x2a", footer) + 1  # of the whole file's rows, zigzag
+    path.write_bytes(content[:place] + bytes([2 * told]) + content[place + 1 :])
+    with pytest.raises(DataError, match="damaged"):
+        list(read_blocks(path))
+
+
 @pytest.mark.parametrize("command", ["prepare", "ngram counts", "ngram import"])
 def test_a_pipe_is_no_parquet(tmp_path: Path, command: str) -> None:
     os.mkfifo(tmp_path / "x.parquet")

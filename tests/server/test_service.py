@@ -275,6 +275,16 @@ def test_a_request_of_two_lengths_ends_the_connection(server: Running) -> None:
     assert told.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.parametrize("charset", ["undefined", "utf-16", "nonsense", '"utf-7"'])
+def test_parts_are_utf8_whatever_charset_is_told(server: Running, charset: str) -> None:
+    part = '--x\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    body = f"{part.format('data', 'é +2AA-')}{part.format('tokenizer', '')}--x--\r\n"
+    headers = {"content-type": f"multipart/form-data; charset={charset}; boundary=x"}
+    response = httpx.post(f"{server.url}/process", content=body.encode(), headers=headers)
+    assert response.status_code == 200
+    assert "# text = é +2AA-\n" in response.json()["result"]
+
+
 def test_names_that_it_answers_to(server: Running) -> None:
     local = ("127.0.0.1", "localhost:1", "LOCALHOST", "[::1]:8001", "parser.example:80")
     for host, origin, status in (
