@@ -57,6 +57,7 @@ STYLE: dict[str, Any] = {
 }
 # no date, and no addresses
 SVG_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_PLACES, _TAIL = re.compile(rb'(?<= )(?:d|x|y)="[^"]*"'), re.compile(rb"(\.\d\d)\d+")
 _CONTROLS = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -136,8 +137,15 @@ def _draw_charts(charts: Sequence[Chart], stream: BinaryIO, suffix: str) -> set[
                 axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=_legend_shape(labels)[1])
         metadata = SVG_METADATA if suffix == "svg" else None
         dpi = min(150, MOST_PIXELS / sum(heights))
-        figure.savefig(stream, dpi=dpi, format=suffix, metadata=metadata)
+        picture = io.BytesIO()
+        figure.savefig(picture, dpi=dpi, format=suffix, metadata=metadata)
+        stream.write(_compact(picture.getvalue()) if suffix == "svg" else picture.getvalue())
     return fonts.missing if fonts else set()
+
+
+def _compact(svg: bytes) -> bytes:
+    """Return a picture whose places are hundredths of a point: matplotlib writes millionths."""
+    return _PLACES.sub(lambda place: b" ".join(_TAIL.sub(rb"\1", place[0]).split()), svg)
 
 
 @contextmanager

@@ -186,7 +186,7 @@ def _stand_in(help_text: str | None) -> Callable[[], None]:
 
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
-    if runtime.speaks():
+    if runtime.reports_errors():
         lines = [f"{word}: {message}", *([f"hint: {hint}"] if hint else [])]
         note("\n".join(" ".join(line.splitlines()) for line in lines))
 

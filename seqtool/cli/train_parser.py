@@ -168,12 +168,12 @@ def train_parser(
         _check_all_read(chosen, settings, options.set_, also)
         note_unread(config, chosen, partial(pipelines.refuse_unread, also=also))
     else:
-        told = {
+        extras = {
             "teachers": bool(teachers or run.get("distil")),
             "lm": has_lm,
             "gold tags": bool(run.get("gold_tags")),  # which Python can name, and --raw does
         }
-        also = [word for word, is_told in told.items() if is_told]
+        also = [word for word, is_given in extras.items() if is_given]
         _check_read(chosen, settings, options.set_, also)
         note_unread(config, chosen, partial(families.refuse_unread, also=also))
     if options.list_settings:

@@ -66,7 +66,7 @@ class Pool(Generic[Given, Made]):
         return self
 
     def __exit__(self, *error: object) -> None:
-        with signals.unbroken():
+        with signals.deferred():
             for process in set(active_children()) - self._others:
                 process.kill()  # what it still does is lost
             self._executor.shutdown(cancel_futures=True)

@@ -148,21 +148,21 @@ def has_bf16_products() -> bool:
     return "amx_bf16" in flags or ("avx512_bf16" in flags and is_amd)
 
 
-_speaks: bool | None = None
+_reports_errors: bool | None = None
 
 
-def speaks() -> bool:
+def reports_errors() -> bool:
     """Return whether the error that ends this process is to be shown: one of a run's is.
 
     That is the error of the process that failed first, as far as the processes had met.
     """
-    return place().rank == 0 if _speaks is None else _speaks
+    return place().rank == 0 if _reports_errors is None else _reports_errors
 
 
-def let_speak(speaks: bool) -> None:
-    """Decide what `speaks` returns."""
-    global _speaks
-    _speaks = speaks
+def let_report_errors(reports: bool) -> None:
+    """Decide what `reports_errors` returns."""
+    global _reports_errors
+    _reports_errors = reports
 
 
 _ROOM = 1 << 30  # bytes; with PyTorch, 0.9 GB of addresses are taken before it does anything

@@ -2,7 +2,7 @@
 
     ended_by_signals    a command: a signal raises an exception, so that all it has begun is undone
     Interruption        training: the first one is noted, and the state saved; the second raises
-    unbroken            a short part, such as two renames, that a signal does not break
+    deferred            a short part, such as two renames, that a signal does not break
     ignored             the end of a command, while it says what has ended it
 
 What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
@@ -69,7 +69,7 @@ class _UnbrokenImports:
             run = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                with unbroken():
+                with deferred():
                     run(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
@@ -77,7 +77,7 @@ class _UnbrokenImports:
 
 
 @contextmanager
-def unbroken() -> Iterator[None]:
+def deferred() -> Iterator[None]:
     """Let a signal that comes within the block wait for its end."""
     global _depth, _waiting
     if not _is_main_thread():

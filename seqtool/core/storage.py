@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from seqtool.core.errors import DataError, OutputError
-from seqtool.core.signals import unbroken
+from seqtool.core.signals import deferred
 
 if sys.platform != "win32":
     import fcntl
@@ -126,13 +126,13 @@ def temporary_sibling(path: Path, make: Callable[[Path], object] = Path.mkdir) -
     _sweep(path.parent, path.name)
     temporary, handle = _temporary_name(path), None
     try:
-        with unbroken():
+        with deferred():
             make(temporary)
             with suppress(OSError):  # at worst nobody removes it after a kill
                 handle = _lock(temporary)
         yield temporary
     finally:
-        with unbroken():
+        with deferred():
             _remove(temporary)
             if handle is not None:
                 os.close(handle)
@@ -150,14 +150,14 @@ def writing(path: str | Path) -> Iterator[None]:
     made = [folder for folder in path.parents if not folder.exists()]
     handle = None
     try:
-        with _naming(shown, path), unbroken():
+        with _naming(shown, path), deferred():
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = _take(lock, path, shown)
             if not path.exists() and _aside(path).is_dir():
                 _aside(path).rename(path)
         yield
     finally:
-        with unbroken(), suppress(OSError):
+        with deferred(), suppress(OSError):
             if handle is not None:
                 lock.unlink(missing_ok=True)  # a directory that is locked itself stays
                 os.close(handle)
@@ -183,7 +183,7 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
                 yield temporary
                 _copy_permissions(path, temporary)
                 _flush_tree(temporary)
-                with unbroken():
+                with deferred():
                     if path.exists():
                         # rename cannot replace a directory that is not empty: step aside first
                         _remove(_aside(path))
@@ -222,7 +222,7 @@ def present(path: Path) -> Path:
 def recover(path: Path) -> None:
     """Finish or undo a replacement that was cut off, as only the one who writes may do."""
     path = _absolute(path)
-    with unbroken():
+    with deferred():
         if not path.exists() and _aside(path).is_dir():
             _aside(path).rename(path)
         _remove(_aside(path))
@@ -231,7 +231,7 @@ def recover(path: Path) -> None:
 
 def discard(path: Path) -> None:
     """Remove a directory so that no half of it can ever be met under its name."""
-    with unbroken():
+    with deferred():
         _remove(_aside(path))
         doomed = _temporary_name(path)
         path.rename(doomed)
@@ -253,7 +253,7 @@ def replacing(path: str | Path) -> Iterator[None]:
     restore(path)
     kept = path / _KEPT
     try:
-        with unbroken():
+        with deferred():
             if not kept.is_dir():
                 with temporary_sibling(kept) as temporary:
                     _link_content(path, temporary)
@@ -263,7 +263,7 @@ def replacing(path: str | Path) -> Iterator[None]:
         if not any(kept.iterdir()):
             drop_kept(path)
     except BaseException:
-        with unbroken():
+        with deferred():
             if kept.is_dir():
                 (path / RECORD).unlink(missing_ok=True)
             restore(path)
@@ -275,7 +275,7 @@ def replacing(path: str | Path) -> Iterator[None]:
 
 def restore(path: Path) -> None:
     """Put back what `replacing` kept in a process that was killed before its run had begun."""
-    with unbroken():
+    with deferred():
         _sweep(path)
         kept = path / _KEPT
         if kept.is_dir() and not (path / RECORD).exists():

@@ -111,9 +111,12 @@ def _members(body: bytes) -> Pairs:
     """Return the members of a JSON object of strings."""
     try:
         members = json.loads(body, object_pairs_hook=tuple)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"no JSON in UTF-8: {error}") from error
+    try:
         if not isinstance(members, tuple):
-            raise TypeError("it is no object")
+            raise TypeError
         "".join(chain.from_iterable(members)).encode()  # half of a surrogate pair is no text
-    except (ValueError, TypeError, RecursionError) as error:
-        raise HTTPException(400, f"no JSON object of strings in UTF-8: {error}") from error
+    except (TypeError, UnicodeError) as error:
+        raise HTTPException(400, "the body is no JSON object of strings; send one") from error
     return list(members)

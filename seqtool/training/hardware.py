@@ -388,10 +388,10 @@ def joined(device: str) -> Iterator[Group]:
         lost = _is_lost(error)
         machine = (here.rank - here.local_rank) // here.local_size
         try:  # speak of an error if no other process of this machine has
-            runtime.let_speak(store.add(f"failures/{machine}", 1) == 1)
+            runtime.let_report_errors(store.add(f"failures/{machine}", 1) == 1)
             missing = _missing(store, group) if lost else []
         except RuntimeError:  # the store is gone with the machine, or the process, that kept it
-            runtime.let_speak(lost and here.local_rank == (0 if machine else 1))
+            runtime.let_report_errors(lost and here.local_rank == (0 if machine else 1))
             missing = [0]
         if not lost:
             raise

@@ -25,7 +25,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runtime.place() == Place(0, 1, 0, 1)
     assert runtime.program() == "seqtool"
-    assert runtime.speaks()
+    assert runtime.reports_errors()
     runtime.refuse_several("parse")
     # a variable of some other program
     monkeypatch.setenv("RANK", "7")
@@ -35,7 +35,7 @@ def test_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_place_that_torchrun_gives(launched: pytest.MonkeyPatch) -> None:
     assert runtime.place() == Place(rank=3, size=4, local_rank=1, local_size=2)
     assert runtime.program() == "torchrun --nnodes 2 --nproc-per-node 2 -m seqtool"
-    assert not runtime.speaks()
+    assert not runtime.reports_errors()
     with pytest.raises(ConfigError, match="parse runs in one process, but torchrun started 4"):
         runtime.refuse_several("parse")
     launched.delenv("LOCAL_RANK")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from seqtool.core import signals
-from seqtool.core.signals import Interruption, Stopped, ended_by_signals, ignored, unbroken
+from seqtool.core.signals import Interruption, Stopped, deferred, ended_by_signals, ignored
 
 NUMBERS = pytest.mark.parametrize("number", signals.NUMBERS)
 
@@ -35,8 +35,8 @@ def test_what_is_unbroken_is_done_before_a_signal_raises(number: int) -> None:
     done = []
 
     def both() -> None:
-        with unbroken():
-            with unbroken():
+        with deferred():
+            with deferred():
                 signal.raise_signal(number)
                 done.append("inner")
             done.append("outer")
@@ -45,7 +45,7 @@ def test_what_is_unbroken_is_done_before_a_signal_raises(number: int) -> None:
     with ended_by_signals(), pytest.raises(Stopped):
         both()
     assert done == ["inner", "outer"]
-    with unbroken():  # nothing waits any more
+    with deferred():  # nothing waits any more
         pass
 
 
@@ -92,7 +92,7 @@ def test_what_is_ignored_stays_ignored(number: int) -> None:
 def test_other_threads_hear_nothing() -> None:
     def listen() -> None:
         before = signal.getsignal(signal.SIGTERM)
-        with ended_by_signals(), unbroken(), Interruption().listening():
+        with ended_by_signals(), deferred(), Interruption().listening():
             heard.append(signal.getsignal(signal.SIGTERM) is not before)
 
     heard: list[bool] = []

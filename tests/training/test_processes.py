@@ -76,7 +76,7 @@ def test_an_error_of_one_is_raised_in_all_and_told_once(tmp_path: Path) -> None:
                     if rank == 1:
                         raise DataError("broken", hint="mend it", path="a.txt", line=rank)
         except SeqtoolError as error:
-            return str(error), error.hint, runtime.speaks()
+            return str(error), error.hint, runtime.reports_errors()
         raise AssertionError("nothing was raised")
 
     told = {f"('a.txt:1: broken', 'mend it', {speaks})" for speaks in (False, True)}
@@ -93,7 +93,7 @@ def test_a_process_that_is_lost(tmp_path: Path) -> None:
                 while True:
                     group.any(False)
         except TrainingError as error:
-            assert runtime.speaks()
+            assert runtime.reports_errors()
             return error.message
 
     told, left = together(tmp_path, action)
