@@ -37,12 +37,12 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         (
-            *("arrays", "errors", "fonts", "signals", "terminal", "types", "units"),
+            *("arrays", "errors", "fonts", "signals", "terminal", "units"),
             "version",
         ),
-        ("compiler", "one_line", "parquet", "processes", "storage", "strict_yaml"),
-        ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
-        ("checkpoint", "compiled", "database"),
+        ("jit", "one_line", "parquet", "processes", "storage", "strict_yaml"),
+        ("bootstrap", "config", "progress", "reading", "runtime", "vocabulary"),
+        ("checkpoint", "database"),
         ("instructions", "eight_bytes"),
         ("string_table",),
     ),
@@ -261,17 +261,6 @@ def test_every_library_that_is_imported_is_declared() -> None:
     }
     imported = {found.target.partition(".")[0] for found in all_imports()}
     assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
-
-
-def test_numba_is_imported_to_compile_only() -> None:
-    """Object files hold what runs; loops beside torch alone ask more of Numba."""
-    importers = {
-        found.source for found in all_imports() if found.target.partition(".")[0] == "numba"
-    }
-    own = {"core.compiler", "core.compiled", "core.instructions"}
-    assert importers - own == {"lm.neural.recurrent_products", "lm.neural.products"}
-    at_top = {f.source for f in all_imports() if f.target.partition(".")[0] == "numba" and f.at_top}
-    assert at_top == {"core.compiler", "lm.neural.recurrent_products"}
 
 
 def test_numba_is_capped_at_the_series_that_is_tested() -> None:

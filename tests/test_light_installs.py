@@ -1,4 +1,4 @@
-"""What works without PyTorch, and what starts without Numba."""
+"""What works without PyTorch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ for command in commands:
         code = main(command.split())
     texts = [stream.buffer.getvalue().decode() for stream in (out, err) if not stream.flush()]
     changed = before != sorted(map(str, Path().rglob("*")))
-    imported = sorted({"torch", "numba"} & set(sys.modules))
+    imported = sorted({"torch"} & set(sys.modules))
     print(json.dumps([code, *texts, changed, imported]))
 """
 TEXT = "the dog sees a cat\na cat sees the dog\n" * 30
@@ -191,14 +191,6 @@ def test_the_page_leaves_networks_out_without_torch(folder: Path, tmp_path: Path
     assert not any("eft out" in line for text in whole.values() for line in text)
     # all that is on the page without networks is there with them, and these bring more
     assert {title.partition(":")[0] for title in without} < {t.partition(":")[0] for t in whole}
-
-
-def test_numba_is_imported_to_compile_only(folder: Path) -> None:
-    results = run(folder, LIGHT.values())
-    if any(result.imported for result in results):  # it compiled what was not yet
-        results = run(folder, LIGHT.values())
-    for command, result in zip(LIGHT, results, strict=True):
-        assert (result.code, result.imported) == (0, []), command
 
 
 def test_the_manual_installs_all_but_torch() -> None:

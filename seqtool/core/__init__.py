@@ -7,7 +7,7 @@ Settings:      config (dataclasses), strict_yaml
 Files:         storage (whole or not at all), reading (text in blocks), parquet, database
                (DuckDB), checkpoint (one format of directories for every model)
 Processes:     runtime (cores and memory), processes, signals (Ctrl-C)
-Compiled code: compiled (functions by Numba), compiler (how they are called), compile_cache, types,
-               instructions, eight_bytes and string_table (what compiled loops share)
+Compiled code: jit (functions by Numba), instructions, eight_bytes and string_table (what compiled
+               loops share)
 And:           vocabulary, arrays (their types), bootstrap, fonts, version
 """

@@ -6,9 +6,9 @@ A mark is the highest bit of a byte.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 
 ONES = np.uint64(0x0101010101010101)  # times a byte: eight of it
 HIGHEST = np.uint64(0x8080808080808080)

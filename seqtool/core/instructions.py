@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
-
-from seqtool.core import types
-from seqtool.core.compiled import in_llvm
+from numba import types
+from numba.extending import intrinsic
 
 
 def element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -19,7 +18,7 @@ def element(context: Any, builder: Any, array_type: Any, array: Any, index: Any)
     return builder.gep(data, [index])
 
 
-@in_llvm
+@intrinsic
 def fetch(typing_context, array, index):  # type: ignore[no-untyped-def]
     """Ask memory for the element of a vector that will be read soon, and do not wait for it."""
 
@@ -36,7 +35,7 @@ def fetch(typing_context, array, index):  # type: ignore[no-untyped-def]
     return types.void(array, types.uint64), generate
 
 
-@in_llvm
+@intrinsic
 def real(typing_context, array, index):  # type: ignore[no-untyped-def]
     """Return an element of a vector as a float32; those of uint16 are the bits of halves.
 
@@ -54,7 +53,7 @@ def real(typing_context, array, index):  # type: ignore[no-untyped-def]
     return types.float32(array, types.uint64), generate
 
 
-@in_llvm
+@intrinsic
 def load(typing_context, data, position):  # type: ignore[no-untyped-def]
     """Return the eight bytes of a vector from a position on, the first of them lowest."""
 
@@ -66,7 +65,7 @@ def load(typing_context, data, position):  # type: ignore[no-untyped-def]
     return types.uint64(data, types.uint64), generate
 
 
-@in_llvm
+@intrinsic
 def store(typing_context, data, position, chunk):  # type: ignore[no-untyped-def]
     """Write eight bytes into a vector from a position on, the lowest of them first."""
 
@@ -79,7 +78,7 @@ def store(typing_context, data, position, chunk):  # type: ignore[no-untyped-def
     return types.void(data, types.uint64, types.uint64), generate
 
 
-@in_llvm
+@intrinsic
 def copy_bytes(typing_context, target, to, source, begin, count):  # type: ignore[no-untyped-def]
     """Copy bytes of one vector into another, which must not be the same memory."""
 
@@ -97,7 +96,7 @@ def copy_bytes(typing_context, target, to, source, begin, count):  # type: ignor
     return types.void(target, types.int64, source, types.int64, types.int64), generate
 
 
-@in_llvm
+@intrinsic
 def num_zeros(typing_context, bits):  # type: ignore[no-untyped-def]
     """Return the number of zeros below the lowest bit that is set, 64 for 0."""
 
@@ -107,7 +106,7 @@ def num_zeros(typing_context, bits):  # type: ignore[no-untyped-def]
     return types.uint64(types.uint64), generate
 
 
-@in_llvm
+@intrinsic
 def flat(typing_context, array):  # type: ignore[no-untyped-def]
     """Return the elements of an array in C order as a vector in the same memory."""
     from numba.core.imputils import impl_ret_borrowed
@@ -118,8 +117,8 @@ def flat(typing_context, array):  # type: ignore[no-untyped-def]
         made = context.make_array(signature.return_type)(context, builder)
         shape, strides = [given.nitems], [given.itemsize]
         owner = {"meminfo": given.meminfo, "parent": given.parent}
-        populate_array(made, given.data, shape, strides, given.itemsize, **owner)  # type: ignore[no-untyped-call]
+        populate_array(made, given.data, shape, strides, given.itemsize, **owner)
         value = made._getvalue()
-        return impl_ret_borrowed(context, builder, signature.return_type, value)  # type: ignore[no-untyped-call]
+        return impl_ret_borrowed(context, builder, signature.return_type, value)
 
     return array.copy(ndim=1)(array), generate

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
 from seqtool.core.instructions import copy_bytes, load
+from seqtool.core.jit import compiled
 
 SEED = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
 _MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)  # from Pelle Evensen's rrxmrrxmsx mixers
@@ -18,7 +18,7 @@ _HIGH, _LOW = np.uint64(0xFFFFFFFF00000000), np.uint64(0x00000000FFFFFFFF)
 _ZERO, _ONE, _TWO, _HALF = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(32)
 _LF = np.uint64(10)
 
-bytes_in = types.Array(types.uint8, 1, readonly=True)
+bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 
 class Strings(NamedTuple):

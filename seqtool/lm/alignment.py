@@ -15,12 +15,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Bytes, Doubles, Ids, Longs
-from seqtool.core.compiled import compiled
 from seqtool.core.eight_bytes import blanks, num_continuing
 from seqtool.core.instructions import load, num_zeros
+from seqtool.core.jit import compiled
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
 
@@ -29,11 +29,11 @@ SPARE = 8  # bytes behind a text that are read, and are of no account
 _THREE, _EIGHT = np.uint64(3), np.uint64(8)
 _EOS, _BOS = (np.frombuffer(mark.encode(), np.uint8) for mark in (EOS, BOS))
 
-_bytes = types.Array(types.uint8, 1, readonly=True)
-_truths = types.Array(types.boolean, 1, readonly=True)
-_longs = types.Array(types.int64, 1, readonly=True)
-_ids = types.Array(types.int32, 1, readonly=True)
-_doubles = types.Array(types.float64, 1, readonly=True)
+_bytes = types.Array(types.uint8, 1, "C", readonly=True)
+_truths = types.Array(types.boolean, 1, "C", readonly=True)
+_longs = types.Array(types.int64, 1, "C", readonly=True)
+_ids = types.Array(types.int32, 1, "C", readonly=True)
+_doubles = types.Array(types.float64, 1, "C", readonly=True)
 
 
 class Places(NamedTuple):

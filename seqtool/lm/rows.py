@@ -25,12 +25,12 @@ from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Bytes, Longs
-from seqtool.core.compiled import compiled
 from seqtool.core.eight_bytes import equal_to
 from seqtool.core.instructions import load, store
+from seqtool.core.jit import compiled
 
 DECIMALS = 1_000_000
 LARGEST = 1e9  # of numbers that are not whole: more digits than that are Python's to write
@@ -48,8 +48,8 @@ _ONE = np.uint64(1)
 _BITS = np.uint64(8)  # of a byte
 _TEN = np.uint64(10)
 
-_bytes = types.Array(types.uint8, 1, readonly=True)
-_shorts = types.Array(types.uint64, 1, readonly=True)
+_bytes = types.Array(types.uint8, 1, "C", readonly=True)
+_shorts = types.Array(types.uint64, 1, "C", readonly=True)
 
 
 class Cells(Sequence[str]):
@@ -288,7 +288,7 @@ def _write_rows(  # type: ignore[no-untyped-def]
     return at
 
 
-@compiled(types.boolean(types.Array(types.float64, 1, readonly=True)))
+@compiled(types.boolean(types.Array(types.float64, 1, "C", readonly=True)))
 def _are_plain(values):  # type: ignore[no-untyped-def]
     """Return whether no number is large, infinite, none, or near the middle between two."""
     num = np.int64(0)

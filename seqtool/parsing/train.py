@@ -7,6 +7,7 @@ is learnt.
 from __future__ import annotations
 
 import dataclasses
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,7 +22,6 @@ from torch import Tensor
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.checkpoint import Header
-from seqtool.core.compile_cache import working_time
 from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event, shows_progress
@@ -308,7 +308,7 @@ def train_on_treebank(
         Interrupted: it was stopped; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    begun = working_time()
+    begun = time.perf_counter()
     output = Path(output)
     record = open_record(
         kind.presets, output, config, train_files, wanted=kind.treebank, resume=resume, **given

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 
 _ints = types.int32[::1]
 _NUMBERS = (types.float32, types.float64)

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bytes, Ids, Longs
-from seqtool.core.compiled import compiled
 from seqtool.core.eight_bytes import ONES, blanks
 from seqtool.core.errors import ModelError
 from seqtool.core.instructions import fetch, load, num_zeros
+from seqtool.core.jit import compiled
 from seqtool.core.string_table import (
     SEED,
     StringTable,
@@ -179,8 +179,8 @@ def _scan(block, state, table, counts, out, insert, bos_id, policy):  # type: ig
 @compiled(
     types.void(
         bytes_in,
-        types.Array(types.int64, 1, readonly=True),
-        types.Array(types.int64, 1, readonly=True),
+        types.Array(types.int64, 1, "C", readonly=True),
+        types.Array(types.int64, 1, "C", readonly=True),
         strings,
         types.int32[::1],
     )

@@ -20,6 +20,7 @@ for bit on the CPU with the same number of threads.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,6 @@ import torch
 from torch import nn
 
 from seqtool.core import checkpoint, storage
-from seqtool.core.compile_cache import working_time
 from seqtool.core.errors import ModelError, TrainingError
 from seqtool.core.progress import (
     EpochDone,
@@ -81,7 +81,7 @@ def train(
         should_stop: asked with the step number before each step; True stops as Ctrl-C does.
         group: the processes that train together; the first one writes, all yield the events.
         stages: what the run is divided into; one of all epochs if none is given.
-        begun: from when on a limit of time counts, as `working_time` tells; now if not given.
+        begun: from when on a limit of time counts, as `time.perf_counter` tells; now if not given.
         float32_layers: those that stay in float32 where the rest is in bf16, such as "gru layers".
 
     Raises:
@@ -90,7 +90,7 @@ def train(
     """
     should_stop = should_stop or (lambda step: False)
     stages = tuple(stages) or (Stage(config.epochs),)
-    begun = working_time() if begun is None else begun
+    begun = time.perf_counter() if begun is None else begun
     loop = _Loop(
         task=task,
         config=config,
@@ -153,7 +153,7 @@ class _Loop:
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
         self.losses = StepLosses(self.run, task, group)
         self.norms = StepNorms(self.run, config.clip_norm)
-        self.clock = self.saved_at = working_time()  # when `tick` last counted
+        self.clock = self.saved_at = time.perf_counter()  # when `tick` last counted
         self.report_seconds = 0.0  # of training since the last report
         self.rate = 0.0  # of the last step, but for the task's factor
         with group.agreed():
@@ -204,7 +204,7 @@ class _Loop:
             time_limit=self.limit,
             **self.describe_precision(),
         )
-        self.clock = self.saved_at = working_time()
+        self.clock = self.saved_at = time.perf_counter()
         while not (reason := self.end_reason()):
             yield from self.finish_epoch()
             # finish_epoch has saved already: nothing of the epoch is lost
@@ -279,13 +279,13 @@ class _Loop:
                 continue
             if self.report_seconds >= REPORT_SECONDS:
                 yield self.report()
-            is_due = working_time() - self.saved_at >= 60.0 * self.config.save_minutes
+            is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
             if run.index < self.steps_per_epoch and self.group.any(is_due):
                 self.save()  # at the end of the epoch, after validation
 
     def elapsed(self) -> float:
         """Return the seconds of the run and its continuations, the mean of all processes."""
-        own = self.elapsed_before + working_time() - self.begun
+        own = self.elapsed_before + time.perf_counter() - self.begun
         return self.group.totals([own])[0] / self.group.size
 
     def stage_end(self) -> float:
@@ -469,7 +469,7 @@ class _Loop:
         self.norms.fetch()
         self.run.log_bytes = self.log.size()
         state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
-        self.clock = self.saved_at = working_time()
+        self.clock = self.saved_at = time.perf_counter()
 
     def probe(self) -> None:
         """Judge the last step by the loss of the next batch, and leave no trace of it."""
@@ -539,7 +539,7 @@ class _Loop:
 
     def tick(self) -> float:
         """Return the seconds since the last tick, and count them from now."""
-        now = working_time()
+        now = time.perf_counter()
         seconds, self.clock = now - self.clock, now
         return seconds
 

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqtool.core.compile_cache import compiling
 from seqtool.training.config import OPTIMISERS, TrainingConfig
 
 # what torch keeps of a parameter: tensors of its shape, and numbers
@@ -46,9 +45,7 @@ class Optimisers:
             parameter for parameter in module.parameters() if id(parameter) not in apart
         ]
         self._clip_norm = config.clip_norm
-        # the first optimiser of a process imports torch's compiler: seconds that no limit counts
-        with compiling():
-            dense = OPTIMISERS[config.optimiser](self._dense, **_arguments(config))
+        dense = OPTIMISERS[config.optimiser](self._dense, **_arguments(config))
         self._all: list[torch.optim.Optimizer] = [dense]
         if sparse:
             betas = (config.beta1, config.beta2)

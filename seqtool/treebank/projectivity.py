@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 
 LIFTED = "↑"  # nsubj↑advcl: an nsubj whose head is an advcl somewhere below the head it has now
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bytes, Ints, Longs
-from seqtool.core.compiled import compiled
 from seqtool.core.instructions import copy_bytes
+from seqtool.core.jit import compiled
 from seqtool.core.string_table import StringTable, bytes_in, enter, find, string_hash, strings
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, MISC, NUM_COLUMNS
 

@@ -14,7 +14,6 @@ from process_groups import together
 from torch import Tensor
 from toy_tasks import NUM_STEPS, ToyTask
 
-from seqtool.core import compile_cache
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone, describe
 from seqtool.training import loop
@@ -37,7 +36,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(time, "perf_counter", clock)
-    monkeypatch.setattr(compile_cache, "_seconds_compiling", 0.0)
     monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
     return clock
 
@@ -260,33 +258,6 @@ def test_a_run_that_has_nothing_to_learn_from_ends(
     assert finished(events).reason == "finished"
     # two epochs, or as many validations of 8 seconds as begin before the limit
     assert sum(isinstance(event, EpochDone) for event in events) == (2 if limit is None else 3)
-
-
-@pytest.mark.parametrize("is_in_steps", [True, False], ids=["steps", "validation"])
-def test_compiling_does_not_count(tmp_path: Path, clock: Clock, is_in_steps: bool) -> None:
-    """The code of a step, or of a validation, is compiled when it is first needed, in 30 s."""
-
-    class Compiles(TimedTask):
-        is_compiled = False
-
-        def compile(self) -> None:
-            if not self.is_compiled:
-                with compile_cache.compiling():
-                    self.clock.now += 30.0
-            self.is_compiled = True
-
-        def loss(self, index: int) -> tuple[Tensor, int]:
-            if is_in_steps:
-                self.compile()
-            return super().loss(index)
-
-        def validate(self) -> dict[str, float]:
-            self.compile()
-            return super().validate()
-
-    run(tmp_path, task := Compiles(clock, validation=2.0), time_limit="40s")
-    assert clock.now - 1000.0 - 30.0 == pytest.approx(42.0, abs=1.0)
-    assert len(task.validated) > 2
 
 
 @pytest.mark.parametrize("stops", [(1,), (7, 30), (10, 11, 90)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,9 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtool.core.compile_cache import working_time
-from seqtool.training import optimisers
-from seqtool.training.config import OPTIMISERS, TrainingConfig
+from seqtool.training.config import TrainingConfig
 from seqtool.training.optimisers import Optimisers
 
 RATE = 0.1
@@ -268,20 +265,3 @@ def test_a_run_that_goes_on_may_have_another_momentum(
         moved.append(other.weight.detach())
     assert not moved[0].equal(module.weight)
     torch.testing.assert_close(moved[0], moved[1], rtol=1e-12, atol=1e-13)
-
-
-def test_what_the_first_optimiser_imports_is_not_working_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Torch's compiler comes with it, once in a process: a short limit would be over by then."""
-    adam = OPTIMISERS["adam"]
-
-    def slow(*arguments: Any, **settings: Any) -> torch.optim.Optimizer:
-        time.sleep(0.5)
-        return adam(*arguments, **settings)
-
-    monkeypatch.setattr(optimisers, "OPTIMISERS", {"adam": slow})
-    before, began = working_time(), time.perf_counter()
-    Optimisers(OneWeight(), TrainingConfig(optimiser="adam"))
-    seconds = time.perf_counter() - began
-    assert working_time() - before <= seconds - 0.5 + 1e-3

@@ -28,13 +28,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numba import types
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seqtool.core import types
 from seqtool.core.arrays import Reals
-from seqtool.core.compiled import compiled
 from seqtool.core.instructions import flat
+from seqtool.core.jit import compiled
 from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural.recurrent_products import (
     FACTORS,

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from numba import types
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.core import types
 from seqtool.core.arrays import Ints, Longs, Shorts
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, counted
+from seqtool.core.jit import compiled
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import (

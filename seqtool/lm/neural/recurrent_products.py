@@ -37,15 +37,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from llvmlite import binding, ir  # type: ignore[import-untyped]
+from numba import types
 from numba.core import cgutils
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core import types
 from seqtool.core.arrays import Reals
-from seqtool.core.compiled import compiled, in_llvm
 from seqtool.core.instructions import element, flat
+from seqtool.core.jit import compiled
 from seqtool.lm.neural.products import has_bf16_dot_products, product, small_product
 
 Pairs: TypeAlias = npt.NDArray[np.uint32]
@@ -80,7 +80,7 @@ def _write_tile(context: Any, builder: Any, kinds: Any, arguments: Any, rows: in
     starts = [builder.mul(builder.add(row, number), num_pairs) for number in numbers]
     zeros = ir.Constant(_SUMS, [0.0] * LANES)
     # variables, of which the compiler makes registers
-    sums = [[cgutils.alloca_once(builder, _SUMS) for _ in range(num)] for _ in range(rows)]  # type: ignore[no-untyped-call]
+    sums = [[cgutils.alloca_once(builder, _SUMS) for _ in range(num)] for _ in range(rows)]
     for held in sums:
         for part in held:
             builder.store(zeros, part)
@@ -104,7 +104,7 @@ def _write_tile(context: Any, builder: Any, kinds: Any, arguments: Any, rows: in
     return context.get_dummy_value()
 
 
-@in_llvm
+@intrinsic
 def _tile(typing_context, weights, row, pairs, column, width, num_pairs, out, place, stride):  # type: ignore[no-untyped-def]
     """Write a tile of a product, of rows and columns from some on, into `out` from `place` on.
 
@@ -120,7 +120,7 @@ def _tile(typing_context, weights, row, pairs, column, width, num_pairs, out, pl
     return types.void(*given), generate
 
 
-@in_llvm
+@intrinsic
 def _narrow_tile(typing_context, weights, row, pairs, column, width, num_pairs, out, place, stride):  # type: ignore[no-untyped-def]
     """Write a tile of 16 rows and 16 columns; see `_tile`."""
 

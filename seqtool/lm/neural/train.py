@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,7 +13,6 @@ from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Ints
-from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
@@ -112,7 +112,7 @@ def train_lm(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    begun = working_time()
+    begun = time.perf_counter()
     output = Path(output)
     if isinstance(config, str):
         config = resolve(config, {}, ())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.core.string_table import bytes_in, find, strings
 from seqtool.core.units import LN_10
 from seqtool.lm.ngram.table import BOS_NATS
@@ -18,7 +18,7 @@ _POWERS = 10.0 ** np.arange(23)  # those that a double holds exactly
 _SPACE, _TAB, _LF, _CR = 32, 9, 10, 13
 _BACKSLASH, _ZERO, _NINE, _PLUS, _MINUS, _POINT = 92, 48, 57, 43, 45, 46
 
-_int32_in = types.Array(types.int32, 1, readonly=True)
+_int32_in = types.Array(types.int32, 1, "C", readonly=True)
 
 
 @compiled(types.float64(bytes_in, types.int64, types.int64))
@@ -225,7 +225,7 @@ _SCALE = _DECIMALS / LN_10
 _LEAST = -1e11  # nats; below it a probability is written as none
 _BOS = np.float32(BOS_NATS)
 _NUMBER_SIZE = 24  # bytes of the longest number that is written
-_float32_in = types.Array(types.float32, 1, readonly=True)
+_float32_in = types.Array(types.float32, 1, "C", readonly=True)
 
 
 @compiled(types.void(types.int64, _int32_in, types.int32[::1]))
@@ -290,7 +290,7 @@ def _put_number(out, position, nats):  # type: ignore[no-untyped-def]
 
 @compiled(
     types.int64(
-        types.Array(types.int32, 2, readonly=True),
+        types.Array(types.int32, 2, "C", readonly=True),
         types.int64,
         _float32_in,
         _float32_in,

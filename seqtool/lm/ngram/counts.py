@@ -34,11 +34,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ints, Longs
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import DataError
+from seqtool.core.jit import compiled
 from seqtool.core.reading import Progress
 from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import EOS_ID, UNK_ID

@@ -26,11 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ints
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError
+from seqtool.core.jit import compiled
 from seqtool.core.reading import Progress
 from seqtool.core.runtime import check_memory
 from seqtool.core.vocabulary import EOS_ID

@@ -29,11 +29,11 @@ from math import exp
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Doubles, Longs
-from seqtool.core.compiled import compiled
 from seqtool.core.instructions import fetch
+from seqtool.core.jit import compiled
 from seqtool.lm.array_file import read_only
 from seqtool.lm.ngram.table import BackoffTable, Int32, TableLevel
 
@@ -47,8 +47,8 @@ CHUNK = 1024  # places whose masses are asked for before one is read
 WORDS_PER_SEARCH = 16  # that are laid out in the time of one binary search
 
 _TINY = float(np.finfo(np.float64).tiny)
-_ints = types.Array(types.int32, 1, readonly=True)
-_floats = types.Array(types.float32, 1, readonly=True)
+_ints = types.Array(types.int32, 1, "C", readonly=True)
+_floats = types.Array(types.float32, 1, "C", readonly=True)
 
 
 class Followers(NamedTuple):

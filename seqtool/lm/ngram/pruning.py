@@ -16,10 +16,10 @@ begin with stays.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Doubles
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import read_only
 from seqtool.lm.ngram.suffixes import (
@@ -32,8 +32,8 @@ from seqtool.lm.ngram.suffixes import (
 )
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
-_read_ints = types.Array(types.int32, 1, readonly=True)
-_read_floats = types.Array(types.float32, 1, readonly=True)
+_read_ints = types.Array(types.int32, 1, "C", readonly=True)
+_read_floats = types.Array(types.float32, 1, "C", readonly=True)
 _doubles = types.float64[::1]
 
 

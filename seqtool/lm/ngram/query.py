@@ -22,11 +22,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.extending import intrinsic
 
-from seqtool.core import types
 from seqtool.core.arrays import Ids, Longs
-from seqtool.core.compiled import compiled, in_llvm
 from seqtool.core.instructions import element, fetch, num_zeros
+from seqtool.core.jit import compiled
 from seqtool.core.string_table import pair_hash
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import read_only
@@ -38,14 +39,14 @@ PIECE = 8 * CHUNK  # tokens that go up all orders, in the second cache
 INDEX_AFTER = 0.25  # tokens per n-gram of an order: an index takes about 5 ns for each n-gram
 
 _HALF = np.uint64(32)
-_ints = types.Array(types.int32, 1, readonly=True)
-_floats = types.Array(types.float32, 1, readonly=True)
+_ints = types.Array(types.int32, 1, "C", readonly=True)
+_floats = types.Array(types.float32, 1, "C", readonly=True)
 _some = types.int32[::1]
 
 _I16, _I32, _I64 = (ir.IntType(bits) for bits in (16, 32, 64))
 
 
-@in_llvm
+@intrinsic
 def _matches(typing_context, words, index, word):  # type: ignore[no-untyped-def]
     """Compare `LINE` words from an index on with a word; bit i is set where the i-th is equal."""
 

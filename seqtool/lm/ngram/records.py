@@ -25,12 +25,12 @@ from typing import IO, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ids
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import OutputError, from_os_error
 from seqtool.core.instructions import num_zeros
+from seqtool.core.jit import compiled
 
 Records = npt.NDArray[np.uint64]
 

@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, Counts
 from seqtool.lm.ngram.suffixes import with_words

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ids
-from seqtool.core.compiled import compiled
 from seqtool.core.instructions import fetch, flat
+from seqtool.core.jit import compiled
 from seqtool.core.string_table import SEED, mix
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.records import GIVEN, Packing, Records, Runs, Workspace, sort_records

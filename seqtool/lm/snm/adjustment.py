@@ -29,10 +29,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Doubles, Floats, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.core.string_table import SEED, mix
 from seqtool.lm.snm.counts import CountArrays, Counts, counts_type
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ids, Ints, Longs
 from seqtool.core.errors import DataError
 from seqtool.lm.snm.features import NO_FEATURE, Templates, text_keys

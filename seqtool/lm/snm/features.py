@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ids, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.core.string_table import SEED, mix
 from seqtool.core.vocabulary import EOS_ID
 

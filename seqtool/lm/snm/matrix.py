@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Doubles, Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.lm.snm.counts import Counts, Keys
 from seqtool.lm.snm.features import NO_FEATURE, advance, feature_key, templates_type
 
@@ -54,12 +54,12 @@ class Matrix(NamedTuple):
 
 
 _DTYPES = (np.uint64, np.float64, *[np.int32] * 5, np.float32, np.float32)
-_ints = types.Array(types.int32, 1, readonly=True)
-_floats = types.Array(types.float32, 1, readonly=True)
+_ints = types.Array(types.int32, 1, "C", readonly=True)
+_floats = types.Array(types.float32, 1, "C", readonly=True)
 matrix_type = types.NamedTuple(
     (
-        types.Array(types.uint64, 1, readonly=True),
-        types.Array(types.float64, 1, readonly=True),
+        types.Array(types.uint64, 1, "C", readonly=True),
+        types.Array(types.float64, 1, "C", readonly=True),
         *[_ints] * 5,
         *[_floats] * 2,
     ),

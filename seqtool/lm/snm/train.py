@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +14,6 @@ import numpy as np
 
 from seqtool.core import checkpoint, runtime
 from seqtool.core.arrays import Ids
-from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import TrainingError
 from seqtool.core.progress import shows_stages
@@ -103,7 +103,7 @@ def train_snm(
         OutputError: the output exists, or cannot be written.
         TrainingError: the loss is no number, as with too high a learning rate.
     """
-    begun, output = working_time(), Path(output)
+    begun, output = time.perf_counter(), Path(output)
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     config = from_dict(SnmConfig, config) if isinstance(config, Mapping) else config or SnmConfig()
     check_output(paths, output, force=force)
@@ -122,7 +122,7 @@ def train_snm(
         with stages("measuring") as on_measure:
             evaluation = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
         scores["valid_perplexity"] = evaluation.perplexity
-    scores["train_seconds"] = working_time() - begun
+    scores["train_seconds"] = time.perf_counter() - begun
     with stages("saving"):
         save_model(
             output,
@@ -158,7 +158,7 @@ def _learn(
 ) -> tuple[SnmModel, list[float], float, list[dict[str, int]]]:
     """Return a model of a text, its losses and passes, and the sizes of each kind of features.
 
-    The run began at this `working_time`.
+    The run began at this `time.perf_counter`.
     """
     from seqtool.lm.snm.adjustment import adjusted, arrays_of, learn, make_room, make_table
     from seqtool.lm.snm.counts import LESS_MEMORY, count_features
@@ -169,7 +169,7 @@ def _learn(
     purpose = f"{len(ids):,} tokens with {len(templates)} kinds of features"
     needed = memory_needed(len(ids), len(templates), config.table_bits)
     runtime.check_memory(needed, purpose, LESS_MEMORY, memory)
-    before_counting = working_time()
+    before_counting = time.perf_counter()
     with stages("counting") as on_count:
         counts = count_features(
             np.ascontiguousarray(ids, np.int32),
@@ -183,7 +183,9 @@ def _learn(
     table = make_table(config.table_bits, len(templates))
     end = math.inf
     if config.time_limit is not None:
-        end = seconds_of(config.time_limit) - _AFTER_LEARNING * (working_time() - before_counting)
+        end = seconds_of(config.time_limit) - _AFTER_LEARNING * (
+            time.perf_counter() - before_counting
+        )
     losses: list[float] = []
     token, loss_sum = 0, 0.0  # of the running epoch
 
@@ -192,7 +194,7 @@ def _learn(
         if math.isinf(end):
             return config.learning_rate if len(losses) < config.epochs else 0.0
         # reading and counting may have taken all of the time
-        left = end - (working_time() - begun)
+        left = end - (time.perf_counter() - begun)
         return config.learning_rate * left / end if left > 0 else 0.0
 
     too_large = "weights have grown too large"

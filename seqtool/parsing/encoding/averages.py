@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Doubles, Floats, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 
 
 class Averaged(NamedTuple):

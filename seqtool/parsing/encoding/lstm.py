@@ -21,10 +21,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.products import SHIFT, Room, Weights
 
 DIRECTIONS = ("forwards", "backwards")  # of a layer

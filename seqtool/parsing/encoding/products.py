@@ -35,11 +35,12 @@ import llvmlite.binding as llvm  # type: ignore[import-untyped]
 import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Shorts
-from seqtool.core.compiled import compiled, in_llvm
 from seqtool.core.instructions import element, flat
+from seqtool.core.jit import compiled
 
 Pairs = npt.NDArray[np.uint32]  # of two whole numbers, the first one in the lower half
 
@@ -97,7 +98,7 @@ def _round_rows(values, begin, column, width, limit, whole, scales):  # type: ig
             target[place] = np.int16(0)
 
 
-@in_llvm
+@intrinsic
 def _tile(typing_context, rows, left, num_pairs, right, scales, factors, out, stride):  # type: ignore[no-untyped-def]
     """Write a tile of a product, of 1 to ROWS rows and COLUMNS columns.
 

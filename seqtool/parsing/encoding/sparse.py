@@ -9,10 +9,10 @@ several outcomes (transitions, tags), these are a row that begins at its place.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
 from seqtool.core.instructions import fetch, real
+from seqtool.core.jit import compiled
 
 SEEN = "sparse.seen"  # the array of a model that is bytes: bits of the places that were learnt
 TOGETHER = 4  # rows that are added at once

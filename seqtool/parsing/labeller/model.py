@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
+from numba import types
 
-from seqtool.core import checkpoint, types
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Bools, Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import counted
+from seqtool.core.jit import compiled
 from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise

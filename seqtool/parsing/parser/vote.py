@@ -28,11 +28,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import ModelError
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.pretrained import WordVectors
 from seqtool.parsing.model import AT_WORK
 from seqtool.parsing.parser.calibration import BEAMS, Calibration, fit, nearest, of_heads

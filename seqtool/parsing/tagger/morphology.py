@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import SymbolTable, morphemes
 from seqtool.parsing.tagger.sparse import attributes_of
 from seqtool.text.characters import Characters, Convolution

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError, did_you_mean
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import shape
 from seqtool.parsing.encoding.sparse import SEEN, hash_templates, score_rows
 

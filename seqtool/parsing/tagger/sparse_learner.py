@@ -13,10 +13,10 @@ learnt. The weights of the model are the averages over all words read.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bytes, Floats, Halves, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.averages import Averaged, add, averaged_type
 from seqtool.parsing.encoding.sparse import SEEN, mix, place_of, sum_rows
 from seqtool.parsing.tagger.config import TaggerConfig

@@ -7,12 +7,12 @@ each fold of a treebank is tagged by a tagger that has not seen it.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
 from seqtool.core import checkpoint
-from seqtool.core.compile_cache import working_time
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
@@ -118,7 +118,7 @@ def tagged_fold(
         Interrupted: it was stopped; the state is saved.
         DataError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    begun = working_time()
+    begun = time.perf_counter()
     output = Path(directory) / f"fold-{fold}"
     output.mkdir(parents=True, exist_ok=True)
     config = config or fold_config()

@@ -188,7 +188,7 @@ def test_a_limited_time(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """
     monkeypatch.setattr(training, "_TOKENS", 100)  # pieces of 100, 100 and 40
     clock = {"now": 0.0}
-    monkeypatch.setattr(training, "working_time", lambda: clock["now"])
+    monkeypatch.setattr(training.time, "perf_counter", lambda: clock["now"])
     last: dict[str, int | None] = {}
 
     def tick(stage: str, done: int, total: int | None) -> None:
@@ -212,7 +212,7 @@ def test_a_time_that_counting_takes_is_over_at_once(
 ) -> None:
     """Each look at the clock takes a second, of which counting has one or more."""
     seconds = iter(range(10**6))
-    monkeypatch.setattr(training, "working_time", lambda: float(next(seconds)))
+    monkeypatch.setattr(training.time, "perf_counter", lambda: float(next(seconds)))
     trained = train_snm(text, tmp_path / "snm", {**SMALL, "time_limit": "1s"})
     assert (trained.passes, trained.losses) == (0, [])
 

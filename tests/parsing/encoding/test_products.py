@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.lstm import Recurrence, tanh
 from seqtool.parsing.encoding.products import (
     BLOCK,

@@ -19,10 +19,10 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Ids, Ints, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.core.vocabulary import EOS_ID
 
 _BITS = 63  # of a column: numbers have a sign

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Longs
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import DataError
+from seqtool.core.jit import compiled
 from seqtool.core.reading import Progress
 from seqtool.lm.array_file import ArrayWriter
 from seqtool.lm.ngram.counts import MOST

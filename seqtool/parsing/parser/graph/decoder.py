@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.model import average
 from seqtool.parsing.parser.config import ParserConfig

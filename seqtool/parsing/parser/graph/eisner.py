@@ -11,10 +11,10 @@ A tree is put together from spans of words, i..j, whose head is one of both ends
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.parser.graph.spanning import best_trees, finite_weights, spanning_tree
 
 # in words; charts and weights of so long a sentence take 32 MB and half a second. A longer one gets

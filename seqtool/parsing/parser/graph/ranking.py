@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Doubles, Floats, Ints, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, fill_charts
 from seqtool.parsing.parser.graph.spanning import finite_weights, spanning_tree
 

@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import TokenArrays, token_rows
 from seqtool.parsing.encoding.products import Room, Weights
 from seqtool.parsing.parser.config import ModelConfig

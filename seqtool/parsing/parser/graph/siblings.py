@@ -17,10 +17,10 @@ sentences stand one after another in one flat array.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.parser.graph.eisner import (
     highest_sum,
     place_in_complete,

@@ -14,11 +14,13 @@ takes as few of the former as it can, and then as many of the latter.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
 
-from seqtool.core import types
+import numpy as np
+from numba import types
+
 from seqtool.core.arrays import Floats, Ints, Reals
-from seqtool.core.compiled import CompiledFunction, compiled
+from seqtool.core.jit import compiled
 
 _floats = types.float32[::1]
 _doubles = types.float64[::1]
@@ -192,7 +194,7 @@ def spanning_trees(scores: Floats, lengths: Ints) -> Ints:
     return best_trees(_spanning_trees, scores, lengths)
 
 
-def best_trees(find: CompiledFunction, scores: Floats, lengths: Ints) -> Ints:
+def best_trees(find: Callable[..., None], scores: Floats, lengths: Ints) -> Ints:
     """Return the heads that a compiled function finds in flat scores, which are checked first."""
     check_sizes(scores, lengths)
     heads = np.empty(lengths.sum(), np.int32)

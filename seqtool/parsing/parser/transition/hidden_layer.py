@@ -28,12 +28,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints, Shorts
-from seqtool.core.compiled import compiled
 from seqtool.core.errors import ConfigError
 from seqtool.core.instructions import fetch
+from seqtool.core.jit import compiled
 from seqtool.parsing.parser.transition.transitions import (
     BASE,
     BUFFER,

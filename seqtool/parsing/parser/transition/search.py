@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bools, Bytes, Doubles, Floats, Ints, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import UNATTACHED, Configurations
 

@@ -63,10 +63,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Bytes, Floats, Ints, Longs
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.parser.labels import Labels
 
 BASE, TOKENS, LENGTH, STACK_SIZE, FRONT, UNATTACHED = range(6)

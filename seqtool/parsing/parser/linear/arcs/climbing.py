@@ -12,9 +12,9 @@ and probabilities of arcs are told.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 
 _floats = types.float32[::1]
 _ints = types.int32[::1]

@@ -11,9 +11,9 @@ ROOT, which is word 0 of the sentence.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import NONE_TYPE
 from seqtool.parsing.encoding.sparse import mix, place_of
 from seqtool.parsing.parser.linear.arcs.templates import (

@@ -16,9 +16,9 @@ that, word by word, with the gold tree around them and a loss of 1.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.averages import add, averaged_type
 from seqtool.parsing.parser.linear.arcs.features import (
     NUM_ADDRESSES,

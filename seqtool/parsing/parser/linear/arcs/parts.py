@@ -9,9 +9,9 @@ arc from a word. Sentences are given as in `features`.
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import NONE_TYPE
 from seqtool.parsing.encoding.sparse import mix, place_of
 from seqtool.parsing.parser.linear.arcs.features import (

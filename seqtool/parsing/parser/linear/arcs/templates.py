@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Ints, Longs
 from seqtool.parsing.encoding.features import FIELDS
 from seqtool.parsing.encoding.sparse import FACTOR

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from time import thread_time
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import Types
 from seqtool.parsing.encoding.sparse import hash_templates, score_rows
 from seqtool.parsing.parser.config import ModelConfig

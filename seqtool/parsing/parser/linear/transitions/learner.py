@@ -16,9 +16,9 @@ first epoch sees less often than `least` are left out, so that they take no plac
 from __future__ import annotations
 
 import numpy as np
+from numba import types
 
-from seqtool.core import types
-from seqtool.core.compiled import compiled
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.averages import add, averaged_type
 from seqtool.parsing.encoding.sparse import sum_rows
 
