@@ -42,7 +42,7 @@ class Suffixes(NamedTuple):
     rows: Int32
 
 
-_links = types.NamedTuple((_ints, _ints), Suffixes)
+_links = types.NamedUniTuple(_ints, 2, Suffixes)
 
 
 @compiled(
