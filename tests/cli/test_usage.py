@@ -142,7 +142,10 @@ def test_own_groups_come_first(root: Any) -> None:
             "seqtool train-",
             ["train-lm", "train-tagger", "train-parser", "train-classifier"],
         ),
-        ("seqtool ngram ", ["train", "export", "import", "prune", "mix", "counts", "classes", "snm"]),
+        (
+            "seqtool ngram ",
+            ["train", "export", "import", "prune", "mix", "counts", "classes", "snm"],
+        ),
         ("seqtool parse --be", ["--beam"]),
         ("seqtool ngram train --smoo", ["--smoothing"]),
         ("seqtool --ver", ["--version"]),
