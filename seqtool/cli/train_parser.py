@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -107,11 +106,9 @@ def train_parser(
         typer.Option(
             "--raw",
             help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
-            "lemmatizer, and parsers that learn from predicted tags. Parts that are trained at "
-            "once, each in a process of its own, share the threads; --threads 1 trains one after "
-            "another. --seed and --time-limit are of all parts, --epochs and --fields of all "
-            "parsers, --lr and --patience of the neural ones, other settings of the first parser; "
-            "--set tagger.training.epochs=5 names another part.",
+            "lemmatizer, and parsers that learn from predicted tags, as many at once as there are "
+            "threads. --seed and --time-limit are of all parts, --epochs and --fields of all "
+            "parsers, other settings of the first; --set tagger.training.epochs=5 names a part.",
         ),
     ] = False,
     only: Annotated[
@@ -130,18 +127,14 @@ def train_parser(
         ),
     ] = None,
     fast: Annotated[
-        bool,
-        setting_option("The same as --preset fast, also with --raw.", "", "--fast"),
+        bool, setting_option("The same as --preset fast, also with --raw.", "", "--fast")
     ] = False,
-    config: training.PresetFileOption = None,
     fields: Annotated[
         str | None,
         setting_option(
             "What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).", "LIST"
         ),
     ] = None,
-    embeddings: training.EmbeddingsOption = None,
-    lm: training.LanguageModelOption = None,
     *,
     teachers: TeacherOptions,
     settings: dict[str, Any],
@@ -164,34 +157,52 @@ def train_parser(
         settings["model.fields"] = parse_fields(fields)
     output = output or Path("runs", only or "parser")
     kind = run_kind(output) if options.resume else None
-    part = only or ("pipeline" if raw or kind == "pipeline" else "parser")
-    part = "segmenter" if kind == "segmenter" else part
-    sources = {"embeddings": embeddings, "lm": lm, **teachers.sources()}
+    part = only or ("pipeline" if raw else "parser")
+    part = kind if kind in ("segmenter", "pipeline") else part
+    sources = options.words() | teachers.sources()
     read = {"segmenter": (), "pipeline": ("embeddings", "lm"), "parser": tuple(sources)}[part]
-    for name, value in sources.items():
-        if value and name not in read:
-            what = f"--{name} is not for a {part}"
-            raise ConfigError(what, hint=f"leave out --{name}, or train a parser alone")
+    if refused := [name for name, value in sources.items() if value and name not in read]:
+        what = f"--{refused[0]} is not for {'all that --raw trains' if raw else f'a {part}'}"
+        raise ConfigError(what, hint="leave it out, or train a parser alone")
     sources = {name: sources[name] for name in read}
-    base = ("fast" if fast else preset, config)
-    _train(part, (treebank, dev), output, base, settings, options, sources)
+    preset = "fast" if fast else preset
+    _train(part, (treebank, dev), output, preset, settings, options, sources)
 
 
 def _train(
     part: str,
     data: tuple[list[Path] | None, Path | None],
     output: Path,
-    base: tuple[str | None, Path | None],
+    preset: str | None,
     settings: dict[str, Any],
     options: training.TreebankOptions,
     sources: dict[str, Any],
 ) -> None:
     """Train a parser, all that plain text needs, or a part of it."""
+    from seqtool.core.checkpoint import run_record
+    from seqtool.core.storage import read_object
+    from seqtool.parsing.parser import families
+    from seqtool.parsing.pipeline import config as pipelines
     from seqtool.treebank.conllu import describe_held_out
 
+    def check(config: Any, names: list[str]) -> None:
+        run = read_object(run_record(output)) if options.resume else {}
+        extras = {
+            "teachers": sources.get("distil") or run.get("distil"),
+            "lm": sources.get("lm") or run.get("lm"),
+            "gold tags": run.get("gold_tags"),  # which Python can name, and --raw does
+        }
+        also = [word for word, is_given in extras.items() if is_given]
+        if part == "parser":
+            families.refuse_unread(config, names, also)
+        elif part == "pipeline":
+            # options are those of the parser; of the training loop, of the graph-based one too
+            own = [n for n in settings if not (config.graphs and n.startswith("training."))]
+            rest = [name for name in names if name not in settings]
+            pipelines.refuse_unread(config, [*(f"parser.{name}" for name in own), *rest], also)
+
     resolve = import_module(f"seqtool.parsing.{part}.config").resolve
-    check = partial(_refuse_unread, part, output, settings, options, sources)
-    chosen = options.resolve(resolve, base, settings, output, check)
+    chosen = options.resolve(resolve, (preset, options.config), settings, output, check)
     if chosen is None:
         return
     train = getattr(import_module(f"seqtool.parsing.{part}.train"), f"train_{part}")
@@ -217,37 +228,6 @@ def _train(
         shown = ", ".join(f"{names[name]} {value:.2f}" for name, value in scores.items())
         following = "parse FILE.txt -m {}"
     report(trained, options.json, f"dev {shown}", next=(following,), **more)
-
-
-def _refuse_unread(
-    part: str,
-    output: Path,
-    settings: Mapping[str, Any],
-    options: training.TreebankOptions,
-    sources: Mapping[str, Any],
-    config: Any,
-    names: list[str],
-) -> None:
-    """Refuse settings that the parts which are trained do not read."""
-    from seqtool.core.checkpoint import run_record
-    from seqtool.core.storage import read_object
-    from seqtool.parsing.parser import families
-    from seqtool.parsing.pipeline import config as pipelines
-
-    run = read_object(run_record(output)) if options.resume else {}
-    extras = {
-        "teachers": sources.get("distil") or run.get("distil"),
-        "lm": sources.get("lm") or run.get("lm"),
-        "gold tags": run.get("gold_tags"),  # which Python can name, and --raw does
-    }
-    also = [word for word, is_given in extras.items() if is_given]
-    if part == "parser":
-        families.refuse_unread(config, names, also)
-    elif part == "pipeline":
-        # options are those of the parser; of the training loop, of the graph-based parser too
-        own = [name for name in settings if not (config.graphs and name.startswith("training."))]
-        rest = [name for name in names if name not in settings]
-        pipelines.refuse_unread(config, [*(f"parser.{name}" for name in own), *rest], also)
 
 
 def _note_segmenter_data(chosen: Any, data: Any) -> None:

@@ -35,9 +35,6 @@ def train_tagger(
     preset: Annotated[
         str | None, setting_option("Settings by name (default accurate).", "accurate|fast")
     ] = None,
-    config: training.PresetFileOption = None,
-    embeddings: training.EmbeddingsOption = None,
-    lm: training.LanguageModelOption = None,
     column: Annotated[
         str | None,
         setting_option(
@@ -67,16 +64,15 @@ def train_tagger(
     has_labels = has_labels or (options.resume and run_kind(output) == "labeller")
 
     def check(_: Any, names: list[str]) -> None:
-        if lm is None and not options.resume:
+        if options.lm is None and not options.resume:
             refuse_lm(names)
 
     combine = labellers.resolve if has_labels else taggers.resolve
-    chosen = options.resolve(combine, (preset, config), settings, output, check)
+    chosen = options.resolve(combine, (preset, options.config), settings, output, check)
     if chosen is None:
         return
-    sources = {"embeddings": embeddings, "lm": lm}
     if has_labels:
-        return _train_labels(treebank, output, chosen, options, dev=dev, **sources)
+        return _train_labels(treebank, dev, output, chosen, options)
     from seqtool.parsing.tagger.train import train_tagger as train
 
     def on_data(data: Any) -> None:
@@ -88,19 +84,19 @@ def train_tagger(
             note("tags share morphemes, so they are learnt without label_smoothing")
 
     treebank, dev = options.treebanks(treebank, dev)
-    trained = options.run(train, treebank, output, chosen, dev=dev, on_data=on_data, **sources)
+    trained = options.run(
+        train, treebank, output, chosen, dev=dev, on_data=on_data, **options.words()
+    )
     scores = ", ".join(f"{name} {trained.scores[key]:.2f}" for name, key in SHOWN.items())
     report(trained, options.json, f"dev {scores}", next=("tag FILE.conllu -m {}",))
 
 
 def _train_labels(
     files: list[Path] | None,
+    dev: Path | None,
     output: Path,
     chosen: Any,
     options: training.TreebankOptions,
-    *,
-    dev: Path | None,
-    **sources: Any,
 ) -> None:
     """Train a labeller of words."""
     from seqtool.core import checkpoint
@@ -116,7 +112,7 @@ def _train_labels(
         note_data(data.summary, counted(data.summary["labels"], "label"))
         note(f"the labels are {SCHEMES[scheme_of(data)]}")
 
-    trained = options.run(train, files, output, chosen, dev=dev, on_data=on_data, **sources)
+    trained = options.run(train, files, output, chosen, dev=dev, on_data=on_data, **options.words())
     counts = count_dev(checkpoint.load(output), read[-1])
     if not options.json:
         labels.show_types(counts)

@@ -46,16 +46,11 @@ def dev_option(scores: str, data: str = "CoNLL-U", unit: str = "sentence") -> An
 PresetFileOption = Annotated[
     Path | None, setting_option("A YAML file of settings, over the preset's.", "FILE")
 ]
-EmbeddingsOption = Annotated[
-    Path | None,
-    setting_option("A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"),
-]
 LanguageModelOption = Annotated[
     Path | None,
     setting_option(
-        "A model of train-lm, copied into the output: its state after each word is read too, by "
-        "taggers, by parsers with an encoder, and by classifiers of --encoder bilstm; those of "
-        "--encoder lm begin with its weights.",
+        "A model of train-lm, copied into the output, whose state after each word is read too: by "
+        "taggers, and what has an encoder. Of --encoder lm, training begins with its weights.",
         "DIR",
         "--lm",
     ),
@@ -180,6 +175,14 @@ class TrainingOptions(RunOptions):
 class TreebankOptions(TrainingOptions):
     """Options of every command that trains on a treebank."""
 
+    config: PresetFileOption = None
+    embeddings: Annotated[
+        Path | None,
+        setting_option(
+            "A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"
+        ),
+    ] = None
+    lm: LanguageModelOption = None
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out broken sentences.")
     ] = False
@@ -187,6 +190,10 @@ class TreebankOptions(TrainingOptions):
     def run(self, train: Callable[..., Any], *what: Any, **more: Any) -> Any:
         """Call a training function; see `TrainingOptions.run`."""
         return super().run(train, *what, skip_invalid=self.skip_invalid, **more)
+
+    def words(self) -> dict[str, Any]:
+        """Return what words are read by, as arguments of a training function."""
+        return {"embeddings": self.embeddings, "lm": self.lm}
 
     def treebanks(
         self, treebank: list[Path] | None, dev: Path | None

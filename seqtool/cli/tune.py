@@ -89,6 +89,13 @@ class SearchOptions:
             "the time or epochs.",
         ),
     ] = 3.0
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which score counts (default valid_perplexity, dev_las, dev_tags, dev_words).",
+        ),
+    ] = None
     seed: Annotated[
         int,
         typer.Option(
@@ -134,13 +141,6 @@ def tune(
             metavar="FILE", help="CoNLL-U by which parsers, taggers, segmenters are chosen."
         ),
     ] = None,
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which score counts (default valid_perplexity, dev_las, dev_tags, dev_words).",
-        ),
-    ] = None,
     *,
     search: SearchOptions,
     options: RunOptions,
@@ -162,7 +162,9 @@ def tune(
     space = _read_space(tunable, settings, try_ or [], options, config)
     if options.list_settings:
         return print_settings(settings)
-    more = {} if kind == "lm" else {"dev": dev if data or dev else sample_treebank("en", "valid")}
+    more: dict[str, Any] = vars(search) | {"score": search.score or tunable.score}
+    if kind != "lm":
+        more["dev"] = dev if data or dev else sample_treebank("en", "valid")
     with Display() as display:
         tuned = tuning.tune(
             getattr(import_module(f"{tunable.package}.train"), tunable.name),
@@ -170,11 +172,9 @@ def tune(
             settings,
             space,
             output=output,
-            score=score or tunable.score,
             force=options.force,
             on_event=display.show,
             on_outcome=lambda outcome: display.note(_line(outcome)),
-            **vars(search),
             **{"device": options.device, "threads": options.threads, "command": typed(), **more},
         )
     best = output / tuning.BEST
