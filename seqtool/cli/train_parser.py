@@ -85,7 +85,6 @@ class TeacherOptions:
     "seqtool train-parser train.conllu --preset accurate --fields form,upos",
     "seqtool train-parser train.conllu --distil runs/a,runs/b --unlabelled text.txt",
     "seqtool train-parser train.conllu --raw --only segmenter -o runs/segmenter",
-    "seqtool train-parser --raw --fast --list-settings",
 )
 def train_parser(
     treebank: Annotated[
@@ -258,11 +257,6 @@ def _note_parser_data(chosen: Any, data: Any) -> None:
         sentences, words = summary["taught_sentences"], summary["taught_words"]
         parsed = f"{words:,} words that {summary['teachers']} parsed"
         note(f"beside them {counted(sentences, 'sentence')} of {parsed}")
-    if data.head_shares is not None:
-        note(f"{summary['teachers']} say how probable heads are")
-    if data.teachers:
-        num = counted(len(data.teachers), "parser")
-        note(f"{num} among the teachers with probabilities of transitions")
     epochs = data.config.training.epochs
     if data.config.training.time_limit is None and epochs != chosen.training.epochs:
         small = f"any treebank of fewer than {SMALL_SENTENCES:,} sentences"

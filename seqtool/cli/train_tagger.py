@@ -12,10 +12,9 @@ from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
 SCHEMES = {  # of labels of words
-    "bio": "BIO: what it does not allow is never predicted, and the best epoch has the highest F1",
-    "entities": "those of entities, but not BIO throughout: each is chosen by itself, and the best "
-    "epoch has the highest F1",
-    "any": "not those of entities (B-X, I-X, O): the best epoch has the highest accuracy",
+    "bio": "BIO: what that does not allow is never predicted; the best epoch is that of F1",
+    "entities": "of entities, but not BIO throughout; the best epoch is that of F1",
+    "any": "not of entities (B-X, I-X, O); the best epoch is that of accuracy",
 }
 SHOWN = {"UPOS": "dev_upos", "XPOS": "dev_xpos", "FEATS": "dev_feats", "lemmas": "dev_lemmas"}
 
@@ -79,9 +78,6 @@ def train_tagger(
         bundles, scripts = data.summary["bundles"], data.summary["edit_scripts"]
         tags = f"{counted(bundles, 'bundle')} of tags, {counted(scripts, 'edit script')}"
         note_data(data.summary, tags)
-        learning = chosen.learning
-        if learning.label_smoothing and learning.share_parts and data.bundles.parts.size:
-            note("tags share morphemes, so they are learnt without label_smoothing")
 
     treebank, dev = options.treebanks(treebank, dev)
     trained = options.run(

@@ -3,7 +3,6 @@
 A search is a directory:
 
     tune.json     what is searched, and the outcome of every training so far
-    trials.csv    the outcomes as a table
     best.yaml     the settings of the best trial, as --config reads them
     trials/       a run directory for each training: 003-1 is trial 3 in round 1
 
@@ -16,14 +15,12 @@ times as much in the next one (successive halving, Jamieson & Talwalkar 2016), t
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import random
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -43,7 +40,7 @@ from seqtool.core.progress import EpochDone, Event
 from seqtool.training.config import seconds_of
 from seqtool.training.run import TrainedModel
 
-RECORD, TABLE, BEST, RUNS = "tune.json", "trials.csv", "best.yaml", "trials"
+RECORD, BEST, RUNS = "tune.json", "best.yaml", "trials"
 DIGITS = 3  # of a number that is drawn
 BLOCK = 8  # trials among which the values of each setting are spread evenly
 BELOW_ONE = math.nextafter(1.0, 0.0)
@@ -75,17 +72,6 @@ class Range:
         kind = int if self.is_whole else (int, float)
         return isinstance(value, kind) and self.low <= value <= self.high
 
-    def draw(self, chance: float) -> float:
-        """Return a number, by a number from 0 to 1 (not 1 itself)."""
-        # one more: rounded down, the last whole number is then as likely as the others
-        end = self.high + 1 if self.is_whole else self.high
-        if self.is_log:
-            value = self.low * (end / self.low) ** chance
-        else:
-            value = self.low + (end - self.low) * chance
-        value = math.floor(value) if self.is_whole else float(f"{value:.{DIGITS}g}")
-        return min(max(value, self.low), self.high)  # rounding must not lead out of the range
-
 
 Domain = tuple[Any, ...] | Range  # values of which each is as likely, or numbers
 Space = Mapping[str, Domain]  # by dotted settings
@@ -93,7 +79,14 @@ Space = Mapping[str, Domain]  # by dotted settings
 
 def draw(domain: Domain, chance: float) -> Any:
     """Return a value of a domain, by a number from 0 to 1 (not 1 itself)."""
-    return domain.draw(chance) if isinstance(domain, Range) else domain[int(chance * len(domain))]
+    if isinstance(domain, tuple):
+        return domain[int(chance * len(domain))]
+    low, high = domain.low, domain.high
+    # one more: rounded down, the last whole number is then as likely as the others
+    end = high + 1 if domain.is_whole else high
+    value = low * (end / low) ** chance if domain.is_log else low + (end - low) * chance
+    value = math.floor(value) if domain.is_whole else float(f"{value:.{DIGITS}g}")
+    return min(max(value, low), high)  # rounding must not lead out of the range
 
 
 def read_domain(name: str, given: Any) -> Domain:
@@ -319,7 +312,9 @@ def tune(
     search.open({"rounds": rounds, "factor": factor, "seed": seed, "score": score}, force=force)
     # fewer trials than before change nothing
     search.draw(max([trials, *(one.trial for one in search.outcomes)]), seed)
-    search.begin(force=force)
+    if force:
+        shutil.rmtree(search.output / RUNS, ignore_errors=True)
+    search.write()
     numbers: Sequence[int] = range(1, 1 + len(search.trials))
     for round_ in range(1, 1 + rounds):
         for number in numbers:
@@ -413,29 +408,20 @@ class _Search:
             "space": {name: repr(domain) for name, domain in self.space.items()},
             **plan,
         }
-        path = self.output / RECORD
+        path, hint = self.output / RECORD, "give --force to begin anew, or another -o"
         if not path.is_file() and self.output.exists():
             if not self.output.is_dir() or any(self.output.iterdir()):
                 hint = "choose another directory with -o"
                 raise OutputError("exists and is no search", hint=hint, path=self.output)
         elif not force and any(self.output.glob(f"{RUNS}/*/{checkpoint.RUN}")):
             try:
-                record = storage.read_sealed(path)
+                record = storage.read_object(path)
                 about, self.outcomes = record["about"], [Outcome(**o) for o in record["outcomes"]]
             except (ValueError, KeyError, TypeError) as error:
-                hint = "begin anew with --force"
                 raise OutputError("the search's record is damaged", hint=hint, path=path) from error
             if storage.to_json(about) != storage.to_json(self.about):
                 what = "holds another search, or one over data that have changed since it began"
-                hint = "give the same settings again, --force to begin anew, or another -o"
-                raise OutputError(what, hint=hint, path=self.output)
-
-    def begin(self, *, force: bool) -> None:
-        """Write what is searched; with `force`, drop what was trained."""
-        if force:
-            shutil.rmtree(self.output / RUNS, ignore_errors=True)
-        self.output.mkdir(parents=True, exist_ok=True)
-        self.write()
+                raise OutputError(what, hint=f"give the same settings, or {hint}", path=self.output)
 
     def train_one(self, number: int, round_: int, share: float) -> Outcome:
         """Train one trial, or go on with it."""
@@ -482,16 +468,11 @@ class _Search:
             raise ConfigError(f"models have no score {self.score!r}", hint=hint)
 
     def write(self) -> None:
-        """Write the record and its table."""
+        """Write the record."""
+        self.output.mkdir(parents=True, exist_ok=True)
         outcomes = [asdict(outcome) for outcome in self.outcomes]
         content = {"format_version": 1, "about": self.about, "outcomes": outcomes}
-        storage.write_json(self.output / RECORD, storage.sealed(content))
-        columns = [each.name for each in fields(Outcome) if each.name != "settings"]
-        text = io.StringIO()
-        writer = csv.DictWriter(text, [*columns, *self.space], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(one | one.pop("settings") for one in outcomes)
-        storage.replace_text(self.output / TABLE, text.getvalue())
+        storage.write_json(self.output / RECORD, content)
 
     def result(self, round_: int) -> Tuned:
         """Write the settings of the best trial of a round, and return it with all outcomes."""

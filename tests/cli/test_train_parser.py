@@ -275,7 +275,6 @@ def test_a_parser_learns_from_others(seqtool: Run, folder: Path, tmp_path: Path)
     result = seqtool(*command, *distil, *output, "--unlabelled", dev, "--json")
     assert result.code == 0
     assert "beside them 12 sentences of" in result.stderr
-    assert "1 parser among the teachers with probabilities of transitions" in result.stderr
     shown = json.loads(seqtool("inspect", tmp_path / "c", "--json").stdout)
     assert shown["data"]["teachers"] == "a, b"
     # a run that is resumed knows what it learns from

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -220,8 +220,8 @@ def test_a_search_that_was_stopped_goes_on(tmp_path: Path, stop_at: tuple[int, .
             search(train, tmp_path / "out", space, **more)
     tuned = search(train, tmp_path / "out", space, **more)
     assert tuned.outcomes == whole.outcomes
-    for name in ("best.yaml", "trials.csv"):
-        assert (tmp_path / "out" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    files = [tmp_path / name / "best.yaml" for name in ("out", "whole")]
+    assert files[0].read_text() == files[1].read_text()
     # what was stopped was continued, and nothing was done twice
     assert [number for number, call in enumerate(train.calls, 1) if call["resume"]] == [
         number + 1 for number in stop_at
@@ -258,12 +258,11 @@ def test_what_is_written(tmp_path: Path) -> None:
     tuned = search(ToyTraining(size), tmp_path, {"size": [20, 11, 12], "cutoffs": [[4, 5]]})
     assert tuned.config.model == ToyModel(size=11, cutoffs=(4, 5))
     assert from_dict(ToyConfig, load_yaml(tmp_path / "best.yaml")) == tuned.config
-    with (tmp_path / "trials.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert {(row["model.size"], row["score"]) for row in rows} == {
-        *(("20", "20.0"), ("11", "11.0"), ("12", "12.0"))
+    outcomes = json.loads((tmp_path / "tune.json").read_text())["outcomes"]
+    assert [one["trial"] for one in outcomes] == [1, 2, 3]
+    assert {(one["settings"]["model.size"], one["score"]) for one in outcomes} == {
+        *((20, 20.0), (11, 11.0), (12, 12.0))
     }
-    assert [row["trial"] for row in rows] == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize("kind", [TrainingError, DataError])
