@@ -78,6 +78,9 @@ def train_tagger(
         bundles, scripts = data.summary["bundles"], data.summary["edit_scripts"]
         tags = f"{counted(bundles, 'bundle')} of tags, {counted(scripts, 'edit script')}"
         note_data(data.summary, tags)
+        learning = chosen.learning
+        if learning.label_smoothing and learning.share_parts and data.bundles.parts.size:
+            note("tags share morphemes, so they are learnt without label_smoothing")
 
     treebank, dev = options.treebanks(treebank, dev)
     trained = options.run(

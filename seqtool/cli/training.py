@@ -146,9 +146,7 @@ class TrainingOptions(RunOptions):
         for refuse in (refuse_unread, check):
             refuse(chosen, self.given(chosen, settings))
         note_unread(base[-1], chosen, check)
-        if not self.list_settings:
-            return chosen
-        return cli.print_settings(chosen)
+        return cli.print_settings(chosen) if self.list_settings else chosen
 
     def run(self, train: Callable[..., Any], *what: Any, **more: Any) -> Any:
         """Call a training function of the library, which shows how it goes on.
@@ -261,9 +259,7 @@ def note_unread(
             note(f"note: {file}, {name}: {error.message}")
 
 
-def report(
-    trained: Any, as_json: bool, scores: str, *notes: str, next: Sequence[str] = (), **more: Any
-) -> None:
+def report(trained: Any, as_json: bool, scores: str, *, next: Sequence[str], **more: Any) -> None:
     """Say what came of a training: lines for people, or an object with path, scores and more.
 
     The commands of `next` are as `note_next` takes them.
@@ -279,8 +275,7 @@ def report(
             content |= {"epochs": trained.epochs, "precision": trained.precision}
         return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
     parameters = counted(trained.num_parameters, "parameter")
-    for line in (f"{scores}; {parameters}; model in {trained.path}", *notes):
-        note(line)
+    note(f"{scores}; {parameters}; model in {trained.path}")
     if trained.is_fit:
         cli.note_next(*next, model=trained.path)
     echo(trained.path)

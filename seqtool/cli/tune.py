@@ -147,8 +147,9 @@ def tune(
 ) -> None:
     """Search for settings on the validation part: random search, or successive halving.
 
-    Each trial is a run of its own. The same command again goes on where it was stopped, and trains
-    nothing twice. The best settings are in best.yaml of the output directory, for --config.
+    Each trial is a run of its own, with all of --time-limit or the epochs in the last round. The
+    same command again goes on where it was stopped, and trains nothing twice. The best settings are
+    in best.yaml of the output directory, for --config.
     """
     from seqtool.core.progress import Display
     from seqtool.text.datasets import sample_treebank

@@ -163,7 +163,6 @@ def test_chen_manning_is_the_paper(seqtool: Run, folder: Path, tmp_path: Path) -
         ("--fast --preset accurate", "exclude each other"),
         ("--system arc-hybird", "'arc-hybird'"),
         ("--fields forms", "no field is called 'forms'"),
-        ("--set model.slots=[s0,q1]", "'q1' is no place"),
         ("--set hiden=3", "unknown setting hiden"),
         ("--hidden 0", "hidden_size is 0"),
         ("--distil ,", "names no parser"),
@@ -175,8 +174,6 @@ def test_chen_manning_is_the_paper(seqtool: Run, folder: Path, tmp_path: Path) -
         ("--set taught_words=9", "taught_words is set"),
         # of --raw, what no part reads
         ("--raw --preset linear --hidden 8", "hidden_size is set"),
-        ("--raw --set parser.model.trees=all", "trees is set"),
-        ("--raw --set graph.model.hidden_size=8", "hidden_size is set"),
         ("--raw --fast --set graph.model.arc_size=8", "graph.model.arc_size is set"),
         ("--raw --set graph.model.lm_size=8", "lm_size is set"),
         ("--raw --set tagger.model.lm_size=8", "lm_size is set"),
@@ -247,9 +244,7 @@ def test_listed_settings_are_those_that_run(
     [
         "graph --classifier linear",
         "accurate --classifier linear",
-        "graph --decoder transition",
         "mst2 --classifier neural",
-        "mst2 --decoder transition",
     ],
 )
 @pytest.mark.parametrize("raw", [[], ["--raw"]])
