@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import ipaddress
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -76,6 +77,19 @@ def shared_data() -> Path:
     folder = ROOT.parent / "shared" / "data"
     if not folder.is_dir():
         pytest.skip("no folder ../shared/data with the real corpora")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with train.txt and valid.txt: lines of one to seven of six letters."""
+    folder = tmp_path_factory.mktemp("letters")
+    chooser = random.Random(1)
+    for name, num_lines in (("train", 60), ("valid", 12)):
+        lines = [
+            " ".join(chooser.choices("abcdef", k=chooser.randint(1, 7))) for _ in range(num_lines)
+        ]
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
     return folder
 
 

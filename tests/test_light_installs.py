@@ -109,7 +109,7 @@ LIGHT = {
     "ngram counts": "ngram counts train.txt",
     "ngram classes": "ngram classes train.txt --num 2",
     "eval-ppl": "eval-ppl raw.txt -m ngram",
-    "train-snm": "train-snm train.txt -o snm --force",
+    "ngram snm": "ngram snm train.txt -o snm --force",
     "compare": "compare raw.txt -m ngram -m model.arpa",
     "draw": "draw trees.conllu",
     "generate": "generate -m ngram --prompt the --seed 1",
@@ -135,7 +135,6 @@ HEAVY = {
     "tune": "tune lm train.txt --try hidden_size=4,8 -o tuned",
     "train-tagger": "train-tagger trees.conllu",
     "train-classifier": "train-classifier reviews.csv",
-    "train-segmenter": "train-segmenter trees.conllu",
     "analyse cells": "analyse cells",
     **{
         f"analyse {name}": f"analyse {name} raw.txt -m neural"

@@ -46,6 +46,7 @@ _ONE = (
 # what is added to a command that this matches, the first one only; a later option wins
 SHORTER = (
     ("--resume", ""),
+    ("train-parser .*--only", _ONE),
     (
         "train-parser .*--raw",
         f"{_PARSER.format('tagger.')} {_PARSER.format('parser.')} --set taggers=1 "
@@ -59,7 +60,6 @@ SHORTER = (
     ("train-parser", f"{_ONE} --hidden 16"),
     ("train-classifier", "--set training.epochs=1 --threads 1"),
     ("train-tagger", f"{_ONE} --set model.encoder_size=8"),
-    ("train-segmenter", _ONE),
     (
         "train-lm",
         "--set training.epochs=1 --set training.time_limit=null --hidden 8 --embedding 8 "
@@ -69,7 +69,7 @@ SHORTER = (
         "seqtool tune ",
         "--trials 2 --rounds 1 --set training.epochs=1 --set training.time_limit=null --threads 1",
     ),
-    ("train-snm .*--time-limit", "--time-limit 1s"),
+    ("ngram snm .*--time-limit", "--time-limit 1s"),
     ("prepare .*--unit bpe", "--vocab-size 60"),
 )
 

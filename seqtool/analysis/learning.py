@@ -131,7 +131,7 @@ def find_logs(path: Path) -> list[tuple[str, Path]]:
     if not logs:
         raise DataError(
             "no training log is there",
-            hint="name a model of train-lm, train-parser, train-tagger, train-segmenter or "
+            hint="name a model of train-lm, train-parser, train-tagger or "
             "train-classifier; an n-gram model alone",
             path=path,
         )

@@ -10,28 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seqtool.cli import options as cli
+from seqtool.cli import training
 from seqtool.cli.models import default_model, one_model, open_model
-from seqtool.cli.options import (
-    JsonOption,
-    OutputOption,
-    TableOption,
-    emit,
-    note,
-    offer,
-    print_settings,
-    show_table,
-    stdin_instead,
-    takes_options,
-)
-from seqtool.cli.training import (
-    SETTINGS,
-    PresetFileOption,
-    TrainingOptions,
-    note_shared,
-    note_unread,
-    report,
-    run_training,
-)
+from seqtool.cli.options import note, offer, show_table, takes_options
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
@@ -44,7 +26,7 @@ if TYPE_CHECKING:
 PREDICTION = "prediction"  # the column of the label
 MAX_SHOWN = 12  # labels in a table of confusions
 CHUNK_TEXTS = 1 << 10  # written together
-COLUMNS_PANEL = "Columns"
+UNITS = {"word": "words", "char": "characters", "byte": "bytes"}  # of a language model
 
 
 @takes_options(
@@ -58,7 +40,7 @@ COLUMNS_PANEL = "Columns"
             "or lm: the layers of the model of --lm, trained further.",
         ),
         "--hidden": "model.hidden_size",
-        **SETTINGS,
+        **training.SETTINGS,
     },
 )
 @examples(
@@ -76,37 +58,20 @@ def train_classifier(
             "packed).",
         ),
     ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A table by whose accuracy the best epoch is chosen; without it, every tenth row "
-            "of TRAIN.",
-        ),
-    ] = None,
-    output: OutputOption = Path("runs/classifier"),
+    dev: Annotated[Path | None, training.dev_option("accuracy", "A table", "row")] = None,
+    output: cli.OutputOption = Path("runs/classifier"),
     preset: Annotated[
         str | None,
-        typer.Option(
-            metavar="linear|recurrent|fine-tuned",
-            help="Settings by name; that of the --encoder if not given (of lm, fine-tuned).",
-            rich_help_panel="Settings",
+        training.setting_option(
+            "Settings by name; that of the --encoder if not given (of lm, fine-tuned).",
+            "linear|recurrent|fine-tuned",
         ),
     ] = None,
-    config: PresetFileOption = None,
-    lm: Annotated[
-        Path | None,
-        typer.Option(
-            "--lm",
-            metavar="DIR",
-            help="A model of train-lm, which is copied into the output. With --encoder lm "
-            "training begins from its weights; a bilstm reads its state after each word too.",
-            rich_help_panel="Settings",
-        ),
-    ] = None,
+    config: training.PresetFileOption = None,
+    lm: training.LanguageModelOption = None,
     *,
     settings: dict[str, Any],
-    options: TrainingOptions,
+    options: training.TrainingOptions,
 ) -> None:
     """Train a classifier of texts: topics, sentiments, any labels.
 
@@ -116,64 +81,62 @@ def train_classifier(
     from seqtool.classification.config import resolve
     from seqtool.parsing.config import refuse_lm
 
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    if lm is None and not options.resume:
-        refuse_lm(options.given(chosen, settings))
-    note_unread(config, chosen)
-    if options.list_settings:
-        return print_settings(chosen)
-    from seqtool.classification.train import train_classifier as train
+    def check(_: Any, names: list[str]) -> None:
+        if lm is None and not options.resume:
+            refuse_lm(names)
 
-    note_shared(table or (), dev)
+    chosen = options.resolve(resolve, (preset, config), settings, output, check)
+    if chosen is None:
+        return
+    from seqtool.classification.evaluation import evaluate
+    from seqtool.classification.train import train_classifier as train
+    from seqtool.core import checkpoint
+
+    training.note_shared(table or (), dev)
     dev_texts: list[Texts] = []
 
     def on_data(data: Any) -> None:
         dev_texts.append(data.dev)
-        summary = data.summary
-        num, num_dev = summary["texts"], summary["dev_texts"]
-        if summary["dev_held_out"] and num_dev == num:
-            note(
-                "there are fewer than 10 texts, so none is held out: dev is train, and dev scores "
-                "say nothing of other texts; give --dev"
-            )
-        elif summary["dev_held_out"]:
-            note(f"every tenth text is held out as dev: {num_dev:,} of {num + num_dev:,}")
-        note(
-            f"{counted(num, 'text')} of {counted(len(data.labels), 'label')}, {_known(summary)}; "
-            f"validation: {counted(num_dev, 'text')}"
-        )
+        _note_data(data)
 
-    sources: dict[str, Any] = {"dev": dev, "lm": lm}
-    trained = run_training(train, table, output, chosen, options, on_data=on_data, **sources)
-    from seqtool.classification.evaluation import evaluate
-    from seqtool.core import checkpoint
-
+    trained = options.run(train, table, output, chosen, dev=dev, lm=lm, on_data=on_data)
     classifier, texts = checkpoint.load(output), dev_texts[-1]
     predicted = [prediction.label for prediction in classifier.pipe(texts.texts)]
     scores = evaluate(classifier.labels, texts.labels or (), predicted)
     if not options.json:
         _show_evaluation(scores)
-    report(
+    training.report(
         trained,
         options.json,
         f"dev accuracy {scores.accuracy:.2f}, macro F1 {scores.macro_f1:.2f} (the commonest label "
-        f"alone: {scores.majority:.2f}); {counted(trained.num_parameters, 'parameter')}; "
-        f"model in {trained.path}",
+        f"alone: {scores.majority:.2f})",
         next=("classify FILE.csv -m {}",),
         dev=scores.to_json(),
     )
 
 
-def _known(summary: Mapping[str, Any]) -> str:
-    """Return what a classifier knows of the texts, by the summary of its data."""
+def _note_data(data: Any) -> None:
+    """Say what is trained on, what of it is held out, and what a classifier knows of it."""
+    summary: Mapping[str, Any] = data.summary
+    num, num_dev = summary["texts"], summary["dev_texts"]
+    if summary["dev_held_out"] and num_dev == num:
+        note(
+            "there are fewer than 10 texts, so none is held out: dev is train, and dev scores "
+            "say nothing of other texts; give --dev"
+        )
+    elif summary["dev_held_out"]:
+        note(f"every tenth text is held out as dev: {num_dev:,} of {num + num_dev:,}")
     if "units" in summary:
         share = 100 * summary["unknown_units"] / summary["units"]
-        unit = {"word": "words", "char": "characters", "byte": "bytes"}
-        units = unit.get(summary["lm_unit"], "pieces")
-        return f"{summary['units']:,} {units}, {share:.1f}% unknown to the language model"
-    if "features" in summary:
-        return f"{summary['features']:,} n-grams"
-    return counted(summary["words"], "word")
+        unit = UNITS.get(summary["lm_unit"], "pieces")
+        known = f"{summary['units']:,} {unit}, {share:.1f}% unknown to the language model"
+    elif "features" in summary:
+        known = f"{summary['features']:,} n-grams"
+    else:
+        known = counted(summary["words"], "word")
+    labels = counted(len(data.labels), "label")
+    validation = f"validation: {counted(num_dev, 'text')}"
+    note(f"{counted(num, 'text')} of {labels}, {known}; {validation}")
 
 
 def _show_evaluation(scores: Evaluation) -> None:
@@ -185,11 +148,16 @@ def _show_evaluation(scores: Evaluation) -> None:
     show_table("", ["label", "precision", "recall", "F1", "texts"], rows, to_stderr=True)
     labels = scores.labels
     if len(labels) > MAX_SHOWN:
-        note(f"{len(labels)} labels are too many to show confusions of; --json has them")
-        return
+        return note(f"{len(labels)} labels are too many to show confusions of; --json has them")
     matrix = [[label, *row] for label, row in zip(labels, scores.confusion.tolist(), strict=True)]
     note("")
     show_table("Gold label by predicted label", ["", *labels], matrix, to_stderr=True)
+
+
+def column_option(texts: str) -> Any:
+    """Return the option of a column of a table."""
+    help = f"The column of the {texts}; that of training if not given."
+    return typer.Option(metavar="NAME", help=help, rich_help_panel="Columns")
 
 
 @examples(
@@ -213,24 +181,10 @@ def classify(
             "--model", "-m", metavar="DIR", help="A classifier; runs/classifier if not given."
         ),
     ] = None,
-    output: TableOption = "-",
-    text_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The column of the texts; that of training if not given.",
-            rich_help_panel=COLUMNS_PANEL,
-        ),
-    ] = None,
-    label_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The column of the gold labels; that of training, where there is such a column.",
-            rich_help_panel=COLUMNS_PANEL,
-        ),
-    ] = None,
-    as_json: JsonOption = False,
+    output: cli.TableOption = "-",
+    text_column: Annotated[str | None, column_option("texts")] = None,
+    label_column: Annotated[str | None, column_option("gold labels")] = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Give texts their labels, with the probability of each label.
 
@@ -238,28 +192,17 @@ def classify(
     Where the file has labels itself, stderr says how good the classifier is. With --json there is
     one object: the scores and, without -o, the rows.
     """
-    from dataclasses import replace
-
-    from seqtool.classification.data import read_texts
     from seqtool.classification.evaluation import evaluate
     from seqtool.core.reading import JSON_LINES
     from seqtool.lm.tables import check_names, check_target, open_table
 
     check_target(output, [table] if table else [])
     path = one_model(model) or default_model("classifier")
-    if table is None and not stdin_instead("FILE"):
-        raise ConfigError(
-            "no texts are given",
-            hint="name a .csv, .tsv or .jsonl, or pipe texts in, one per line",
-        )
+    if table is None and not cli.stdin_instead("FILE"):
+        hint = "name a .csv, .tsv or .jsonl, or pipe texts in, one per line"
+        raise ConfigError("no texts are given", hint=hint)
     classifier: Classifier = open_model(path, "classifier")
-    columns = {"text_column": text_column, "label_column": label_column}
-    texts = read_texts(
-        table or "-",
-        replace(classifier.config.data, **{key: name for key, name in columns.items() if name}),
-        labelled=True if label_column else None,
-        is_table=text_column is not None,
-    )
+    texts = _read(classifier, table, text_column, label_column)
     names = [PREDICTION, *(f"p({label})" for label in classifier.labels)]
     check_names(texts.names, names, texts.path)
     is_shown = as_json and output == "-"
@@ -269,23 +212,19 @@ def classify(
     with nullcontext() if is_shown else open_table(output) as target:
         for part in _labelled(classifier, texts, names, keeps_types=keeps_types):
             predicted += part[PREDICTION]
-            if target is None:
-                rows += [
-                    dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True)
-                ]
-            else:
+            if target is not None:
                 target.write(part)
-    scores = None
-    if texts.labels is not None:
-        scores = evaluate(classifier.labels, texts.labels, predicted)
-    num_cut = classifier.num_cut(texts.texts)
-    if num_cut:
+                continue
+            columns = zip(*part.values(), strict=True)
+            rows += [dict(zip(part, row, strict=True)) for row in columns]
+    has_labels = texts.labels is not None
+    scores = evaluate(classifier.labels, texts.labels or (), predicted) if has_labels else None
+    if num_cut := classifier.num_cut(texts.texts):
         longest = classifier.config.model.max_words
         note(f"{counted(num_cut, 'text')} read up to word {longest:,} only")
     if as_json:
-        content: dict[str, Any] = {"texts": len(predicted), "cut": num_cut}
-        content |= {} if scores is None else scores.to_json()
-        return emit(content | ({"rows": rows} if is_shown else {"output": output}))
+        content = {"texts": len(predicted), "cut": num_cut, **(scores.to_json() if scores else {})}
+        return cli.emit(content | ({"rows": rows} if is_shown else {"output": output}))
     if scores is None:
         return note(counted(len(predicted), "text"))
     _show_evaluation(scores)
@@ -294,6 +233,24 @@ def classify(
     note(
         f"{counted(len(predicted), 'text')}: accuracy {scores.accuracy:.2f}, macro F1 "
         f"{scores.macro_f1:.2f} ({classifier.labels[0]} alone: {scores.majority:.2f})"
+    )
+
+
+def _read(
+    classifier: Classifier, table: Path | None, text_column: str | None, label_column: str | None
+) -> Texts:
+    """Return texts, with labels where there are some, by the columns of training or by these."""
+    from dataclasses import replace
+
+    from seqtool.classification.data import read_texts
+
+    columns = {"text_column": text_column, "label_column": label_column}
+    named = {key: name for key, name in columns.items() if name}
+    return read_texts(
+        table or "-",
+        replace(classifier.config.data, **named),
+        labelled=True if label_column else None,
+        is_table=text_column is not None,
     )
 
 

@@ -244,7 +244,9 @@ def settings_page() -> str:
         _settings_section("Parsers", "`seqtool train-parser`.", ParserConfig),
         _settings_section("Taggers", "`seqtool train-tagger`.", TaggerConfig),
         _settings_section("Labellers of words", "`seqtool train-tagger --column`.", LabellerConfig),
-        _settings_section("Segmenters", "`seqtool train-segmenter`.", SegmenterConfig),
+        _settings_section(
+            "Segmenters", "`seqtool train-parser --raw --only segmenter`.", SegmenterConfig
+        ),
         _settings_section("Classifiers", "`seqtool train-classifier`.", ClassifierConfig),
         _settings_section(
             "Everything that raw text needs",
@@ -266,7 +268,7 @@ def settings_page() -> str:
         "[Commands](reference.md)) and fields of a class in Python (see [Python](python.md)).\n",
         _settings_section("n-gram models", "`seqtool ngram train`.", NgramConfig, level=3),
         _settings_section(
-            "Sparse non-negative matrices", "`seqtool train-snm`.", SnmConfig, level=3
+            "Sparse non-negative matrices", "`seqtool ngram snm`.", SnmConfig, level=3
         ),
         _settings_section("Preparation", "`seqtool prepare`.", PrepareConfig, level=3),
         _settings_section("Generation", "`seqtool generate`.", GenerateConfig, level=3),
@@ -311,7 +313,7 @@ def _presets_section() -> str:
         "train-parser": parsers.PRESETS.table,
         "train-tagger": taggers.PRESETS.table,
         "train-classifier": classifiers.PRESETS.table,
-        "train-segmenter": {"": segmenters.PRESETS.settings()},
+        "train-parser --raw --only segmenter": {"": segmenters.PRESETS.settings()},
         # how many of which parts; the settings of the parts are in the tables above
         "train-parser --raw": {
             name: {part: num for part, num in preset.items() if isinstance(num, int)}

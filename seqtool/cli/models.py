@@ -21,7 +21,7 @@ COMMANDS = {
     "lm": "train-lm",
     "ngram": "ngram train",
     "parser": "train-parser",
-    "segmenter": "train-segmenter",
+    "segmenter": "train-parser --raw --only segmenter",
     "tagger": "train-tagger",
 }
 # kind -> what only a model of that kind can do

@@ -13,19 +13,10 @@ from seqtool.cli.options import (
     OutputOption,
     note,
     offer,
-    print_settings,
     stdin_or_sample,
     takes_options,
 )
-from seqtool.cli.training import (
-    PANEL,
-    SETTINGS,
-    TrainingOptions,
-    note_unread,
-    report,
-    run_training,
-    typed_names,
-)
+from seqtool.cli.training import SETTINGS, TrainingOptions, report, setting_option
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
@@ -82,12 +73,7 @@ def train_lm(
     ] = None,
     output: OutputOption = Path("runs/lm"),
     config: Annotated[
-        str | None,
-        typer.Option(
-            help="A recipe by name, or a YAML file of settings.",
-            metavar="NAME|FILE",
-            rich_help_panel=PANEL,
-        ),
+        str | None, setting_option("A recipe by name, or a YAML file of settings.", "NAME|FILE")
     ] = None,
     tensorboard: Annotated[
         bool,
@@ -101,18 +87,20 @@ def train_lm(
     from seqtool.core.reading import is_corpus
     from seqtool.lm.neural.config import refuse_idle, refuse_unread, resolve
 
-    chosen = options.resolve(resolve, config, settings=settings, output=output)
-    refuse_idle(chosen, options.given(chosen, settings))
-    note_unread(config, chosen, refuse_unread, refuse_idle)
-    if options.list_settings:
-        return print_settings(chosen)
+    def check(config: Any, names: list[str]) -> None:
+        refuse_unread(config, names)
+        refuse_idle(config, names)
+
+    chosen = options.resolve(resolve, (config,), settings, output, check)
+    if chosen is None:
+        return
     if corpus is None and not options.resume:
         corpus = stdin_or_sample("CORPUS", training="training on")
     if corpus is not None and is_corpus(corpus):
         from seqtool.lm.neural.train import check_preparation
         from seqtool.text.prepared import PreparedCorpus
 
-        given = {name.rpartition(".")[2] for name in typed_names(settings, options.set_)}
+        given = {name.rpartition(".")[2] for name in options.given(chosen, settings)}
         check_preparation(PreparedCorpus.open(corpus), chosen.data, given)
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
@@ -126,25 +114,24 @@ def train_lm(
             if board is not None:
                 board.show(event)
 
-        trained = run_training(train, corpus, output, chosen, options, on_event=on_event)
+        trained = options.run(train, corpus, output, chosen, on_event=on_event)
+    perplexity = trained.scores["valid_perplexity"]
     report(
         trained,
         options.json,
-        f"valid perplexity {trained.scores['valid_perplexity']:.2f} in one stream, as eval-ppl "
-        f"measures it; {counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
+        f"valid perplexity {perplexity:.2f} in one stream, as eval-ppl measures it",
         next=("eval-ppl -m {}", "generate -m {}"),
     )
 
 
 def _note_preparation(path: Path) -> None:
     """Say what was made of a raw text; nothing of a corpus that was prepared before."""
+    from seqtool.cli.prepare import describe_draw
     from seqtool.core.reading import is_corpus
+    from seqtool.text.prepared import PreparedCorpus
 
     if not is_corpus(path):
         return
-    from seqtool.cli.prepare import describe_draw
-    from seqtool.text.prepared import PreparedCorpus
-
     info = PreparedCorpus.open(path).info
     noun = {"word": "word", "char": "character", "byte": "byte"}.get(info["unit"], "piece")
     sizes = []

@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from seqtool.cli.options import (
-    MAX_SHOWN,
-    OutputOption,
-    note,
-    offer,
-    print_settings,
-    takes_options,
-)
-from seqtool.cli.training import (
-    PANEL,
-    SETTINGS,
-    EmbeddingsOption,
-    LanguageModelOption,
-    PresetFileOption,
-    TreebankOptions,
-    dev_option,
-    note_data,
-    note_unread,
-    report,
-    run_training,
-    setting_option,
-    treebank_argument,
-)
+from seqtool.cli import training
+from seqtool.cli.options import MAX_SHOWN, note, offer, takes_options
+from seqtool.cli.training import note_data, report, setting_option
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
+
+PARTS = ("segmenter",)  # those that --only trains
+
+
+@dataclass(frozen=True)
+class TeacherOptions:
+    """Models that a parser learns from, beside the treebank."""
+
+    distil: Annotated[
+        list[str] | None,
+        setting_option(
+            "Learn from parsers over the same treebank as well, A,B: how probable they take heads "
+            "(--decoder graph) or transitions (from those with the same system), and the trees "
+            "that all find together.",
+            "MODEL,MODEL",
+        ),
+    ] = None
+    unlabelled: Annotated[
+        list[str] | None,
+        setting_option(
+            "With --distil: CoNLL-U for them to parse or, where it names a model of --raw, plain "
+            "text; a file or a directory, repeatable.",
+            "FILE",
+        ),
+    ] = None
+    init: Annotated[
+        Path | None,
+        setting_option(
+            "With --loss global: a parser of the same treebank and settings to begin from.", "MODEL"
+        ),
+    ] = None
+
+    def sources(self) -> dict[str, Any]:
+        """Return the arguments of `train_parser`."""
+        names = [name.strip() for names in self.distil or () for name in names.split(",")]
+        teachers = [name for name in names if name]
+        if self.distil and not teachers:
+            raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
+        return {"distil": teachers, "unlabelled": self.unlabelled or (), "init": self.init}
 
 
 @takes_options(
@@ -52,7 +72,7 @@ from seqtool.core.errors import ConfigError, counted
             "model.encoder", help="What reads words in their sentence (default none)."
         ),
         "--hidden": "model.hidden_size",
-        **SETTINGS,
+        **training.SETTINGS,
         "--epochs": offer(
             "training.epochs",
             help="Passes over the training part; with --raw those of the parsers.",
@@ -64,24 +84,39 @@ from seqtool.core.errors import ConfigError, counted
     "seqtool train-parser train.conllu --dev dev.conllu --raw -o runs/mine",
     "seqtool train-parser train.conllu --preset accurate --fields form,upos",
     "seqtool train-parser train.conllu --distil runs/a,runs/b --unlabelled text.txt",
-    "seqtool train-parser --raw --fast --list-settings",
+    "seqtool train-parser train.conllu --raw --only segmenter -o runs/segmenter",
 )
 def train_parser(
-    treebank: Annotated[list[Path] | None, treebank_argument("with trees (also packed)")] = None,
-    dev: Annotated[Path | None, dev_option("LAS")] = None,
-    output: OutputOption = Path("runs/parser"),
+    treebank: Annotated[
+        list[Path] | None, training.treebank_argument("with trees (also packed)")
+    ] = None,
+    dev: Annotated[Path | None, training.dev_option("LAS")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="Directory to write to; runs/parser if not given, with --only runs/PART.",
+        ),
+    ] = None,
     raw: Annotated[
         bool,
         typer.Option(
             "--raw",
             help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
-            "lemmatizer, and parsers that learn from predicted tags. Parts that are trained at "
-            "once, each in a process of its own, share the threads; --threads 1 trains one after "
-            "another. --seed and --time-limit are of all parts, --epochs and --fields of all "
-            "parsers, --lr and --patience of the neural ones, other settings of the first parser; "
-            "--set tagger.training.epochs=5 names another part.",
+            "lemmatizer, and parsers that learn from predicted tags, as many at once as there are "
+            "threads. --seed and --time-limit are of all parts, --epochs and --fields of all "
+            "parsers, other settings of the first; --set tagger.training.epochs=5 names a part.",
         ),
     ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PART",
+            help="Of --raw, train this part alone: segmenter. Settings are those of the part.",
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         setting_option(
@@ -91,208 +126,138 @@ def train_parser(
         ),
     ] = None,
     fast: Annotated[
-        bool,
-        typer.Option(
-            "--fast",
-            help="The same as --preset fast, also with --raw.",
-            rich_help_panel=PANEL,
-            show_default=False,
-        ),
+        bool, setting_option("The same as --preset fast, also with --raw.", "", "--fast")
     ] = False,
-    config: PresetFileOption = None,
     fields: Annotated[
         str | None,
         setting_option(
             "What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).", "LIST"
         ),
     ] = None,
-    embeddings: EmbeddingsOption = None,
-    lm: LanguageModelOption = None,
-    distil: Annotated[
-        list[str] | None,
-        setting_option(
-            "Learn from parsers over the same treebank as well, A,B: how probable they take heads "
-            "(--decoder graph) or transitions (from those with the same system), and the "
-            "trees that all find together: of variants of the treebank's sentences, and of the "
-            "text of --unlabelled.",
-            "MODEL,MODEL",
-        ),
-    ] = None,
-    unlabelled: Annotated[
-        list[str] | None,
-        setting_option(
-            "With --distil: CoNLL-U (its trees are not looked at) or, where --distil names a model "
-            "of --raw, plain text; a file or a directory, repeatable.",
-            "FILE",
-        ),
-    ] = None,
-    init: Annotated[
-        Path | None,
-        setting_option(
-            "With --loss global: a parser of the same treebank and settings to begin from, without "
-            "local training.",
-            "MODEL",
-        ),
-    ] = None,
     *,
+    teachers: TeacherOptions,
     settings: dict[str, Any],
-    options: TreebankOptions,
+    options: training.TreebankOptions,
 ) -> None:
     """Train a dependency parser on a treebank.
 
     The trees are those of columns HEAD and DEPREL; the parser reads the other columns, so train it
     with --fields that will be there when it parses.
     """
-    from seqtool.core.checkpoint import run_kind, run_record
-    from seqtool.core.storage import read_object
-    from seqtool.parsing.parser import config as parsers
-    from seqtool.parsing.parser import families
-    from seqtool.parsing.pipeline import config as pipelines
+    from seqtool.core.checkpoint import run_kind
+    from seqtool.parsing.parser.config import parse_fields
 
-    raw = raw or (options.resume and run_kind(output) == "pipeline")
     if fast and preset not in (None, "fast"):
         raise ConfigError(f"--fast and --preset {preset} exclude each other", hint="give only one")
+    if only not in (None, *PARTS):
+        hint = f"choose {' or '.join(PARTS)}; `seqtool train-tagger` trains a tagger"
+        raise ConfigError(f"no part that is trained alone is called {only!r}", hint=hint)
     if fields is not None:
-        settings["model.fields"] = parsers.parse_fields(fields)
-    resolve = pipelines.resolve if raw else parsers.resolve
+        settings["model.fields"] = parse_fields(fields)
+    output = output or Path("runs", only or "parser")
+    kind = run_kind(output) if options.resume else None
+    part = only or ("pipeline" if raw else "parser")
+    part = kind if kind in ("segmenter", "pipeline") else part
+    sources = options.words() | teachers.sources()
+    read = {"segmenter": (), "pipeline": ("embeddings", "lm"), "parser": tuple(sources)}[part]
+    if refused := [name for name, value in sources.items() if value and name not in read]:
+        what = f"--{refused[0]} is not for {'all that --raw trains' if raw else f'a {part}'}"
+        raise ConfigError(what, hint="leave it out, or train a parser alone")
+    sources = {name: sources[name] for name in read}
     preset = "fast" if fast else preset
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    named = [name.strip() for names in distil or () for name in names.split(",")]
-    teachers = [name for name in named if name]
-    if distil and not teachers:
-        raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
-    run = read_object(run_record(output)) if options.resume else {}
-    has_lm = bool(lm or run.get("lm"))
-    if raw:
-        also = ["lm"] * has_lm
-        _check_all_read(chosen, settings, options.set_, also)
-        note_unread(config, chosen, partial(pipelines.refuse_unread, also=also))
-    else:
+    _train(part, (treebank, dev), output, preset, settings, options, sources)
+
+
+def _train(
+    part: str,
+    data: tuple[list[Path] | None, Path | None],
+    output: Path,
+    preset: str | None,
+    settings: dict[str, Any],
+    options: training.TreebankOptions,
+    sources: dict[str, Any],
+) -> None:
+    """Train a parser, all that plain text needs, or a part of it."""
+    from seqtool.core.checkpoint import run_record
+    from seqtool.core.storage import read_object
+    from seqtool.parsing.parser import families
+    from seqtool.parsing.pipeline import config as pipelines
+    from seqtool.treebank.conllu import describe_held_out
+
+    def check(config: Any, names: list[str]) -> None:
+        run = read_object(run_record(output)) if options.resume else {}
         extras = {
-            "teachers": bool(teachers or run.get("distil")),
-            "lm": has_lm,
-            "gold tags": bool(run.get("gold_tags")),  # which Python can name, and --raw does
+            "teachers": sources.get("distil") or run.get("distil"),
+            "lm": sources.get("lm") or run.get("lm"),
+            "gold tags": run.get("gold_tags"),  # which Python can name, and --raw does
         }
         also = [word for word, is_given in extras.items() if is_given]
-        _check_read(chosen, settings, options.set_, also)
-        note_unread(config, chosen, partial(families.refuse_unread, also=also))
-    if options.list_settings:
-        return print_settings(chosen)
-    treebank, dev = options.treebanks(treebank, dev)
-    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
-    if raw:
-        if distil or unlabelled:
-            raise ConfigError(
-                "--distil is for a parser alone, not for all that --raw trains",
-                hint="train with --raw first, then the parser in its directory with --distil",
-            )
-        if init is not None:
-            raise ConfigError(
-                "--init is for a parser alone, not for all that --raw trains",
-                hint="leave out --raw, or --init",
-            )
-        from seqtool.parsing.pipeline.train import train_pipeline
+        if part == "parser":
+            families.refuse_unread(config, names, also)
+        elif part == "pipeline":
+            # options are those of the parser; of the training loop, of the graph-based one too
+            own = [n for n in settings if not (config.graphs and n.startswith("training."))]
+            rest = [name for name in names if name not in settings]
+            pipelines.refuse_unread(config, [*(f"parser.{name}" for name in own), *rest], also)
 
-        trained = run_training(
-            train_pipeline, treebank, output, chosen, options, has_parts=True, **sources
-        )
-        shown = ", ".join(
-            f"{name.removeprefix('dev_').replace('_', ' ')} {value:.2f}"
-            for name, value in trained.scores.items()
-        )
-        report(
-            trained,
-            options.json,
-            # a run that is resumed knows its dev by itself
-            f"dev, from raw text on: {shown}"
-            if "dev_las" in trained.scores
-            else f"on what was held out: {shown}",
-            f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-            next=("parse FILE.txt -m {}",),
-        )
+    resolve = import_module(f"seqtool.parsing.{part}.config").resolve
+    chosen = options.resolve(resolve, (preset, options.config), settings, output, check)
+    if chosen is None:
         return
-    from seqtool.parsing.parser.train import train_parser as train
-
-    sources["distil"] = teachers
-    sources["unlabelled"] = unlabelled or ()
-    sources["init"] = init
-
-    def on_data(data: Any) -> None:
-        _note_parser_data(data)
-        training = data.config.training
-        if training.time_limit is None and training.epochs != chosen.training.epochs:
-            note(
-                f"{counted(training.epochs, 'epoch')} by learning.small_epochs, as of "
-                f"any treebank of fewer than {parsers.SMALL_SENTENCES:,} sentences"
-            )
-
-    trained = run_training(train, treebank, output, chosen, options, on_data=on_data, **sources)
-    # what was trained by beams is to be searched by one as wide
-    learning = chosen.learning
-    beam = f" --beam {learning.global_beam}" if learning.loss == "global" else ""
-    shares = []
-    if (share := trained.scores.get("feature_share")) is not None:
-        shares.append(f"{share:.0f}% of the time of parsing is spent on features")
-    report(
-        trained,
-        options.json,
-        f"dev LAS {trained.scores['dev_las']:.2f}, UAS {trained.scores['dev_uas']:.2f}; "
-        f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        *shares,
-        next=(f"parse FILE.conllu -m {{}}{beam}",),
-        system=trained.system,
-    )
+    train = getattr(import_module(f"seqtool.parsing.{part}.train"), f"train_{part}")
+    treebank, sources["dev"] = options.treebanks(*data)
+    if part == "pipeline":
+        sources["on_held_out"] = lambda *numbers: note(describe_held_out(*numbers))
+    else:
+        show = _note_segmenter_data if part == "segmenter" else _note_parser_data
+        sources["on_data"] = partial(show, chosen)
+    trained = options.run(train, treebank, output, chosen, **sources)
+    scores, more = trained.scores, {}
+    if part == "segmenter":
+        shown = f"words F1 {scores['dev_words']:.2f}, sentences F1 {scores['dev_sentences']:.2f}"
+        following = "segment FILE.txt -m {}"
+    elif part == "parser":
+        shown = f"LAS {scores['dev_las']:.2f}, UAS {scores['dev_uas']:.2f}"
+        # what was trained by beams is to be searched by one as wide
+        learning, more = chosen.learning, {"system": trained.system}
+        beam = f" --beam {learning.global_beam}" if learning.loss == "global" else ""
+        following = f"parse FILE.conllu -m {{}}{beam}"
+    else:
+        names = {name: name.replace("dev_", "").replace("_", " ") for name in scores}
+        shown = ", ".join(f"{names[name]} {value:.2f}" for name, value in scores.items())
+        following = "parse FILE.txt -m {}"
+    report(trained, options.json, f"dev {shown}", next=(following,), **more)
 
 
-def _check_read(
-    config: Any, settings: Mapping[str, Any], overrides: list[str] | None, also: list[str]
-) -> None:
-    """Refuse options and --set of what the parser does not read, by the library's rule."""
-    from seqtool.core.config import apply_overrides
-    from seqtool.parsing.parser.families import refuse_unread
-
-    refuse_unread(config, [*settings, *apply_overrides(type(config), {}, overrides or [])], also)
+def _note_segmenter_data(chosen: Any, data: Any) -> None:
+    """Say what a segmenter is trained on."""
+    paragraphs, tokens = data.summary["paragraphs"], data.summary["tokens"]
+    of_several = f"{data.summary['multiword_tokens']:,} of them of several words"
+    shown = f"{counted(paragraphs, 'paragraph')}, {counted(tokens, 'token')}, {of_several}"
+    note_data(data.summary, shown)
 
 
-def _check_all_read(
-    config: Any, settings: Mapping[str, Any], overrides: list[str] | None, also: list[str]
-) -> None:
-    """Refuse the same where --raw trains all parts, each of which has settings of its own."""
-    from seqtool.core.config import apply_overrides
-    from seqtool.parsing.pipeline.config import refuse_unread
-
-    # options of the training loop are those of the graph-based parser, too
-    typed = [name for name in settings if not (config.graphs and name.startswith("training."))]
-    named = apply_overrides(type(config), {}, overrides or [])
-    refuse_unread(config, [*(f"parser.{name}" for name in typed), *named], also)
-
-
-def _note_parser_data(data: Any) -> None:
+def _note_parser_data(chosen: Any, data: Any) -> None:
     """Say what is left out, what is trained on, and by which system."""
+    from seqtool.parsing.parser.config import SMALL_SENTENCES
+
     for error in data.skipped[:MAX_SHOWN]:
         note(f"left out: {error}")
     if len(data.skipped) > MAX_SHOWN:
         note(f"{counted(len(data.skipped), 'broken sentence')} left out in all")
-    summary = data.summary
-    num_non_projective = summary["non_projective_sentences"]
-    model = data.config.model
-    builds = f"{model.trees} trees" if model.decoder == "graph" else f"system {model.system}"
+    summary, model = data.summary, data.config.model
+    crossing, num = summary["non_projective_sentences"], summary["sentences"]
     note_data(
         summary,
-        f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words, "
-        f"{num_non_projective:,} non-projective ({num_non_projective / summary['sentences']:.1%}); "
-        f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
-        f"{counted(summary['labels'], 'label')}; {builds}",
+        f"{crossing:,} non-projective ({crossing / num:.1%})",
+        counted(summary["labels"], "label"),
+        f"{model.trees} trees" if model.decoder == "graph" else f"system {model.system}",
     )
     if "taught_sentences" in summary:
-        note(
-            f"beside them {counted(summary['taught_sentences'], 'sentence')} of "
-            f"{summary['taught_words']:,} words that {summary['teachers']} parsed"
-        )
-    if data.head_shares is not None:
-        note(f"{summary['teachers']} told how probable heads are")
-    if data.teachers:
-        note(
-            f"{counted(len(data.teachers), 'parser')} among the teachers with probabilities of "
-            "transitions"
-        )
+        sentences, words = summary["taught_sentences"], summary["taught_words"]
+        parsed = f"{words:,} words that {summary['teachers']} parsed"
+        note(f"beside them {counted(sentences, 'sentence')} of {parsed}")
+    epochs = data.config.training.epochs
+    if data.config.training.time_limit is None and epochs != chosen.training.epochs:
+        small = f"any treebank of fewer than {SMALL_SENTENCES:,} sentences"
+        note(f"{counted(epochs, 'epoch')} by learning.small_epochs, as of {small}")

@@ -5,45 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from seqtool.cli.labels import (
-    LabelColumnOption,
-    WordColumnOption,
-    describe_scores,
-    note_columns,
-    show_types,
-)
-from seqtool.cli.options import (
-    OutputOption,
-    note,
-    print_settings,
-    takes_options,
-)
-from seqtool.cli.training import (
-    SETTINGS,
-    EmbeddingsOption,
-    LanguageModelOption,
-    PresetFileOption,
-    TreebankOptions,
-    dev_option,
-    note_data,
-    note_unread,
-    report,
-    run_training,
-    setting_option,
-    treebank_argument,
-)
+from seqtool.cli import labels, training
+from seqtool.cli.options import OutputOption, note, takes_options
+from seqtool.cli.training import note_data, report, setting_option
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
 SCHEMES = {  # of labels of words
-    "bio": "BIO: what it does not allow is never predicted, and the best epoch has the highest F1",
-    "entities": "those of entities, but not BIO throughout (I-X after B-X or I-X alone): each is "
-    "chosen by itself, and the best epoch has the highest F1",
-    "any": "not those of entities (B-X, I-X, O): the best epoch has the highest accuracy",
+    "bio": "BIO: what that does not allow is never predicted; the best epoch is that of F1",
+    "entities": "of entities, but not BIO throughout; the best epoch is that of F1",
+    "any": "not of entities (B-X, I-X, O); the best epoch is that of accuracy",
 }
+SHOWN = {"UPOS": "dev_upos", "XPOS": "dev_xpos", "FEATS": "dev_feats", "lemmas": "dev_lemmas"}
 
 
-@takes_options("seqtool.parsing.tagger.config:TaggerConfig", SETTINGS)
+@takes_options("seqtool.parsing.tagger.config:TaggerConfig", training.SETTINGS)
 @examples(
     "seqtool train-tagger train.conllu --dev dev.conllu -o runs/tagger",
     "seqtool train-tagger train.conllu --preset fast --embeddings vectors.vec",
@@ -51,16 +27,13 @@ SCHEMES = {  # of labels of words
 )
 def train_tagger(
     treebank: Annotated[
-        list[Path] | None, treebank_argument("with tags and lemmas (also packed)")
+        list[Path] | None, training.treebank_argument("with tags and lemmas (also packed)")
     ] = None,
-    dev: Annotated[Path | None, dev_option("tags")] = None,
+    dev: Annotated[Path | None, training.dev_option("tags")] = None,
     output: OutputOption = Path("runs/tagger"),
     preset: Annotated[
         str | None, setting_option("Settings by name (default accurate).", "accurate|fast")
     ] = None,
-    config: PresetFileOption = None,
-    embeddings: EmbeddingsOption = None,
-    lm: LanguageModelOption = None,
     column: Annotated[
         str | None,
         setting_option(
@@ -69,127 +42,79 @@ def train_tagger(
             "KEY",
         ),
     ] = None,
-    word_column: WordColumnOption = None,
-    label_column: LabelColumnOption = None,
+    word_column: labels.WordColumnOption = None,
+    label_column: labels.LabelColumnOption = None,
     *,
     settings: dict[str, Any],
-    options: TreebankOptions,
+    options: training.TreebankOptions,
 ) -> None:
     """Train a tagger and lemmatizer on a treebank, or with --column a labeller of words.
 
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
-    sources: dict[str, Any] = {"dev": dev, "embeddings": embeddings, "lm": lm}
-    named = {"column": column, "word_column": word_column, "label_column": label_column}
-    given = {f"data.{name}": value for name, value in named.items() if value is not None}
-    if given or (options.resume and _is_labeller(output)):
-        return _train_labels(
-            treebank, output, preset, config, settings=settings | given, options=options, **sources
-        )
-    from seqtool.parsing.tagger.config import resolve
+    from seqtool.core.checkpoint import run_kind
+    from seqtool.parsing.config import refuse_lm
+    from seqtool.parsing.labeller import config as labellers
+    from seqtool.parsing.tagger import config as taggers
 
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    _check_read(config, chosen, settings, options, lm)
-    if options.list_settings:
-        return print_settings(chosen)
-    treebank, dev = options.treebanks(treebank, dev)
+    named = {"column": column, "word_column": word_column, "label_column": label_column}
+    settings |= {f"data.{name}": value for name, value in named.items() if value is not None}
+    has_labels = any(value is not None for value in named.values())
+    has_labels = has_labels or (options.resume and run_kind(output) == "labeller")
+
+    def check(_: Any, names: list[str]) -> None:
+        if options.lm is None and not options.resume:
+            refuse_lm(names)
+
+    combine = labellers.resolve if has_labels else taggers.resolve
+    chosen = options.resolve(combine, (preset, options.config), settings, output, check)
+    if chosen is None:
+        return
+    if has_labels:
+        return _train_labels(treebank, dev, output, chosen, options)
     from seqtool.parsing.tagger.train import train_tagger as train
 
     def on_data(data: Any) -> None:
-        summary = data.summary
-        note_data(
-            summary,
-            f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
-            f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
-            f"{counted(summary['bundles'], 'bundle')} of tags, "
-            f"{counted(summary['edit_scripts'], 'edit script')}",
-        )
+        bundles, scripts = data.summary["bundles"], data.summary["edit_scripts"]
+        tags = f"{counted(bundles, 'bundle')} of tags, {counted(scripts, 'edit script')}"
+        note_data(data.summary, tags)
         learning = chosen.learning
         if learning.label_smoothing and learning.share_parts and data.bundles.parts.size:
             note("tags share morphemes, so they are learnt without label_smoothing")
 
-    sources["dev"] = dev
-    trained = run_training(train, treebank, output, chosen, options, on_data=on_data, **sources)
-    scores = trained.scores
-    report(
-        trained,
-        options.json,
-        f"dev UPOS {scores['dev_upos']:.2f}, XPOS {scores['dev_xpos']:.2f}, "
-        f"FEATS {scores['dev_feats']:.2f}, lemmas {scores['dev_lemmas']:.2f}; "
-        f"{counted(trained.num_parameters, 'parameter')}; model in {trained.path}",
-        next=("tag FILE.conllu -m {}",),
+    treebank, dev = options.treebanks(treebank, dev)
+    trained = options.run(
+        train, treebank, output, chosen, dev=dev, on_data=on_data, **options.words()
     )
-
-
-def _check_read(
-    config: Path | None,
-    chosen: Any,
-    settings: dict[str, Any],
-    options: TreebankOptions,
-    lm: Path | None,
-) -> None:
-    """Refuse what is typed, and say what a file sets, that the training does not read."""
-    from seqtool.parsing.config import refuse_lm
-
-    if lm is not None or options.resume:
-        return note_unread(config, chosen)
-    refuse_lm(options.given(chosen, settings))
-    note_unread(config, chosen, lambda _, names: refuse_lm(names))
-
-
-def _is_labeller(output: Path) -> bool:
-    """Whether the run in a directory trains a labeller."""
-    from seqtool.core.checkpoint import run_kind
-
-    return run_kind(output) == "labeller"
+    scores = ", ".join(f"{name} {trained.scores[key]:.2f}" for name, key in SHOWN.items())
+    report(trained, options.json, f"dev {scores}", next=("tag FILE.conllu -m {}",))
 
 
 def _train_labels(
     files: list[Path] | None,
+    dev: Path | None,
     output: Path,
-    preset: str | None,
-    config: Path | None,
-    *,
-    settings: dict[str, Any],
-    options: TreebankOptions,
-    **sources: Any,
+    chosen: Any,
+    options: training.TreebankOptions,
 ) -> None:
-    """Train a labeller of words; the options are those of `train-tagger`."""
-    from seqtool.parsing.labeller.config import resolve
-
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    _check_read(config, chosen, settings, options, sources["lm"])
-    if options.list_settings:
-        return print_settings(chosen)
+    """Train a labeller of words."""
     from seqtool.core import checkpoint
     from seqtool.parsing.labeller.data import count_dev, scheme_of
     from seqtool.parsing.labeller.train import train_labeller as train
 
-    dev = sources["dev"]
-    named = (chosen.data.word_column, chosen.data.label_column)
-    note_columns(map(str, [*(files or ()), *([dev] if dev else [])]), *named)
+    columns = (chosen.data.word_column, chosen.data.label_column)
+    labels.note_columns(map(str, [*(files or ()), *([dev] if dev else [])]), *columns)
     read: list[Any] = []
 
     def on_data(data: Any) -> None:
         read.append(data)
-        summary = data.summary
-        note_data(
-            summary,
-            f"{counted(summary['sentences'], 'sentence')} of {summary['words']:,} words; "
-            f"validation: {counted(summary['dev_sentences'], 'sentence')}; "
-            f"{counted(summary['labels'], 'label')}",
-        )
+        note_data(data.summary, counted(data.summary["labels"], "label"))
         note(f"the labels are {SCHEMES[scheme_of(data)]}")
 
-    trained = run_training(train, files, output, chosen, options, on_data=on_data, **sources)
+    trained = options.run(train, files, output, chosen, dev=dev, on_data=on_data, **options.words())
     counts = count_dev(checkpoint.load(output), read[-1])
     if not options.json:
-        show_types(counts)
-    report(
-        trained,
-        options.json,
-        f"dev {describe_scores(counts)}; {counted(trained.num_parameters, 'parameter')}; "
-        f"model in {trained.path}",
-        next=("tag FILE -m {}",),
-        types={name: scores._asdict() for name, scores in counts.by_type.items()},
-    )
+        labels.show_types(counts)
+    types = {name: scores._asdict() for name, scores in counts.by_type.items()}
+    scores = f"dev {labels.describe_scores(counts)}"
+    report(trained, options.json, scores, next=("tag FILE -m {}",), types=types)

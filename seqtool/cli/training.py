@@ -7,30 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from seqtool.cli.options import (
-    DeviceOption,
-    ForceOption,
-    JsonOption,
-    MaxMinutesOption,
-    ResumeOption,
-    SeedOption,
-    ThreadsOption,
-    emit,
-    flattened,
-    note,
-    note_next,
-    stdin_or_sample,
-    typed,
-)
-from seqtool.core.errors import ConfigError
+from seqtool.cli import options as cli
+from seqtool.cli.options import emit, flattened, note
+from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
-
-if TYPE_CHECKING:
-    from seqtool.core.progress import Event
 
 PANEL = "Settings"
 
@@ -42,52 +26,42 @@ SETTINGS = {
 }
 
 
+def setting_option(help: str, metavar: str, *names: str) -> Any:
+    """Return an option that stands among the settings."""
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PANEL)
+
+
 def treebank_argument(what: str) -> Any:
     """Return the argument of treebanks; `what` is what they hold."""
     sample = "without any, the English treebank of the shipped sample."
     return typer.Argument(metavar="TRAIN", help=f"CoNLL-U files {what}; {sample}")
 
 
-def dev_option(scores: str) -> Any:
+def dev_option(scores: str, data: str = "CoNLL-U", unit: str = "sentence") -> Any:
     """Return the option of the validation part, by whose scores the best epoch is chosen."""
-    chosen = f"CoNLL-U by whose {scores} the best epoch is chosen"
-    help = f"{chosen}; without it, every tenth sentence of TRAIN."
-    return typer.Option(metavar="FILE", help=help)
+    chosen = f"{data} by whose {scores} the best epoch is chosen"
+    return typer.Option(metavar="FILE", help=f"{chosen}; without it, every tenth {unit} of TRAIN.")
 
 
-def setting_option(help: str, metavar: str, *names: str) -> Any:
-    """Return an option that stands among the settings."""
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PANEL)
-
-
-ListSettingsOption = Annotated[
-    bool,
-    typer.Option(
-        "--list-settings",
-        help="Print every setting as it would be used, with its meaning, and exit.",
-    ),
-]
 PresetFileOption = Annotated[
     Path | None, setting_option("A YAML file of settings, over the preset's.", "FILE")
-]
-EmbeddingsOption = Annotated[
-    Path | None,
-    setting_option("A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"),
 ]
 LanguageModelOption = Annotated[
     Path | None,
     setting_option(
-        "A model of train-lm whose state after each word is read too; it is copied into the "
-        "output. Of parsers, those with an encoder can read it (--preset accurate).",
+        "A model of train-lm, copied into the output, whose state after each word is read too: by "
+        "taggers, and what has an encoder. Of --encoder lm, training begins with its weights.",
         "DIR",
         "--lm",
     ),
 ]
 
+Check = Callable[[Any, list[str]], object]  # refuses what is not read of settings, by some names
+
 
 @dataclass(frozen=True)
-class TrainingOptions:
-    """Options of every command that trains a network, which are no settings of the network."""
+class RunOptions:
+    """Options of every command that trains networks, one of them or many."""
 
     set_: Annotated[
         list[str] | None,
@@ -95,10 +69,6 @@ class TrainingOptions:
             "Any setting, such as training.weight_decay=0.01; repeatable.", "KEY=VALUE", "--set"
         ),
     ] = None
-    list_settings: ListSettingsOption = False
-    resume: ResumeOption = False
-    force: ForceOption = False
-    max_minutes: MaxMinutesOption = None
     time_limit: Annotated[
         str | None,
         typer.Option(
@@ -107,18 +77,60 @@ class TrainingOptions:
             "falls to its lowest by then.",
         ),
     ] = None
-    seed: SeedOption = None
-    device: DeviceOption = "auto"
-    threads: ThreadsOption = None
-    json: JsonOption = False
+    list_settings: Annotated[
+        bool,
+        typer.Option(
+            "--list-settings",
+            help="Print every setting as it would be used, with its meaning, and exit.",
+        ),
+    ] = False
+    force: cli.ForceOption = False
+    device: cli.DeviceOption = "auto"
+    threads: cli.ThreadsOption = None
+    json: cli.JsonOption = False
+
+    def given(self, config: Any, settings: Mapping[str, Any]) -> list[str]:
+        """Return the dotted names of the settings that were typed, by options and by --set."""
+        from seqtool.core.config import apply_overrides
+
+        return [*settings, *apply_overrides(type(config), {}, self.set_ or [])]
+
+    def limited(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Return settings of options with what says how long is trained.
+
+        Epochs that are typed take the place of a time limit that a file or a run has.
+        """
+        typed = {*settings, *(text.partition("=")[0].strip() for text in self.set_ or ())}
+        if self.time_limit is None and typed.isdisjoint(("epochs", "training.epochs")):
+            return {**settings}
+        return {**settings, "training.time_limit": self.time_limit}
+
+
+@dataclass(frozen=True)
+class TrainingOptions(RunOptions):
+    """Options of every command that trains one network, which are no settings of the network."""
+
+    resume: cli.ResumeOption = False
+    max_minutes: cli.MaxMinutesOption = None
+    seed: cli.SeedOption = None
 
     def resolve(
-        self, combine: Callable[..., Any], *base: Any, settings: dict[str, Any], output: Path
+        self,
+        combine: Callable[..., Any],
+        base: Sequence[Any],
+        settings: dict[str, Any],
+        output: Path,
+        check: Check = lambda config, names: None,
     ) -> Any:
-        """Return the configuration: `base` is a preset or a file, under options and --set.
+        """Return the configuration; None if it was to be listed, and was.
 
-        `combine` is the function `resolve` of what is trained; `settings` are those with options
-        of their own. With --resume those of the run in `output` are the base.
+        Args:
+            combine: the function `resolve` of what is trained.
+            base: its first arguments: a preset or a recipe, and a file. With --resume the settings
+                of the run in `output` are the base.
+            settings: those with options of their own.
+            output: the directory of the run.
+            check: refuses settings that are not read.
 
         Raises:
             ConfigError: an unknown preset or setting, or an impossible value.
@@ -127,125 +139,59 @@ class TrainingOptions:
             raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
         if self.seed is not None:
             settings["training.seed"] = self.seed
-        if self.time_limit is not None:
-            settings["training.time_limit"] = self.time_limit
         from seqtool.training.config import refuse_unread
 
         run = output if self.resume else None
-        chosen = resolve_length(
-            lambda: combine(*base, settings, self.set_ or [], run=run), settings, self.set_
+        chosen = combine(*base, self.limited(settings), self.set_ or [], run=run)
+        for refuse in (refuse_unread, check):
+            refuse(chosen, self.given(chosen, settings))
+        note_unread(base[-1], chosen, check)
+        return cli.print_settings(chosen) if self.list_settings else chosen
+
+    def run(self, train: Callable[..., Any], *what: Any, **more: Any) -> Any:
+        """Call a training function of the library, which shows how it goes on.
+
+        `what` is trained on, the output and the configuration; `more` are other arguments.
+        """
+        # the clock starts here: reading the data counts too
+        minutes = math.inf if self.max_minutes is None else self.max_minutes
+        end = time.monotonic() + 60.0 * minutes
+        return train(
+            *what,
+            resume=self.resume,
+            force=self.force,
+            device=self.device,
+            threads=self.threads,
+            progress=True,
+            should_stop=lambda step: time.monotonic() >= end,
+            command=cli.typed(),
+            **more,
         )
-        refuse_unread(chosen, self.given(chosen, settings))
-        return chosen
-
-    def given(self, config: Any, settings: Mapping[str, Any]) -> list[str]:
-        """Return the dotted names of the settings that were typed, by options and by --set."""
-        from seqtool.core.config import apply_overrides
-
-        return [*settings, *apply_overrides(type(config), {}, self.set_ or [])]
-
-
-Check = Callable[[Any, list[str]], object]  # refuses what is not read of settings, by some names
-
-
-def unread_by_all(configs: Iterable[Any], name: str, checks: Sequence[Check]) -> ConfigError | None:
-    """Return why a setting is not read, of the first of some settings; None if one reads it."""
-    why: ConfigError | None = None
-    for config in configs:
-        try:
-            for check in checks:
-                check(config, [name])
-        except ConfigError as error:
-            why = why or error
-        else:
-            return None
-    return why
-
-
-def note_unread(
-    file: str | Path | None, config: Any, *checks: Check, configs: Sequence[Any] = ()
-) -> None:
-    """Say which settings of a YAML file the training does not read.
-
-    They are no error, as they are where they are typed: a file may serve several networks. A
-    section with all settings, such as `tune` and --list-settings write, was not thought of one by
-    one, and is passed over.
-
-    Args:
-        file: of --config; the name of a recipe has no such settings.
-        config: all settings.
-        checks: each is called with these and the names of some, dotted, and refuses what is unread.
-        configs: all settings of several trainings, of which none may read a setting; `config` alone
-            when not given.
-    """
-    if file is None or not Path(file).is_file():
-        return
-    from seqtool.core.config import load_yaml, to_dict
-    from seqtool.training.config import refuse_unread
-
-    defaults, given = (
-        dict(flattened(values)) for values in (to_dict(type(config)()), load_yaml(file))
-    )
-    whole = {_section(name) for name in given} - {_section(name) for name in {*defaults} - {*given}}
-    for name, value in given.items():
-        if value == defaults.get(name) or _section(name) in whole:
-            continue
-        error = unread_by_all(configs or [config], name, (refuse_unread, *checks))
-        if error is not None:
-            note(f"note: {file}, {name}: {error.message}")
-
-
-def _section(name: str) -> str:
-    return name.rpartition(".")[0]
-
-
-def typed_names(settings: Mapping[str, Any], set_: Sequence[str] | None) -> set[str]:
-    """Return the names of settings as they were typed: those of options, and those of --set."""
-    return {*settings, *(text.partition("=")[0].strip() for text in set_ or ())}
-
-
-def resolve_length(
-    combine: Callable[[], Any], settings: dict[str, Any], set_: list[str] | None
-) -> Any:
-    """Return a configuration in which what was typed says how long is trained: epochs or a time.
-
-    Args:
-        combine: makes it from `settings`, and from what they do not say.
-        settings: of options, by their dotted names; a limit that is not typed is taken out here.
-        set_: those of --set.
-    """
-    typed = typed_names(settings, set_)
-    is_counted, is_timed = (
-        bool(typed & {name, f"training.{name}"}) for name in ("epochs", "time_limit")
-    )
-    found = combine()
-    # of a pipeline, the time of all its parts
-    if is_counted and (limit := getattr(found, "training", found).time_limit) is not None:
-        if is_timed:
-            note("note: --time-limit takes the place of --epochs")
-        else:
-            note(f"note: --epochs takes the place of the time limit of {limit}")
-            settings["training.time_limit"] = None
-            found = combine()
-    return found
-
-
-def note_shared(train: Sequence[Path], dev: Path | None) -> None:
-    """Say so where what is validated on is trained on, or a file is named twice."""
-    files = [path.resolve() for path in train]
-    if dev is not None and dev.resolve() in files:
-        note(f"note: {dev} is trained on, too: its scores say nothing of other text")
-    if len({*files}) < len(files):
-        note("note: a file to train on is named twice, so what is in it counts twice")
 
 
 @dataclass(frozen=True)
 class TreebankOptions(TrainingOptions):
     """Options of every command that trains on a treebank."""
 
+    config: PresetFileOption = None
+    embeddings: Annotated[
+        Path | None,
+        setting_option(
+            "A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"
+        ),
+    ] = None
+    lm: LanguageModelOption = None
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out broken sentences.")
     ] = False
+
+    def run(self, train: Callable[..., Any], *what: Any, **more: Any) -> Any:
+        """Call a training function; see `TrainingOptions.run`."""
+        return super().run(train, *what, skip_invalid=self.skip_invalid, **more)
+
+    def words(self) -> dict[str, Any]:
+        """Return what words are read by, as arguments of a training function."""
+        return {"embeddings": self.embeddings, "lm": self.lm}
 
     def treebanks(
         self, treebank: list[Path] | None, dev: Path | None
@@ -257,7 +203,7 @@ class TreebankOptions(TrainingOptions):
         if treebank or self.resume:
             note_shared(treebank or (), dev)
             return treebank or None, dev
-        train = stdin_or_sample("TRAIN", "trees", training="training on")
+        train = cli.stdin_or_sample("TRAIN", "trees", training="training on")
         if train != "-":
             from seqtool.text.datasets import sample_treebank
 
@@ -265,67 +211,55 @@ class TreebankOptions(TrainingOptions):
         return [Path(train)], dev
 
 
-def run_training(
-    train: Callable[..., Any],
-    data: Any,
-    output: Path,
-    config: Any,
-    options: TrainingOptions,
-    *,
-    has_parts: bool = False,
-    on_event: Callable[[Event], None] | None = None,
-    **more: Any,
-) -> Any:
-    """Call a training function of the library, and show how it goes on.
+def note_shared(train: Sequence[Path], dev: Path | None) -> None:
+    """Say so where what is validated on is trained on, or a file is named twice."""
+    files = [path.resolve() for path in train]
+    if dev is not None and dev.resolve() in files:
+        note(f"note: {dev} is trained on, too: its scores say nothing of other text")
+    if len({*files}) < len(files):
+        note("note: a file to train on is named twice, so what is in it counts twice")
 
-    With `has_parts` it trains several models, and each is announced. `on_event` is shown each event
-    before the display is. `more` are arguments of this function alone.
+
+def unread_by_all(configs: Iterable[Any], name: str, checks: Sequence[Check]) -> ConfigError | None:
+    """Return why a setting is not read, of the first of some settings; None if one reads it."""
+    errors = []
+    for config in configs:
+        try:
+            for check in checks:
+                check(config, [name])
+        except ConfigError as error:
+            errors.append(error)
+        else:
+            return None
+    return errors[0] if errors else None
+
+
+def note_unread(
+    file: str | Path | None, config: Any, *checks: Check, configs: Sequence[Any] = ()
+) -> None:
+    """Say which settings of a YAML file the training does not read, or none of several trainings.
+
+    They are no error, as they are where they are typed: a file may serve several networks. A
+    section with all settings, such as `tune` and --list-settings write, is passed over.
     """
-    from seqtool.core.progress import Display, format_seconds
+    if file is None or not Path(file).is_file():
+        return
+    from seqtool.core.config import load_yaml, to_dict
+    from seqtool.training.config import refuse_unread
 
-    # the clock starts here: reading the data counts too
-    minutes = math.inf if options.max_minutes is None else options.max_minutes
-    begun = time.monotonic()
-    end = begun + 60.0 * minutes
-    with Display() as display:
-
-        def show(event: Event, part: str = "") -> None:
-            if on_event is not None:
-                on_event(event)
-            display.show(event, part)
-
-        if has_parts:
-            from seqtool.treebank.conllu import describe_held_out
-
-            more["on_part"] = lambda part: display.note(f"{part}: reading the treebank")
-            more["on_plan"] = display.plan
-            more["on_held_out"] = lambda *numbers: display.note(describe_held_out(*numbers))
-        if isinstance(options, TreebankOptions):
-            more["skip_invalid"] = options.skip_invalid
-        trained = train(
-            data,
-            output,
-            config,
-            resume=options.resume,
-            force=options.force,
-            device=options.device,
-            threads=options.threads,
-            on_event=show,
-            should_stop=lambda step: time.monotonic() >= end,
-            command=typed(),
-            **more,
-        )
-    limit = None if config is None else getattr(config, "training", config).limit_seconds
-    over = time.monotonic() - begun - (math.inf if limit is None or options.resume else limit)
-    if limit is not None and over >= 1:
-        note(
-            f"this took {format_seconds(over)} more than the time limit of "
-            f"{format_seconds(limit)}: the last validation and what follows come after it"
-        )
-    return trained
+    defaults, given = (
+        dict(flattened(values)) for values in (to_dict(type(config)()), load_yaml(file))
+    )
+    section = {name: name.rpartition(".")[0] for name in {*defaults, *given}}
+    whole = {section[name] for name in given} - {section[name] for name in {*defaults} - {*given}}
+    for name, value in given.items():
+        if value == defaults.get(name) or section[name] in whole:
+            continue
+        if error := unread_by_all(configs or [config], name, (refuse_unread, *checks)):
+            note(f"note: {file}, {name}: {error.message}")
 
 
-def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), **more: Any) -> None:
+def report(trained: Any, as_json: bool, scores: str, *, next: Sequence[str], **more: Any) -> None:
     """Say what came of a training: lines for people, or an object with path, scores and more.
 
     The commands of `next` are as `note_next` takes them.
@@ -340,17 +274,20 @@ def report(trained: Any, as_json: bool, *notes: str, next: Sequence[str] = (), *
         if hasattr(trained, "epochs"):  # of a pipeline, each part has its own
             content |= {"epochs": trained.epochs, "precision": trained.precision}
         return emit({**content, "parameters": trained.num_parameters, **more, **trained.scores})
-    for line in notes:
-        note(line)
+    parameters = counted(trained.num_parameters, "parameter")
+    note(f"{scores}; {parameters}; model in {trained.path}")
     if trained.is_fit:
-        note_next(*next, model=trained.path)
+        cli.note_next(*next, model=trained.path)
     echo(trained.path)
 
 
-def note_data(summary: dict[str, Any], text: str) -> None:
+def note_data(summary: Mapping[str, Any], *parts: str) -> None:
     """Say what is trained on, and what of it is held out, if no validation part was given."""
     from seqtool.treebank.conllu import describe_held_out
 
+    num, num_dev = summary["sentences"], summary["dev_sentences"]
     if summary["dev_held_out"]:
-        note(describe_held_out(summary["sentences"], summary["dev_sentences"]))
-    note(text)
+        note(describe_held_out(num, num_dev))
+    words = f" of {summary['words']:,} words" if "words" in summary else ""
+    validation = f"validation: {counted(num_dev, 'sentence')}"
+    note("; ".join([f"{counted(num, 'sentence')}{words}", validation, *parts]))

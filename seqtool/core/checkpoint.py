@@ -82,7 +82,7 @@ TRAINERS = {
     "labeller": "train-tagger",
     "parser": "train-parser",
     "pipeline": "train-parser",
-    "segmenter": "train-segmenter",
+    "segmenter": "train-parser --raw --only segmenter",
     "tagger": "train-tagger",
 }
 

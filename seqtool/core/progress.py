@@ -463,6 +463,7 @@ def shows_progress(*, has_parts: bool = False) -> Callable[[Callable[P, R]], Cal
         with Display() as display:
             if has_parts:
                 arguments.setdefault("on_part", lambda part: display.note(f"{part} begins"))
+                arguments.setdefault("on_plan", display.plan)
             yield display.show
 
     return _shows("on_event", opened)

@@ -93,7 +93,7 @@ KN5, SNM = "kn5", "snm"
 DYNAMIC = "--dynamic --dynamic-rate 0.0001 --dynamic-decay 0.008"  # the defaults, not tuned
 ROWS = (
     Row(KN5, "Kneser-Ney 5-gram", "--order 5", "ngram train"),
-    Row(SNM, "sparse non-negative matrix (Shazeer et al. 2015)", "", "train-snm"),
+    Row(SNM, "sparse non-negative matrix (Shazeer et al. 2015)", "", "ngram snm"),
     Row("window", "fixed window (Bengio et al. 2003)", "--cell window --lr 0.001"),
     Row("rnn", "RNN", RNN),
     Row("rnn-maxent", "RNN + MaxEnt n-grams", f"{RNN} --output-layer maxent"),

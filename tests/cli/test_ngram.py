@@ -57,7 +57,7 @@ def test_train_shows_a_table_and_prints_the_path(seqtool: Run) -> None:
     assert checkpoint.read_header("m").config["prune"] == [0, 0, 30]
 
 
-@pytest.mark.parametrize("command", [("ngram", "train"), ("train-snm",)], ids=" ".join)
+@pytest.mark.parametrize("command", [("ngram", "train"), ("ngram", "snm")], ids=" ".join)
 def test_what_is_typed_of_a_prepared_corpus(seqtool: Run, command: tuple[str, ...]) -> None:
     assert seqtool("prepare", "text.txt", "--min-count", 2, "-o", "corpus").code == 0
     # also where it is the default, which is taken for nothing where it is not typed

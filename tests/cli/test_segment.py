@@ -1,4 +1,4 @@
-"""`seqtool train-segmenter` and `seqtool segment`."""
+"""`seqtool train-parser --raw --only segmenter` and `seqtool segment`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,17 @@ def letter(tmp_path: Path) -> Path:
 def test_a_segmenter_is_trained_and_used(seqtool: Run, tmp_path: Path) -> None:
     treebank = write_treebank(tmp_path / "t.conllu", 60)
     small = ["--set", "model.character_units=4", "--set", "model.token_units=4", "--epochs", "1"]
-    result = seqtool("train-segmenter", treebank, "-o", tmp_path / "s", "--json", *small)
+    result = seqtool(
+        "train-parser",
+        "--raw",
+        "--only",
+        "segmenter",
+        treebank,
+        "-o",
+        tmp_path / "s",
+        "--json",
+        *small,
+    )
     assert result.code == 0, result.stderr
     shown = json.loads(result.stdout)
     assert shown["epochs"] == 1

@@ -18,17 +18,9 @@ Run = Callable[..., Any]
 TINY = ("--set", "batch_size=4", "--set", "bptt=5", "--threads", "1", "--device", "cpu")
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("text")
-    for name, num_lines in (("train", 40), ("valid", 8)):
-        (folder / f"{name}.txt").write_text("a b c d e f\nb d f a c e\n" * num_lines)
-    return folder
-
-
-def test_a_search(seqtool: Run, text: Path, tmp_path: Path) -> None:
+def test_a_search(seqtool: Run, letters: Path, tmp_path: Path) -> None:
     output = tmp_path / "검색"
-    command = ("tune", "lm", text, "-o", output, *TINY, "--set", "epochs=2", "--trials", "3")
+    command = ("tune", "lm", letters, "-o", output, *TINY, "--set", "epochs=2", "--trials", "3")
     tried = ("--try", "hidden_size=4,8", "--try", "learning_rate=0.001..0.1:log")
     result = seqtool(*command, *tried, "--rounds", "2", "--factor", "2")
     assert result.code == 0
@@ -37,7 +29,7 @@ def test_a_search(seqtool: Run, text: Path, tmp_path: Path) -> None:
         *("trial", "round", "valid_perplexity", "hidden_size", "learning_rate", "seconds")
     ]
     assert [row.split()[1] for row in rows] == ["2", "1", "1"]
-    assert f"next: seqtool train-lm {text} --config " in result.stderr.splitlines()[-1]
+    assert f"next: seqtool train-lm {letters} --config " in result.stderr.splitlines()[-1]
     # the same command has nothing left to do, and says the same
     again = seqtool(*command, *tried, "--rounds", "2", "--factor", "2", "--json")
     found = json.loads(again.stdout)
@@ -46,138 +38,98 @@ def test_a_search(seqtool: Run, text: Path, tmp_path: Path) -> None:
     # the best one's file gives a training with the same score
     config = resolve(str(output / "best.yaml"), {}, ())
     assert config.training.learning_rate == found["best"]["settings"]["training.learning_rate"]
-    trained = train_lm(text, tmp_path / "best", config, device="cpu", threads=1)
+    trained = train_lm(letters, tmp_path / "best", config, device="cpu", threads=1)
     assert trained.scores["valid_perplexity"] == found["best"]["score"]
     other = seqtool(*command, "--try", "hidden_size=2,4")
-    assert other.code == 1
-    assert "holds another search" in other.stderr
+    assert (other.code, "holds another search" in other.stderr) == (1, True)
 
 
-def test_a_training_that_was_stopped_goes_on(text: Path, tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_goes_on(letters: Path, tmp_path: Path) -> None:
     config = resolve(None, {}, ["batch_size=4", "bptt=5", "epochs=2"])
     more: dict[str, Any] = {"threads": 1, "device": "cpu", "on_event": lambda event, name: None}
     space = {"hidden_size": [4, 8]}
-    whole = tune(train_lm, text, config, space, output=tmp_path / "whole", **more)
+    whole = tune(train_lm, letters, config, space, output=tmp_path / "whole", **more)
     asked: list[int] = []
 
     def stop(step: int) -> bool:
         asked.append(step)
-        return len(asked) in (5, 60)
+        return len(asked) in (5, 40)
 
     out = tmp_path / "out"
     for _ in range(2):
         with pytest.raises(Exception, match="search was interrupted in trial"):
-            tune(train_lm, text, config, space, output=out, should_stop=stop, **more)
-    tuned = tune(train_lm, text, config, space, output=out, should_stop=stop, **more)
+            tune(train_lm, letters, config, space, output=out, should_stop=stop, **more)
+    tuned = tune(train_lm, letters, config, space, output=out, should_stop=stop, **more)
     assert [(each.trial, each.score, each.epochs) for each in tuned.outcomes] == [
         (each.trial, each.score, each.epochs) for each in whole.outcomes
     ]
 
 
-def test_an_unknown_score_is_told_after_an_epoch(seqtool: Run, text: Path, tmp_path: Path) -> None:
-    command = ("tune", "lm", text, "-o", tmp_path / "out", *TINY, "--set", "epochs=9")
+def test_an_unknown_score_is_found_after_an_epoch(
+    seqtool: Run, letters: Path, tmp_path: Path
+) -> None:
+    command = ("tune", "lm", letters, "-o", tmp_path / "out", *TINY, "--set", "epochs=9")
     result = seqtool(*command, "--try", "hidden_size=4", "--score", "test_perplexity")
-    assert result.code == 1
-    assert "models have no score 'test_perplexity'" in result.stderr
-    known = "valid_perplexity, train_seconds, tokens_per_second"
-    assert f"hint: choose one of: {known}" in result.stderr
+    assert (result.code, "no score 'test_perplexity'" in result.stderr) == (1, True)
+    assert "valid_perplexity, train_seconds, tokens_per_second" in result.stderr
     assert "epoch 2" not in result.stderr
 
 
 def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
     source = sample_treebank("en", "valid").read_text(encoding="utf-8")
-    short = tmp_path / "train.conllu"
+    short, one = tmp_path / "train.conllu", ("--threads", "1")
     short.write_text("\n\n".join(source.split("\n\n")[:60]) + "\n\n", encoding="utf-8")
     command = (
-        *("tune", "parser", short, "--dev", short, "-o", tmp_path / "out", "--threads", "1"),
+        *("tune", "parser", short, "--dev", short, "-o", tmp_path / "out", *one),
         *("--config", "linear", "--set", "epochs=1", "--set", "explore_after=0"),
         *("--try", "exploration=0.0,0.9"),
     )
     result = seqtool(*command, "--json")
     assert result.code == 0
-    assert f"next: seqtool train-parser {short} --dev {short} --config" in seqtool(*command).stderr
     found = json.loads(result.stdout)
     scores = [each["score"] for each in found["trials"]]
     assert len({*scores}) == 2
     assert found["best"]["score"] == max(scores) > 50
-    again = seqtool(
-        "train-parser",
-        short,
-        "--dev",
-        short,
-        "-o",
-        tmp_path / "best",
-        "--threads",
-        "1",
-        "--config",
-        found["config"],
-        "--json",
-    )
-    assert json.loads(again.stdout)["dev_las"] == found["best"]["score"]
+    assert f"next: seqtool train-parser {short} --dev {short} --config" in seqtool(*command).stderr
+    best = (short, "--dev", short, "-o", tmp_path / "best", *one, "--config", found["config"])
+    again = json.loads(seqtool("train-parser", *best, "--json").stdout)
+    assert again["dev_las"] == found["best"]["score"]
 
 
 @pytest.mark.parametrize(
-    ("words", "message", "hint"),
+    ("words", "message"),
     [
-        (("lms", "--try", "size=1"), "nothing that is trained is called 'lms'", "did you mean lm?"),
-        (("lm",), "nothing is to be tried", "give --try key=a,b,c"),
-        (("lm", "-", "--try", "hidden_size=1"), "stdin can be read once", "name a file"),
-        (("lm", "a", "b", "--try", "hidden_size=1"), "a language model has one DATA", "name one"),
-        (("lm", "--try", "hiden_size=1"), "unknown setting hiden_size", "hidden_size"),
-        (("lm", "--try", "depth=2,4"), "is a setting of rhn, but the cell is lstm", "--cell rhn"),
+        ("lms --try size=1", "nothing that is trained is called 'lms'"),
+        ("lm", "nothing is to be tried"),
+        ("lm - --try hidden_size=1", "stdin can be read once"),
+        ("lm a b --try hidden_size=1", "a language model has one DATA"),
+        ("lm --try hidden_size", "not one setting and its values"),
+        ("lm --try hiden_size=1", "unknown setting hiden_size"),
+        ("lm --try depth=2,4", "is a setting of rhn"),
+        ("lm --try schedule_cycle=3,4 --try hidden_size=4,8", "schedule_cycle is set, but"),
+        ("lm --try epochs=2,4 --time-limit 1m", "training.epochs is tried"),
+        ("lm --try hidden_size=4,8 --set model.hidden_size=9", "--set gives it one value"),
+        ("parser --config linear --try hidden_size=8,16", "hidden_size is set, which"),
         (
-            ("lm", "--try", "schedule_cycle=3,4", "--try", "hidden_size=4,8"),
-            *("schedule_cycle is set, but the schedule is", "cyclic"),
+            "parser --config linear --set hidden_size=8 --try hash_bits=14,15",
+            "hidden_size is set, which",
         ),
-        (
-            ("lm", "--try", "epochs=2,4", "--time-limit", "1m"),
-            "training.epochs is tried, but a limit of time ends the trainings",
-            "leave out one",
-        ),
-        (
-            ("lm", "--try", "hidden_size=4,8", "--set", "model.hidden_size=9"),
-            "model.hidden_size is tried, and --set gives it one value",
-            "leave out one",
-        ),
-        (("lm", "--space", "none.yaml"), "none.yaml: no such file", "check --space"),
+        ("tagger --set model.lm_size=64 --try lexical_size=8,9", "no language model"),
+        ("parser --list-settings --try nosuch=3", "unknown setting nosuch"),
     ],
 )
 def test_mistakes(
-    seqtool: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],
-    message: str,
-    hint: str,
+    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = seqtool("tune", *words)
+    result = seqtool("tune", *words.split())
     assert (result.code, result.stdout) == (1, "")
-    *notes, error, advice = result.stderr.splitlines()
+    *notes, error, hint = result.stderr.splitlines()
     assert all(note.startswith("no DATA given") for note in notes)
     assert error.startswith("error: ")
     assert message in error
-    assert advice.startswith("hint: ")
-    assert hint in advice
+    assert hint.startswith("hint: ")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_parser_does_not_read_is_not_searched(seqtool: Run, tmp_path: Path) -> None:
-    command = ("tune", "parser", "--config", "linear", "--try", "hidden_size=8,16")
-    result = seqtool(*command, "-o", tmp_path / "tune")
-    assert (result.code, "hidden_size is set, which" in result.stderr) == (1, True)
-    typed = seqtool(*command[:4], "--set", "hidden_size=8", "--try", "hash_bits=14,15")
-    assert (typed.code, "hidden_size is set, which" in typed.stderr) == (1, True)
-    # a search has no --lm
-    for kind, told in (("tagger", "a search trains without one"), ("parser", "train-parser --lm")):
-        given = ("tune", kind, "--set", "model.lm_size=64", "--try", "lexical_size=8,9")
-        of_lm = seqtool(*given, "-o", tmp_path / "tune")
-        assert (of_lm.code, told in of_lm.stderr.splitlines()[-1]) == (1, True), of_lm.stderr
-    # where the parser itself is searched for, some of them may read it
-    listed = seqtool(*command, "--try", "classifier=neural,linear", "--list-settings")
-    assert listed.code == 0
-    unknown = seqtool("tune", "parser", "--list-settings", "--try", "nosuch=3")
-    assert (unknown.code, unknown.stdout) == (1, "")
 
 
 def test_what_some_trials_read_may_be_searched_for_all(seqtool: Run, tmp_path: Path) -> None:
@@ -187,18 +139,25 @@ def test_what_some_trials_read_may_be_searched_for_all(seqtool: Run, tmp_path: P
     some = ("--try", "cell=lstm,rhn", "--try", "layers=1,2", "--try", "schedule=cyclic,constant")
     assert "note" not in seqtool(*command, *some).stderr
     notes = seqtool(*command, "--try", "hidden_size=4,8").stderr.splitlines()
-    assert [note.partition(": ")[2].partition(" is ")[0] for note in notes] == [
+    assert [note.partition(": ")[2].partition(":")[0] for note in notes] == [
         f"{file}, {name}"
-        for name in ("model.depth: model.depth", "model.dropout_hidden: dropout_hidden")
-    ] + [f"{file}, training.schedule_cycle: schedule_cycle"]
+        for name in ("model.depth", "model.dropout_hidden", "training.schedule_cycle")
+    ]
+    parsers = (
+        "--config",
+        "linear",
+        "--try",
+        "hidden_size=8,16",
+        "--try",
+        "classifier=neural,linear",
+    )
+    assert seqtool("tune", "parser", *parsers, "--list-settings").code == 0
 
 
 def test_a_search_in_which_nothing_was_trained_is_no_other(
-    seqtool: Run, text: Path, tmp_path: Path
+    seqtool: Run, letters: Path, tmp_path: Path
 ) -> None:
     command = ("--try", "hidden_size=4,8", "--trials", "1", *TINY, "--set", "epochs=1")
     output = ("-o", tmp_path / "tune")
-    wrong = seqtool("tune", "lm", tmp_path / "none.txt", *command, *output)
-    assert wrong.code == 1
-    right = seqtool("tune", "lm", text, *command, *output)
-    assert right.code == 0, right.stderr
+    assert seqtool("tune", "lm", tmp_path / "none.txt", *command, *output).code == 1
+    assert seqtool("tune", "lm", letters, *command, *output).code == 0

@@ -155,7 +155,7 @@ def test_an_empty_pipe_is_an_error(
     assert list(Path().iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["train-segmenter", "train-tagger", "train-parser"])
+@pytest.mark.parametrize("command", ["train-tagger", "train-parser"])
 def test_a_treebank_to_train_on_is_a_file(
     seqtool: Run, give: Callable[..., None], command: str
 ) -> None:

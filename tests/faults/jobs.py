@@ -91,7 +91,7 @@ JOBS = {
         ),
         Job(
             "segmenter",
-            ("train-segmenter", *_TREES, "--epochs", "2"),
+            ("train-parser", *_TREES, "--raw", "--only", "segmenter", "--epochs", "2"),
             ("segment", "v.txt", "-m", "out"),
         ),
         Job(

@@ -44,7 +44,7 @@ LM = ("--epochs", "1", "--batch-size", "4", "--bptt", "8", "--set", "hidden_size
 _STOPPED = ("--max-minutes", "0")
 MADE: dict[str, tuple[str, ...]] = {
     "snm": (
-        *("train-snm", "text.txt", "--order", "3", "--remote", "1", "--gap", "1"),
+        *("ngram", "snm", "text.txt", "--order", "3", "--remote", "1", "--gap", "1"),
         *("--adjacent", "1", "--table-bits", "10"),
     ),
     "classes.tsv": ("ngram", "classes", "text.txt", "--num", "10"),
@@ -63,7 +63,7 @@ MADE: dict[str, tuple[str, ...]] = {
     "parser-lm": (*_PARSER, "--preset", "accurate", "--lm", "lm-lstm", "--hidden", "16", *_ENCODER),
     "tagger-sparse": _TAGGER,
     "labeller": _LABELLER,
-    "segmenter-trained": ("train-segmenter", *_TREES),
+    "segmenter-trained": ("train-parser", "--raw", "--only", "segmenter", *_TREES),
     "classifier-linear": (*_CLASSIFIER, "linear"),
     "classifier-bilstm": (*_CLASSIFIER, "bilstm", "--hidden", "4", "--set", "embedding_size=8"),
     "classifier-lm": (*_CLASSIFIER, "lm", "--lm", "lm-lstm"),
@@ -120,7 +120,7 @@ USES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("tagger-sparse", ("train-tagger", *_RESUME)),
     ("labeller", ("train-tagger", *_RESUME)),
-    ("segmenter-trained", ("train-segmenter", *_RESUME)),
+    ("segmenter-trained", ("train-parser", *_RESUME)),
     *((f"classifier-{name}", ("train-classifier", *_RESUME)) for name in ("linear", "bilstm")),
 )
 

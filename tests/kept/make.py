@@ -48,7 +48,7 @@ COMMANDS = {
     "--set model.encoder_size=6 --set model.encoder_layers=1",
     "tagger": f"train-tagger {TREES} {ONE_EPOCH} --set model.encoder_size=6 "
     "--set model.encoder_layers=1 " + " ".join(f"--set model.{name}=4" for name in TAGGER),
-    "segmenter": f"train-segmenter {TREES} {ONE_EPOCH} "
+    "segmenter": f"train-parser --raw --only segmenter {TREES} {ONE_EPOCH} "
     + " ".join(f"--set model.{name}=4" for name in SEGMENTER),
     "pipeline": f"train-parser {TREES} --raw --fast {PARTS}",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import csv
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,13 +28,11 @@ from seqtool.parsing.parser.config import ParserConfig
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import TrainedModel
 from seqtool.training.tuning import (
-    Choices,
     Range,
+    draw,
     draw_trials,
     read_domain,
-    read_file,
     read_space,
-    read_texts,
     tune,
 )
 
@@ -103,9 +101,9 @@ def search(train: ToyTraining, output: Path, space: Any, **more: Any) -> Any:
 @pytest.mark.parametrize(
     ("text", "domain"),
     [
-        ("1,2,3", Choices((1, 2, 3))),
-        ("lstm, rhn", Choices(("lstm", "rhn"))),
-        ("true,null,[2,3]", Choices((True, None, [2, 3]))),
+        ("1,2,3", (1, 2, 3)),
+        ("lstm, rhn", ("lstm", "rhn")),
+        ("true,null,[2,3]", (True, None, [2, 3])),
         ("3..7", Range(3, 7)),
         ("3.0..7", Range(3.0, 7)),
         ("1e-4..1e-2:log", Range(1e-4, 1e-2, True)),
@@ -120,33 +118,26 @@ def test_what_a_setting_may_be(text: str, domain: object) -> None:
         assert read.is_whole == domain.is_whole
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("7..3", "has no numbers"),
-        ("0..1:log", "has no logarithms"),
-        ("{", "nothing to try"),
-        (5, "which is one value"),
-        ([], "no values"),
-    ],
-)
-def test_what_it_may_not_be(given: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message) as caught:
+@pytest.mark.parametrize("given", ["7..3", "0..1:log", "{", 5, []])
+def test_what_it_may_not_be(given: Any) -> None:
+    with pytest.raises(ConfigError, match="no values") as caught:
         read_domain("any", given)
     assert caught.value.hint
 
 
 def test_draws_by_hand() -> None:
-    assert [Choices(("a", "b")).draw(chance) for chance in (0.0, 0.49, 0.5, 0.99)] == list("aabb")
+    assert [draw(("a", "b"), chance) for chance in (0.0, 0.49, 0.5, 0.99)] == list("aabb")
     # four whole numbers, a quarter each
-    assert [Range(3, 6).draw(chance) for chance in (0.0, 0.24, 0.25, 0.5, 0.999)] == [3, 3, 4, 5, 6]
+    assert [draw(Range(3, 6), chance) for chance in (0.0, 0.24, 0.25, 0.5, 0.999)] == [
+        *(3, 3, 4, 5, 6)
+    ]
     # three digits; half way between 1 and 100 by logarithms is 10
-    assert Range(0.0, 1.0).draw(0.12345) == 0.123
-    assert Range(1.0, 100.0, True).draw(0.5) == 10.0
+    assert draw(Range(0.0, 1.0), 0.12345) == 0.123
+    assert draw(Range(1.0, 100.0, True), 0.5) == 10.0
     # 1 has log 2 / log 5 = 0.4307 of the logarithms from 1 to 4 + 1
-    assert [Range(1, 4, True).draw(chance) for chance in (0.43, 0.431, 0.999)] == [1, 2, 4]
+    assert [draw(Range(1, 4, True), chance) for chance in (0.43, 0.431, 0.999)] == [1, 2, 4]
     # three digits would be below the lower end
-    assert Range(0.12345, 1.0).draw(0.0) == 0.12345
+    assert draw(Range(0.12345, 1.0), 0.0) == 0.12345
 
 
 @given(
@@ -159,32 +150,28 @@ def test_draws_stay_in_their_range(
     ends: tuple[float, float], chance: float, is_log: bool, is_whole: bool
 ) -> None:
     low, high = (math.ceil(end) for end in ends) if is_whole else ends
-    value = Range(low, high, is_log).draw(chance)
+    value = draw(Range(low, high, is_log), chance)
     assert low <= value <= high
     assert isinstance(value, int) == is_whole
 
 
-def test_trials_are_distinct_and_begin_alike() -> None:
-    space = {"a": Choices((1, 2, 3)), "b": Range(1, 4)}
+def test_trials_are_distinct_and_spread_evenly() -> None:
+    space = {"a": (1, 2, 3), "b": Range(1, 4)}
     trials = draw_trials(space, 100, seed=1)
     assert sorted((trial["a"], trial["b"]) for trial in trials) == [
         (a, b) for a in (1, 2, 3) for b in (1, 2, 3, 4)
     ]
+    # they begin alike, however many they are
     assert draw_trials(space, 5, seed=1) == trials[:5]
     assert draw_trials(space, 5, seed=2) != trials[:5]
-    assert len(draw_trials({"a": Range(0.1, 0.101)}, 50, seed=1)) < 50  # 0.1 and 0.101 alone
-
-
-def test_eight_trials_in_a_row_are_spread_evenly() -> None:
-    space = {"two": Choices(("a", "b")), "four": Range(1, 4), "rate": Range(0.0, 8.0)}
-    trials = draw_trials(space, 24, seed=3)
+    # eight in a row are spread over each setting
+    others = {"two": ("a", "b"), "four": Range(1, 4), "rate": Range(0.0, 8.0)}
+    trials = draw_trials(others, 24, seed=3)
     for begin in (0, 8, 16):
         block = trials[begin : begin + 8]
         assert sorted(trial["two"] for trial in block) == ["a"] * 4 + ["b"] * 4
         assert sorted(trial["four"] for trial in block) == [1, 1, 2, 2, 3, 3, 4, 4]
         assert sorted(int(trial["rate"]) for trial in block) == list(range(8))
-    # each setting by itself
-    assert len({tuple(trial["two"] for trial in trials[i : i + 8]) for i in (0, 8, 16)}) > 1
 
 
 def test_the_settings_as_they_are_come_first(tmp_path: Path) -> None:
@@ -204,8 +191,7 @@ def test_the_settings_as_they_are_come_first(tmp_path: Path) -> None:
 def test_halving_keeps_the_best(tmp_path: Path) -> None:
     train = ToyTraining(size)
     tuned = search(train, tmp_path / "out", {"size": "100..999"}, trials=9, rounds=3, factor=3)
-    drawn = [config.model.size for config in train.configs[:9]]
-    by_size = sorted(drawn)
+    by_size = sorted(config.model.size for config in train.configs[:9])
     # 9 trials of one epoch, the best 3 of 3, the best of 9
     assert [config.training.epochs for config in train.configs] == [1] * 9 + [3] * 3 + [9]
     assert sorted(config.model.size for config in train.configs[9:12]) == by_size[:3]
@@ -217,12 +203,9 @@ def test_halving_keeps_the_best(tmp_path: Path) -> None:
     train = ToyTraining(size)
     search(train, tmp_path / "other", {"size": "100..999"}, trials=9, rounds=3, score="dev_toy")
     assert sorted(config.model.size for config in train.configs[9:12]) == by_size[:3]
-
-
-def test_rounds_share_the_time(tmp_path: Path) -> None:
-    train = ToyTraining(size)
-    training = {"time_limit": "6m"}
-    search(train, tmp_path, {"size": [4, 5]}, rounds=2, factor=2, training=training)
+    # a limit of time is shared in place of epochs
+    train, timed = ToyTraining(size), {"time_limit": "6m"}
+    search(train, tmp_path / "timed", {"size": [4, 5]}, rounds=2, factor=2, training=timed)
     assert [config.training.time_limit for config in train.configs] == [180.0, 180.0, "6m"]
 
 
@@ -233,13 +216,12 @@ def test_a_search_that_was_stopped_goes_on(tmp_path: Path, stop_at: tuple[int, .
     whole = search(ToyTraining(size), tmp_path / "whole", space, **more)
     train = ToyTraining(size, stop_at)
     for _ in stop_at:
-        with pytest.raises(Interrupted) as caught:
+        with pytest.raises(Interrupted):
             search(train, tmp_path / "out", space, **more)
-        assert "same command again" in caught.value.hint
     tuned = search(train, tmp_path / "out", space, **more)
     assert tuned.outcomes == whole.outcomes
-    for name in ("best.yaml", "trials.csv"):
-        assert (tmp_path / "out" / name).read_text() == (tmp_path / "whole" / name).read_text()
+    files = [tmp_path / name / "best.yaml" for name in ("out", "whole")]
+    assert files[0].read_text() == files[1].read_text()
     # what was stopped was continued, and nothing was done twice
     assert [number for number, call in enumerate(train.calls, 1) if call["resume"]] == [
         number + 1 for number in stop_at
@@ -265,12 +247,8 @@ def test_more_trials_do_not_lose_the_best(tmp_path: Path) -> None:
     train, space = ToyTraining(formula), {"size": [1, 2, 3]}
     first = search(train, tmp_path, space, trials=1, rounds=2, factor=2)
     more = search(train, tmp_path, space, trials=3, rounds=2, factor=2)
-    assert [one.score for one in more.outcomes if one.round == 2] == [
-        1.0,
-        pytest.approx(50.2, abs=0.2),
-    ]
+    assert len([one for one in more.outcomes if one.round == 2]) == 2
     assert first.best.score == more.best.score == 1.0
-    assert more.config.model.size == train.configs[0].model.size
     # fewer trials than before change nothing
     fewer = search(train, tmp_path, space, trials=1, rounds=2, factor=2)
     assert (fewer.best, fewer.outcomes) == (more.best, more.outcomes)
@@ -279,54 +257,27 @@ def test_more_trials_do_not_lose_the_best(tmp_path: Path) -> None:
 def test_what_is_written(tmp_path: Path) -> None:
     tuned = search(ToyTraining(size), tmp_path, {"size": [20, 11, 12], "cutoffs": [[4, 5]]})
     assert tuned.config.model == ToyModel(size=11, cutoffs=(4, 5))
-    text = (tmp_path / "best.yaml").read_text()
-    number = tuned.best.trial
-    assert text.startswith(f"# toy_perplexity 11.00: trial {number} of 3\n")
     assert from_dict(ToyConfig, load_yaml(tmp_path / "best.yaml")) == tuned.config
-    assert tuned.config.description == f"trial {number} of a search for settings"
-    with (tmp_path / "trials.csv").open(newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    assert {(row["model.size"], row["score"]) for row in rows} == {
-        *(("20", "20.0"), ("11", "11.0"), ("12", "12.0"))
+    outcomes = json.loads((tmp_path / "tune.json").read_text())["outcomes"]
+    assert [one["trial"] for one in outcomes] == [1, 2, 3]
+    assert {(one["settings"]["model.size"], one["score"]) for one in outcomes} == {
+        *((20, 20.0), (11, 11.0), (12, 12.0))
     }
-    assert [row["trial"] for row in rows] == ["1", "2", "3"]
 
 
-def test_trials_that_fail_come_last(tmp_path: Path) -> None:
-    def formula(config: ToyConfig) -> float:
-        return math.nan if config.model.size > 15 else config.model.size
-
-    tuned = search(ToyTraining(formula), tmp_path / "some", {"size": [20, 11, 12]}, rounds=2)
-    assert tuned.best.settings == {"model.size": 11}
-    assert [outcome.score for outcome in tuned.ranking()] == [11, 12, None]
-    assert tuned.ranking()[-1].problem == "the loss is NaN"
-    with pytest.raises(TrainingError, match="2 trials failed, the first: the loss is NaN"):
-        search(ToyTraining(formula), tmp_path / "all", {"size": [20, 21]})
-
-
-def test_what_one_trial_cannot_do_is_no_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [TrainingError, DataError])
+def test_trials_that_fail_come_last(tmp_path: Path, kind: type[SeqtoolError]) -> None:
     def formula(config: ToyConfig) -> float:
         if config.model.size > 15:
-            raise DataError("the text is too short", hint="any")
+            raise kind("too large", hint="any")
         return config.model.size
 
-    text = tmp_path / "text"
-    text.write_text("a b\n")
-    tuned = search(ToyTraining(formula), tmp_path / "some", {"size": [12, 20, 11]}, data=text)
+    tuned = search(ToyTraining(formula), tmp_path / "some", {"size": [12, 20, 11]}, rounds=2)
+    assert tuned.best.settings == {"model.size": 11}
     assert [outcome.score for outcome in tuned.ranking()] == [11, 12, None]
-    assert tuned.ranking()[-1].problem == "the text is too short"
-    # where nothing was trained, and where the text is gone, it is told
-    with pytest.raises(DataError, match="too short"):
-        search(ToyTraining(formula), tmp_path / "none", {"size": [20, 11]}, data=text)
-
-    def removing(config: ToyConfig) -> float:
-        if not text.exists():
-            raise DataError("no such file", hint="any")
-        text.unlink()
-        return 1.0
-
-    with pytest.raises(DataError, match="no such file"):
-        search(ToyTraining(removing), tmp_path / "gone", {"size": [1, 2]}, data=text)
+    assert tuned.ranking()[-1].problem == "too large"
+    with pytest.raises(kind, match="too large"):  # nothing could be trained
+        search(ToyTraining(formula), tmp_path / "all", {"size": [20, 21]})
 
 
 @pytest.mark.parametrize("name", ["text", "folder/train.txt", "dev"])
@@ -354,6 +305,7 @@ def test_another_search_is_not_replaced(tmp_path: Path) -> None:
         ({"size": [2, 3]}, {"seed": 2}),
         ({"size": [2, 3]}, {"training": {"epochs": 8}}),
         ({"size": [2, 3]}, {"dev": "other"}),
+        ({"size": [2, 3]}, {"data": "other"}),
     ]
     for space, more in changes:
         with pytest.raises(OutputError, match="holds another search"):
@@ -386,7 +338,7 @@ def test_another_search_is_not_replaced(tmp_path: Path) -> None:
         ({"epochs": [1, 2]}, {"rounds": 2}, "training.epochs is tried"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_trained(
+def test_mistakes_are_found_before_anything_is_trained(
     tmp_path: Path, space: Any, more: dict[str, Any], message: str
 ) -> None:
     train = ToyTraining(size)
@@ -397,24 +349,10 @@ def test_mistakes_are_told_before_anything_is_trained(
     assert not (tmp_path / "out" / "tune.json").exists()
 
 
-def test_spaces_as_typed_and_in_files(tmp_path: Path) -> None:
-    assert read_texts(["size=1,2", "rate=0.1..0.5"]) == {"size": "1,2", "rate": "0.1..0.5"}
-    for texts, message in ((["size"], "says nothing"), (["a=1", "a=2"], "names a twice")):
-        with pytest.raises(ConfigError, match=message):
-            read_texts(texts)
-    path = tmp_path / "space.yaml"
-    path.write_text("# what is tried\nmodel.size: [1, 2]\nrate: 0.1..0.5:log\n")
-    space = read_file(path, ToyConfig)
-    assert space == {"model.size": Choices((1, 2)), "model.rate": Range(0.1, 0.5, True)}
+def test_spaces(tmp_path: Path) -> None:
+    space = read_space({"model.size": [1, 2], "rate": "0.1..0.5:log"}, ToyConfig)
+    assert space == {"model.size": (1, 2), "model.rate": Range(0.1, 0.5, True)}
     assert read_space(space, ToyConfig) == space
-    path.write_text("model.size: [1, 2]\n\nrat: 0.1..0.5:log\n")
-    with pytest.raises(ConfigError) as caught:
-        read_file(path, ToyConfig)
-    assert str(caught.value) == f"{path}:3: unknown setting rat"
-    assert "rate" in caught.value.hint
-
-
-def test_settings_without_epochs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="NgramConfig cannot be searched for"):
         tune(train_ngram, "text", NgramConfig(), {"order": [2, 3]}, output=tmp_path / "out")  # type: ignore[arg-type]
 

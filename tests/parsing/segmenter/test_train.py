@@ -64,7 +64,7 @@ def test_rules_are_learnt_and_a_resumed_run_ends_the_same(treebank: Path, tmp_pa
     part = tmp_path / "part"
     with pytest.raises(Interrupted, match="step 4") as stopped:
         trained(treebank, part, should_stop=lambda step: step == 4)
-    assert stopped.value.hint == f"continue with: seqtool train-segmenter --resume -o {part}"
+    assert f"--only segmenter --resume -o {part}" in stopped.value.hint
     with pytest.raises(Interrupted):
         train_segmenter(output=part, resume=True, device="cpu", should_stop=lambda step: step == 20)
     resumed = train_segmenter(output=part, resume=True, device="cpu")
@@ -106,7 +106,7 @@ def test_a_run_without_a_model_says_how_to_go_on(treebank: Path, tmp_path: Path)
         trained(treebank, tmp_path / "s", should_stop=lambda step: step == 1)
     with pytest.raises(ModelError) as refused:
         checkpoint.load(tmp_path / "s")
-    assert "seqtool train-segmenter --resume" in refused.value.hint
+    assert "--only segmenter --resume" in refused.value.hint
 
 
 def test_settings_are_combined(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`seqtool train-snm`: train a sparse non-negative matrix language model."""
+"""`seqtool ngram snm`: train a sparse non-negative matrix language model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from seqtool.cli.options import (
     OutputOption,
     ThreadsOption,
     emit,
-    is_typed,
     note,
     note_next,
     offer,
@@ -52,12 +51,12 @@ if TYPE_CHECKING:
     shows_defaults=True,
 )
 @examples(
-    "seqtool train-snm my.txt -o runs/my",
-    "seqtool train-snm corpora/ptb/words --prune 1 -o runs/ptb-snm",
-    "seqtool train-snm my.txt --remote 0 --order 4",
-    "seqtool train-snm my.txt --time-limit 10m",
+    "seqtool ngram snm my.txt -o runs/my",
+    "seqtool ngram snm corpora/ptb/words --prune 1 -o runs/ptb-snm",
+    "seqtool ngram snm my.txt --remote 0 --order 4",
+    "seqtool ngram snm my.txt --time-limit 10m",
 )
-def train_snm(
+def snm(
     context: typer.Context,
     inputs: InputsArgument = None,
     output: OutputOption = Path("runs/snm"),
@@ -80,8 +79,6 @@ def train_snm(
     from seqtool.lm.snm.config import SnmConfig, refuse_unread
     from seqtool.lm.snm.train import train_snm as train
 
-    if settings.get("time_limit") and is_typed(context, "epochs"):
-        note("note: --time-limit takes the place of --epochs")
     config = from_dict(SnmConfig, settings)
     refuse_unread(config, settings)
     inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
@@ -98,26 +95,31 @@ def train_snm(
             command=typed(),
             on_progress=on_progress,
         )
-    if not as_json:
-        return _show(trained, is_limited=settings.get("time_limit") is not None)
-    emit(
-        {
-            "model": trained.path,
-            "seconds": trained.total_seconds,
-            "stages": trained.seconds,
-            "tokens": trained.num_tokens,
-            "sentences": trained.num_sentences,
-            "unknown": trained.num_unknown,
-            "vocabulary_size": trained.vocabulary_size,
-            "kinds": trained.kinds,
-            "losses": trained.losses,
-            "passes": trained.passes,
-            **trained.scores,
-        }
-    )
+    if as_json:
+        return emit(
+            {
+                "model": trained.path,
+                "seconds": trained.total_seconds,
+                "stages": trained.seconds,
+                "tokens": trained.num_tokens,
+                "sentences": trained.num_sentences,
+                "unknown": trained.num_unknown,
+                "vocabulary_size": trained.vocabulary_size,
+                "kinds": trained.kinds,
+                "losses": trained.losses,
+                "passes": trained.passes,
+                **trained.scores,
+            }
+        )
+    _show(trained, is_limited=config.time_limit is not None)
+    has_scores = "valid_perplexity" in trained.scores
+    measuring = "eval-ppl -m {}" if has_scores else "eval-ppl TEXT -m {}"
+    note_next(measuring, "inspect {}", model=trained.path)
+    echo(trained.path)
 
 
 def _show(trained: SnmTraining, *, is_limited: bool) -> None:
+    """Say on stderr what was counted and learnt."""
     words = trained.num_tokens - trained.num_sentences
     note(
         f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
@@ -129,14 +131,9 @@ def _show(trained: SnmTraining, *, is_limited: bool) -> None:
     show_table("", columns, rows, to_stderr=True)
     for epoch, loss in enumerate(trained.losses, start=1):
         note(f"epoch {epoch}: perplexity {loss:.2f} of the text itself, each token left out")
-    if not trained.passes and is_limited:
-        note("warning: nothing was learnt, as reading and counting took all of the time")
-    elif trained.passes != len(trained.losses):
+    if is_limited:
         note(f"{trained.passes:.2f} passes over the text in the time")
     parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
     note(f"{trained.total_seconds:.1f} s ({parts})")
     if "valid_perplexity" in trained.scores:
         note(f"valid perplexity {trained.scores['valid_perplexity']:.2f}")
-    measuring = "eval-ppl" if "valid_perplexity" in trained.scores else "eval-ppl TEXT"
-    note_next(f"{measuring} -m {{}}", "inspect {}", model=trained.path)
-    echo(trained.path)
