@@ -338,7 +338,8 @@ def parse(
     from seqtool.parsing.annotation import Annotation, with_words
 
     known = (*FORMATS, "parquet") if spark.is_spark() else FORMATS
-    format_ = trees.format_for(out.output, known, jobs=out.jobs > 1, clear_deps=clear_deps)
+    others = ["--jobs"] * (out.jobs > 1) + ["--clear-deps"] * clear_deps
+    format_ = trees.format_for(out.output, known, others)
     given = _inputs(files, spark, "trees")
     is_text = text.are_for(given)
     if trees.gold and (is_text or broken.of_annotation["skip_invalid"]):

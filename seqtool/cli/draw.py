@@ -49,6 +49,8 @@ SHOWN_AS = {
     "--nbest": ("conllu", "tree", "html", "json", "parquet"),
     "--scores": ("conllu", "json", "parquet"),
     "--gold": DRAWINGS,
+    "--jobs": ("conllu", "parquet"),
+    "--clear-deps": ("conllu", "parquet"),
 }
 
 
@@ -178,35 +180,29 @@ class TreeOptions:
         ),
     ] = False
 
-    def format_for(self, output: str, known: Collection[str], **of_conllu: bool) -> str:
+    def format_for(self, output: str, known: Collection[str], others: Sequence[str]) -> str:
         """Return the format to write, after all checks that need no model.
 
         Args:
             output: see `draw_groups`.
             known: formats.
-            of_conllu: names of options that are for CoNLL-U, and whether they are given.
+            others: options of `SHOWN_AS` that are given beside these.
 
         Raises:
             ConfigError: options that do not go together, or no such format.
             OutputError: see `check_drawing`.
         """
         format_ = format_of(self.format_, output, known, "tree" if self.trace else "conllu")
-        named = [option for option in SHOWN_AS if getattr(self, option.lstrip("-"))]
+        named = [option for option in SHOWN_AS if getattr(self, option.lstrip("-"), None)]
         if len(named) > 1:
             raise ConfigError(f"{named[0]} and {named[1]} do not go together", hint="leave out one")
-        for option in named:
+        for option in (*named, *others):
             if format_ not in SHOWN_AS[option]:
                 formats = [name for name in SHOWN_AS[option] if name in known]
                 hint = f"choose --format {' or '.join(formats)}"
-                raise ConfigError(f"{option} cannot be shown as {format_}", hint=hint)
-        if format_ not in DRAWINGS:
-            return format_
-        for name, is_given in of_conllu.items():
-            if is_given:
-                option = f"--{name.replace('_', '-')}"
-                hint = f"leave {option} out, or choose --format conllu"
-                raise ConfigError(f"{option} is for CoNLL-U", hint=hint)
-        check_drawing(format_, output)
+                raise ConfigError(f"{option} does not go with {format_}", hint=hint)
+        if format_ in DRAWINGS:
+            check_drawing(format_, output)
         return format_
 
     def draw(
