@@ -376,7 +376,7 @@ def parse(
             with corpus.items(out.output, broken.invalid) as items:
                 trees.draw(annotation, parser, items, format_, out.output)
         else:
-            corpus.write(out, broken.invalid, spark=spark, format_=trees.format_)
+            corpus.write(out, broken.invalid, spark=spark, format_=format_)
     if corpus.seen.num_long:
         note(
             f"{counted(corpus.seen.num_long, 'sentence')} of more than {parser.longest:,} words: "
