@@ -349,19 +349,13 @@ def parse(
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
     paths = model or [default_model("parser")]
     parser = with_words(open_model(paths, "parser"), embeddings, paths[0])
-    if retag and not parser.has_tagger:
-        raise ModelError(
-            "has no tagger, so there is no --retag",
-            hint="train one with `seqtool train-parser --raw`, or tag with `seqtool tag`",
-            path=paths[0],
-        )
     note_beam(parser, beam, paths)
+    _check_parser(parser, paths, trees, retag=retag)
     options = {
         "beam": beam,
         **({"retag": retag} if parser.has_tagger else {"allow_missing": allow_missing}),
         **({"scores": True} if trees.scores else {}),
     }
-    _note_details(parser, paths, trees)
     annotation = Annotation(
         "parse",
         text.layout if is_text else None,
@@ -384,8 +378,14 @@ def parse(
         )
 
 
-def _note_details(parser: Any, paths: Sequence[Path], trees: TreeOptions) -> None:
-    """Say on stderr what a trace or probabilities are of, where this is not plain."""
+def _check_parser(parser: Any, paths: Sequence[Path], trees: TreeOptions, *, retag: bool) -> None:
+    """Refuse what a parser cannot do; say what its traces and probabilities are, if not plain."""
+    if retag and not parser.has_tagger:
+        raise ModelError(
+            "has no tagger, so there is no --retag",
+            hint="train one with `seqtool train-parser --raw`, or tag with `seqtool tag`",
+            path=paths[0],
+        )
     if trees.trace and parser.votes and parser.has_tagger and len(paths) == 1:
         note(
             f"{paths[0]}: its parsers vote, and a vote has no steps: these are of the parser in "

@@ -78,6 +78,8 @@ def format_of(name: str | None, output: str, known: Collection[str], default: st
         hint = "name a .svg file, or print the page of a .html file"
         raise ConfigError(f"trees are not drawn as {suffix} files", hint=hint)
     by_name = SUFFIXES.get(suffix, "")
+    if is_folder(output) and by_name != "parquet":  # which is a directory where Spark writes it
+        return default
     return by_name if by_name in known else default
 
 

@@ -129,21 +129,12 @@ def eval_parser(
     sentences. Where arcs have probabilities (MISC, `Score=0.987`), their expected calibration error
     is given too; --json asks models for them.
     """
-    from seqtool.core.bootstrap import SEED
     from seqtool.core.progress import progress_bar
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.evaluation import compare_annotations
 
     gold = gold or stdin_or_sample("GOLD", "trees")
-    files, models = list(predicted or []), list(model or [])
-    if [gold, *files].count("-") > 1:
-        raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
-    names_of(models)
-    if not files and not models:
-        if gold != "-" and stdin_instead("PREDICTED"):
-            files = ["-"]
-        else:
-            models = [default_model("parser")]
+    files, models = _annotations(gold, predicted or [], model or [])
     groups = [[path] for path in models] + [models] * together
     for option, is_given, what, is_there in (
         ("--beam", beam > 1, "models that parse", models),
@@ -154,28 +145,31 @@ def eval_parser(
         if is_given and not is_there:
             hint = f"name another one with -m, or leave {option} out"
             raise ConfigError(f"{option} is for {what}", hint=hint)
-    parsers = [open_model(paths, "parser") for paths in groups]
-    for paths, parser in zip(groups, parsers, strict=True):
-        note_beam(parser, beam, paths)
+    pairs = [(open_model(paths, "parser"), paths) for paths in groups]
     with progress_bar("reading", is_bytes=True) as on_progress:
         sentences = list(read_conllu(gold, skip_option="", on_progress=on_progress))
     options = {"beam": beam, "scores": as_json, "allow_missing": allow_missing}
-    parsed = [
-        _parsed(parser, paths, sentences, gold, options)
-        for paths, parser in zip(groups, parsers, strict=True)
-    ]
+    parsed = [_parsed(*pair, sentences, gold, options) for pair in pairs]
+    seeds = {} if seed is None else {"seed": seed}
     results, leads = compare_annotations(
-        sentences,
-        [*files, *parsed],
-        punctuation=not tables.no_punct,
-        seed=SEED if seed is None else seed,
+        sentences, [*files, *parsed], punctuation=not tables.no_punct, **seeds
     )
     names = [*files, *map(str, models), *["together"] * together]
     if as_json:
         return emit(_to_json(gold, names, results, leads, tables))
-    _show(gold, names, results, leads)
-    for name, result in zip(names, results, strict=True):
-        _show_tables(f" of {name}" * (len(names) > 1), result, tables)
+    _show(gold, names, results, leads, tables)
+
+
+def _annotations(gold: str, files: list[str], models: list[Path]) -> tuple[list[str], list[Path]]:
+    """Return what is scored: files and models as they are named, else stdin or the default one."""
+    if [gold, *files].count("-") > 1:
+        raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
+    names_of(models)
+    if files or models:
+        return files, models
+    if gold != "-" and stdin_instead("PREDICTED"):
+        return ["-"], []
+    return [], [default_model("parser")]
 
 
 def _parsed(
@@ -191,6 +185,7 @@ def _parsed(
     from seqtool.treebank.sentence import MISC, UPOS, Sentence
 
     shown = ", ".join(map(str, paths))
+    note_beam(parser, options["beam"], paths)
     if len(paths) == 1:  # of several together, each was told of
         note_unknown(parser, gold, paths[0])
     if parser.has_tagger:
@@ -242,6 +237,7 @@ def _show(
     names: Sequence[str],
     results: Sequence[ParserEvaluation],
     leads: Sequence[dict[str, Significance]],
+    tables: TableOptions,
 ) -> None:
     first = results[0]
     echo(
@@ -277,6 +273,8 @@ def _show(
         columns = ["metric", "difference", "95% from", "to", "p"]
         echo()
         show_table(f"{name} against {names[0]}, paired bootstrap", columns, rows)
+    for name, result in zip(names, results, strict=True):
+        _show_tables(f" of {name}" * (len(names) > 1), result, tables)
 
 
 def _cells(values: Iterable[float | str | None]) -> list[str]:
