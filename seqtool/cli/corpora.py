@@ -271,13 +271,13 @@ class Corpus:
         ]
         read = {os.path.realpath(name) for _, name in inputs}
         targets = None
-        written = [] if self._is_text and output == "-" else [output]
+        written = [output]
         if is_folder(output):
             targets = self._targets(Path(output), inputs)
             written = [str(target) for target in targets.values()]
         for target, (given, name) in zip(written, inputs, strict=False):
-            is_named = targets is not None and given == name
-            if (self._is_text or is_named) and os.path.realpath(target) in read:
+            is_kept = self._is_text or (targets is not None and given == name)
+            if target != "-" and is_kept and os.path.realpath(target) in read:
                 refuse_input(target, [target])
         if invalid is not None:
             refuse_input(invalid, [name for _, name in inputs])

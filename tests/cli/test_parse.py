@@ -333,11 +333,12 @@ def test_the_name_of_the_output_tells_the_format(name: str, begin: str, seqtool:
     content = Path(name).read_bytes()
     content = gzip.decompress(content) if name.endswith(".gz") else content
     assert content.decode().startswith(begin)
-    # what is said counts
-    options = ("--format", "conllu", "-o", name, "--clear-deps")
-    assert seqtool("parse", "b.conllu", "-m", "parser", *options).code == 0
-    content = Path(name).read_bytes()
-    assert (gzip.decompress(content) if name.endswith(".gz") else content).startswith(b"1\t")
+
+
+def test_the_format_that_is_named_counts(seqtool: Run) -> None:
+    options = ("--format", "conllu", "-o", "x.html", "--clear-deps")
+    assert seqtool("parse", "a.conllu", "-m", "parser", *options).code == 0
+    assert Path("x.html").read_text().startswith("1\t")
 
 
 # how trees are built, the best trees, probabilities of arcs

@@ -64,6 +64,10 @@ def test_rules_and_given_words_need_no_model(seqtool: Run, letter: Path, tmp_pat
     assert forms(output) == [["Dear", "all", ","], ["yes", "we", "can't", ".", "No", "."]]
     assert seqtool("segment", letter, "--pretokenized", "-o", output).code == 0
     assert forms(output) == [["Dear", "all,"], ["yes", "we", "can't.", "No."]]
+    # documents are numbered on
+    both = seqtool("segment", letter, letter, "--rules").stdout
+    assert [both.count(f"# sent_id = {number}\n") for number in range(1, 8)] == [1] * 6 + [0]
+    assert both.count(f"# newdoc id = {letter}\n") == 2
 
 
 @pytest.mark.parametrize(
