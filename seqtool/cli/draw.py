@@ -1,42 +1,319 @@
-"""`seqtool draw`: pictures of trees that exist, of one analysis or of several."""
+"""Drawings of trees, which `draw` and `parse` write by one road, and how trees are built."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from seqtool.cli.options import UNNAMED, is_folder, note, note_letters, stdin_or_sample
-from seqtool.cli.reports import check_folders
-from seqtool.cli.trees import is_terminal, write_pieces
-from seqtool.cli.usage import examples
+from seqtool.cli.options import UNNAMED, is_folder, note, stdin_or_sample, takes_options
+from seqtool.cli.usage import WIDEST, examples
+from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError, counted, did_you_mean
-from seqtool.core.storage import atomic_directory, atomic_file
+from seqtool.core.reading import unpacked_name
+from seqtool.core.storage import atomic_directory
 
 if TYPE_CHECKING:
+    from seqtool.parsing.annotation import Annotation
+    from seqtool.treebank.conllu import Item
+    from seqtool.treebank.derivation import Trace
     from seqtool.treebank.drawing.marked import Group
-    from seqtool.treebank.drawing.rendering import Format
 
+T = TypeVar("T")
+
+DRAWINGS = ("tree", "svg", "html", "tikz", "json")
+FORMATS = ("conllu", *DRAWINGS)  # of `parse`
 SUFFIXES = {
-    ".txt": "tree",
+    ".conllu": "conllu",
+    ".parquet": "parquet",
     ".svg": "svg",
-    ".pdf": "pdf",
-    ".tex": "tikz",
     ".html": "html",
     ".htm": "html",
+    ".tex": "tikz",
     ".json": "json",
     ".jsonl": "json",
 }
-FORMATS = tuple(dict.fromkeys(SUFFIXES.values()))
+NOT_DRAWN = (".pdf", ".png")
 # of which a sentence can be a file, with the end of its name
-SINGLE = {"svg": ".svg", "pdf": ".pdf", "tikz": ".tex"}
-LAID_OUT = ("svg", "pdf")
+SINGLE = {"svg": ".svg", "tikz": ".tex"}
 NAME_LENGTH = 60  # of a file, in letters of the sentence's own name
+# an option of `parse` -> in which formats what it asks for can be shown
+SHOWN_AS = {
+    "--trace": ("tree", "html", "json"),
+    "--nbest": ("conllu", "tree", "html", "json", "parquet"),
+    "--scores": ("conllu", "json", "parquet"),
+    "--gold": DRAWINGS,
+    "--jobs": ("conllu", "parquet"),
+    "--clear-deps": ("conllu", "parquet"),
+}
 
 
+def check_name(kind: str, name: str, known: Collection[str]) -> str:
+    """Return a name of this kind.
+
+    Raises:
+        ConfigError: it is not known.
+    """
+    if name not in known:
+        raise ConfigError(f"no {kind} is called {name!r}", hint=did_you_mean(name, known))
+    return name
+
+
+def format_of(name: str | None, output: str, known: Collection[str], default: str) -> str:
+    """Return what is to be written: as named, else by the end of the output's name.
+
+    Raises:
+        ConfigError: there is no such format.
+    """
+    if name is not None:
+        return check_name("format", name, known)
+    suffix = Path(unpacked_name(output)).suffix
+    if suffix in NOT_DRAWN:
+        hint = "name a .svg file, or print the page of a .html file"
+        raise ConfigError(f"trees are not drawn as {suffix} files", hint=hint)
+    by_name = SUFFIXES.get(suffix, "")
+    if is_folder(output) and by_name != "parquet":  # which is a directory where Spark writes it
+        return default
+    return by_name if by_name in known else default
+
+
+def check_drawing(format_: str, output: str) -> None:
+    """Refuse what drawings cannot be written to, before anything is read.
+
+    Raises:
+        ConfigError: the format is one for all sentences, and the output a directory.
+        OutputError: the directory is not there, or one that gets files is not empty.
+    """
+    from seqtool.cli.reports import check_folders
+
+    path = Path(output)
+    if output == "-":
+        return
+    if not is_folder(output):
+        return check_folders(path)
+    if format_ not in SINGLE:
+        hint = f"name a file, or choose --format {' or '.join(SINGLE)}"
+        raise ConfigError(f"{format_} has no file for each sentence", hint=hint)
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise OutputError("is there, and not empty", hint="name a new directory", path=path)
+
+
+def draw_groups(
+    groups: Iterable[Group], format_: str, output: str, *, beside: bool = False, down: bool = False
+) -> None:
+    """Draw sentences into a file or to stdout, or each into a file of a directory: all, or none.
+
+    Args:
+        groups: as `grouped` gives them.
+        format_: one of `DRAWINGS`.
+        output: see `check_drawing`.
+        beside: several analyses stand side by side.
+        down: words stand below one another.
+    """
+    from seqtool.treebank.drawing.rendering import render_groups
+
+    kind: Any = format_
+
+    def drawn(groups: Iterable[Group], *, colour: bool = False) -> Iterator[str]:
+        return render_groups(groups, kind, beside=beside, down=down, colour=colour)
+
+    groups = begun(groups)
+    if not is_folder(output):
+        colour = format_ == "tree" and is_terminal(output)
+        return write_text(drawn(groups, colour=colour), output, colour=colour)
+    number = 0
+    with atomic_directory(output) as folder:
+        for number, group in enumerate(groups, start=1):
+            own = re.sub(r"[^\w.-]+", "_", group[0].name)[:NAME_LENGTH]
+            name = f"{number:04d}{f'-{own}' if own else ''}{SINGLE[format_]}"
+            (folder / name).write_bytes("".join(drawn([group])).encode())
+    note(f"{Path(output)}: {counted(number, 'picture')}")
+
+
+@dataclass(frozen=True)
+class TreeOptions:
+    """What `parse` writes of a tree, or beyond one tree of each sentence."""
+
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            "-f",
+            metavar="|".join(FORMATS),
+            help="What to write; if not given, what the name after -o ends in, else conllu; tree "
+            "with --trace. Into a directory, svg and tikz go as a file for each sentence.",
+        ),
+    ] = None
+    gold: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="Mark wrong arcs in drawings by the trees of this CoNLL-U file, which may be FILE "
+            "itself; repeatable.",
+        ),
+    ] = None
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Show how each tree is built, step by step: stack, buffer, what is looked at, "
+            "transition, probability, and the beam; --format tree (in the terminal), html or json.",
+        ),
+    ] = False
+    nbest: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            metavar="N",
+            help="Give the N best trees of each sentence, with their rank and score in comments.",
+        ),
+    ] = None
+    scores: Annotated[
+        bool,
+        typer.Option(
+            "--scores", help="Write how probable it is that each head is right: MISC, Score=0.987."
+        ),
+    ] = False
+
+    def format_for(self, output: str, known: Collection[str], others: Sequence[str]) -> str:
+        """Return the format to write, after all checks that need no model.
+
+        Args:
+            output: see `draw_groups`.
+            known: formats.
+            others: options of `SHOWN_AS` that are given beside these.
+
+        Raises:
+            ConfigError: options that do not go together, or no such format.
+            OutputError: see `check_drawing`.
+        """
+        format_ = format_of(self.format_, output, known, "tree" if self.trace else "conllu")
+        named = [option for option in SHOWN_AS if getattr(self, option.lstrip("-"), None)]
+        if len(named) > 1:
+            raise ConfigError(f"{named[0]} and {named[1]} do not go together", hint="leave out one")
+        for option in (*named, *others):
+            if format_ not in SHOWN_AS[option]:
+                formats = [name for name in SHOWN_AS[option] if name in known]
+                hint = f"choose --format {' or '.join(formats)}"
+                raise ConfigError(f"{option} does not go with {format_}", hint=hint)
+        if format_ in DRAWINGS:
+            check_drawing(format_, output)
+        return format_
+
+    def draw(
+        self, annotation: Annotation, parser: Any, items: Iterator[Item], format_: str, output: str
+    ) -> None:
+        """Parse sentences and draw them; broken ones are left out."""
+        from seqtool.treebank.conllu import Broken, read_conllu, sentences_of
+        from seqtool.treebank.drawing.rendering import grouped, ranked_json
+
+        def whole(items: Iterable[T]) -> Iterator[T]:
+            return (item for item in items if not isinstance(item, Broken))
+
+        if self.trace:
+            traces = whole(parser.traces(items, **annotation.options))
+            return _write_traces(begun(traces), format_, output)
+        if self.nbest and format_ == "json":
+            ranked = whole(parser.nbest(items, self.nbest, **annotation.options))
+            return write_text(ranked_json(ranked), output)
+        gold = read_conllu(self.gold, skip_option="") if self.gold else None
+        trees: Iterator[Any] = whole(sentences_of(annotation.annotated(items, parser)))
+        draw_groups(grouped([trees], [""], gold), format_, output)
+
+
+def begun(items: Iterable[T]) -> Iterator[T]:
+    """Return items, the first of them made now: no page begins before an error of input."""
+    items = iter(items)
+    return chain(list(islice(items, 1)), items)
+
+
+def _write_traces(traces: Iterator[Trace], format_: str, output: str) -> None:
+    from seqtool.treebank.drawing.trace_page import trace_page
+    from seqtool.treebank.drawing.trace_text import WIDTH, trace_json, trace_text
+
+    if format_ == "html":
+        return write_text(trace_page(traces), output)
+    if format_ == "json":
+        return write_text(trace_json(traces), output)
+    colour = is_terminal(output)
+    width = min(WIDEST, shutil.get_terminal_size((WIDTH, 24)).columns) if colour else WIDTH
+    write_text(trace_text(traces, width=width, colour=colour), output, colour=colour)
+
+
+def is_terminal(output: str) -> bool:
+    """Whether what is written goes to a terminal."""
+    return output == "-" and terminal.stream().isatty()
+
+
+def write_text(pieces: Iterable[str], output: str, *, colour: bool = False) -> None:
+    """Write pieces of text to a file, which appears when it is complete, or to stdout."""
+    from seqtool.treebank.conllu import open_target
+
+    if output == "-":
+        shown = terminal.drawn() if colour else terminal.stream()
+        shown.writelines(pieces)
+        shown.flush()
+        return
+    with open_target(output) as stream:
+        for piece in pieces:
+            stream.write(piece.encode())
+
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """Which sentences are drawn."""
+
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Only sentences with a word that has this in a column, as deprel=nsubj or "
+            "feats.Case=Nom, see `seqtool inspect --where`; repeatable: one word must have all.",
+        ),
+    ] = None
+    differing: Annotated[
+        bool,
+        typer.Option(
+            "--differing",
+            help="Only sentences with errors, or in which analyses differ: in heads, or in "
+            "relations without their subtypes.",
+        ),
+    ] = False
+
+    def chosen(self, groups: Iterator[Group]) -> Iterator[Group]:
+        """Give the sentences that are asked for.
+
+        Raises:
+            ConfigError: when iterated: of a query that is none.
+            DataError: when iterated: there are none.
+        """
+        from seqtool.treebank.queries import parse_query, wants
+
+        wanted = wants(parse_query(self.where or []))
+        is_empty = True
+        for group in groups:
+            if self.differing and not any(each.num_marked() for each in group):
+                continue
+            if self.where and not any(wanted(word) for each in group for word in each.sentence):
+                continue
+            is_empty = False
+            yield group
+        if is_empty and self.where:
+            what = "no sentence has a word that --where asks for"
+            raise DataError(what, hint=f"leave out --where{' or --differing' * self.differing}")
+        if is_empty and self.differing:
+            what = "no trees differ in heads or relations, subtypes apart"
+            raise DataError(what, hint="leave out --differing")
+
+
+@takes_options()
 @examples(
     "seqtool draw dev.conllu",
     "seqtool draw dev.conllu -o trees.html",
@@ -68,31 +345,15 @@ def draw(
         typer.Option(
             "--format",
             "-f",
-            metavar="|".join(FORMATS),
-            help="If not given, what the name after -o ends in: .svg, .pdf, .tex (tikz), .html, "
-            ".json, .txt (tree); svg for a directory; tree on stdout.",
+            metavar="|".join(DRAWINGS),
+            help="If not given, what the name after -o ends in: .svg, .html, .tex (tikz), .json, "
+            "else tree; svg for a directory.",
         ),
     ] = None,
     gold: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Mark what is wrong by the trees of this CoNLL-U file."),
     ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Only sentences with a word that has this in a column, as deprel=nsubj or "
-            "feats.Case=Nom, see `seqtool inspect --where`; repeatable: one word must have all.",
-        ),
-    ] = None,
-    differing: Annotated[
-        bool,
-        typer.Option(
-            "--differing",
-            help="Only sentences with errors, or in which analyses differ: in heads, or in "
-            "relations without their subtypes.",
-        ),
-    ] = False,
     beside: Annotated[
         bool,
         typer.Option(
@@ -103,10 +364,12 @@ def draw(
         bool,
         typer.Option(
             "--down",
-            help="Words stand below one another, arcs beside them: for long sentences (svg, pdf; "
-            "a page of HTML has a switch).",
+            help="Words stand below one another, arcs beside them: for long sentences (svg; a page "
+            "of HTML has a switch).",
         ),
     ] = False,
+    *,
+    choice: ChoiceOptions,
 ) -> None:
     """Draw trees that exist: in the terminal, as pictures, for LaTeX, or as a page to search.
 
@@ -114,161 +377,29 @@ def draw(
     sentence have is orange.
     """
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.drawing.rendering import grouped, render_groups
+    from seqtool.treebank.drawing.rendering import grouped
 
-    format_ = _format_of(format_, output)
+    format_ = format_of(format_, output, DRAWINGS, "svg" if is_folder(output) else "tree")
     given = files or [stdin_or_sample("FILE", "trees")]
-    _check(given, gold, format_, output, differing=differing, beside=beside, down=down)
+    if [*given, gold].count("-") > 1:
+        raise ConfigError("stdin can be read once only", hint="name a file for the others")
+    hint = "name several files of the same sentences"
+    if beside and (len(given) == 1 or format_ == "json"):
+        raise ConfigError("--beside draws several analyses", hint=f"{hint}, and no --format json")
+    if choice.differing and len(given) == 1 and gold is None:
+        raise ConfigError("--differing has nothing to compare", hint=f"{hint}, or --gold FILE")
+    if down and format_ != "svg":
+        raise ConfigError(f"{format_} has no --down", hint="leave it out, or choose svg")
+    check_drawing(format_, output)
     groups = grouped(
         [read_conllu(path, skip_option="") for path in given],
         _names(given),
         None if gold is None else read_conllu(gold, skip_option=""),
     )
-    groups = _chosen(groups, where or [], differing=differing)
-    if is_folder(output):
-        _write_files(groups, format_, Path(output), beside=beside, down=down)
-    elif format_ == "pdf":
-        with atomic_file(output) as stream:
-            _write_pdf(groups, stream, beside=beside, down=down)
-    else:
-        colour = format_ == "tree" and is_terminal(output)
-        text = render_groups(
-            groups, cast("Format", format_), beside=beside, down=down, colour=colour
-        )
-        write_pieces(text, output, colour=colour)
-
-
-def _format_of(name: str | None, output: str) -> str:
-    """Return the format as it is named, else by what the output is called.
-
-    Raises:
-        ConfigError: there is no such format.
-    """
-    if name is not None:
-        if name not in FORMATS:
-            hint = did_you_mean(name, FORMATS)
-            raise ConfigError(f"no format is called {name!r}", hint=hint)
-        return name
-    if output == "-":
-        return "tree"
-    if is_folder(output):
-        return "svg"
-    suffix = Path(output).suffix.lower()
-    if suffix not in SUFFIXES:
-        known = ", ".join(SUFFIXES)
-        raise ConfigError(
-            f"{output} does not say what to draw",
-            hint=f"name a file that ends in {known}, or a directory with / behind it",
-        )
-    return SUFFIXES[suffix]
-
-
-def _check(
-    files: Sequence[str],
-    gold: str | None,
-    format_: str,
-    output: str,
-    *,
-    differing: bool,
-    beside: bool,
-    down: bool,
-) -> None:
-    """Refuse options that do not go together, before anything is read.
-
-    Raises:
-        ConfigError: there are such.
-        OutputError: the output cannot be written.
-    """
-    if [*files, gold].count("-") > 1:
-        raise ConfigError("stdin can be read once only", hint="name a file for the others")
-    if len(files) == 1:
-        hint = "name several files of the same sentences"
-        if beside:
-            raise ConfigError("--beside is for several analyses", hint=hint)
-        if differing and gold is None:
-            raise ConfigError("--differing has nothing to compare", hint=f"{hint}, or --gold FILE")
-    if beside and format_ == "json":
-        raise ConfigError("json has no --beside", hint="leave it out, or choose svg or html")
-    if down and format_ not in LAID_OUT:
-        raise ConfigError(f"{format_} has no --down", hint="leave it out, or choose svg or pdf")
-    if format_ == "pdf":
-        from seqtool.treebank.drawing.pdf import require_matplotlib
-
-        require_matplotlib()
-    if output == "-":
-        if format_ == "pdf":
-            raise ConfigError("a PDF is not for stdout", hint="name a file: -o trees.pdf")
-    elif not is_folder(output):
-        check_folders(Path(output))
-    else:
-        if format_ not in SINGLE:
-            hint = f"choose --format {', '.join(SINGLE)}, or name a file"
-            raise ConfigError(f"{format_} has no file for each sentence", hint=hint)
-        path = Path(output)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise OutputError("is there, and not empty", hint="name a new directory", path=path)
+    draw_groups(choice.chosen(groups), format_, output, beside=beside, down=down)
 
 
 def _names(files: Sequence[str]) -> list[str]:
     """Return what the analyses are called: their files, without folders where that is enough."""
     short = ["stdin" if file == "-" else Path(file).name for file in files]
     return short if len(set(short)) == len(short) else list(files)
-
-
-def _chosen(groups: Iterator[Group], where: Sequence[str], *, differing: bool) -> Iterator[Group]:
-    """Give the sentences that are asked for.
-
-    Raises:
-        ConfigError: of a query that is none.
-        DataError: when iterated: there are none.
-    """
-    from seqtool.treebank.queries import parse_query, wants
-
-    wanted = wants(parse_query(where))
-
-    def chosen() -> Iterator[Group]:
-        is_empty = True
-        for group in groups:
-            if differing and not any(each.num_marked() for each in group):
-                continue
-            if where and not any(wanted(word) for each in group for word in each.sentence):
-                continue
-            is_empty = False
-            yield group
-        if is_empty and (where or differing):
-            options = [*(["--where"] if where else []), *(["--differing"] if differing else [])]
-            what = "no trees differ in heads or relations, subtypes apart"
-            if where:
-                what = "no sentence has a word that --where asks for"
-            raise DataError(what, hint=f"leave out {' or '.join(options)}")
-
-    return chosen()
-
-
-def _write_pdf(groups: Iterable[Group], stream: BinaryIO, *, beside: bool, down: bool) -> None:
-    from seqtool.treebank.drawing.grouped import draw_group
-    from seqtool.treebank.drawing.pdf import write_pdf
-
-    pictures = (draw_group(group, beside=beside, is_down=down) for group in groups)
-    if missing := write_pdf(pictures, stream):
-        note_letters(missing)
-
-
-def _write_files(
-    groups: Iterable[Group], format_: str, directory: Path, *, beside: bool, down: bool
-) -> None:
-    """Write a file for each sentence: all of them, or none."""
-    from seqtool.treebank.drawing.rendering import render_groups
-
-    num_written = 0
-    with atomic_directory(directory) as folder:
-        for num_written, group in enumerate(groups, start=1):
-            own = re.sub(r"[^\w.-]+", "_", group[0].name)[:NAME_LENGTH]
-            name = f"{num_written:04d}{f'-{own}' if own else ''}{SINGLE[format_]}"
-            with (folder / name).open("wb") as stream:
-                if format_ == "pdf":
-                    _write_pdf([group], stream, beside=beside, down=down)
-                else:
-                    text = render_groups([group], cast("Format", format_), beside=beside, down=down)
-                    stream.writelines(map(str.encode, text))
-    note(f"{directory}: {counted(num_written, 'picture')}")

@@ -17,7 +17,7 @@ Every word counts, punctuation too. Zeman et al. 2018, "CoNLL 2018 Shared Task",
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -262,6 +262,27 @@ def evaluate_parser(
     return score_annotation(
         read_annotation(gold), read_annotation(predicted), punctuation=punctuation
     )
+
+
+def compare_annotations(
+    gold: Treebank, predicted: Iterable[Treebank], *, punctuation: bool = True, seed: int = SEED
+) -> tuple[list[ParserEvaluation], list[dict[str, Significance]]]:
+    """Score annotations of one text, and compare each after the first with the first.
+
+    Args:
+        gold: as of `evaluate_parser`.
+        predicted: the annotations, read one after another.
+        punctuation: as of `evaluate_parser`.
+        seed: of `compare_evaluations`.
+
+    Raises:
+        DataError: as of `evaluate_parser`.
+    """
+    read = read_annotation(gold)
+    results = [
+        score_annotation(read, read_annotation(each), punctuation=punctuation) for each in predicted
+    ]
+    return results, [compare_evaluations(results[0], each, seed=seed) for each in results[1:]]
 
 
 def score_annotation(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.tagger.toy import SIZES, random_tagger, random_treebank, write_treebank
+from parsing.tagger.toy import SIZES, write_treebank
 
 from seqtool.core import checkpoint
 
@@ -38,7 +35,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tagging")
     write_treebank(folder / "train.conllu", 40)
     write_treebank(folder / "dev.conllu", 10, seed=1)
-    random_tagger().save(folder / "tagger", scores={}, data={})
     return folder
 
 
@@ -48,101 +44,68 @@ def others(text: str) -> list[list[str]]:
     return [row[:2] + row[6:] if row[0].isdecimal() else row for row in lines]
 
 
-def test_only_what_is_missing_changes(seqtool: Run, folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "in.conllu"
-    path.write_text(WITH_EVERYTHING, encoding="utf-8")
-    result = seqtool("tag", path, "-m", folder / "tagger")
-    assert result.code == 0
+@pytest.mark.usefixtures("here")
+def test_only_what_is_missing_changes(seqtool: Run) -> None:
+    Path("in.conllu").write_text(WITH_EVERYTHING, encoding="utf-8")
+    result = seqtool("tag", "in.conllu", "-m", "tagger")
+    assert (result.code, result.stderr) == (0, "")
     assert others(result.stdout) == others(WITH_EVERYTHING)
     rows = [line.split("\t") for line in result.stdout.splitlines() if line[0:2] in ("1\t", "2\t")]
     assert rows[0][2] == "ir"
     assert rows[1][3] == "NOUN"
     assert "_" not in [rows[0][3], rows[0][4], rows[1][2], rows[1][4]]
-    again = seqtool("tag", path, "-m", folder / "tagger", "--retag")
+    again = seqtool("tag", "in.conllu", "-m", "tagger", "--retag")
     assert others(again.stdout) == others(WITH_EVERYTHING)
     assert again.stdout.splitlines()[3].split("\t")[2] != "ir"
+    # in its place
+    assert seqtool("tag", "in.conllu", "-m", "tagger", "--retag", "-o", "in.conllu").stdout == ""
+    assert Path("in.conllu").read_text(encoding="utf-8") == again.stdout
+    # all is there now
+    kept = seqtool("tag", "in.conllu", "-m", "tagger")
+    assert kept.stdout == again.stdout
+    assert "--retag predicts all anew" in kept.stderr
+    assert seqtool("tag", "in.conllu", "-m", "tagger", "--retag").stderr == ""
 
 
-def test_it_says_that_all_tags_were_there(seqtool: Run, folder: Path, tmp_path: Path) -> None:
-    tag = ("tag", "-m", folder / "tagger")
-    kept = seqtool(*tag, folder / "dev.conllu")
-    assert kept.stdout == (folder / "dev.conllu").read_text(encoding="utf-8")
-    told = "all words had UPOS and a lemma already, which are kept; --retag predicts all anew\n"
-    assert kept.stderr == told
-    assert seqtool(*tag, "--retag", folder / "dev.conllu").stderr == ""
-    path = tmp_path / "in.conllu"
-    path.write_text(WITH_EVERYTHING, encoding="utf-8")
-    assert seqtool(*tag, path).stderr == ""
-
-
-def test_a_file_in_its_place(seqtool: Run, folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "in.conllu"
-    path.write_text("".join(s.to_conllu() for s in random_treebank(9)), encoding="utf-8")
-    expected = seqtool("tag", path, "-m", folder / "tagger", "--retag").stdout
-    assert seqtool("tag", path, "-m", folder / "tagger", "--retag", "-o", path).stdout == ""
-    assert path.read_text(encoding="utf-8") == expected
-
-
-def test_plain_text(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("here")
+def test_plain_text(seqtool: Run) -> None:
     """By rules, or by spaces; a tagger alone cannot split it."""
-    path = tmp_path / "text.txt"
-    path.write_text("the dogs walk .\nAnn jumped .\n", encoding="utf-8")
-    by_spaces = seqtool("tag", path, "-m", folder / "tagger", "--pretokenized")
+    Path("text.txt").write_text("the dogs walk .\nAnn jumped .\n", encoding="utf-8")
+    by_spaces = seqtool("tag", "text.txt", "-m", "tagger", "--pretokenized")
     assert by_spaces.code == 0
     rows = [line.split("\t") for line in by_spaces.stdout.splitlines() if line[:1].isdecimal()]
     assert [row[1] for row in rows] == ["the", "dogs", "walk", ".", "Ann", "jumped", "."]
     assert all("_" not in (row[2], row[3], row[4]) for row in rows)
-    by_rules = seqtool("tag", path, "-m", folder / "tagger", "--rules")
+    by_rules = seqtool("tag", "text.txt", "-m", "tagger", "--rules")
     assert [line.split("\t")[:6] for line in by_rules.stdout.splitlines() if "\t" in line] == [
         row[:6] for row in rows
     ]
-    result = seqtool("tag", path, "-m", folder / "tagger")
+    result = seqtool("tag", "text.txt", "-m", "tagger")
     assert (result.code, result.stdout) == (1, "")
     assert "has no segmenter" in result.stderr.splitlines()[0]
-
-
-def test_broken_sentences(seqtool: Run, folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "in.conllu"
-    nine = "1\ta\ta\tX\t_\t_\t_\t_\t_\n\n"
-    path.write_text(nine + WITH_EVERYTHING, encoding="utf-8")
-    result = seqtool("tag", path, "-m", folder / "tagger")
-    assert (result.code, result.stdout) == (1, "")
-    assert result.stderr.splitlines()[0].endswith("9 columns, where CoNLL-U has 10")
-    result = seqtool("tag", path, "-m", folder / "tagger", "--skip-invalid")
-    assert result.code == 0
-    assert result.stdout.startswith(nine)
-    assert "passed through" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("command", "message", "hint"),
     [
         (["tag", "x.conllu"], "no model was given", "seqtool train-tagger"),
-        (["tag", "nowhere.conllu", "-m", "TAGGER"], "no such file", "check the path"),
-        (["parse", "x.conllu", "-m", "TAGGER"], "is no parser", "train-parser"),
-        (["train-tagger", "x.conllu", "-o", "TAGGER"], "exists already", "--force"),
+        (["tag", "nowhere.conllu", "-m", "tagger"], "no such file", "check the path"),
+        (["parse", "x.conllu", "-m", "tagger"], "is no parser", "train-parser"),
+        (["train-tagger", "x.conllu", "-o", "tagger"], "exists already", "--force"),
         (["train-tagger", "-", "-o", "new"], "from stdin", "file"),
         (["train-tagger", "--resume", "-o", "new"], "no run to resume", "without --resume"),
         (["train-tagger", "--preset", "quick"], "no preset", "fast"),
         (["train-tagger", "--set", "filter_width=4"], "must be odd", "add or take 1"),
     ],
 )
-def test_mistakes(
-    command: list[str],
-    message: str,
-    hint: str,
-    seqtool: Run,
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = seqtool(*(folder / "tagger" if part == "TAGGER" else part for part in command))
+def test_mistakes(command: list[str], message: str, hint: str, seqtool: Run, here: Path) -> None:
+    before = {*here.iterdir()}
+    result = seqtool(*command)
     assert (result.code, result.stdout) == (1, "")
     first, second = result.stderr.splitlines()
     assert message in first
     assert hint in second
-    assert list(tmp_path.iterdir()) == []
+    assert {*here.iterdir()} == before
 
 
 def test_training(seqtool: Run, folder: Path, tmp_path: Path) -> None:
@@ -188,34 +151,3 @@ def test_all_settings_are_listed(seqtool: Run) -> None:
     assert result.code == 0
     for name in ("encoder_size", "dropout_words", "lemma_weight", "learning_rate"):
         assert f"  {name}: " in result.stdout
-
-
-def test_torch_is_not_imported(folder: Path) -> None:
-    text, model = str(folder / "dev.conllu"), str(folder / "tagger")
-    code = (
-        "import sys; from seqtool.cli.app import main; "
-        f"code = main(['tag', {text!r}, '-m', {model!r}, '-o', {os.devnull!r}]); "
-        "sys.exit(code or 'torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_what_an_earlier_run_wrote_does_not_stay(
-    seqtool: Run, folder: Path, tmp_path: Path
-) -> None:
-    trees, output = tmp_path / "trees", tmp_path / "out"
-    trees.mkdir()
-    text = (folder / "dev.conllu").read_text()
-    for name in ("a", "b"):
-        (trees / f"{name}.conllu").write_text(text)
-    tag = ("tag", trees, "-m", folder / "tagger", "--skip-invalid", "-o")
-    assert seqtool(*tag, f"{output}/").code == 0
-    assert (output / "b.conllu").read_text() == (output / "a.conllu").read_text() != ""
-    (trees / "b.conllu").write_bytes(damaged := b"\xff" + text.encode())
-    for target in (output, trees):
-        result = seqtool(*tag, f"{target}/")
-        assert result.code == 0, result.stderr
-        assert "b.conllu" in result.stderr
-        assert (output / "b.conllu").read_text() == ""
-        # but nothing is done to a file that is read itself
-        assert (trees / "b.conllu").read_bytes() == damaged

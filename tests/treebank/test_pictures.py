@@ -1,8 +1,7 @@
-"""Pictures: labels, words below one another, several analyses, LaTeX, PDF."""
+"""Pictures: labels, words below one another, several analyses, LaTeX."""
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 import subprocess
@@ -339,31 +338,3 @@ def test_latex_of_other_letters_compiles(tmp_path: Path) -> None:
     korean = sentence([2, 0], ["개가", "잔다"], ["nsubj", "root"])
     text = compiled("".join(tikz_document([[mark(korean)]])), tmp_path, "xelatex")
     assert {"개가", "잔다", "nsubj"} <= set(text.split())
-
-
-# PDF
-
-
-def test_pdf_has_a_page_for_each_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra plot is not installed")
-    from seqtool.treebank.drawing.pdf import write_pdf
-
-    groups = list(grouped([read_conllu(TREES)], [""], read_conllu(GOLD)))
-    written = []
-    for _ in range(2):
-        stream = io.BytesIO()
-        missing = write_pdf([draw_group(group) for group in groups[:2]], stream)
-        assert missing == set()
-        written.append(stream.getvalue())
-    assert written[0] == written[1]  # the same picture is the same file
-    assert len(re.findall(rb"/Type /Page\b", written[0])) == 2
-    boxes = re.findall(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", written[0])
-    for (width, height), group in zip(boxes, groups, strict=False):
-        picture = draw_group(group)
-        # 72 points are 96 pixels
-        assert float(width) == pytest.approx(picture.width * 0.75, abs=0.01)
-        assert float(height) == pytest.approx(picture.height * 0.75, abs=0.01)
-    unknown = mark(sentence([0], ["a\N{PHOENICIAN LETTER ALF}\U000e0fff"]))
-    assert "\U000e0fff" in write_pdf([draw(unknown)], io.BytesIO())
-    with pytest.raises(DataError, match="no sentence to draw"):
-        write_pdf([], io.BytesIO())

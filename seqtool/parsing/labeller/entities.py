@@ -100,6 +100,7 @@ class LabelCounts:
     Attributes:
         words, right: words, and those whose label is right.
         gold, found, both: entities by type; those of `both` have the same words and type.
+        sentences, labelled: sentences that a labeller got, and those that had labels before.
     """
 
     words: int = 0
@@ -107,6 +108,8 @@ class LabelCounts:
     gold: Counter[str] = field(default_factory=Counter)
     found: Counter[str] = field(default_factory=Counter)
     both: Counter[str] = field(default_factory=Counter)
+    sentences: int = 0
+    labelled: int = 0
 
     def add(self, gold: Sequence[str], predicted: Sequence[str]) -> None:
         """Count a sentence."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 
 import numpy as np
 from numba import types
@@ -23,13 +24,15 @@ from seqtool.core.jit import compiled
 from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
-from seqtool.parsing.labeller.columns import bare_sentence, label_in, with_labels
+from seqtool.parsing.labeller.columns import bare_sentence, label_in, read_columns, with_labels
 from seqtool.parsing.labeller.config import KIND, LabellerConfig
-from seqtool.parsing.labeller.entities import allowed_pairs
+from seqtool.parsing.labeller.entities import OUTSIDE, LabelCounts, allowed_pairs
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
 from seqtool.parsing.tagger.model import CHUNK_WORDS, Tagger
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import FORM, Sentence
+
+CHUNK_SENTENCES = 1 << 8  # of a file with a word a line, labelled together
 
 
 @compiled(
@@ -173,24 +176,84 @@ class Labeller(TreebankModel[LabellerConfig]):
         scores = self.tagger.read(sentences).scores[:, : len(self.labels)]
         return np.ascontiguousarray(scores)
 
-    def tag(self, sentences: Sequence[Sentence], *, retag: bool = False) -> None:
+    def relabel(
+        self,
+        sentences: Sequence[Sequence[str]],
+        before: Sequence[Sequence[str] | None],
+        *,
+        retag: bool = False,
+        counts: LabelCounts | None = None,
+    ) -> list[Sequence[str]]:
+        """Return the labels of sentences, of which some may have labels already.
+
+        Args:
+            sentences: words.
+            before: the labels that a sentence has, which it keeps; None without any.
+            retag: predict labels for these, too.
+            counts: of sentences, and with `retag` of their labels before, against those predicted.
+        """
+        after = list(before)
+        chosen = [i for i, labels in enumerate(before) if retag or labels is None]
+        for i, labels in zip(chosen, self.label([sentences[i] for i in chosen]), strict=True):
+            after[i] = labels
+        if counts is not None:
+            counts.sentences += len(before)
+            counts.labelled += sum(labels is not None for labels in before)
+            for i in chosen if retag else ():
+                counts.add(before[i] or [OUTSIDE] * len(sentences[i]), after[i] or ())
+        return [labels or () for labels in after]
+
+    def tag(
+        self,
+        sentences: Sequence[Sentence],
+        *,
+        retag: bool = False,
+        counts: LabelCounts | None = None,
+    ) -> None:
         """Write the labels of words into column MISC; O is not written.
 
         Args:
             sentences: are changed. One in which some word has a label stays as it is.
             retag: predict labels for these, too.
+            counts: as of `relabel`.
         """
         column = self.config.data.column
-        chosen = [item for item in sentences if retag or label_in(item, column) is None]
-        found = self.label([item.column(FORM) for item in chosen])
-        for sentence, labels in zip(chosen, found, strict=True):
-            with_labels(sentence, column, labels)
+        before = [label_in(item, column) for item in sentences]
+        forms = [item.column(FORM) for item in sentences]
+        after = self.relabel(forms, before, retag=retag, counts=counts)
+        for sentence, old, labels in zip(sentences, before, after, strict=True):
+            if retag or old is None:
+                with_labels(sentence, column, labels)
 
     def tag_stream(
-        self, items: Iterable[Sentence | Broken], *, retag: bool = False
+        self,
+        items: Iterable[Sentence | Broken],
+        *,
+        retag: bool = False,
+        counts: LabelCounts | None = None,
     ) -> Iterator[Sentence | Broken]:
         """Tag sentences in chunks; broken ones pass through in their places."""
-        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag))
+        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag, counts=counts))
+
+    def tag_columns(
+        self,
+        path: str,
+        word_column: int | None = None,
+        label_column: int | None = None,
+        *,
+        retag: bool = False,
+        counts: LabelCounts | None = None,
+    ) -> Iterator[str]:
+        """Give the sentences of a file with a word a line, with labels; see `columns_of`."""
+        source = read_columns(path, word_column, label_column)
+        while chunk := list(islice(source, CHUNK_SENTENCES)):
+            forms, before = [item.forms for item in chunk], [item.labels for item in chunk]
+            if counts is not None and chunk[0].is_bare:  # nothing is known of their labels
+                counts.sentences += len(chunk)
+                counts = None
+            after = self.relabel(forms, before, retag=retag, counts=counts)
+            for item, labels in zip(chunk, after, strict=True):
+                yield item.written(labels)
 
 
 load_model = Labeller.load
