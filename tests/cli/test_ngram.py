@@ -15,7 +15,7 @@ import pytest
 
 from seqtool import NgramConfig
 from seqtool.cli import ngram, options
-from seqtool.cli.options import join_numbers
+from seqtool.cli.usage import join_numbers
 from seqtool.core import checkpoint
 
 Run = Callable[..., Any]
