@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -94,10 +94,10 @@ IN_SEVERAL_PROCESSES = ("train-lm",)
 OTHER_NAMES = {
     "seqtool ngram train": {
         "--text": "the argument CORPUS",
-        "--discount_fallback": "--fallback-discounts",
-        "--limit_vocab_file": "--limit-vocab",
-        "--skip_symbols": "--special-tokens skip",
-        "--vocab_file": "--vocab",
+        "--discount-fallback": "--fallback-discounts",
+        "--limit-vocab-file": "--limit-vocab",
+        "--skip-symbols": "--special-tokens skip",
+        "--vocab-file": "--vocab",
         "-S": "--memory",
         "-prune": "--prune-entropy",
     }
@@ -107,7 +107,6 @@ EPILOG = (
     "Start with `seqtool demo`. `seqtool help` shows the manual. Every command has its own --help, "
     "and with --debug it shows the traceback of an error."
 )
-AGAIN = "run the command again; a training that saved its state goes on with --resume"
 DEBUG = "--debug"
 
 # what Python, PyTorch, Numba, the system's loader and drivers of GPUs say without memory
@@ -115,6 +114,9 @@ _NO_MEMORY = re.compile(
     "out ?of ?memory|not enough memory|(can't|cannot|unable to) allocate|bad_alloc|bad allocation"
     "|alloc_failed|failed to map segment|can't start new thread|error return without exception set",
     re.IGNORECASE,
+)
+NO_MEMORY_HINT = (
+    "use a smaller batch or model, end other programs, raise ulimit -v, or, on a GPU, --device cpu"
 )
 _OF_GPU = re.compile("cuda|cublas|hip |mps |OutOfMemoryError", re.IGNORECASE)
 
@@ -176,7 +178,7 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
 
     Args:
         args: what was typed. The command that it names is built alone, without the modules of the
-            others; where it names none, the others have help texts, but no options.
+            others; where it names none, all have help texts, but no options.
     """
     named = [" ".join(args[:size]) for size in (1, 2)] if args is not None else []
     used = set(named) & COMMANDS.keys()
@@ -193,32 +195,26 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
     )
     app.callback()(_seqtool)
     groups = {"": app}
-    for name in sorted(COMMANDS, key=_place):
+    order = {name: number for number, name in enumerate(PANEL_OF)}
+    for name in sorted(used or COMMANDS, key=lambda name: order.get(name.split()[0], len(order))):
         group, _, last = name.rpartition(" ")
         panel = PANEL_OF.get(group or name, "More")
         if group and group not in groups:
             groups[group] = typer.Typer(cls=Group, help=GROUPS[group], no_args_is_help=True)
             app.add_typer(groups[group], name=group, rich_help_panel=panel)
-        settings: dict[str, Any] = {"cls": Command, "rich_help_panel": None if group else panel}
-        if args is None or name in used:
-            lines = getattr(_written(name), "examples", ())
-            settings["epilog"] = "\n".join(("Examples:", *(f"  {line}" for line in lines)))
-            function = load_command(name)
-        else:  # options take their time to build
-            settings["help"] = "" if used else _written(name).__doc__
-            function = _listed
-        groups[group].command(last, **settings)(function)
+        written = _written(name)
+        groups[group].command(
+            last,
+            cls=Command,
+            help=written.__doc__,
+            epilog="\n  ".join(("Examples:", *getattr(written, "examples", ()))),
+            rich_help_panel=None if group else panel,
+        )(load_command(name) if used or args is None else _listed)
     return app
 
 
-def _place(name: str) -> int:
-    """Return where `PANELS` have a command or its group."""
-    order = list(PANEL_OF)
-    return order.index(first) if (first := name.partition(" ")[0]) in order else len(order)
-
-
 def _listed() -> None:
-    """Stand for a command that is not the one that was typed."""
+    """Stand for a command in the list of all: options take their time to build."""
 
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
@@ -227,26 +223,31 @@ def _report(message: str, hint: str = "", word: str = "error") -> None:
             note(" ".join(line.splitlines()))
 
 
-def _lack_of_memory(error: BaseException | None) -> tuple[str, str] | None:
-    """Return message and hint where memory ran out, or an error came of it; None elsewhere."""
+def _lack_of_memory(error: BaseException | None) -> str:
+    """Return the message where memory ran out, or an error came of it; "" elsewhere."""
     while error is not None:
         text = f"{type(error).__name__}: {error}"
-        is_full = isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM
+        if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM:
+            return "out of memory"
         # other errors may quote a text in which these words stand
-        if isinstance(error, (RuntimeError, ImportError, SystemError)):
-            is_full = _NO_MEMORY.search(text) is not None
-            if is_full and _OF_GPU.search(text):
-                hint = "use a smaller batch or model, end what else uses the GPU, or --device cpu"
-                return "the GPU is out of memory", hint
-        if is_full:
-            hint = "close other programs, raise ulimit -v, or use a smaller batch or model"
-            return "out of memory", hint
+        if isinstance(error, (RuntimeError, ImportError, SystemError)) and _NO_MEMORY.search(text):
+            return "the GPU is out of memory" if _OF_GPU.search(text) else "out of memory"
         error = error.__cause__ or error.__context__
-    return None
+    return ""
 
 
-def _exit_code(error: BaseException, debug: bool) -> int:
-    """Say in two lines what ended a command, and return the exit code; debug: the traceback too."""
+def _exit_code(error: BaseException, stopped_by: int | None, debug: bool) -> int:
+    """Say in two lines what ended a command, and return the exit code.
+
+    Args:
+        error: the exception; what others made of it if a signal raised it.
+        stopped_by: the number of that signal.
+        debug: show the traceback, too.
+    """
+    if stopped_by is not None:
+        hint = "run the command again; a training that saved its state goes on with --resume"
+        _report(f"stopped by {signals.name_of(stopped_by)}", hint, "interrupted")
+        return 128 + stopped_by
     match error:
         case SystemExit():
             if isinstance(error.__context__, BrokenPipeError):  # Rich's, as nobody reads the help
@@ -265,15 +266,14 @@ def _exit_code(error: BaseException, debug: bool) -> int:
         if message.strip():  # otherwise the help was shown already
             command = error.ctx.command_path if error.ctx else "seqtool"
             hint = f"see `{command} --help`"
-            option = getattr(error, "option_name", "")
-            spelt = option[:2] + option[2:].replace("-", "_")
-            if ours := OTHER_NAMES.get(command, {}).get(spelt):
+            option = getattr(error, "option_name", "").replace("_", "-")
+            if ours := OTHER_NAMES.get(command, {}).get(option):
                 hint = f"it is {ours} here; {hint}"
             _report(message[:1].lower() + message[1:].rstrip("."), hint)
         return 2
-    if (message_and_hint := _lack_of_memory(error)) is not None:
+    if message := _lack_of_memory(error):
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
-        _report(*message_and_hint)
+        _report(message, NO_MEMORY_HINT)
         return 1
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "torch":
         hint = "pip install torch; `seqtool help install` has smaller builds of it"
@@ -325,8 +325,5 @@ def main(args: Sequence[str] | None = None) -> int:
                 step()
             except BaseException as error:
                 with signals.ignored():
-                    if raised:  # whatever others made of the exception of the signal
-                        _report(f"stopped by {signals.name_of(raised[-1])}", AGAIN, "interrupted")
-                        code = code or 128 + raised[-1]
-                    code = code or _exit_code(error, debug)
+                    code = code or _exit_code(error, raised[-1] if raised else None, debug)
     return code

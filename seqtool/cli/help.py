@@ -162,15 +162,7 @@ def _show(text: str) -> None:
     os.environ.setdefault("LESS", "FRX")  # as git sets it: R shows colours, F ends on a short page
     pager = os.environ.get("MANPAGER") or os.environ.get("PAGER") or "less"
     with console.pager(styles="less" in pager):
-        page = Markdown(for_terminal(text), hyperlinks=False)
-        console.print(page, width=min(console.width, WIDEST))
-
-
-def for_terminal(text: str) -> str:
-    """Return a page without what a terminal cannot show: comments, pictures, links to pages."""
-    text = re.sub(r"^<!--.*?-->\n", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"!\[([^\]]*)\]\([^)]*\)", r"(picture: \1)", text)
-    return re.sub(r"\[([^\]]+)\]\(([\w-]+)\.md(?:#[^)]*)?\)", r"\1 (`seqtool help \2`)", text)
+        console.print(Markdown(text, hyperlinks=False), width=min(console.width, WIDEST))
 
 
 def commands_page() -> str:

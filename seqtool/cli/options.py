@@ -13,7 +13,6 @@ import dataclasses
 import inspect
 import io
 import json
-import math
 import os
 import re
 import shlex
@@ -75,12 +74,7 @@ MemoryOption = Annotated[
 JobsOption = Annotated[
     int,
     typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        max=256,
-        metavar="N",
-        help="Processes that share the work; what they write is in order.",
+        "--jobs", "-j", min=1, max=256, metavar="N", help="Processes that share the work, in order."
     ),
 ]
 OutputOption = Annotated[
@@ -385,23 +379,18 @@ def is_folder(output: str) -> bool:
 
 def emit(result: Any) -> None:
     """Print one JSON object to stdout; numbers that JSON cannot hold (inf, nan) become null."""
-    echo(json_text(_plain(result)))
+    text = json.dumps(result, default=_plain)
+    echo(json_text(json.loads(text, parse_constant=lambda _: None)))
 
 
 def _plain(value: Any) -> Any:
+    """Return as a dictionary, a list, a number or a text what json does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
+        return dataclasses.asdict(value)
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # NumPy's scalars and arrays, without importing NumPy
-        return _plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Path):
-        return str(value)
-    return value
+        return dict(value)
+    # NumPy's scalars and arrays, without importing NumPy
+    return value.tolist() if hasattr(value, "tolist") else os.fspath(value)
 
 
 def print_settings(config: Config, indent: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.cli.help import MANUAL, TOPICS, for_terminal
+from seqtool.cli.help import MANUAL, TOPICS
 
 Run = Callable[..., Any]
 
@@ -50,11 +50,6 @@ def test_unknown_topics_are_an_error_of_two_lines(seqtool: Run, typed: str, hint
     error, line = result.stderr.splitlines()
     assert typed in error
     assert hint in line
-
-
-def test_links_of_a_page_become_commands() -> None:
-    text = "<!-- needs: time -->\n![a tree](tree.svg)\nSee [Figures](figures.md#speed) here.\n"
-    assert for_terminal(text) == "(picture: a tree)\nSee Figures (`seqtool help figures`) here.\n"
 
 
 def test_a_terminal_shows_a_page_in_the_pager(tmp_path: Path) -> None:
