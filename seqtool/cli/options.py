@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import io
 import json
 import os
 import re
@@ -24,7 +23,6 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
@@ -40,9 +38,6 @@ from seqtool.core import runtime, terminal
 from seqtool.core.errors import PromptError, counted
 from seqtool.core.terminal import echo, json_text
 
-if TYPE_CHECKING:
-    from seqtool.core.config import Config
-
 MAX_LETTERS = 20  # shown of those that no font has
 MAX_SHOWN = 5  # broken sentences named on stderr
 UNNAMED = "If not given: stdin where that is a pipe or a file, else"
@@ -56,7 +51,7 @@ SeedOption = Annotated[
     int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of every random choice.")
 ]
 DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="NAME", help="Where to compute: auto, cpu, cuda or mps.")
+    str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")
 ]
 ThreadsOption = Annotated[
     int | None,
@@ -129,7 +124,6 @@ MaxLineOption = Annotated[
 
 SETTINGS = "settings"  # the parameter that gets them
 METAVARS = {int: "N", float: "X", str: "NAME"}
-LONGEST_METAVAR = 20  # of choices; where they are longer, the help text lists them
 
 
 class Offer:
@@ -262,17 +256,15 @@ def _setting_parameters(
             show_default=default is not None,
         )
         if get_origin(kind) is Literal and not sets.metavar:
-            choices = "|".join(get_args(kind))
-            option.metavar = choices if len(choices) <= LONGEST_METAVAR else "NAME"
-            if option.metavar == "NAME":
-                option.help = f"{option.help} One of {', '.join(get_args(kind))}."
+            option.metavar = "|".join(get_args(kind))
         elif get_origin(kind) is tuple:  # typed as one text
             element, default = get_args(kind)[0], None
             option.parser, option.show_default = _numbers(element), False
             option.metavar = sets.metavar or "{0} {0} ...".format(METAVARS[element])
         longest = max((name.partition("/")[0] for name in names), key=len)
-        annotation = Annotated[(kind if kind in (int, float, bool) else str) | None, option]
-        yield sets.names, _parameter(longest.lstrip("-").replace("-", "_"), annotation, default)
+        name = longest.lstrip("-").replace("-", "_")
+        kind = kind if kind in (int, float, bool) else str
+        yield sets.names, _parameter(name, Annotated[kind | None, option], default)
 
 
 def _numbers(kind: type[int] | type[float]) -> Callable[[str], tuple[float, ...]]:
@@ -337,15 +329,12 @@ def prompt_text(given: str | None) -> str:
         given = "-" if stdin_instead("prompt") else ""
     if given != "-":
         return given
-    # as of files, a byte order mark is none of the text
-    text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig")
-    try:
-        return text.read().rstrip("\r\n")
+    try:  # as of files, a byte order mark is none of the text
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         hint = "convert it: iconv -f ENCODING -t UTF-8"
         raise PromptError("the prompt is not valid UTF-8", hint=hint) from error
-    finally:
-        text.detach()  # else stdin would be closed with it
+    return text.replace("\r\n", "\n").rstrip("\n")
 
 
 def stdin_or_sample(
@@ -393,13 +382,13 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else os.fspath(value)
 
 
-def print_settings(config: Config, indent: str = "") -> None:
+def print_settings(config: Any, indent: str = "") -> None:
     """Print every setting as a line of the YAML file that --config takes, with its meaning."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             echo(f"{indent}{field.name}:")
-            print_settings(value, f"{indent}  ")  # type: ignore[arg-type]
+            print_settings(value, f"{indent}  ")
         else:
             line = f"{indent}{field.name}: {json.dumps(value)}"  # null and true, as YAML has them
             echo(f"{line:<33} # {field.metadata['help']}")

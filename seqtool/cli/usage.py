@@ -38,6 +38,7 @@ PANEL_OF = {option: panel for panel, options in PANELS.items() for option in opt
 
 # options of several numbers, which may be apart by spaces or by commas
 NUMBER_LISTS = ("--prune", "--fallback-discounts", "--weights")
+LONGEST_METAVAR = 20  # choices that are longer stand in the help text, which Rich can fold
 MAY_BE_EMPTY = ("-p", "--prompt")  # all others name something
 SPELLINGS = {"--optimizer": "--optimiser"}  # both names would not fit into a line of --help
 
@@ -69,9 +70,11 @@ def join_numbers(args: Sequence[str]) -> list[str]:
     return result
 
 
-def _as_they_are(shown: Iterable[Any]) -> None:
-    """Let Rich draw help texts as they are: each paragraph in one piece, without markup."""
+def _prepare(shown: Iterable[Any]) -> None:
+    """Let Rich draw help texts as they are: each paragraph in one piece, and without markup."""
     for each in shown:
+        if len(metavar := getattr(each, "metavar", None) or "") > LONGEST_METAVAR:
+            each.help, each.metavar = f"{each.help} One of {metavar.replace('|', ', ')}.", "NAME"
         paragraphs = inspect.cleandoc(each.help or "").split("\n\n")
         each.help = escape("\n\n".join(" ".join(text.split()) for text in paragraphs))
         if getattr(each, "is_flag", True):  # of an argument or a flag, the type says nothing
@@ -90,7 +93,7 @@ class Group(TyperGroup):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Draw the help."""
-        _as_they_are([self, *self.get_params(ctx), *self.commands.values()])
+        _prepare([self, *self.get_params(ctx), *self.commands.values()])
         super().format_help(ctx, formatter)
 
 
@@ -129,5 +132,5 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Draw the help."""
-        _as_they_are([self, *self.get_params(ctx)])
+        _prepare([self, *self.get_params(ctx)])
         super().format_help(ctx, formatter)
