@@ -23,7 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # tiny models are faster on one thread; output must not depend on who runs the tests
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 threadpool_limits(1, user_api="blas")  # a plugin may have loaded NumPy before this file
-os.environ.pop("FORCE_COLOR", None)
+for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS"):  # Typer's help would have colours
+    os.environ.pop(name, None)
 os.environ.update(NO_COLOR="1", COLUMNS="100")
 # else each process that a test starts, and each worker, would compile all modules again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -306,7 +306,7 @@ def test_command_line_imports_nothing_heavy() -> None:
     script = (
         "import sys\n"
         "from seqtool.cli.app import build_app\n"
-        "build_app()\n"
+        "build_app([])\n"
         "heavy = {'torch', 'numpy', 'numba', 'sentencepiece', 'safetensors', 'yaml'}\n"
         "print(*sorted(heavy & set(sys.modules)))\n"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -12,8 +13,8 @@ from typing import Annotated
 
 import typer
 
-from seqtool.cli.options import COMPLETION, Command, Group, UsageError, WithMaxLine, note
-from seqtool.cli.usage import other_name
+from seqtool.cli.options import note, with_options
+from seqtool.cli.usage import COMPLETION, Command, Group, UsageError
 from seqtool.core import runtime, signals, terminal
 from seqtool.core.errors import Interrupted, SeqtoolError, from_os_error
 from seqtool.core.version import __version__
@@ -63,6 +64,17 @@ COMMANDS = {
     "help": "seqtool.cli.help:show_manual",
 }
 
+# how `seqtool --help` lists the commands; those that are not named are in the last group
+PANELS = {
+    "Start": "demo help",
+    "Data": "prepare fetch inspect",
+    "Language models": "train-lm eval-ppl generate ngram surprisal pairs",
+    "Parsing": "train-parser parse train-tagger tag segment eval-parser draw",
+    "Labels of texts": "train-classifier classify",
+    "More": "analyse tune serve",
+}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
+
 GROUPS = {
     "ngram": "Estimate, prune and mix n-gram models; ARPA files, counts of n-grams, word classes.",
     "analyse": "Look at what models do; without a name, all that fits those in runs/, on one page.",
@@ -70,25 +82,42 @@ GROUPS = {
 # what the name of a group alone runs
 DEFAULTS = {"analyse": "report"}
 
-READ_NO_TEXT = (
-    *(
-        "generate",
-        "ngram export",
-        "ngram prune",
-        "analyse cells",
-        "analyse embeddings",
-    ),
+READ_NO_TEXT = (  # these have no --max-line
+    *("generate", "ngram export", "ngram prune", "analyse cells", "analyse embeddings"),
     *("serve", "fetch", "demo", "help"),
 )
-
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
+
+# command -> option of another program -> what it is here; KenLM's lmplz and SRILM's ngram-count
+OTHER_NAMES = {
+    "seqtool ngram train": {
+        "--text": "the argument CORPUS",
+        "--discount-fallback": "--fallback-discounts",
+        "--limit-vocab-file": "--limit-vocab",
+        "--skip-symbols": "--special-tokens skip",
+        "--vocab-file": "--vocab",
+        "-S": "--memory",
+        "-prune": "--prune-entropy",
+    }
+}
 
 EPILOG = (
     "Start with `seqtool demo`. `seqtool help` shows the manual. Every command has its own --help, "
     "and with --debug it shows the traceback of an error."
 )
 DEBUG = "--debug"
+
+# what Python, PyTorch, Numba, the system's loader and drivers of GPUs say without memory
+_NO_MEMORY = re.compile(
+    "out ?of ?memory|not enough memory|(can't|cannot|unable to) allocate|bad_alloc|bad allocation"
+    "|alloc_failed|failed to map segment|can't start new thread|error return without exception set",
+    re.IGNORECASE,
+)
+NO_MEMORY_HINT = (
+    "use a smaller batch or model, end other programs, raise ulimit -v, or, on a GPU, --device cpu"
+)
+_OF_GPU = re.compile("cuda|cublas|hip |mps |OutOfMemoryError", re.IGNORECASE)
 
 
 def _show_version(wanted: bool) -> None:
@@ -115,12 +144,17 @@ def _seqtool(
 
 
 def load_commands() -> dict[str, Callable[..., None]]:
-    """Return the function of every command, by its name."""
+    """Return the function of every command, as Typer takes it, by its name."""
     return {name: load_command(name) for name in COMMANDS}
 
 
 def load_command(name: str) -> Callable[..., None]:
-    """Return the function of a command."""
+    """Return the function of a command as Typer takes it; see `with_options`."""
+    return with_options(_written(name), reads_text=name not in READ_NO_TEXT)
+
+
+def _written(name: str) -> Callable[..., None]:
+    """Return the function of a command as it stands in its module."""
     module, _, function = COMMANDS[name].partition(":")
     command: Callable[..., None] = getattr(import_module(module), function)
     return command
@@ -143,7 +177,7 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
 
     Args:
         args: what was typed. The command that it names is built alone, without the modules of the
-            others; where it names none, the others have help texts, but no options.
+            others; where it names none, all have help texts, but no options.
     """
     named = [" ".join(args[:size]) for size in (1, 2)] if args is not None else []
     used = set(named) & COMMANDS.keys()
@@ -153,98 +187,56 @@ def build_app(args: Sequence[str] | None = None) -> typer.Typer:
         # the options that install it belong to no command, and take their time to build
         add_completion=not used or COMPLETION in os.environ,
         no_args_is_help=True,
+        rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog=EPILOG,
     )
     app.callback()(_seqtool)
     groups = {"": app}
-    for name in COMMANDS:
-        if args is None or name in used:
-            function = load_command(name)
-            function = function if name in READ_NO_TEXT else WithMaxLine(function)
-        else:
-            function = _stand_in("" if used else load_command(name).__doc__)
+    order = {name: number for number, name in enumerate(PANEL_OF)}
+    for name in sorted(used or COMMANDS, key=lambda name: order.get(name.split()[0], len(order))):
         group, _, last = name.rpartition(" ")
+        panel = PANEL_OF.get(group or name, "More")
         if group and group not in groups:
             groups[group] = typer.Typer(cls=Group, help=GROUPS[group], no_args_is_help=True)
-            app.add_typer(groups[group], name=group)
-        lines = "\n".join(getattr(function, "examples", ()))
-        groups[group].command(last, cls=Command, epilog=lines)(function)
+            app.add_typer(groups[group], name=group, rich_help_panel=panel)
+        written = _written(name)
+        groups[group].command(
+            last,
+            cls=Command,
+            help=written.__doc__,
+            epilog="\n  ".join(("Examples:", *getattr(written, "examples", ()))),
+            rich_help_panel=None if group else panel,
+        )(load_command(name) if used or args is None else _listed)
     return app
 
 
-def _stand_in(help_text: str | None) -> Callable[[], None]:
-    """Return a command that is listed, and not run: options take their time to build."""
-
-    def command() -> None:
-        raise AssertionError("not the command that was typed")
-
-    command.__doc__ = help_text
-    return command
+def _listed() -> None:
+    """Stand for a command in the list of all: options take their time to build."""
 
 
 def _report(message: str, hint: str = "", word: str = "error") -> None:
     if runtime.reports_errors():
-        lines = [f"{word}: {message}", *([f"hint: {hint}"] if hint else [])]
-        note("\n".join(" ".join(line.splitlines()) for line in lines))
+        for line in (f"{word}: {message}", *([f"hint: {hint}"] if hint else [])):
+            note(" ".join(line.splitlines()))
 
 
-# what Python, PyTorch, Numba and the system's loader say when there is no memory left
-_NO_MEMORY = (
-    "can't allocate memory",
-    "cannot allocate memory",
-    "not enough memory",
-    "out of memory",
-    "unable to allocate",
-    "bad_alloc",
-    "bad allocation",
-    "failed to map segment from shared object",
-    "can't start new thread",
-    "error return without exception set",  # what Python itself says of some
-)
-
-
-_MEMORY_HINT = (
-    "close other programs, raise a limit on memory (ulimit -v), or use a smaller batch or model"
-)
-
-
-# what PyTorch says of a GPU's memory: its allocator (whose errors have a class of their own), the
-# driver, cuBLAS, and Apple's GPUs
-_GPU_CLASS = "OutOfMemoryError"
-_NO_GPU_MEMORY = (
-    "cuda out of memory",
-    "hip out of memory",
-    "cuda error: out of memory",
-    "cublas_status_alloc_failed",
-    "mps backend out of memory",
-)
-
-_GPU_MEMORY_HINT = (
-    "use a smaller batch or model, end other programs that use the GPU, or use --device cpu"
-)
-
-
-def _lack_of_memory(error: BaseException | None) -> tuple[str, str] | None:
-    """Return message and hint where memory ran out, or an error came of it; None elsewhere."""
+def _lack_of_memory(error: BaseException | None) -> str:
+    """Return the message where memory ran out, or an error came of it; "" elsewhere."""
     while error is not None:
-        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-            return "out of memory", _MEMORY_HINT
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, MemoryError) or getattr(error, "errno", 0) == errno.ENOMEM:
+            return "out of memory"
         # other errors may quote a text in which these words stand
-        if isinstance(error, (RuntimeError, ImportError, SystemError)):
-            text = str(error).lower()
-            is_of_gpu = type(error).__name__ == _GPU_CLASS
-            if is_of_gpu or any(words in text for words in _NO_GPU_MEMORY):
-                return "the GPU is out of memory", _GPU_MEMORY_HINT
-            if any(words in text for words in _NO_MEMORY):
-                return "out of memory", _MEMORY_HINT
+        if isinstance(error, (RuntimeError, ImportError, SystemError)) and _NO_MEMORY.search(text):
+            return "the GPU is out of memory" if _OF_GPU.search(text) else "out of memory"
         error = error.__cause__ or error.__context__
-    return None
+    return ""
 
 
-def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
-    """Tell what ended a command, in two lines, and return the exit code.
+def _exit_code(error: BaseException, stopped_by: int | None, debug: bool) -> int:
+    """Say in two lines what ended a command, and return the exit code.
 
     Args:
         error: the exception; what others made of it if a signal raised it.
@@ -257,6 +249,8 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         return 128 + stopped_by
     match error:
         case SystemExit():
+            if isinstance(error.__context__, BrokenPipeError):  # Rich's, as nobody reads the help
+                return terminal.READER_GONE
             return error.code if isinstance(error.code, int) else int(error.code is not None)
         case typer.Exit():
             return error.exit_code
@@ -271,13 +265,14 @@ def _judge(error: BaseException, stopped_by: int | None, *, debug: bool) -> int:
         if message.strip():  # otherwise the help was shown already
             command = error.ctx.command_path if error.ctx else "seqtool"
             hint = f"see `{command} --help`"
-            if ours := other_name(command, getattr(error, "option_name", "")):
+            option = getattr(error, "option_name", "").replace("_", "-")
+            if ours := OTHER_NAMES.get(command, {}).get(option):
                 hint = f"it is {ours} here; {hint}"
             _report(message[:1].lower() + message[1:].rstrip("."), hint)
         return 2
-    if (message_and_hint := _lack_of_memory(error)) is not None:
+    if message := _lack_of_memory(error):
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it
-        _report(*message_and_hint)
+        _report(message, NO_MEMORY_HINT)
         return 1
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "torch":
         hint = "pip install torch; `seqtool help install` has smaller builds of it"
@@ -329,5 +324,5 @@ def main(args: Sequence[str] | None = None) -> int:
                 step()
             except BaseException as error:
                 with signals.ignored():
-                    code = code or _judge(error, raised[-1] if raised else None, debug=debug)
+                    code = code or _exit_code(error, raised[-1] if raised else None, debug)
     return code

@@ -57,10 +57,8 @@ class ShownOptions:
         if self.output is not None:
             check_picture(self.output)
         if self.html is not None and self.html.suffix.lower() in SUFFIXES:
-            raise ConfigError(
-                f"--html writes a page, and {self.html.name} would be a picture",
-                hint="name a picture with -o, and the page .html",
-            )
+            what = f"--html writes a page, and {self.html.name} would be a picture"
+            raise ConfigError(what, hint="name a picture with -o, and the page .html")
         if self.html is not None and self.html == self.output:
             raise ConfigError("-o and --html name the same file", hint="give them two names")
         check_folders(self.output, self.html)
@@ -68,24 +66,15 @@ class ShownOptions:
 
 
 def check_folders(*paths: Path | None) -> None:
-    """Refuse files whose directory is not there.
-
-    Raises:
-        OutputError: it is not.
-    """
+    """Raise an OutputError where the directory of a file to write is not there."""
     for path in paths:
         if path is not None and not path.parent.is_dir():
-            raise OutputError(
-                "the directory to write to is not there", hint="make it first", path=path
-            )
+            what = "the directory to write to is not there"
+            raise OutputError(what, hint="make it first", path=path)
 
 
 def refuse_unnamed(path: Path) -> None:
-    """Refuse to replace a file that the user has not named with -o.
-
-    Raises:
-        OutputError: it is there.
-    """
+    """Raise an OutputError where a file is there that the user has not named with -o."""
     if path.exists():
         hint = f"replace it with -o {shlex.quote(str(path))}, or name another file"
         raise OutputError("is there already", hint=hint, path=path)

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         "--vocab-size": "data.vocab_size",
         "--batch-size": "data.batch_size",
         "--bptt": "data.bptt",
-        "--optimiser,--optimizer": offer("training.optimiser", help="The optimiser."),
+        "--optimiser": offer("training.optimiser", help="The optimiser."),
         "--schedule": offer("training.schedule", help="Learning rate schedule."),
         "--clip": "training.clip_norm",
         **SETTINGS,

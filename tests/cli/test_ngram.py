@@ -15,7 +15,8 @@ import pytest
 
 from seqtool import NgramConfig
 from seqtool.cli import ngram, options
-from seqtool.cli.options import join_numbers
+from seqtool.cli.app import main
+from seqtool.cli.usage import join_numbers
 from seqtool.core import checkpoint
 
 Run = Callable[..., Any]
@@ -376,7 +377,7 @@ def test_counts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = []
     monkeypatch.setattr(options.sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(ngram, "show_table", lambda *table: shown.append(table))
-    ngram.counts(["text.txt"], top=1)
+    assert main(["ngram", "counts", "text.txt", "--top", "1"]) == 0
     assert shown == [("", ("count", "per million", "n-gram"), [("60", "333333.3", "the dog")])]
 
 

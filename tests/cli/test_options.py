@@ -1,57 +1,176 @@
-"""What commands share: notes, JSON, tables and the default model."""
+"""What commands share: options from configurations, notes, JSON, tables and the default model."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import UsageError, _is_number, emit, note, show_table
+from seqtool.cli.options import emit, offer, show_table, takes_options, with_options
+from seqtool.cli.usage import Command, UsageError
+from seqtool.core.config import Config, setting
 from seqtool.core.errors import ModelError
 
 
-def test_notes_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    note("using the shipped sample")
-    assert capsys.readouterr() == ("", "using the shipped sample\n")
+@dataclass(frozen=True)
+class Inner(Config):
+    size: int = setting(8, "units per layer", minimum=1)
+    cell: Literal["lstm", "rhn"] = setting("lstm", "lstm or rhn")
+    tied: bool = setting(False, "rhn: tied weights")
+    keep: tuple[int, ...] = setting((), "numbers to keep")
+    rate: float | None = setting(None, "how fast.")
 
 
-def test_notes_are_folded_on_a_terminal_but_not_their_commands(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@dataclass(frozen=True)
+class Outer(Config):
+    model: Inner = setting(Inner, "the network")
+    name: str = setting("x", "a name")
+
+
+@dataclass(frozen=True)
+class Group:
+    loud: Annotated[bool, typer.Option("--loud", help="Shout.")] = False
+    num: Annotated[int, typer.Option(help="A number.")] = 3
+
+
+TABLE = {
+    "--size": "model.size",
+    "-c,--cell-name": offer("model.cell", help="The cell."),
+    "--tied/--untied": "model.tied",
+    "--keep": "model.keep",
+    "--rate": offer("model.rate", metavar="R"),
+    "--names": offer("name", "model.cell"),
+}
+PLACE = f"{__name__}:Outer"
+
+
+def run(*args: str, shows_defaults: bool = False) -> tuple[int, str, dict[str, Any]]:
+    seen: dict[str, Any] = {}
+
+    @takes_options(PLACE, TABLE, shows_defaults=shows_defaults)
+    def command(text: str = "t", *, settings: dict[str, Any], group: Group) -> None:
+        """Do it."""
+        seen.update(text=text, settings=settings, group=group)
+
+    app = typer.Typer()
+    app.command(cls=Command)(with_options(command))
+    result = CliRunner().invoke(app, args)
+    return result.exit_code, " ".join(re.sub("[│╭╮╰╯─]", " ", result.output).split()), seen
+
+
+@pytest.mark.parametrize(
+    ("words", "settings"),
+    [
+        ("", {}),
+        ("--size 3 -c rhn --untied", {"model.size": 3, "model.cell": "rhn", "model.tied": False}),
+        ("--keep 0,1,2 --rate 0.5", {"model.keep": (0, 1, 2), "model.rate": 0.5}),
+        ("--names rhn", {"name": "rhn", "model.cell": "rhn"}),
+        ("--size 0", {"model.size": 0}),  # bounds are for the configuration to refuse
+    ],
+)
+def test_only_what_is_given_is_set(words: str, settings: dict[str, Any]) -> None:
+    assert run(*words.split()) == (0, "", {"text": "t", "settings": settings, "group": Group()})
+
+
+def test_fields_of_a_dataclass_are_options_and_a_list_may_be_refused() -> None:
+    _, _, seen = run("--loud", "--num", "4", "--text", "u", "--keep", "0, 1 2")
+    assert (seen["text"], seen["group"]) == ("u", Group(loud=True, num=4))
+    assert seen["settings"] == {"model.keep": (0, 1, 2)}
+    code, output, _ = run("--keep", "0 x")
+    assert code == 2
+    assert "no list of whole numbers" in output
+
+
+def test_help_and_defaults_come_from_the_fields() -> None:
+    code, output, _ = run("--help", shows_defaults=True)
+    assert code == 0
+    for words in (
+        "--size N Units per layer. [default: 8]",
+        "--cell-name -c lstm|rhn The cell. [default: lstm]",
+        "rhn: tied weights.",
+        "--keep N N ... Numbers to keep.",
+        "--rate R How fast.",
+        "--loud",
+    ):
+        assert words in output
+    assert run(shows_defaults=True)[2]["settings"]["model.size"] == 8
+
+
+def test_a_setting_that_is_not_there_is_found_out() -> None:
+    @takes_options(PLACE, {"--size": "model.nothing"})
+    def command(*, settings: dict[str, Any]) -> None: ...
+
+    with pytest.raises(KeyError):
+        with_options(command)
+
+
+def test_options_stand_where_the_parameters_do() -> None:
+    @takes_options(PLACE, {"--size": "model.size"})
+    def command(a: int = 1, *, settings: dict[str, Any], b: int = 2, group: Group) -> None: ...
+
+    names = list(inspect.signature(with_options(command, reads_text=True)).parameters)
+    assert names == ["a", "size", "b", "loud", "num", "max_line"]
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "parts"),
+    [
+        (
+            ["train-lm"],
+            "model: {cell: lstm, depth: 7}\ntraining: {schedule: constant, schedule_minimum: 0.1}",
+            ["model.depth is a setting of rhn", "training.schedule_minimum: schedule_minimum is"],
+        ),
+        (["train-lm"], "model: {cell: rhn, depth: 7}", []),
+        (["train-parser"], "model: {encoder_size: 9}", ["encoder_size is set, which decoder"]),
+        # what is as it is without the file says nothing
+        (["train-parser"], "model: {encoder_size: 128}", []),
+        (["train-parser", "--raw"], "parser: {model: {arc_size: 9}}", ["arc_size is set, which"]),
+        (["train-tagger"], "training: {schedule_factor: 3.0}", ["schedule_factor is set, but the"]),
+    ],
+)
+def test_a_file_of_settings_that_are_not_read(
+    seqtool: Callable[..., Any], tmp_path: Path, command: list[str], text: str, parts: list[str]
 ) -> None:
-    command = "hint: continue with: seqtool train-lm --resume -o runs/a-name-that-is-long"
-    text = f"note: tokens read as <unk>, which is easier, 말뭉치 말뭉치\n{command}"
-    monkeypatch.setenv("COLUMNS", "20")
-    note(text)
-    assert capsys.readouterr().err == f"{text}\n"
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    note(text)
-    assert capsys.readouterr().err.splitlines() == [
-        *("note: tokens read as", "<unk>, which is", "easier, 말뭉치", "말뭉치", command)
-    ]
+    path = tmp_path / "my.yaml"
+    path.write_text(text, encoding="utf-8")
+    result = seqtool(*command, "--config", path, "--list-settings")
+    assert result.code == 0
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    for note, part in zip(notes, parts, strict=True):
+        assert note.startswith(f"note: {path}, ")
+        assert part in note
 
 
-@dataclass
-class Score:
-    perplexity: float
-    tokens: int
+def test_a_file_of_all_settings_is_no_wish_for_each(
+    seqtool: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "all.yaml"
+    listed = seqtool("train-parser", "--preset", "linear", "--list-settings").stdout
+    path.write_text(listed, encoding="utf-8")
+    for preset in ("linear", "fast"):
+        command = ("train-parser", "--preset", preset, "--config", path, "--list-settings")
+        assert seqtool(*command).stderr == ""
 
 
 def test_emit_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None:
     emit(
         {
             "path": Path("runs/lm"),
-            "score": Score(1.5, 2),
+            "group": Group(num=2),
             "infinite": [math.inf, -math.inf, math.nan, 1.0],
             "numpy": (np.float64("nan"), np.int32(3), np.arange(2)),
             "word": "말",
-            "yes": True,
             "none": None,
         }
     )
@@ -61,126 +180,58 @@ def test_emit_prints_one_json_object(capsys: pytest.CaptureFixture[str]) -> None
     assert "말" in captured.out
     assert json.loads(captured.out) == {
         "path": "runs/lm",
-        "score": {"perplexity": 1.5, "tokens": 2},
+        "group": {"loud": False, "num": 2},
         "infinite": [None, None, None, 1.0],
         "numpy": [None, 3, [0, 1]],
         "word": "말",
-        "yes": True,
         "none": None,
     }
 
 
 def test_plain_table_aligns_wide_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    show_table("Words", ["word", "count", "note"], [["말뭉치", 5, "a"], ["an", "1,000", ""]])
-    # each Hangul syllable is two columns wide
+    rows = [["말뭉치", 5, "2.5 MB", "a"], ["an", "1,000", "-", ""]]
+    show_table("Words", ["word", "count", "size", "note"], rows)
+    show_table("", ["a", "b"], [])
+    # each Hangul syllable is two columns wide, and columns of numbers stand to the right
     assert capsys.readouterr().out == (
         "Words\n"
-        "word    count  note\n"
-        "말뭉치      5  a\n"
-        "an      1,000\n"
+        "word    count    size  note\n"
+        "말뭉치      5  2.5 MB  a\n"
+        "an      1,000       -\n"
+        "a  b\n"
     )  # fmt: skip
 
 
-def test_table_without_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    show_table("", ["a", "b"], [])
-    assert capsys.readouterr().out == "a  b\n"
-
-
-def test_terminal_table_shows_text_as_it_is(
+def test_no_cell_is_cut_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    show_table("Title", ["a", "b"], [["[red]x[/red]", "말"]])
-    out = capsys.readouterr().out
-    assert "[red]x[/red]" in out
-    assert "말" in out
-
-
-@pytest.mark.parametrize("width", [30, 44, 60, 80, 120])
-def test_no_cell_is_cut_on_a_narrow_terminal(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", str(width))
-    columns = ["model", "right: runs/ngram", "95% interval", "parameters", "about"]
-    about = " ".join(["a b c d e f"] * 8)
-    rows = [["runs/ngram-of-order-5", "57.1%", "50.0 to 63.9", "1,374,712", about]]
-    show_table("Pairs", columns, rows)
+    monkeypatch.setenv("COLUMNS", "66")
+    row = ["[red]말[/red]", "runs/lm", "1,374,712", " ".join(["a b c d e f"] * 8)]
+    show_table("Title", ["word", "model", "parameters", "about"], [row])
     out = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
-    assert "…" not in out
-    for cell in rows[0][:4]:
-        assert cell in out
-    lines = [line for line in out.splitlines() if about not in line]  # the terminal breaks it
-    assert max(map(len, lines)) <= width
-
-
-def test_rows_are_blocks_where_columns_have_no_room(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "36")
-    columns = ["모델", "kind", "parameters", "95% interval", "ties"]
-    rows = [["runs/a", "ngram", "74,712", "50.0 to 63.9", "3"], ["mean", "", "1", "", "10"]]
-    show_table("", columns, rows)
-    assert capsys.readouterr().out.splitlines() == [
-        "\x1b[1mruns/a  ngram\x1b[0m",
-        "   parameters  74,712",
-        "   95% interval  50.0 to 63.9",
-        "   ties   3",
-        "\x1b[1mmean\x1b[0m",
-        "   parameters       1",
-        "   ties  10",
-    ]
-    show_table("", ["trial", "learning rate", "dropout"], [[3, "0.0001234567890", "0.123456789"]])
-    assert capsys.readouterr().out.startswith("\x1b[1mtrial 3\x1b[0m\n   learning rate")
+    assert max(map(len, out.splitlines())) <= 66
+    assert all(cell in out for cell in row[:3])
+    assert set(row[3].split()) <= set(out.split())  # prose is folded
 
 
 def test_default_model_is_the_one_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, kind in (("other", "mixture"), ("third", "neural-lm"), ("trees", "parser")):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "model.json").write_text(json.dumps({"kind": kind}))
-    with pytest.raises(ModelError) as of_parsers:
-        default_model("parser")
-    assert of_parsers.value.hint == (
-        "train one with `seqtool train-parser`, or choose one: runs/trees"
-    )
-    with pytest.raises(ModelError, match="no model was given") as caught:
-        default_model("lm")
-    assert caught.value.hint == (
-        "train one with `seqtool train-lm`, or choose one: runs/other, runs/third"
-    )
-    (tmp_path / "runs" / "third").rename(tmp_path / "runs" / "lm")
-    assert default_model("lm") == Path("runs/lm")
-    assert "runs/lm" in capsys.readouterr().err
-
-
-def test_no_model_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError, match="no model was given") as caught:
         default_model("lm")
     assert caught.value.hint == "train one with `seqtool train-lm`"
-
-
-@pytest.mark.parametrize(
-    ("cell", "is_number"),
-    [
-        ("1,234", True),
-        ("-0.5", True),
-        ("3:07", True),
-        ("12%", True),
-        ("2.5 MB", True),
-        ("42s", True),
-        ("-", True),
-        ("8b4b4d9604c0", False),
-        ("3 little pigs", False),
-        ("lstm", False),
-    ],
-)
-def test_columns_of_numbers_are_recognised(cell: str, is_number: bool) -> None:
-    assert _is_number(cell) is is_number
+    for name, kind in (("other", "mixture"), ("third", "neural-lm"), ("trees", "parser")):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "model.json").write_text(json.dumps({"kind": kind}))
+    for kind, near in (("parser", "runs/trees"), ("lm", "runs/other, runs/third")):
+        with pytest.raises(ModelError, match="no model was given") as caught:
+            default_model(kind)
+        assert near in caught.value.hint
+    (tmp_path / "runs" / "third").rename(tmp_path / "runs" / "lm")
+    assert default_model("lm") == Path("runs/lm")
+    assert "runs/lm" in capsys.readouterr().err
 
 
 def test_usage_errors_are_those_of_typers_copy_of_click() -> None:
