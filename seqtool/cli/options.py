@@ -226,11 +226,6 @@ class Command(Helpful, TyperCommand):
                 where = f"after {option}" if param is not None else "among the arguments"
                 raise UsageError(f"the name {where} is empty", ctx)
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command, if there is the memory to begin with."""
-        runtime.check_room()
-        return super().invoke(ctx)
-
 
 def join_numbers(args: Sequence[str]) -> list[str]:
     """Return arguments in which the numbers after an option of `NUMBER_LISTS` are one."""
