@@ -42,7 +42,7 @@ INNER_FLOORS = {
         ),
         ("compiler", "one_line", "storage", "strict_yaml"),
         ("bootstrap", "compile_cache", "config", "progress", "reading", "runtime", "vocabulary"),
-        ("checkpoint", "compiled", "database", "processes"),
+        ("checkpoint", "compiled", "processes"),
         ("instructions", "eight_bytes"),
         ("string_table",),
     ),

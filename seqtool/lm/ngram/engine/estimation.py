@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, Ids
-from seqtool.core.database import LEAST
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.core.runtime import (
@@ -23,6 +22,7 @@ from seqtool.core.runtime import (
 )
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.engine.database import LEAST
 from seqtool.lm.ngram.engine.duckdb import DuckDB
 from seqtool.lm.ngram.engine.entropy import prune
 from seqtool.lm.ngram.engine.keys import Keys, Packer
