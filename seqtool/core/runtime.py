@@ -10,7 +10,7 @@ import ctypes
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -188,17 +188,17 @@ def memory_limit() -> int:
     return held + (_UNTOLD if free is None else free // 2)
 
 
-@cache
-def _trim() -> Callable[[int], int] | None:
-    """Return `malloc_trim` of the C library, which glibc alone has."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)
-
-
 # of glibc's malloc.h: blocks from which on the system is asked for each alone, and how much is kept
 # free at the end of the memory; here, and as far as glibc raises them by itself
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 _KEPT = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: (1 << 31) - 1}
 _USUAL = {_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 64 << 20}
+
+
+def _call_malloc(name: str, *arguments: int) -> None:
+    """Call a function of the C library that glibc alone has."""
+    if (function := getattr(ctypes.CDLL(None), name, None)) is not None:
+        function(*arguments)
 
 
 @contextmanager
@@ -208,21 +208,14 @@ def keeping_freed_memory() -> Iterator[None]:
     A loop that allocates the same large blocks again and again, such as gradients, has the system
     clear their pages each time otherwise. What is not for steps of one shape may grow by it.
     """
-    if _trim() is None:
-        yield
-        return
+    for setting in _KEPT.items():
+        _call_malloc("mallopt", *setting)
     try:
-        _set_malloc(_KEPT)
         yield
     finally:
-        _set_malloc(_USUAL)
+        for setting in _USUAL.items():
+            _call_malloc("mallopt", *setting)
         give_back_memory()
-
-
-def _set_malloc(values: Mapping[int, int]) -> None:
-    """Set parameters of malloc; what an older glibc refuses stays as it is."""
-    for name, value in values.items():
-        ctypes.CDLL(None).mallopt(name, value)
 
 
 def give_back_memory() -> None:
@@ -231,8 +224,7 @@ def give_back_memory() -> None:
     It keeps the free room between blocks that stay: steps that allocate and free blocks of some
     megabytes, of many sizes, leave gigabytes of such room.
     """
-    if (trim := _trim()) is not None:
-        trim(0)
+    _call_malloc("malloc_trim", 0)
 
 
 def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = None) -> None:
