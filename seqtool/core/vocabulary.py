@@ -177,20 +177,21 @@ class Vocabulary:
             KeyError: there is no such table.
             TypeError, ValueError: an entry is none.
         """
-        return self._table(name, str, self.tables[name])
+        self._check_table(name, str, self.tables[name])
+        return self.tables[name]  # type: ignore[return-value]
 
     def rows(self, name: str) -> tuple[tuple[str | int, ...], ...]:
         """Return a table of rows of texts and numbers; errors as of `texts`."""
-        return self._table(name, tuple, (part for row in self.tables[name] for part in row))
+        self._check_table(name, tuple, (part for row in self.tables[name] for part in row))
+        return self.tables[name]  # type: ignore[return-value]
 
-    def _table(self, name: str, kind: type, parts: Iterable[Any]) -> Any:
+    def _check_table(self, name: str, kind: type, parts: Iterable[Any]) -> None:
         if set(map(type, self.tables[name])) - {kind}:
             raise TypeError(f"{name} holds other than entries of type {kind.__name__}")
         text = "".join(part for part in parts if isinstance(part, str))
         # what would end a column or a line; characters are not written by themselves
         if name != "characters" and re.search("[\t\n\r]", text):
             raise ValueError(f"{name} holds a tab or a line end")
-        return self.tables[name]
 
     def nearest(self, symbol: str, num: int = 3) -> list[str]:
         """Return symbols of the vocabulary that look like this one, the nearest first.
@@ -248,10 +249,10 @@ def _entries(table: Any) -> list[Entry]:
         raise TypeError("a table must be a list")
     if set(map(type, table)) <= {str}:
         return table
-    entries = [tuple(entry) for entry in table if isinstance(entry, list)]
-    if len(entries) < len(table) or {type(part) for row in entries for part in row} - {str, int}:
+    rows = [tuple(entry) for entry in table if isinstance(entry, list)]
+    if len(rows) < len(table) or {type(part) for row in rows for part in row} - {str, int}:
         raise TypeError("no entry of a table")
-    return entries
+    return [*rows]
 
 
 def refuse_special_words(block: bytes, *symbols: str) -> None:
