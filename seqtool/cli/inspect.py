@@ -248,7 +248,7 @@ def _inspect_model(path: Path, as_json: bool) -> None:
     from seqtool.core import checkpoint
 
     directory, header = checkpoint.find(path), checkpoint.read_header(path)
-    checkpoint.verify(directory, header)
+    checkpoint.verify(directory, header, sums=True)
     sizes = _sizes(directory, header) if header.kind in NGRAMS else []
     kinds = header.statistics.get("kinds")  # of features; a stranger's header may hold anything
     kinds = kinds if _are_sections(kinds) else []

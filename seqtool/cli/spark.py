@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqtool.cli.options import MAX_SHOWN, note
-from seqtool.core.database import ENGINES as COUNTING_ENGINES
 from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
+from seqtool.lm.ngram.engine.database import ENGINES as COUNTING_ENGINES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

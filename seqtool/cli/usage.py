@@ -13,8 +13,6 @@ import typer
 from rich.markup import escape
 from typer.core import TyperCommand, TyperGroup
 
-from seqtool.core import runtime
-
 WIDEST = 100  # longer lines are hard to read
 COMPLETION = "_SEQTOOL_COMPLETE"  # set by a shell that asks how a command may be completed
 
@@ -124,11 +122,6 @@ class Command(TyperCommand):
         except UsageError as error:
             error.ctx = error.ctx or ctx  # of an option without its value, the parser says nothing
             raise
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the command, if there is the memory to begin with."""
-        runtime.check_room()
-        return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Draw the help."""

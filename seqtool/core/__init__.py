@@ -4,8 +4,8 @@ Messages:      errors (all that is raised on purpose), terminal (what is printed
                of a run, shown and logged), units (nats, bits, perplexity), one_line (how results
                print themselves)
 Settings:      config (dataclasses), strict_yaml
-Files:         storage (whole or not at all), reading (text in blocks), parquet, database
-               (DuckDB), checkpoint (one format of directories for every model)
+Files:         storage (whole or not at all), reading (text in blocks), checkpoint (one
+               format of directories for every model)
 Processes:     runtime (cores and memory), processes, signals (Ctrl-C)
 Compiled code: jit (functions by Numba), instructions, eight_bytes and string_table (what compiled
                loops share)

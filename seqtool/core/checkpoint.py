@@ -9,8 +9,8 @@
     lm/                    the language model that a tagger or parser reads
     run.json, corpus/      what was trained: the settings, and a raw text once it is prepared
 
-A model is there whole or not at all, and a changed bit is found when it is opened. Loading parses
-JSON and safetensors and never executes code from a file.
+A model is there whole or not at all; `seqtool inspect` finds a changed bit by the sums. Loading
+parses JSON and safetensors and never executes code from a file.
 """
 
 from __future__ import annotations
@@ -88,11 +88,7 @@ TRAINERS = {
 
 LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "mixture")  # of language models
 
-# from this size on, SHA-256 would be what opening a model waits for
-QUICK_SUM_BYTES = 1 << 26
-
 _AGAIN = "copy the model again, or train it again"
-_SUMS = {"sha256": storage.sum_of, "quick_sum": storage.quick_sum_of}
 
 
 @dataclass(frozen=True)
@@ -108,7 +104,7 @@ class Header:
     precision: str = ""  # of the products of training: "float32", "bf16, gru layers in float32"
     num_parameters: int = 0  # trained numbers, tied ones counted once
     versions: dict[str, str] = field(default_factory=dict)  # of seqtool and what decides numbers
-    # name -> {"bytes", "sha256"} of every other file that the model needs; "quick_sum" if large
+    # name -> {"bytes", "sha256"} of every other file that the model needs
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     statistics: dict[str, Any] = field(default_factory=dict)  # counts, by names of its kind
 
@@ -119,14 +115,9 @@ class Header:
             kind = {"str": str, "int": int}.get(str(item.type), dict)
             if not isinstance(value, kind) or isinstance(value, bool):
                 raise TypeError(f"{item.name} is {value!r}")
-        for name, version in self.versions.items():
-            if not isinstance(version, str):
-                raise TypeError(f"version {version!r} of {name}")
         for name, entry in self.files.items():
-            is_named = Path(name).name == name and isinstance(entry, dict)
-            sums = [entry[key] for key in _SUMS if key in entry] if is_named else []
-            is_summed = len(sums) == 1 and isinstance(sums[0], str)
-            if not is_summed or not isinstance(entry.get("bytes"), int):
+            is_entry = isinstance(entry, dict) and isinstance(entry.get("bytes"), int)
+            if not is_entry or Path(name).name != name:
                 raise TypeError(f"file {name!r}: {entry!r}")
 
 
@@ -179,11 +170,10 @@ def save(path: str | Path, header: Header, card: str, fill: Callable[[Path], Non
     """
     with storage.atomic_directory(path) as directory:
         fill(directory)
-        files = {}
-        for file in sorted(directory.iterdir()):
-            size = file.stat().st_size
-            kind = "sha256" if size < QUICK_SUM_BYTES else "quick_sum"
-            files[file.name] = {"bytes": size, kind: _SUMS[kind](file)}
+        files = {
+            file.name: {"bytes": file.stat().st_size, "sha256": storage.sum_of(file)}
+            for file in sorted(directory.iterdir())
+        }
         (directory / CARD).write_text(card, encoding="utf-8")
         content = _header_content(dataclasses.replace(header, files=files))
         storage.write_json(directory / HEADER, content)
@@ -298,29 +288,23 @@ def check_format(version: Any, path: Path) -> None:
         ModelError: it did.
         ValueError: `version` is no number of a format.
     """
-    if type(version) is not int or version < 1:
+    if type(version) is not int:
         raise ValueError("no format version")
-    if version > FORMAT_VERSION:
-        hint = "upgrade seqtool (`seqtool help install`)"
-        raise ModelError("made by a newer version of seqtool", hint=hint, path=path)
-    if version < FORMAT_VERSION:
-        what = "made by an older version of seqtool, which this one does not read"
-        raise ModelError(what, hint="train it again", path=path)
+    if version != FORMAT_VERSION:
+        what = f"made by another version of seqtool (format {version}, not {FORMAT_VERSION})"
+        raise ModelError(what, hint="train it again, or use that version", path=path)
 
 
 def read_header(path: str | Path) -> Header:
     """Read `model.json`; a ModelError if it is missing, damaged or of another version."""
     header_path = find(path) / HEADER
-    damaged = ModelError("damaged model header", hint=_AGAIN, path=header_path)
     try:
         content = storage.read_object(header_path)
-        check_format(content.get("format_version"), header_path)
-        if storage.SEAL in content:  # a header written by other means has none
-            content = storage.unseal(content)
-        del content["format_version"]
+        check_format(content.pop("format_version", None), header_path)
+        content.pop(storage.SEAL, None)
         return Header(**content)
     except (ValueError, TypeError) as error:
-        raise damaged from error
+        raise ModelError("damaged model header", hint=_AGAIN, path=header_path) from error
 
 
 def file_sizes(directory: Path, header: Header) -> dict[str, int]:
@@ -333,8 +317,14 @@ def file_sizes(directory: Path, header: Header) -> dict[str, int]:
     return sizes
 
 
-def verify(directory: Path, header: Header) -> None:
-    """Check every file of the model against the size and the sum that the header records."""
+def verify(directory: Path, header: Header, *, sums: bool = False) -> None:
+    """Check that every file of a model is there and has its size.
+
+    With `sums`, those of all files are checked, and of the models of which it is made.
+
+    Raises:
+        ModelError: a file is missing or damaged.
+    """
     for name, recorded in header.files.items():
         path = directory / name
         if not path.is_file():
@@ -342,9 +332,15 @@ def verify(directory: Path, header: Header) -> None:
         if (size := path.stat().st_size) != recorded["bytes"]:
             what = f"damaged: {size:,} bytes instead of {recorded['bytes']:,}"
             raise ModelError(what, hint=_AGAIN, path=path)
-        if any(recorded[key] != sum_of(path) for key, sum_of in _SUMS.items() if key in recorded):
-            what = f"damaged: its content does not match the sum in {HEADER}"
-            raise ModelError(what, hint=_AGAIN, path=path)
+        if sums and recorded.get("sha256") not in (None, storage.sum_of(path)):
+            raise ModelError(f"damaged: not as {HEADER} has its sum", hint=_AGAIN, path=path)
+    if sums:
+        path = directory / HEADER
+        content = storage.read_object(path)
+        if storage.SEAL in content and storage.sealed(content) != content:
+            raise ModelError("damaged: not as its own sum has it", hint=_AGAIN, path=path)
+        for part in sorted(directory.glob(f"*/{HEADER}")):
+            verify(part.parent, read_header(part.parent), sums=True)
 
 
 @overload
@@ -373,7 +369,7 @@ def load(
         device: where the arrays go ("cpu", "cuda", "mps").
 
     Raises:
-        ModelError: the model is missing, damaged, of another kind or of a newer version; or
+        ModelError: the model is missing, damaged, of another kind or version; or
             several do not work together.
     """
     if isinstance(path, str | Path):

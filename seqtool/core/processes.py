@@ -19,6 +19,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from seqtool.core import signals
 from seqtool.core.errors import ProcessError
+from seqtool.core.runtime import available_threads
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -35,9 +36,7 @@ def can_fork() -> bool:
 
 def share_of_cores(num: int) -> int:
     """Return the threads that each of some processes has, so that none waits for another's core."""
-    has_affinity = hasattr(os, "sched_getaffinity")  # the cores that this process may use
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return max(1, cores // num)
+    return max(1, available_threads() // num)
 
 
 class Pool(Generic[Given, Made]):
@@ -88,24 +87,20 @@ class Pool(Generic[Given, Made]):
             ProcessError: a process was lost.
             Exception: of the first thing for which the work raised one.
         """
-        source = iter(givens)
         waiting: deque[Future[Made]] = deque()
         failure: Exception | None = None
-        is_over = False
+        source: Iterator[Given] | None = iter(givens)
         try:
-            while True:
-                while not is_over and len(waiting) < WINDOW * self._num:
+            while source is not None or waiting:
+                while source is not None and len(waiting) < WINDOW * self._num:
                     try:
-                        given = next(source)
+                        waiting.append(self._submit(_do, next(source)))
                     except StopIteration:
-                        is_over = True
+                        source = None
                     except Exception as error:  # those before it come first
-                        failure, is_over = error, True
-                    else:
-                        waiting.append(self._submit(_do, given))
-                if not waiting:
-                    break
-                yield waiting.popleft().result()
+                        failure, source = error, None
+                if waiting:
+                    yield waiting.popleft().result()
         except BrokenProcessPool as error:
             what = "a process that works for this command was killed"
             hint = "memory may have run out: run it again with fewer --jobs"

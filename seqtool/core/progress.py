@@ -23,7 +23,7 @@ from seqtool.core.errors import counted
 from seqtool.core.units import perplexity_of
 
 if TYPE_CHECKING:  # imported on use: Rich takes long
-    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.console import Console
     from rich.progress import Progress, TaskID
     from rich.segment import Segment
 
@@ -244,11 +244,9 @@ def _safe_console() -> type[Console]:
     from rich.console import Console
 
     class SafeConsole(Console):
-        def render(
-            self, renderable: RenderableType, options: ConsoleOptions | None = None
-        ) -> Iterable[Segment]:
+        def render(self, *arguments: Any, **options: Any) -> Iterable[Segment]:
             """Give pieces of what is drawn, whose texts a terminal only shows."""
-            for segment in super().render(renderable, options):
+            for segment in super().render(*arguments, **options):
                 if not segment.control:
                     segment = segment._replace(text=terminal.safe(segment.text))
                 yield segment
@@ -258,65 +256,6 @@ def _safe_console() -> type[Console]:
             raise
 
     return SafeConsole
-
-
-class TimeLeft:
-    """How long the parts of a run still take in all; they are trained stage by stage.
-
-    Of a part that runs, its own events tell. One that has not begun is taken to need as long, for
-    its cost, as those need that are known.
-
-    Args:
-        stages: the parts of each stage, name -> cost in any unit.
-        at_once: how many parts of a stage are trained at once.
-    """
-
-    def __init__(self, stages: Iterable[Mapping[str, float]], at_once: int) -> None:
-        self._stages = [dict(stage) for stage in stages if stage]
-        self._at_once = at_once
-        self._costs = {name: cost for stage in self._stages for name, cost in stage.items()}
-        self._begins: dict[str, float] = {}  # of parts that began anew, on the clock
-        self._ends: dict[str, float] = {}  # of parts that run, as they foresee it, and of others
-        self._began = time.monotonic()
-        self.num_done = 0
-
-    def __len__(self) -> int:
-        return len(self._costs)
-
-    def show(self, event: Event, name: str) -> None:
-        """Take an event of a part."""
-        now = time.monotonic()
-        match event:
-            case RunStarted(step=0):
-                self._begins[name] = now
-            case StepDone():
-                self._ends[name] = now + event.seconds_left
-            case RunFinished():
-                self._ends[name] = now
-                self.num_done += 1
-
-    def seconds(self) -> float:
-        """Return the seconds that are left; infinite as long as nothing is known."""
-        now = time.monotonic()
-        known = self._ends.keys() & self._begins.keys() & self._costs.keys()
-        cost = sum(self._costs[name] for name in known)
-        rate = sum(self._ends[name] - self._begins[name] for name in known) / cost if cost else None
-
-        def left(name: str, cost: float) -> float:
-            if name in self._ends:
-                return max(0.0, self._ends[name] - now)
-            return math.inf if rate is None else rate * cost
-
-        total = 0.0
-        for stage in self._stages:
-            parts = [left(*part) for part in stage.items()]
-            total += max(sum(parts) / min(self._at_once, len(parts)), *parts)
-        return total
-
-    def share_done(self) -> float:
-        """Return how much of the time has passed, from 0 to 1."""
-        passed, left = time.monotonic() - self._began, self.seconds()
-        return passed / (passed + left) if math.isfinite(left) and passed + left else 0.0
 
 
 def open_console(*, err: bool = False, **settings: Any) -> Console:
@@ -342,35 +281,33 @@ class Display(Listener):
         self._console = console or open_console(err=True, highlight=False)
         self._bars: Progress | None = None
         self._runs: dict[str, _ShownRun] = {}
-        self._all: TimeLeft | None = None  # of runs that are parts of one
-        self._all_task: TaskID | None = None
+        self._num_parts = self._num_done = 0  # of a run that has some
 
     def close(self) -> None:
         """Give the terminal back."""
         if self._bars is not None:
             self._bars.stop()
-        self._bars = self._all_task = None
+        self._bars = None
 
     def plan(self, stages: Iterable[Mapping[str, float]], at_once: int) -> None:
-        """Show from now on how long all parts take together; see `TimeLeft`."""
-        self._all = TimeLeft(stages, at_once)
+        """Show from now on how many of all parts, which are trained stage by stage, are done."""
+        self._num_parts = sum(map(len, stages))
 
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""
-        if self._all is not None:
-            self._all.show(event, name)
         run = self._runs.setdefault(name, _ShownRun(f"{name}: " if name else ""))
         match event:
             case RunStarted():
                 run.begun = event
                 self._line(run, event)
                 if self._console.is_terminal:
-                    self._add_bar(run, event)
+                    self._add_bar(run)
             case StepDone() if run.task is not None:
                 self._move_bar(run, event)
             case StepDone() if time.monotonic() - run.last_line < PLAIN_LINE_SECONDS:
                 pass
             case RunFinished():
+                self._num_done += 1
                 self._remove_bar(run)
                 if event.reason != "interrupted":  # of an interruption the error tells more
                     self._line(run, event)
@@ -383,14 +320,13 @@ class Display(Listener):
         self._console.print(text, markup=False, soft_wrap=not self._console.is_terminal)
 
     def _line(self, run: _ShownRun, event: Event) -> None:
-        total_steps, epochs = run.begun.total_steps, run.begun.epochs
-        line = run.prefix + describe(event, total_steps=total_steps, epochs=epochs)
-        if self._all is not None and isinstance(event, StepDone):
-            line += f", {format_seconds(self._all.seconds())} in all"
-        self.note(line)
+        line = describe(event, total_steps=run.begun.total_steps, epochs=run.begun.epochs)
+        if self._num_parts and isinstance(event, RunFinished):
+            line += f" ({self._num_done} of {self._num_parts} parts)"
+        self.note(run.prefix + line)
         run.last_line = time.monotonic()
 
-    def _add_bar(self, run: _ShownRun, event: RunStarted) -> None:
+    def _add_bar(self, run: _ShownRun) -> None:
         if self._bars is None:
             from rich.progress import BarColumn, Progress, TextColumn
 
@@ -398,21 +334,18 @@ class Display(Listener):
             columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=width)
             state = TextColumn("{task.fields[state]}")
             self._bars = Progress(*columns, state, console=self._console, transient=True)
-            if self._all is not None:
-                self._all_task = self._bars.add_task("all parts", total=1, state="")
-        limit = event.time_limit
+        limit, begun = run.begun.time_limit, run.begun
         run.task = self._bars.add_task(
-            f"{run.prefix}epoch -{f'/{event.epochs}' if event.epochs else ''}",
-            total=event.total_steps if limit is None else limit,
-            completed=event.step if limit is None else 0,
-            state=_of(event.step, event.total_steps, ""),
+            f"{run.prefix}epoch -{f'/{begun.epochs}' if begun.epochs else ''}",
+            total=begun.total_steps if limit is None else limit,
+            completed=begun.step if limit is None else 0,
+            state=_of(begun.step, begun.total_steps, ""),
         )
-        self._move_all()
         self._bars.start()
 
     def _move_bar(self, run: _ShownRun, event: StepDone) -> None:
-        if self._bars is None or run.task is None:
-            return
+        assert self._bars is not None
+        assert run.task is not None
         limit, step = run.begun.time_limit, _of(event.step, run.begun.total_steps, "")
         perplexity = f"ppl {perplexity_of(event.loss):,.0f}  " if event.items == TOKENS else ""
         self._bars.update(
@@ -422,20 +355,12 @@ class Display(Listener):
             state=f"{step} loss {event.loss:.3f}  {perplexity}"
             f"{event.items_per_second:,.0f}/s  {format_seconds(event.seconds_left)} left",
         )
-        self._move_all()
-
-    def _move_all(self) -> None:
-        if self._bars is not None and self._all is not None and self._all_task is not None:
-            left = f"{format_seconds(self._all.seconds())} left in all"
-            state = f"{self._all.num_done}/{len(self._all)} {left}"
-            self._bars.update(self._all_task, completed=self._all.share_done(), state=state)
 
     def _remove_bar(self, run: _ShownRun) -> None:
         if self._bars is None or run.task is None:
             return
         self._bars.remove_task(run.task)
         run.task = None
-        self._move_all()
         if all(other.task is None for other in self._runs.values()):
             self.close()  # started again, it would erase what is above it
 

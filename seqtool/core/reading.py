@@ -1,7 +1,7 @@
 """Reading text: files, directories and stdin, packed or not, as blocks of whole UTF-8 lines.
 
-    bytes on disk -> unpacked (.gz, .zst, .bz2, .xz) -> whole lines -> checked UTF-8 -> text of JSON
-    Lines, or of a column of CoNLL-U
+    bytes on disk -> unpacked (gzip, Zstandard, bzip2, xz) -> whole lines -> checked UTF-8
+    -> text of JSON Lines, or of a column of CoNLL-U
     rows of Parquet -> text of a column
 
 Memory is bounded by the block size, or by the longest line where that is longer. A line beyond
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bz2
 import hashlib
+import io
 import json
 import lzma
 import re
@@ -21,37 +22,40 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 import zstandard
 
 from seqtool.core.errors import ConfigError, DataError, counted
-from seqtool.core.parquet import column_batches, load_pyarrow
+from seqtool.core.storage import present
 
 CORPUS = "corpus.json"  # what a prepared corpus is known by
 MODEL = "model.json"  # and a model
 
 STDIN = "-"
 BLOCK_SIZE = 1 << 20
+_ROWS = 1 << 10  # of Parquet that are read at once
 DEFAULT_FIELD = "text"
 JSON_LINES = (".jsonl", ".ndjson")  # how such files are named
 PARQUET = ".parquet"
 MAX_LINE = 64 << 20  # bytes of a line: a packed file of 4 MB may hold one of 4 GB
+NOT_UTF8 = "convert it to UTF-8, as with: iconv -f ENCODING -t UTF-8"  # a hint
 
 Progress = Callable[[int, "int | None"], None]
 
 _BOM = b"\xef\xbb\xbf"
-# suffix -> (name, first bytes)
+# kind -> its first bytes
 _PACKINGS = {
-    ".gz": ("gzip", re.compile(rb"\x1f\x8b")),
-    ".zst": ("Zstandard", re.compile(rb"\x28\xb5\x2f\xfd")),
-    ".bz2": ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)")),
-    ".xz": ("xz", re.compile(rb"\xfd7zXZ\0")),
+    "gzip": re.compile(rb"\x1f\x8b"),
+    "bzip2": re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"),
+    "xz": re.compile(rb"\xfd7zXZ\0"),
+    "Zstandard": re.compile(rb"\x28\xb5\x2f\xfd"),
 }
 _MAGIC_BYTES = 10  # of the longest of them
-_XZ_MEMORY = 256 << 20  # bytes for its dictionary: that of xz -9 is 64 MB
+_FEED = 4096  # bytes to unpack at once: of Zstandard a byte may stand for 32,768
 # the beginning of CoNLL-U: comments, then a first word, or a multiword token, with ten columns
 _TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
 # columns of CoNLL-U that can be read as a text; `treebank.sentence` has all of them
@@ -63,14 +67,11 @@ _AS_TEXT = (
     "take its words: seqtool prepare {} --column form (with -o - as text on stdout); parse and tag "
     "read it with --input conllu, without --raw and --rules"
 )
-
-_ZSTD_FEED = 4096  # its decompressor gives all at once, and a byte may stand for 32,768
 _PACKED = re.compile(r"\.(gz|zst|bz2|xz)$", re.IGNORECASE)
-
-
-_max_line = MAX_LINE
 # what Universal Dependencies has beside its treebanks: a licence, a page about them, their text
 _BESIDE_TREEBANKS = re.compile("licen[cs]e|readme|copying|-ud-", re.IGNORECASE)
+
+_max_line = MAX_LINE
 _mentioned: set[Path] = set()  # directories whose treebanks were left out
 
 
@@ -139,8 +140,6 @@ def without_treebanks(folder: Path, files: Sequence[str]) -> list[str]:
 
 def is_corpus(path: str | Path) -> bool:
     """Whether there is a prepared corpus."""
-    from seqtool.core.storage import present  # with NumPy, which --help does without
-
     return (present(Path(path)) / CORPUS).is_file()
 
 
@@ -158,14 +157,15 @@ def refuse_field(field: str | None, texts: Sequence[str | Path]) -> None:
 def find_files(
     inputs: Sequence[str | Path], *, treebanks: bool = False, texts: bool = False
 ) -> list[str]:
-    """Return the files that inputs stand for; a DataError tells what cannot be read.
+    """Return the files that inputs stand for.
 
     A directory gives all its files, sorted, but for hidden ones; `-` stays as it is. With
     `treebanks`, they are all that a directory gives, and with `texts` its .txt files, too; else
     those beside texts are left out, and one that is named is refused, as it is no text.
-    """
-    from seqtool.core.storage import present
 
+    Raises:
+        DataError: an input cannot be read.
+    """
     files: list[str] = []
     for item in inputs:
         if item == "":  # else it would be the current directory, as from "$UNSET"
@@ -176,31 +176,9 @@ def find_files(
                 raise DataError("stdin is named twice", hint="give - once")
             files.append(STDIN)
         elif path.is_dir():
-            if is_corpus(path):
-                what = f"is a prepared corpus, not {'a treebank' if treebanks else 'text'}"
-                hint = "name it where a CORPUS is asked for, or give its source text"
-                raise DataError(what, hint=hint, path=path)
-            if (path / MODEL).is_file():
-                what = f"is a model, not {'a treebank' if treebanks else 'a text'}"
-                raise DataError(
-                    what, hint="name a model with -m, and here what it reads", path=path
-                )
-            inside = sorted(
-                str(entry)
-                for entry in path.rglob("*")
-                if entry.is_file()
-                and not is_corpus(entry.parent)
-                and not any(part.startswith(".") for part in entry.relative_to(path).parts)
-                and (is_treebank(entry) or not treebanks or (texts and is_text(entry)))
-            )
-            if not inside:
-                kind = (
-                    ".conllu or .txt files" if texts else ".conllu files" if treebanks else "files"
-                )
-                raise DataError(f"the directory holds no {kind}", hint="check the path", path=path)
-            files.extend(inside if treebanks else without_treebanks(path, inside))
+            files.extend(_files_in(path, treebanks=treebanks, texts=texts))
         elif path.exists():
-            files.append(str(path) if path != Path(item) else str(item))
+            files.append(str(path))
         else:
             raise DataError("no such file or directory", hint="check the path", path=item)
     for name in files:
@@ -209,11 +187,32 @@ def find_files(
     return files
 
 
+def _files_in(folder: Path, *, treebanks: bool, texts: bool) -> list[str]:
+    kind = "a treebank" if treebanks else "a text"
+    if is_corpus(folder):
+        hint = "name it where a CORPUS is asked for, or give its source text"
+        raise DataError(f"is a prepared corpus, not {kind}", hint=hint, path=folder)
+    if (folder / MODEL).is_file():
+        hint = "name a model with -m, and here what it reads"
+        raise DataError(f"is a model, not {kind}", hint=hint, path=folder)
+    inside = sorted(
+        str(entry)
+        for entry in folder.rglob("*")
+        if entry.is_file()
+        and not is_corpus(entry.parent)
+        and not any(part.startswith(".") for part in entry.relative_to(folder).parts)
+        and (is_treebank(entry) or not treebanks or (texts and is_text(entry)))
+    )
+    if not inside:
+        kinds = (".conllu or .txt " if texts else ".conllu ") if treebanks else ""
+        raise DataError(f"the directory holds no {kinds}files", hint="check the path", path=folder)
+    return inside if treebanks else without_treebanks(folder, inside)
+
+
 def is_no_text(path: str | Path) -> DataError:
     """Return the error of a treebank where a text is wanted."""
-    return DataError(
-        "is a treebank, not text", hint=_AS_TEXT.format(shlex.quote(str(path))), path=path
-    )
+    hint = _AS_TEXT.format(shlex.quote(str(path)))
+    return DataError("is a treebank, not text", hint=hint, path=path)
 
 
 def total_size(inputs: Sequence[str | Path], *, treebanks: bool = False) -> int | None:
@@ -222,61 +221,6 @@ def total_size(inputs: Sequence[str | Path], *, treebanks: bool = False) -> int 
     if all(path.is_file() for path in paths):
         return sum(path.stat().st_size for path in paths)
     return None
-
-
-def read_open_file(
-    file: IO[bytes], name: str, *, block_size: int = BLOCK_SIZE, may_be_empty: bool = False
-) -> BlockReader:
-    """Read an open file, from where it stands, as `read_blocks` reads one; the name is for errors.
-
-    Raises:
-        DataError: when iterated: as of `read_blocks`.
-    """
-    return _OpenFileReader(file, name, block_size, may_be_empty)
-
-
-def read_blocks(
-    inputs: Sequence[str | Path] | str | Path,
-    *,
-    field: str | None = None,
-    lowercase: bool = False,
-    treebanks: bool = False,
-    block_size: int = BLOCK_SIZE,
-    on_progress: Progress | None = None,
-    digests: dict[str, str] | None = None,
-    as_written: bool = False,
-    column: str | None = None,
-) -> BlockReader:
-    """Read text as blocks of whole lines, each line ended by LF.
-
-    A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
-    dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
-    given. Packed files (.gz, .zst, .bz2, .xz) are known by their first bytes. Of files named
-    .parquet the field is a column, and their rows are lines.
-
-    Args:
-        inputs: files, directories (read recursively, sorted) and `-` for stdin.
-        field: the field that holds the text of JSON Lines or Parquet; "text" when not given.
-        lowercase: lower-case the text.
-        treebanks: read treebanks, not text; see `find_files`.
-        block_size: bytes to read at a time; a longer line makes a longer block.
-        on_progress: called with (bytes read from disk, their total or None).
-        digests: filled with file name -> SHA-256 of each file as it is on disk.
-        as_written: give lines of JSON as they are, not the text in them.
-        column: read treebanks as a text of this column, one of `TEXT_COLUMNS`: a sentence a line,
-            blanks between words, a no-break space for a blank in one. Of "form" a multiword token
-            is read as it is written, of other columns its words are.
-
-    Raises:
-        DataError: when iterated: no such file, no text at all, invalid UTF-8 (with the byte
-            offset), a damaged packed file, a line that is too long, or a bad line of JSON; a
-            treebank where a text is wanted; a broken line of a treebank, or a sentence without the
-            column.
-    """
-    inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    treebanks = treebanks or column is not None
-    options = (field, lowercase, treebanks, block_size, on_progress, digests, as_written, column)
-    return BlockReader(inputs, *options)
 
 
 @dataclass(frozen=True)
@@ -298,24 +242,80 @@ class Place:
         return self.path, self.first_line + line - 1 if self.lines is None else self.lines[line - 1]
 
 
+def read_open_file(
+    file: IO[bytes], name: str, *, block_size: int = BLOCK_SIZE, may_be_empty: bool = False
+) -> BlockReader:
+    """Read an open file, from where it stands, as `read_blocks` reads one; the name is for errors.
+
+    Raises:
+        DataError: when iterated: as of `read_blocks`.
+    """
+    reader = BlockReader([name], treebanks=True, block_size=block_size)
+    reader._blocks = reader._read_open(file, may_be_empty)
+    return reader
+
+
+def read_blocks(
+    inputs: Sequence[str | Path] | str | Path,
+    *,
+    field: str | None = None,
+    lowercase: bool = False,
+    treebanks: bool = False,
+    block_size: int = BLOCK_SIZE,
+    on_progress: Progress | None = None,
+    digests: dict[str, str] | None = None,
+    as_written: bool = False,
+    column: str | None = None,
+) -> BlockReader:
+    """Read text as blocks of whole lines, each line ended by LF.
+
+    A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
+    dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
+    given. Packed files are known by their first bytes. Of files named .parquet the field is a
+    column, and their rows are lines.
+
+    Args:
+        inputs: files, directories (read recursively, sorted) and `-` for stdin.
+        field: the field that holds the text of JSON Lines or Parquet; "text" when not given.
+        lowercase: lower-case the text.
+        treebanks: read treebanks, not text; see `find_files`.
+        block_size: bytes to read at a time; a longer line makes a longer block.
+        on_progress: called with (bytes read from disk, their total or None).
+        digests: filled with file name -> SHA-256 of each file as it is on disk.
+        as_written: give lines of JSON as they are, not the text in them.
+        column: read treebanks as a text of this column, one of `TEXT_COLUMNS`: a sentence a line,
+            blanks between words, a no-break space for a blank in one. Of "form" a multiword token
+            is read as it is written, of other columns its words are.
+
+    Raises:
+        DataError: when iterated: no such file, no text at all, invalid UTF-8, a damaged packed
+            file, a line that is too long, or a bad line of JSON or of a treebank; a treebank where
+            a text is wanted.
+    """
+    inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    treebanks = treebanks or column is not None
+    options = (field, lowercase, treebanks, block_size, on_progress, digests, as_written, column)
+    return BlockReader(inputs, *options)
+
+
 @dataclass(eq=False)
 class BlockReader(Iterator[bytes]):
     """The iterator that `read_blocks` returns; it knows where the block came from."""
 
     inputs: Sequence[str | Path]
-    field: str | None
-    lowercase: bool
-    treebanks: bool
-    block_size: int
-    on_progress: Progress | None
-    digests: dict[str, str] | None
+    field: str | None = None
+    lowercase: bool = False
+    treebanks: bool = False
+    block_size: int = BLOCK_SIZE
+    on_progress: Progress | None = None
+    digests: dict[str, str] | None = None
     as_written: bool = False
     column: str | None = None
 
     def __post_init__(self) -> None:
         self._bytes_read = 0
         self._total: int | None = None
-        self._path = ""
+        self._path = str(self.inputs[0]) if self.inputs else ""
         self._first_line = 1
         self._source_lines: list[int] | None = None
         self._blocks = self._read()
@@ -339,38 +339,46 @@ class BlockReader(Iterator[bytes]):
 
     def _read(self) -> Iterator[bytes]:
         files = find_files(self.inputs, treebanks=self.treebanks)
+        if not files:
+            raise DataError("no file is given", hint="name one or more, or - for stdin")
         self._total = total_size(files, treebanks=self.treebanks)
-        nothing = True
+        is_empty = True
         for name in files:
             self._path = "<stdin>" if name == STDIN else name
             is_table = unpacked_name(name).endswith(PARQUET) and not self.treebanks
             for block in self._read_table(name) if is_table else self._read_file(name):
-                nothing = False
+                is_empty = False
                 yield block.decode().lower().encode() if self.lowercase else block
-        if nothing:
-            what, path = "the file is empty", self._path
-            if files == [STDIN]:
-                what = "the text is empty"
-            if not files:
-                raise DataError("no file is given", hint="name one or more, or - for stdin")
-            if len(files) > 1:
-                what, path = "all the files are empty", str(self.inputs[0])
+        if is_empty:
+            what = "the file is empty" if len(files) == 1 else "all the files are empty"
+            path = self._path if len(files) == 1 else str(self.inputs[0])
             hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"
-            raise DataError(what, hint=hint, path=path)
+            raise DataError("the text is empty" if files == [STDIN] else what, hint=hint, path=path)
+
+    def _read_open(self, file: IO[bytes], may_be_empty: bool) -> Iterator[bytes]:
+        is_empty = not may_be_empty
+        for block in self._lines_of(file):
+            is_empty = False
+            yield block
+        if is_empty:
+            hint = "give a file that holds trees"
+            raise DataError("the file is empty", hint=hint, path=self._path)
 
     def _read_file(self, name: str) -> Iterator[bytes]:
         is_json = self.field is not None or unpacked_name(name).endswith(JSON_LINES)
-        is_json = is_json and not self.as_written
         try:
             with nullcontext(sys.stdin.buffer) if name == STDIN else open(name, "rb", 0) as file:
-                lines = self._lines_of(file, name)
+                blocks = self._lines_of(file)
                 if self.column is not None:
-                    lines = self._column_texts(lines, self.column)
-                elif is_json:
-                    lines = self._json_texts(lines)
-                elif not self.treebanks:
-                    lines = self._refuse_treebanks(lines)
-                yield from lines
+                    yield from self._column_texts(blocks, self.column)
+                elif is_json and not self.as_written:
+                    yield from self._json_texts(blocks)
+                else:
+                    for number, block in enumerate(blocks):
+                        # what is not named as a treebank, as stdin is not, may still be one
+                        if not number and not self.treebanks:
+                            refuse_treebank(block, self._path)
+                        yield block
         except OSError as error:
             what = f"cannot be read: {error.strerror or error}"
             hint = "check the path and its permissions"
@@ -397,20 +405,16 @@ class BlockReader(Iterator[bytes]):
                     hint = "name a column that holds text with --field"
                     raise DataError(f"the column {column!r} is not text", hint=hint, path=name)
                 row, num = 0, file.metadata.num_rows
-                texts: list[bytes] = []
-                source_lines: list[int] = []
-                num_bytes = 0
-                for batch in column_batches(file, name, column, _max_line):
-                    cells = batch.cast(arrow.large_string()).cast(arrow.large_binary())
-                    for cell in cells.to_pylist():
-                        row += 1
-                        texts.append(self._cell_text(cell, row))
-                        source_lines.extend([row] * texts[-1].count(b"\n"))
-                        num_bytes += len(texts[-1])
-                        if num_bytes >= self.block_size or row == num:
-                            self._source_lines = source_lines
-                            yield b"".join(texts)
-                            texts, source_lines, num_bytes = [], [], 0
+                for batch in file.iter_batches(_ROWS, columns=[column]):
+                    cells = batch.column(0).cast(arrow.large_string()).cast(arrow.large_binary())
+                    texts = [self._cell_text(cell, row + 1 + i) for i, cell in enumerate(cells)]
+                    self._source_lines = [
+                        row + 1 + i
+                        for i, text in enumerate(texts)
+                        for _ in range(text.count(b"\n"))
+                    ]
+                    yield b"".join(texts)
+                    row += len(texts)
                     self._bytes_read = before + size * row // max(1, row, num)
                     if self.on_progress is not None:
                         self.on_progress(self._bytes_read, self._total)
@@ -424,28 +428,36 @@ class BlockReader(Iterator[bytes]):
             with open(name, "rb") as stream:
                 self.digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()
 
-    def _cell_text(self, cell: bytes | None, row: int) -> bytes:
+    def _cell_text(self, cell: Any, row: int) -> bytes:
         """Return the text of a 1-based row as lines."""
-        if cell is None:
+        text: bytes | None = cell.as_py()
+        if text is None:
             hint = "leave out rows without text, or give them an empty one"
             raise DataError(f"row {row} has no text", hint=hint, path=self._path)
-        if len(cell) > _max_line:
+        if len(text) > _max_line:
             raise self._too_long(row)
-        try:
-            cell.decode()
-        except UnicodeDecodeError as error:
-            what, hint = f"not UTF-8 at byte {error.start} of row {row}", "write it again"
-            raise DataError(what, hint=hint, path=self._path) from error
-        line = cell.replace(b"\r\n", b"\n")
-        return line if line.endswith(b"\n") else line + b"\n"
+        self._check_utf8(text, row)
+        text = text.replace(b"\r\n", b"\n")
+        return text if text.endswith(b"\n") else text + b"\n"
 
-    def _lines_of(self, file: IO[bytes], name: str = "") -> Iterator[bytes]:
-        return self._check_utf8(self._whole_lines(self._unpack(name, self._chunks(file))))
+    def _lines_of(self, file: IO[bytes]) -> Iterator[bytes]:
+        """Give blocks of whole lines of UTF-8, without a byte order mark and the CR of CRLF."""
+        self._first_line, self._source_lines = 1, None
+        offset = 0
+        for block in self._whole_lines(self._unpack(self._chunks(file))):
+            self._check_utf8(block, self._first_line, offset)
+            text = block if offset else block.removeprefix(_BOM)
+            if b"\r" in text:
+                text = text.replace(b"\r\n", b"\n")
+            yield text
+            offset += len(block)
+            self._first_line += text.count(b"\n")
 
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         digest = hashlib.sha256()
         while chunk := file.read(self.block_size):
-            digest.update(chunk)
+            if self.digests is not None:
+                digest.update(chunk)
             self._bytes_read += len(chunk)
             if self.on_progress is not None:
                 self.on_progress(self._bytes_read, self._total)
@@ -453,63 +465,28 @@ class BlockReader(Iterator[bytes]):
         if self.digests is not None:
             self.digests[self._path] = digest.hexdigest()
 
-    def _unpack(self, name: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    def _unpack(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         start = b""
         for chunk in chunks:
             start += chunk
             if len(start) >= _MAGIC_BYTES:
                 break
-        chunks = chain(filter(None, [start]), chunks)
-        for suffix, (kind, magic) in _PACKINGS.items():
-            if magic.match(start):
-                return self._unpacked(kind, chunks)
-            if start and Path(name).suffix.lower() == suffix:
-                hint = "rename it, or pack it again"
-                raise DataError(f"is not a {kind} file", hint=hint, path=self._path)
-        return chunks
-
-    def _unpacked(self, kind: str, chunks: Iterator[bytes]) -> Iterator[bytes]:
-        """Unpack members, of which several may follow one another."""
-        is_zstd = kind == "Zstandard"
-        # the others give what they are asked for and keep the rest
-        limits = [] if is_zstd else [max(self.block_size, 1)]
-
-        def begin() -> Any:
-            if kind == "bzip2":
-                return bz2.BZ2Decompressor()
-            if kind == "xz":
-                return lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
-            if is_zstd:
-                return zstandard.ZstdDecompressor().decompressobj()
-            return zlib.decompressobj(wbits=31)
-
-        def unpack(piece: bytes) -> bytes:
-            try:
-                return unpacker.decompress(piece, *limits)  # type: ignore[no-any-return]
-            except (zlib.error, zstandard.ZstdError, lzma.LZMAError, OSError) as error:
-                raise self._damaged(kind, str(error)) from error
-
-        unpacker = begin()
-        for chunk in chunks:
-            feed = _ZSTD_FEED if is_zstd else len(chunk)
-            for start in range(0, len(chunk), feed):
-                piece = chunk[start : start + feed]
-                while piece or not (unpacker.eof or getattr(unpacker, "needs_input", True)):
-                    if unpacker.eof:
-                        piece = piece if is_zstd else piece.lstrip(b"\0")  # padding is allowed
-                        if not piece:
-                            break
-                        unpacker = begin()
-                    yield unpack(piece)
-                    # bzip2 and xz keep what they have not unpacked themselves
-                    rest = getattr(unpacker, "unconsumed_tail", b"")
-                    piece = unpacker.unused_data if unpacker.eof else rest
-        if not unpacker.eof:
-            raise self._damaged(kind, "it ends too early")
-
-    def _damaged(self, kind: str, reason: str) -> DataError:
-        what = f"the {kind} file is damaged: {reason}"
-        return DataError(what, hint="fetch or pack it again", path=self._path)
+        chunks = chain([start], chunks)
+        kind = next((kind for kind, magic in _PACKINGS.items() if magic.match(start)), "")
+        try:
+            if not kind:
+                yield from chunks
+            elif kind in ("gzip", "Zstandard"):
+                yield from _unpack_members(chunks, is_gzip=kind == "gzip")
+            else:
+                opened = bz2.BZ2File if kind == "bzip2" else lzma.LZMAFile
+                with opened(io.BufferedReader(_Stream(chunks))) as file:
+                    yield from iter(partial(file.read, self.block_size), b"")
+        except (EOFError, OSError, zlib.error, zstandard.ZstdError, lzma.LZMAError) as error:
+            if not kind:
+                raise
+            what = f"the {kind} file is damaged: {error}"
+            raise DataError(what, hint="fetch or pack it again", path=self._path) from error
 
     def _whole_lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Join chunks to blocks of about the block size that end with a line."""
@@ -522,11 +499,10 @@ class BlockReader(Iterator[bytes]):
             size += len(chunk)
             ended = chunk.rfind(b"\n") + 1  # bytes of whole lines
             num_open = len(chunk) - ended if ended else num_open + len(chunk)
-            cut = ended if size >= self.block_size else 0
-            if cut:
-                yield b"".join((*pending, chunk[:cut]))
+            if ended and size >= self.block_size:
+                yield b"".join((*pending, chunk[:ended]))
                 is_begun = True
-                pending, size = [chunk[cut:]], len(chunk) - cut
+                pending, size = [chunk[ended:]], len(chunk) - ended
             else:
                 pending.append(chunk)
         last = b"".join(pending)
@@ -546,118 +522,66 @@ class BlockReader(Iterator[bytes]):
         what = f"a line of more than {_max_line / (1 << 20):,.0f} MB"
         return DataError(what, hint=hint, path=self._path, line=line)
 
-    def _check_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """Check the encoding, drop the byte order mark and the CR of CRLF; count the lines."""
-        offset = 0
-        self._first_line, self._source_lines = 1, None
-        for block in blocks:
-            if not block.isascii():
-                try:
-                    block.decode()
-                except UnicodeDecodeError as error:
-                    raise self._not_utf8(block, offset, error.start) from error
-            if offset == 0:
-                self._refuse_utf16(block)
-            text = block.removeprefix(_BOM) if offset == 0 else block
-            if b"\r" in text:
-                text = text.replace(b"\r\n", b"\n")
-            if text:
-                yield text
-            offset += len(block)
-            self._first_line += text.count(b"\n")
-
-    def _refuse_utf16(self, block: bytes) -> None:
-        """Refuse what begins as UTF-16 does without its mark: every other byte is often a NUL."""
-        head = block[:4096]
-        nuls = [head[parity::2].count(b"\0") for parity in (0, 1)]
-        if len(head) < 256 or min(nuls) or 4 * max(nuls) < len(head):
+    def _check_utf8(self, text: bytes, first_line: int, offset: int = 0) -> None:
+        if text.isascii():
             return
-        encoding = "UTF-16BE" if nuls[0] else "UTF-16LE"
-        hint = f"convert it: iconv -f {encoding} -t UTF-8"
-        raise DataError(f"this is {encoding}, not UTF-8", hint=hint, path=self._path)
-
-    def _not_utf8(self, block: bytes, offset: int, start: int) -> DataError:
-        packed = " of the unpacked text" if _PACKED.search(self._path) else ""
-        where = f"byte {offset + start}{packed}"
-        hint = conversion_hint(block)
-        line = self._first_line + block.count(b"\n", 0, start)
-        return DataError(f"not UTF-8 at {where}", hint=hint, path=self._path, line=line)
-
-    def _refuse_treebanks(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        """Pass text on; what is not named as a treebank, as stdin is not, may still be one."""
-        for number, block in enumerate(blocks):
-            if not number:
-                refuse_treebank(block, self._path)
-            yield block
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            line = first_line + text.count(b"\n", 0, error.start)
+            what = f"not UTF-8 at byte {offset + error.start}"
+            raise DataError(what, hint=NOT_UTF8, path=self._path, line=line) from error
 
     def _column_texts(self, blocks: Iterable[bytes], column: str) -> Iterator[bytes]:
+        names, id_place, place = _COLUMN_NAMES, 0, TEXT_COLUMNS[column]
         words: list[bytes] = []  # of the sentence that is being read
-        begin, number = 0, 1  # its first line, and the number of its next word
-        last = 0  # the last word of a multiword token
-        names: list[bytes] = _COLUMN_NAMES
-        id_place, place = 0, TEXT_COLUMNS[column]
+        begin = last = 0  # its first line, and the last word of a multiword token
+        texts: list[bytes] = []
+        source_lines: list[int] = []
 
-        def refuse(what: str, line: int) -> NoReturn:
-            hint = "give CoNLL-U; `seqtool prepare FILE.conllu` checks all of it"
-            raise DataError(what, hint=hint, path=self._path, line=line)
+        def bad(
+            what: str, line: int, hint: str = "give CoNLL-U; check it with prepare"
+        ) -> DataError:
+            return DataError(what, hint=hint, path=self._path, line=line)
 
-        def sentence() -> bytes:
-            if last >= number:
-                refuse(f"a multiword token ends with word {last}, of {number - 1}", begin)
-            if place > 1 and {*words} == {b"_"}:
-                what = f"no word of the sentence has {column.upper()}"
-                raise DataError(what, hint="tag it first: seqtool tag", path=self._path, line=begin)
-            return b" ".join(words) + b"\n"
-
-        for block in blocks:
-            texts: list[bytes] = []
-            source_lines: list[int] = []
+        for block in chain(blocks, [b"\n"]):  # the last sentence may have no end
             for line_number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
-                if line.startswith(b"#"):
-                    if line_number == 1 and line.startswith(PLUS_MARK):  # CoNLL-U Plus
-                        names = line.removeprefix(PLUS_MARK).split()
-                        wanted = (b"ID", column.upper().encode())
-                        if missing := [name.decode() for name in wanted if name not in names]:
-                            refuse(f"there is no column {missing[0]}", line_number)
-                        id_place, place = map(names.index, wanted)
-                    continue
-                if not line:
-                    if words:
-                        texts.append(sentence())
-                        source_lines.append(begin)
-                    words, last, number = [], 0, 1
+                if not line and words:
+                    if column != "form" and {*words} == {b"_"}:
+                        what = f"no word of the sentence has {column.upper()}"
+                        raise bad(what, begin, "tag it first: seqtool tag")
+                    texts.append(b" ".join(words) + b"\n")
+                    source_lines.append(begin)
+                    words, last = [], 0
+                elif line_number == 1 and line.startswith(PLUS_MARK):  # CoNLL-U Plus
+                    names = line.removeprefix(PLUS_MARK).split()
+                    wanted = (b"ID", column.upper().encode())
+                    if missing := [name.decode() for name in wanted if name not in names]:
+                        raise bad(f"there is no column {missing[0]}", line_number)
+                    id_place, place = map(names.index, wanted)
+                if not line or line.startswith(b"#"):
                     continue
                 columns = line.split(b"\t")
                 if len(columns) != len(names):
                     kind = "CoNLL-U" if names is _COLUMN_NAMES else "the first line"
                     what = f"{counted(len(columns), 'column')}, where {kind} has {len(names)}"
-                    refuse(what, line_number)
+                    raise bad(what, line_number)
                 begin = begin if words else line_number
-                id_, value = columns[id_place], columns[place]
-                found = _ID.fullmatch(id_)
-                if found is None or not value:
-                    what = f"column {column.upper()} is empty" if found else "column ID is no ID"
-                    refuse(what, line_number)
-                first, mark, end = found.groups()
-                if mark == b".":  # an empty node
-                    continue
-                is_next = int(first) == number and (mark is None or int(end) >= int(first) > last)
-                if not is_next:
-                    refuse(f"the ID is {id_.decode()}, where word {number} is next", line_number)
-                is_written = column == "form" and int(first) <= last
-                if mark is None:
-                    number += 1
-                else:
+                id_, value = _ID.fullmatch(columns[id_place]), columns[place]
+                if id_ is None or not value:
+                    raise bad(f"column {column.upper() if id_ else 'ID'} is wrong", line_number)
+                first, mark, end = id_.groups()
+                if mark == b"." or (mark == b"-" and column != "form"):
+                    continue  # an empty node; of other columns than the form, words are read
+                if mark == b"-":
                     last = int(end)
-                if is_written or (mark is not None and column != "form"):
-                    continue  # by the multiword token, or by its words
+                elif int(first) <= last and column == "form":
+                    continue  # it is read as the multiword token is written
                 words.append(value.replace(b" ", "\u00a0".encode()))
             if texts:
                 self._source_lines = source_lines
                 yield b"".join(texts)
-        if words:
-            self._source_lines = [begin]
-            yield sentence()
+                texts, source_lines = [], []
 
     def _json_texts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         field = self.field or DEFAULT_FIELD
@@ -667,10 +591,58 @@ class BlockReader(Iterator[bytes]):
                 yield text
 
 
-def conversion_hint(text: bytes) -> str:
-    """Return how to convert a text to UTF-8, of which the beginning is given."""
-    is_utf16 = text.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return f"convert it: iconv -f {'UTF-16' if is_utf16 else 'ENCODING'} -t UTF-8"
+class _Stream(io.RawIOBase):
+    """A file of the bytes that an iterator gives."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks, self._rest = chunks, memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._rest = self._rest or memoryview(next(self._chunks, b""))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+def _unpack_members(chunks: Iterable[bytes], *, is_gzip: bool) -> Iterator[bytes]:
+    """Unpack what may be several members; an EOFError if the last has no end.
+
+    Python's own reader of gzip is slower, and that of Zstandard takes half a file for a whole one.
+    """
+    unpacker: Any = None
+    for chunk in chunks:
+        for start in range(0, len(chunk), _FEED):
+            piece = chunk[start : start + _FEED]
+            while piece := piece.lstrip(b"\0") if unpacker is None else piece:  # gzip is padded
+                if unpacker is None:
+                    zstd = zstandard.ZstdDecompressor()
+                    unpacker = zlib.decompressobj(wbits=31) if is_gzip else zstd.decompressobj()
+                yield unpacker.decompress(piece)
+                piece = unpacker.unused_data
+                if unpacker.eof:
+                    unpacker = None
+    if unpacker is not None:
+        raise EOFError("it ends too early")
+
+
+def load_pyarrow() -> tuple[Any, Any]:
+    """Return pyarrow and its module of Parquet.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ConfigError(
+            "a .parquet file needs pyarrow, which is not installed",
+            hint="install it: pip install 'seqtool[parquet]', or take another format",
+        ) from error
+    return pyarrow, pyarrow.parquet
 
 
 def is_conllu(block: bytes) -> bool:
@@ -749,21 +721,3 @@ def whole_text(text: str, what: str = "the text") -> str:
             hint="decode the text with errors='replace'",
         ) from error
     return text
-
-
-class _OpenFileReader(BlockReader):
-    """Gives the blocks of an open file."""
-
-    def __init__(self, file: IO[bytes], name: str, block_size: int, may_be_empty: bool) -> None:
-        self._file, self._may_be_empty = file, may_be_empty
-        super().__init__([], None, False, True, block_size, None, None)
-        self._path = name
-
-    def _read(self) -> Iterator[bytes]:
-        nothing = not self._may_be_empty
-        for block in self._lines_of(self._file):
-            nothing = False
-            yield block
-        if nothing:
-            hint = "give a file that holds trees"
-            raise DataError("the file is empty", hint=hint, path=self._path)

@@ -7,11 +7,10 @@ LOCAL_RANK and LOCAL_WORLD_SIZE. The first process alone prints and writes. No t
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -53,14 +52,9 @@ def place() -> Place:
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     except ValueError as error:
         what = "RANK, WORLD_SIZE, LOCAL_RANK or LOCAL_WORLD_SIZE is no number"
-        raise ConfigError(what, hint=_UNSET) from error
-    if not (0 <= local_rank < local_size <= size and local_rank <= rank < size):
-        what = f"process {rank} of {size}, {local_rank} of {local_size} on this machine, cannot be"
-        raise ConfigError(what, hint=_UNSET)
+        hint = "start it with torchrun, or unset these variables of the environment"
+        raise ConfigError(what, hint=hint) from error
     return Place(rank, size, local_rank, local_size)
-
-
-_UNSET = "start it with torchrun, or unset these variables of the environment"
 
 
 def program() -> str:
@@ -121,18 +115,15 @@ def writes_to(argument: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 CPU_INFO = Path("/proc/cpuinfo")
 
 
-def _cpu_lines() -> list[str]:
-    """Return what Linux says of the processor; nothing elsewhere."""
-    try:
-        return CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+def _cpu_entry(name: str) -> list[str]:
+    """Return the words that Linux has for an entry of the first processor; none elsewhere."""
+    found = re.search(rf"^{name}\s*:(.*)$", _text(CPU_INFO), re.MULTILINE)
+    return found[1].split() if found else []
 
 
 def cpu_vendor() -> str:
     """Return the maker of the processor as Linux names it, such as GenuineIntel; "" elsewhere."""
-    lines = (line for line in _cpu_lines() if line.startswith("vendor_id"))
-    return next(lines, "").rpartition(" ")[2].rpartition("\t")[2]
+    return "".join(_cpu_entry("vendor_id"))
 
 
 @cache
@@ -143,9 +134,8 @@ def has_bf16_products() -> bool:
     Intel's with AVX-512 BF16 alone, torch makes products of 1,024 at half the speed of float32's
     (84 and 160 GFLOP/s on a Xeon whose AMX is hidden); without either it is slower everywhere.
     """
-    flags = next((line for line in _cpu_lines() if line.startswith("flags")), "").split()
-    is_amd = cpu_vendor() == "AuthenticAMD"
-    return "amx_bf16" in flags or ("avx512_bf16" in flags and is_amd)
+    flags = _cpu_entry("flags")
+    return "amx_bf16" in flags or ("avx512_bf16" in flags and cpu_vendor() == "AuthenticAMD")
 
 
 _reports_errors: bool | None = None
@@ -165,9 +155,6 @@ def let_report_errors(reports: bool) -> None:
     _reports_errors = reports
 
 
-_ROOM = 1 << 30  # bytes; with PyTorch, 0.9 GB of addresses are taken before it does anything
-# what is private counts for a limit, and what is not reserved may be more than the machine has
-_FLAGS = ("MAP_PRIVATE", "MAP_ANONYMOUS", "MAP_NORESERVE")
 _UNTOLD = 10**9  # bytes that are taken where the system does not tell what is free
 _MEMINFO, _STATUS = Path("/proc/meminfo"), Path("/proc/self/status")
 _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
@@ -201,17 +188,17 @@ def memory_limit() -> int:
     return held + (_UNTOLD if free is None else free // 2)
 
 
-@cache
-def _trim() -> Callable[[int], int] | None:
-    """Return `malloc_trim` of the C library, which glibc alone has."""
-    return getattr(ctypes.CDLL(None), "malloc_trim", None)
-
-
 # of glibc's malloc.h: blocks from which on the system is asked for each alone, and how much is kept
 # free at the end of the memory; here, and as far as glibc raises them by itself
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 _KEPT = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: (1 << 31) - 1}
 _USUAL = {_MMAP_THRESHOLD: 32 << 20, _TRIM_THRESHOLD: 64 << 20}
+
+
+def _call_malloc(name: str, *arguments: int) -> None:
+    """Call a function of the C library that glibc alone has."""
+    if (function := getattr(ctypes.CDLL(None), name, None)) is not None:
+        function(*arguments)
 
 
 @contextmanager
@@ -221,21 +208,14 @@ def keeping_freed_memory() -> Iterator[None]:
     A loop that allocates the same large blocks again and again, such as gradients, has the system
     clear their pages each time otherwise. What is not for steps of one shape may grow by it.
     """
-    if _trim() is None:
-        yield
-        return
+    for setting in _KEPT.items():
+        _call_malloc("mallopt", *setting)
     try:
-        _set_malloc(_KEPT)
         yield
     finally:
-        _set_malloc(_USUAL)
+        for setting in _USUAL.items():
+            _call_malloc("mallopt", *setting)
         give_back_memory()
-
-
-def _set_malloc(values: Mapping[int, int]) -> None:
-    """Set parameters of malloc; what an older glibc refuses stays as it is."""
-    for name, value in values.items():
-        ctypes.CDLL(None).mallopt(name, value)
 
 
 def give_back_memory() -> None:
@@ -244,8 +224,7 @@ def give_back_memory() -> None:
     It keeps the free room between blocks that stay: steps that allocate and free blocks of some
     megabytes, of many sizes, leave gigabytes of such room.
     """
-    if (trim := _trim()) is not None:
-        trim(0)
+    _call_malloc("malloc_trim", 0)
 
 
 def check_memory(num_bytes: int, purpose: str, hint: str, limit: int | None = None) -> None:
@@ -267,20 +246,6 @@ def size_text(num_bytes: int) -> str:
     return f"{num_bytes / 1e9:.2f} GB" if num_bytes >= 10**8 else f"{num_bytes / 1e6:.1f} MB"
 
 
-def check_room() -> None:
-    """Raise a MemoryError where this process cannot have what loading its libraries takes.
-
-    Under a limit on memory (`ulimit -v`), libraries in C and Rust end a process without a word.
-    """
-    if os.name == "nt":
-        return
-    flags = sum(getattr(mmap, name, 0) for name in _FLAGS)
-    try:
-        mmap.mmap(-1, _ROOM, flags).close()  # nothing is touched, so it costs nothing
-    except OSError as error:
-        raise MemoryError(f"less than {size_text(_ROOM)} are left") from error
-
-
 def parse_size(text: str) -> int:
     """Return the bytes that 8G, 500M or 1.5GB stands for; a ConfigError if it is no size."""
     found = re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMGT]?)B?", text.strip().upper())
@@ -290,43 +255,32 @@ def parse_size(text: str) -> int:
 
 
 def _free_memory() -> Iterator[int]:
-    """Give what the machine and each control group above this process have left."""
+    """Give what the machine and each control group (v2) above this process have left."""
     if "MemAvailable" in (machine := _figures(_MEMINFO)):
         yield machine["MemAvailable"] * 1024
-    for folder in _control_groups():
-        try:
-            limit = (folder / "memory.max").read_text().strip()
-            used = int((folder / "memory.current").read_text())
-        except (OSError, ValueError):
-            continue
-        if limit.isdecimal():  # not "max"
+    own = re.search(r"^0::/(.*)$", _text(_OWN_CGROUPS), re.MULTILINE)
+    group = _CGROUPS / (own[1] if own else "")
+    for folder in (group, *group.parents):  # in a container the path may be the host's
+        limit, used = _text(folder / "memory.max").strip(), _text(folder / "memory.current")
+        if limit.isdecimal() and used.strip().isdecimal():  # not "max"
             statistics = _figures(folder / "memory.stat")
             # pages of files that were read are counted as used, but given back when asked for
             cached = sum(statistics.get(name, 0) for name in ("active_file", "inactive_file"))
-            yield max(int(limit) - max(used - cached, 0), 0)
+            yield max(int(limit) - max(int(used) - cached, 0), 0)
 
 
-def _control_groups() -> Iterator[Path]:
-    """Give the folders of the control groups (v2) that limit this process, innermost first."""
+def _text(path: Path) -> str:
+    """Return what a file of Linux holds; nothing where there is none."""
     try:
-        lines = _OWN_CGROUPS.read_text().splitlines()
+        return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return
-    for path in (line.removeprefix("0::") for line in lines if line.startswith("0::")):
-        group = _CGROUPS / path.lstrip("/")
-        for folder in (group, *group.parents):  # in a container the path may be the host's
-            if folder.is_relative_to(_CGROUPS):
-                yield folder
+        return ""
 
 
 def _figures(path: Path) -> dict[str, int]:
-    """Return the first number after each name in a file of Linux; nothing where there is none."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return {}
-    pairs = (line.replace(":", " ").split()[:2] for line in lines)
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+    """Return the first number after each name in a file of Linux."""
+    pairs = re.findall(r"^(\S+?):?\s+(\d+)", _text(path), re.MULTILINE)
+    return {name: int(number) for name, number in pairs}
 
 
 @cache

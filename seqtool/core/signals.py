@@ -11,20 +11,14 @@ What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec, PathFinder
-from types import FrameType, ModuleType
-from typing import Any
+from types import FrameType
 
 NUMBERS = [
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 ]
-
-# an exception within what these import in C++ would abort the process
-UNBROKEN_IMPORTS = {"torch"}
 
 
 def name_of(number: int) -> str:
@@ -49,31 +43,11 @@ def ended_by_signals() -> Iterator[list[int]]:
     """Let a signal raise `Stopped` within the block; gives those that did: others may catch it."""
     global _raised
     _raised = []
-    sys.meta_path.insert(0, _UnbrokenImports)
     try:
         with _handled_by(_stop):
             yield _raised
     finally:
         _raised = None
-        sys.meta_path.remove(_UnbrokenImports)
-
-
-class _UnbrokenImports:
-    """Finds the packages of `UNBROKEN_IMPORTS` as Python does; their first import is not broken."""
-
-    @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return how a package is imported; None leaves it to the finders behind this one."""
-        spec = PathFinder.find_spec(name, path, target) if name in UNBROKEN_IMPORTS else None
-        if spec is not None and spec.loader is not None:
-            run = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                with deferred():
-                    run(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 @contextmanager

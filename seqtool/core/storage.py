@@ -1,17 +1,15 @@
 """Files and directories that are on disk whole or not at all, whenever a process is killed.
 
 Nothing else in the package renames what it writes. New content is written beside the old, flushed
-and renamed. What a killed process leaves is removed or taken up by the next one that writes there:
+and renamed. A killed process leaves names that begin with a dot, which the next writer removes:
 
-    .NAME.new-PID-X  NAME while it is written
-    .NAME.old        the directory NAME, for the moment between the two renames that replace it
+    .NAME.new-PID-X  NAME while it is written, locked by its writer
+    .NAME.old        the directory NAME as it was, until what replaces it is whole
     .NAME.lock       held by the process that makes or continues the directory NAME
-    X/.kept.old      the content of X before a run that has no whole model yet; as long as X has no
-                     record of a run, what stands beside it is worthless
 
-Locks (flock) end with their process, in other containers too. On a file system without them, what
-was left stays, and two writers are not kept apart. Readers change nothing: they ask `present` or
-`versions` where the content is.
+As long as there is a `.NAME.old`, what is in NAME is worthless without the record of a run. Locks
+(flock) end with their process; where there are none, two writers are not kept apart. Readers change
+nothing: they ask `present` or `versions` where the content is.
 """
 
 from __future__ import annotations
@@ -20,12 +18,10 @@ import errno
 import glob
 import hashlib
 import json
-import mmap
 import os
 import re
 import secrets
 import shutil
-import socket
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -42,20 +38,15 @@ if sys.platform != "win32":
 
 SEAL = "sha256"
 RECORD = "run.json"  # of a run that has begun
-MAX_DIGITS = 300  # of a whole number: one that is a float, too
-MAX_OBJECT, MAX_DEPTH = 1 << 26, 100  # bytes and levels of a JSON file that is read
-
-_KEPT, _TEMPORARY = ".kept.old", re.compile(r"\..+\.(new(-.*)?|lock)")
-_ROW, _PIECE = 512, 1 << 20  # bytes that are added up, bytes that are looked at together
-_LET_GO = 1 << 25  # bytes of a mapped file, after which those that were read are let go
+MAX_OBJECT = 1 << 26  # bytes of a JSON file that is read
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file that takes its name, replacing what is there, only when it is whole.
 
-    A link is followed. Permissions and, where one may, the owner of what is replaced stay. A pipe
-    or a device is written to directly. An OSError names `path`.
+    A link is followed, and permissions stay. A pipe or a device is written to directly. An OSError
+    names `path`.
     """
     shown = Path(path)
     if shown.exists() and not shown.is_file():
@@ -86,23 +77,21 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
         DataError: a text, such as the name of a file, that is not UTF-8.
     """
     text = to_json(content)
-    try:
-        replace_text(path, text)
-    except UnicodeEncodeError as error:
-        line = text[text.rfind("\n", 0, error.start) + 1 : text.find("\n", error.start)]
-        refuse_unwritable_name(line.strip(" ,"), path.name)
+    refuse_unwritable_name(text, path.name)
+    replace_text(path, text)
 
 
-def refuse_unwritable_name(path: str | Path, record: str) -> None:
-    """Refuse a file whose name `record`, a file in UTF-8, cannot hold.
+def refuse_unwritable_name(text: str | Path, record: str) -> None:
+    """Refuse a name, or a text with one, that `record`, a file in UTF-8, cannot hold.
 
     Raises:
         DataError: it is not UTF-8.
     """
     try:
-        str(path).encode()
+        str(text).encode()
     except UnicodeEncodeError as error:
-        what = f"{str(path)!r} is not UTF-8, so {record} cannot hold it"
+        name = ascii(str(text)[max(0, error.start - 40) : error.end + 40])
+        what = f"{name} is not UTF-8, so {record} cannot hold it"
         raise DataError(what, hint="rename the file that is named so") from error
 
 
@@ -113,7 +102,15 @@ def to_json(content: Mapping[str, Any]) -> str:
 
 def link(source: Path, target: Path) -> None:
     """Give a file a second name, replacing what has it; a copy where there are no hard links."""
-    with temporary_sibling(target, partial(_link_tree, source)) as temporary:
+
+    def make(temporary: Path) -> None:
+        try:
+            os.link(source, temporary)
+        except OSError:
+            shutil.copy2(source, temporary)
+            flush(temporary)
+
+    with temporary_sibling(target, make) as temporary:
         temporary.replace(target)  # a link to the same file leaves both
 
 
@@ -123,7 +120,7 @@ def temporary_sibling(path: Path, make: Callable[[Path], object] = Path.mkdir) -
 
     What killed processes have left of them is removed too.
     """
-    _sweep(path.parent, path.name)
+    _sweep(path)
     temporary, handle = _temporary_name(path), None
     try:
         with deferred():
@@ -142,24 +139,34 @@ def temporary_sibling(path: Path, make: Callable[[Path], object] = Path.mkdir) -
 def writing(path: str | Path) -> Iterator[None]:
     """Let no other process make or continue a directory within the block.
 
-    An OutputError tells which one does so already. What a killed process set aside is put back.
-    Where the directory's parent cannot be written, the directory itself is locked.
+    Where the directory's parent cannot be written, nothing is locked.
+
+    Raises:
+        OutputError: another process does so already.
     """
     shown, path = Path(path), _absolute(path)
-    lock = path.with_name(f".{path.name}.lock") if path.name else path
+    lock, handle = path.parent / f".{path.name}.lock", None
     made = [folder for folder in path.parents if not folder.exists()]
-    handle = None
     try:
         with _naming(shown, path), deferred():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = _take(lock, path, shown)
-            if not path.exists() and _aside(path).is_dir():
-                _aside(path).rename(path)
+            while handle is None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # one that has just ended removes its lock, and the directory
+                with suppress(FileNotFoundError):
+                    os.close(os.open(lock, os.O_RDONLY | os.O_CREAT, 0o666))
+                    if (handle := _lock(lock)) is None:
+                        break
+    except BlockingIOError as error:
+        hint = "wait until it has ended, or choose another output"
+        raise OutputError("another process is writing there", hint=hint, path=shown) from error
+    except PermissionError:
+        pass
+    try:
         yield
     finally:
         with deferred(), suppress(OSError):
             if handle is not None:
-                lock.unlink(missing_ok=True)  # a directory that is locked itself stays
+                lock.unlink(missing_ok=True)
                 os.close(handle)
             for folder in made:
                 folder.rmdir()  # if nothing was made in it
@@ -170,28 +177,24 @@ def atomic_directory(path: str | Path) -> Iterator[Path]:
     """Give a temporary sibling of `path` to fill; on success it is flushed and renamed to `path`.
 
     A directory that was there is replaced, and its permissions stay; a link is followed. On any
-    error, Ctrl-C included, the temporary directory is removed and what was there stays; what a
-    killed process left is removed the next time. An OSError (a full disk, no permission) names
-    `path`.
+    error, Ctrl-C included, the temporary directory is removed and what was there stays. An OSError
+    (a full disk, no permission) names `path`.
     """
     shown, path = Path(path), _absolute(path)
     with _naming(shown, path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            make = partial(Path.mkdir, mode=0o700 if path.exists() else 0o777)
-            with temporary_sibling(path, make) as temporary:
-                yield temporary
-                _copy_permissions(path, temporary)
-                _flush_tree(temporary)
-                with deferred():
-                    if path.exists():
-                        # rename cannot replace a directory that is not empty: step aside first
-                        _remove(_aside(path))
-                        path.rename(_aside(path))
-                    temporary.rename(path)
-                    flush(path.parent)
-        finally:
-            recover(path)
+        recover(path)
+        make = partial(Path.mkdir, mode=0o700 if path.exists() else 0o777)
+        with temporary_sibling(path, make) as temporary:
+            yield temporary
+            _copy_permissions(path, temporary)
+            _flush_tree(temporary)
+            with deferred():
+                if path.exists():  # rename cannot replace a directory that is not empty
+                    _set_aside(path)
+                temporary.rename(path)
+                flush(path.parent)
+                drop_kept(path)
 
 
 def refuse_input(target: str | Path, inputs: Iterable[str | Path]) -> None:
@@ -206,158 +209,122 @@ def refuse_input(target: str | Path, inputs: Iterable[str | Path]) -> None:
         raise OutputError(what, hint=hint, path=target)
 
 
-def present(path: Path) -> Path:
-    """Return `path`, or what was set aside when its replacement was cut off between two renames.
-
-    So too for a file in such a directory.
-    """
-    path = path if path.name else _absolute(path)
-    if path.exists() or not path.name:
-        return path
-    if (aside := _aside(_absolute(path))).is_dir():
-        return aside
-    return path if path.parent.exists() else present(path.parent) / path.name
-
-
-def recover(path: Path) -> None:
-    """Finish or undo a replacement that was cut off, as only the one who writes may do."""
-    path = _absolute(path)
-    with deferred():
-        if not path.exists() and _aside(path).is_dir():
-            _aside(path).rename(path)
-        _remove(_aside(path))
-        _sweep(path.parent, path.name)
-
-
-def discard(path: Path) -> None:
-    """Remove a directory so that no half of it can ever be met under its name."""
-    with deferred():
-        _remove(_aside(path))
-        doomed = _temporary_name(path)
-        path.rename(doomed)
-        _remove(doomed)
-
-
 @contextmanager
 def replacing(path: str | Path) -> Iterator[None]:
-    """Keep the content of a directory while the block begins a run there, and writes its record.
+    """Set the content of a directory aside while the block begins a run there.
 
-    The record comes last. On any error the content is put back, and a directory that was not there
-    is removed; of a process that was killed, `restore` does it. After the block it is kept until
-    `drop_kept` is told that the new model is whole. A run that is replaced while it keeps what was
-    there before is not kept itself. The directory may be a link, a mount or the current one.
+    The block writes the record of the run last. On any error the content is put back; of a process
+    that was killed, `recover` does it. After the block it is kept until `drop_kept` is told that
+    the new model is whole. A run that is replaced while it keeps what was there before is not kept.
+
+    Raises:
+        OutputError: it is the current directory, and not empty.
     """
-    path = Path(path)
+    shown, path = Path(path), _absolute(path)
     existed = path.exists()
-    path.mkdir(parents=True, exist_ok=True)
-    restore(path)
-    kept = path / _KEPT
-    try:
+    recover(path)
+    if path.is_dir() and any(path.iterdir()):
+        if path == Path.cwd():
+            what = "the current directory cannot be replaced"
+            raise OutputError(what, hint="name it from another directory", path=shown)
         with deferred():
-            if not kept.is_dir():
-                with temporary_sibling(kept) as temporary:
-                    _link_content(path, temporary)
-                    temporary.rename(kept)
-            _clear(path)
+            _set_aside(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # without it, what a first run leaves of itself needs --force
+            _aside(path).mkdir()
         yield
-        if not any(kept.iterdir()):
+        if not any(_aside(path).iterdir()):
             drop_kept(path)
     except BaseException:
         with deferred():
-            if kept.is_dir():
-                (path / RECORD).unlink(missing_ok=True)
-            restore(path)
+            (path / RECORD).unlink(missing_ok=True)
+            recover(path)
             if not existed:
                 with suppress(OSError):
                     path.rmdir()
         raise
 
 
-def restore(path: Path) -> None:
-    """Put back what `replacing` kept in a process that was killed before its run had begun."""
+def recover(path: Path) -> None:
+    """Undo a replacement that was cut off, as only the one who writes may do."""
+    path = _absolute(path)
+    aside = _aside(path)
     with deferred():
+        if aside.is_dir() and not (path / RECORD).is_file():
+            for item in path.iterdir() if path.is_dir() else ():
+                _remove(item)  # the directory itself may be a mount
+            aside.rename(path) if any(aside.iterdir()) else aside.rmdir()
         _sweep(path)
-        kept = path / _KEPT
-        if kept.is_dir() and not (path / RECORD).exists():
-            _clear(path)
-            _link_content(kept, path)
-            discard(kept)
 
 
 def drop_kept(path: Path) -> None:
-    """Remove what `replacing` has kept: the new content of the directory is whole."""
-    if (path / _KEPT).is_dir():
-        discard(path / _KEPT)
+    """Remove what was set aside: the new content of the directory is whole."""
+    path = _absolute(path)
+    if _aside(path).is_dir():
+        discard(_aside(path), _temporary_name(path))
+
+
+def discard(path: Path, doomed: Path | None = None) -> None:
+    """Remove a directory so that no half of it can ever be met under its name."""
+    with deferred():
+        _remove(path.rename(doomed or _temporary_name(path)))
+
+
+def present(path: Path) -> Path:
+    """Return where the content of a directory, or of a file in one, is: `path` or what is aside."""
+    return versions(path)[0]
 
 
 def versions(path: Path) -> list[Path]:
     """Return the directories that may hold the content of `path`, the newest first."""
-    path = present(path)
-    if not (path / _KEPT).is_dir():
+    aside = _aside(_absolute(path))
+    if aside.is_dir():
+        return [path, aside] if (path / RECORD).is_file() else [aside]
+    if path.exists() or path.parent.exists():
         return [path]
-    return [path, path / _KEPT] if (path / RECORD).is_file() else [path / _KEPT]
+    return [present(path.parent) / path.name]
 
 
 def is_leftover(name: str) -> bool:
     """Whether a file or directory of this name is what an interrupted replacement left."""
-    return _TEMPORARY.fullmatch(name) is not None or re.fullmatch(r"\..+\.old", name) is not None
+    return re.fullmatch(r"\..+\.(new-.*|lock|old)", name) is not None
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return a dictionary with the SHA-256 of its own content."""
-    plain = json.loads(json.dumps(content))
-    return {**plain, SEAL: _seal(plain)}
-
-
-def unseal(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `sealed` was given; a ValueError if the sum was taken of something else."""
-    plain = {key: value for key, value in content.items() if key != SEAL}
-    if content.get(SEAL) != _seal(plain):
-        raise ValueError("its content does not match its sum")
-    return plain
+    plain = json.loads(json.dumps({key: content[key] for key in content if key != SEAL}))
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    return {**plain, SEAL: hashlib.sha256(text.encode("ascii")).hexdigest()}
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """Return the content of a file that was `sealed`; a ValueError if a byte is not as it was."""
     content = read_object(path)
-    if path.read_bytes() != to_json(content).encode("utf-8"):  # blanks and line ends too
+    if path.read_bytes() != to_json(sealed(content)).encode("utf-8"):
         raise ValueError("it is not as it was written")
-    return unseal(content)
+    del content[SEAL]
+    return content
 
 
 def read_object(path: Path, max_bytes: int = MAX_OBJECT) -> dict[str, Any]:
     """Return the object that a JSON file holds.
 
     Raises:
-        ValueError: it is no plain file, too large, no JSON, no object, or holds half of a
-            surrogate pair, which no file can be named by, or a whole number of
-            more than `MAX_DIGITS` digits.
+        ValueError: it is no plain file, too large, no JSON, no object, nested too deeply, or holds
+            half of a surrogate pair, which no file can be named by.
         OSError: it is not there, or cannot be read.
     """
     data = read_file(path, max_bytes)
     try:
-        # Python's own reader of numbers is faster
-        is_long = re.search(rb"[0-9]{%d}" % MAX_DIGITS, data)
-        content = json.loads(data.decode("utf-8"), parse_int=_whole_number if is_long else None)
+        content = json.loads(data.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(content, dict):
         raise ValueError("holds no JSON object")
-    level: list[Any] = [content] if data.count(b"{") + data.count(b"[") > MAX_DEPTH else []
-    for _ in range(MAX_DEPTH):  # what calls itself for each level must not be the first to notice
-        inner = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [item for items in inner for item in items if isinstance(item, dict | list)]
-    if level:
-        raise ValueError("nested too deeply")
-    if b"\\" in data and re.search(rb"\\u[dD]", data):  # only then a half can be there
+    if b"\\u" in data:
         json.dumps(content, ensure_ascii=False).encode()
     return content
-
-
-def _whole_number(digits: str) -> int:
-    if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
 
 
 def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:
@@ -367,63 +334,34 @@ def read_file(path: Path, max_bytes: int = MAX_OBJECT) -> bytes:
         ValueError: it is no plain file, or larger than `max_bytes`.
         OSError: it is not there, or cannot be read.
     """
-    if (size := _size_of(path)) > max_bytes:
+    _refuse_devices(path)
+    if (size := path.stat().st_size) > max_bytes:
         raise ValueError(f"{size:,} bytes, where at most {max_bytes:,} are read")
     return path.read_bytes()
 
 
-def _size_of(path: Path) -> int:
-    """Return the bytes of a plain file; a ValueError for a pipe or device, which may never end."""
-    status = path.stat()
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(status.st_mode):
+def _refuse_devices(path: Path) -> None:
+    """Refuse a pipe or a device, which may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
         raise ValueError("no plain file")
-    return status.st_size
 
 
 def sum_of(path: Path) -> str:
     """Return the SHA-256 of a plain file, in hexadecimal digits; a ValueError of another."""
-    _size_of(path)
+    _refuse_devices(path)
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def quick_sum_of(path: Path) -> str:
-    """Return a sum of a file that is made as fast as memory is read, in hexadecimal digits.
-
-    It is the SHA-256 of the sums of all rows of 512 bytes, added as 64-bit integers, so every
-    changed bit and every row that is moved is found; a forgery is not.
-    """
-    import numpy as np  # not every command that finds files needs it
-
-    digest = hashlib.sha256(path.stat().st_size.to_bytes(8, "little"))
-    if path.stat().st_size:
-        with path.open("rb") as stream:
-            mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        content = np.frombuffer(mapped, np.uint8)
-        for start in range(0, len(content), _PIECE):
-            piece = content[start : start + _PIECE]
-            if len(piece) % _ROW:
-                piece = np.pad(piece, (0, -len(piece) % _ROW))
-            digest.update(piece.view("<u8").reshape(-1, _ROW // 8).sum(axis=1, dtype="<u8"))
-            if start % _LET_GO == 0:
-                let_go(mapped)
-    return digest.hexdigest()
-
-
-def let_go(mapped: mmap.mmap) -> None:
-    """Let the pages of a mapped file go that were read: else they count as memory of the process.
-
-    They stay in the system's memory as long as there is room.
-    """
-    if hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)
-
-
-def _seal(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
+def flush(path: Path) -> None:
+    """Wait until a file or directory is on the disk."""
+    if os.name == "nt":  # no directory can be opened there
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _absolute(path: str | Path) -> Path:
@@ -432,29 +370,27 @@ def _absolute(path: str | Path) -> Path:
 
 
 def _copy_permissions(path: Path, temporary: Path) -> None:
-    """Give what is about to replace `path` its permissions, and its owner where one may."""
-    if not path.exists():
-        return
-    status = path.stat()
-    mode = stat.S_IMODE(status.st_mode)
-    if sys.platform != "win32":
-        try:
-            os.chown(temporary, status.st_uid, status.st_gid)
-        except OSError:
-            try:
-                os.chown(temporary, -1, status.st_gid)
-            except OSError:  # what its group might do is not for another group
-                mode &= ~stat.S_IRWXG
-    with suppress(OSError):  # a file system without permissions
-        temporary.chmod(mode)
+    """Give what is about to replace `path` its permissions."""
+    if path.exists():
+        with suppress(OSError):  # a file system without permissions
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 def _aside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.old")
+    return path.parent / f".{path.name}.old"
 
 
 def _temporary_name(path: Path) -> Path:
-    return path.with_name(f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}")
+    return path.parent / f".{path.name}.new-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def _set_aside(path: Path) -> None:
+    """Let a directory be that which is aside, or remove it if there is one already."""
+    if not _aside(path).exists():
+        path.rename(_aside(path))
+    else:
+        (path / RECORD).unlink(missing_ok=True)  # without it, no half is met
+        _remove(path)
 
 
 def _remove(path: Path) -> None:
@@ -464,83 +400,13 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _content(path: Path) -> list[Path]:
-    """Return what a directory holds beside what is kept; the record of a run, if any, first."""
-    found = [item for item in path.iterdir() if item.name != _KEPT]
-    found = [item for item in found if not _TEMPORARY.fullmatch(item.name)]
-    return sorted(found, key=lambda item: item.name != RECORD)
-
-
-def _clear(path: Path) -> None:
-    """Remove what stands beside what is kept; without a record it is worthless at once."""
-    for item in _content(path):
-        _remove(item)
-
-
-def _link_content(source: Path, target: Path) -> None:
-    """Give the content of a directory a second place; with its record it is all there."""
-    for item in reversed(_content(source)):
-        _link_tree(item, target / item.name)
-
-
-def _link_tree(source: Path, target: Path) -> None:
-    """Give a file, or all files of a directory, a second name; a copy where that cannot be had."""
-    if source.is_dir() and not source.is_symlink():
-        target.mkdir()
-        for item in source.iterdir():
-            _link_tree(item, target / item.name)
-        return
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target, follow_symlinks=False)
-        if not target.is_symlink():
-            flush(target)
-
-
-def _sweep(folder: Path, name: str = "") -> None:
-    """Remove what processes that are gone have left in a directory, of a name or of all."""
-    for left in folder.glob(f".{glob.escape(name) or '*'}.new-*"):
+def _sweep(path: Path) -> None:
+    """Remove what processes that are gone have left of what they wrote as `path`."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.new-*"):
         with suppress(OSError):  # its writer has it locked, or another process sweeps too
             if (handle := _lock(left)) is not None:
                 _remove(left)
                 os.close(handle)
-
-
-def _take(lock: Path, path: Path, shown: Path) -> int | None:
-    """Return the handle of a lock, None where there are no locks; an OutputError if it is held."""
-    if sys.platform == "win32":
-        return None
-    while True:
-        try:
-            if lock != path:
-                os.close(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
-            handle = _lock(lock)
-        except FileNotFoundError:  # one that has just ended removes its lock, and the directory
-            if lock == path:  # what cannot be written is told where it is written
-                return None
-            path.parent.mkdir(parents=True, exist_ok=True)
-            continue
-        except BlockingIOError:
-            break
-        except OSError as error:
-            if lock == path or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise
-            lock = path
-            continue
-        if handle is not None and lock != path:
-            with suppress(OSError):
-                lock.write_text(f"{os.getpid()} {socket.gethostname()}\n")
-        return handle
-    found = None
-    with suppress(OSError):  # a directory holds no number
-        found = re.fullmatch(rb"(\d+) ([\w.-]+)\n", lock.read_bytes()[:300])
-    who = "another process"
-    if found is not None:
-        number, host = found[1].decode(), found[2].decode()
-        who = f"process {number}" + (f" on {host}" if host != socket.gethostname() else "")
-    hint = "wait until it has ended, or choose another output"
-    raise OutputError(f"{who} is writing there", hint=hint, path=shown)
 
 
 def _lock(path: Path) -> int | None:
@@ -565,17 +431,6 @@ def _lock(path: Path) -> int | None:
     return handle
 
 
-def flush(path: Path) -> None:
-    """Wait until a file or directory is on the disk."""
-    if os.name == "nt":  # no directory can be opened there
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _flush_tree(directory: Path) -> None:
     # safetensors makes files that only their owner can read: follow the umask, as mkdir did
     mode = directory.stat().st_mode & 0o666
@@ -593,14 +448,12 @@ def _naming(shown: Path, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         # a write names no file, and the temporary one tells a user nothing
-        own = str(path.with_name(f".{path.name}.")) if path.name else str(path)
-        is_known = error.filename and not str(error.filename).startswith(own)
-        if error.errno is None or is_known:
+        is_temporary = str(error.filename).startswith(str(path.parent / f".{path.name}."))
+        if error.errno is None or (error.filename and not is_temporary):
             raise
         raise OSError(error.errno, error.strerror, str(shown)) from error
     except Exception as error:
-        number = re.search(r"\(os error (\d+)\)", str(error))
-        # known by its name, as not every command loads that library
-        if type(error).__name__ != "SafetensorError" or number is None:
+        number = re.search(r"\(os error (\d+)\)", str(error))  # safetensors' own error
+        if number is None:
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(shown)) from error

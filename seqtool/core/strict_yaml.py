@@ -10,7 +10,7 @@ import yaml
 from seqtool.core.errors import ConfigError
 
 _MAX_DEPTH = 50
-_MAX_DIGITS = 100  # of a number, and characters of a value in a message
+_MAX_CHARACTERS = 100  # of a number, and of a value in a message
 
 
 def read_yaml(text: str, path: Path | None = None) -> Any:
@@ -45,20 +45,13 @@ class _Loader(yaml.SafeLoader):
         for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self._depth = 0
-
     def compose_node(self, parent: Any, index: Any) -> Any:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
             raise _refusal("an alias is not read: write the value itself", event)
-        self._depth += 1
-        if self._depth > _MAX_DEPTH:
+        if len(self.states) > _MAX_DEPTH:
             raise _refusal("nested too deeply", event)
-        node = super().compose_node(parent, index)
-        self._depth -= 1
-        return node
+        return super().compose_node(parent, index)
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
@@ -69,20 +62,22 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(f"{node.tag} is not read", node)
         is_number = node.tag.endswith((":int", ":float"))
         try:
-            if is_number and len(node.value) > _MAX_DIGITS:
+            if is_number and len(node.value) > _MAX_CHARACTERS:
                 raise ValueError("a number of so many digits")
             return super().construct_object(node, deep)
         except (ValueError, LookupError) as error:  # !!bool x, 0x_
-            raise _refusal(f"{node.value[:_MAX_DIGITS]} is not what it begins as", node) from error
+            shown = node.value[:_MAX_CHARACTERS]
+            raise _refusal(f"{shown} is not what it begins as", node) from error
 
     def _section(self, node: Any) -> dict[str, Any]:
         section: dict[str, Any] = {}
         for key, value in node.value:
             name = self.construct_object(key)
-            if not isinstance(name, str):
-                raise _refusal("a setting has no name", key)
-            if name in section:
-                raise _refusal(f"{name} is given twice", key)
+            if not isinstance(name, str) or name in section:
+                what = (
+                    f"{name} is given twice" if isinstance(name, str) else "a setting has no name"
+                )
+                raise _refusal(what, key)
             section[name] = self.construct_object(value)
         return section
 

@@ -51,8 +51,8 @@ def json_text(value: Any) -> str:
 class _Output(io.RawIOBase):
     """The bytes that the package writes to stdout or stderr, on their way there."""
 
-    def __init__(self, shown: TextIO, name: str, *, filters: bool) -> None:
-        self._shown, self._name, self._filters = shown, name, filters
+    def __init__(self, shown: TextIO, *, is_error: bool, filters: bool) -> None:
+        self._shown, self._is_error, self._filters = shown, is_error, filters
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._failed = False
 
@@ -77,17 +77,16 @@ class _Output(io.RawIOBase):
 
     def _pass(self, write: Any, *data: Any) -> None:
         """Write; no work ends because nobody hears of it on stderr."""
-        if self._failed:
-            return
         try:
-            write(*data)
+            if not self._failed:
+                write(*data)
         except OSError as error:
             self._failed = True  # what was to be written is not tried again
-            if isinstance(error, BrokenPipeError) and self._name == "stdout":
+            if isinstance(error, BrokenPipeError) and not self._is_error:
                 # Typer would end with 1 where there is a number
                 raise BrokenPipeError("nobody reads stdout") from error
-            if self._name == "stdout":
-                error.filename = self._name
+            if not self._is_error:
+                error.filename = "stdout"
                 raise
 
 
@@ -110,8 +109,7 @@ def _opened(*, err: bool, filters: bool) -> TextIO:
         return shown
     with suppress(OSError):
         shown.flush()
-    name = "stderr" if err else "stdout"
-    output = _Output(shown, name, filters=filters and shown.isatty())
+    output = _Output(shown, is_error=err, filters=filters and shown.isatty())
     return io.TextIOWrapper(
         io.BufferedWriter(output),
         encoding="utf-8",

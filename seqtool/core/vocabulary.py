@@ -177,20 +177,21 @@ class Vocabulary:
             KeyError: there is no such table.
             TypeError, ValueError: an entry is none.
         """
-        entries = self.tables[name]
-        if set(map(type, entries)) - {str}:
-            raise TypeError(f"{name} holds other than texts")
-        _check_columns(name, entries)  # type: ignore[arg-type]
-        return entries  # type: ignore[return-value]
+        self._check_table(name, str, self.tables[name])
+        return self.tables[name]  # type: ignore[return-value]
 
     def rows(self, name: str) -> tuple[tuple[str | int, ...], ...]:
         """Return a table of rows of texts and numbers; errors as of `texts`."""
-        entries = self.tables[name]
-        if set(map(type, entries)) - {tuple}:
-            raise TypeError(f"{name} holds other than rows")
-        parts = (part for row in entries for part in row if isinstance(part, str))
-        _check_columns(name, parts)
-        return entries  # type: ignore[return-value]
+        self._check_table(name, tuple, (part for row in self.tables[name] for part in row))
+        return self.tables[name]  # type: ignore[return-value]
+
+    def _check_table(self, name: str, kind: type, parts: Iterable[Any]) -> None:
+        if set(map(type, self.tables[name])) - {kind}:
+            raise TypeError(f"{name} holds other than entries of type {kind.__name__}")
+        text = "".join(part for part in parts if isinstance(part, str))
+        # what would end a column or a line; characters are not written by themselves
+        if name != "characters" and re.search("[\t\n\r]", text):
+            raise ValueError(f"{name} holds a tab or a line end")
 
     def nearest(self, symbol: str, num: int = 3) -> list[str]:
         """Return symbols of the vocabulary that look like this one, the nearest first.
@@ -218,40 +219,28 @@ class Vocabulary:
         """Read what `save` wrote.
 
         Raises:
-            ModelError: the file is missing, damaged or of a newer format version.
+            ModelError: the file is missing, damaged or of another format version.
         """
         path, hint = Path(path), "prepare or train it again"
-        damaged = ModelError("not a vocabulary of seqtool", hint=hint, path=path)
         try:
             content = storage.read_object(path, MAX_BYTES)
-            version = content["format_version"]
-            if type(version) is not int or version < 1:
-                raise damaged
-            if version > FORMAT_VERSION:
-                what = f"vocabulary format {version} is newer than this seqtool reads"
-                raise ModelError(f"{what} ({FORMAT_VERSION})", hint="upgrade seqtool", path=path)
+            if (version := content["format_version"]) != FORMAT_VERSION:
+                what = f"made by another version of seqtool (format {version})"
+                raise ModelError(what, hint=hint, path=path)
             if "tables" in content:
                 tables = {name: _entries(table) for name, table in content["tables"].items()}
-                if not tables:
-                    raise damaged
                 return cls(tables=tables, extra=content["extra"], from_file=True)
             symbols, counts = content["symbols"], content["counts"]
             for values, kind in ((symbols, str), (counts, int)):
                 if not (isinstance(values, list) and set(map(type, values)) <= {kind}):
-                    raise damaged
+                    raise TypeError("symbols or counts are none")
             if not 0 <= min(counts, default=0) <= max(counts, default=0) < 2**62:
-                raise damaged
+                raise ValueError("a count is none")
             return cls(symbols, counts, from_file=True)
         except FileNotFoundError as error:
             raise ModelError("the vocabulary is missing", hint=hint, path=path) from error
         except (ConfigError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged from error
-
-
-def _check_columns(name: str, texts: Iterable[str]) -> None:
-    """Refuse what would end a column or a line; characters are not written by themselves."""
-    if name != "characters" and re.search("[\t\n\r]", "".join(texts)):
-        raise ValueError(f"{name} holds a tab or a line end")
+            raise ModelError("not a vocabulary of seqtool", hint=hint, path=path) from error
 
 
 def _entries(table: Any) -> list[Entry]:
@@ -260,10 +249,10 @@ def _entries(table: Any) -> list[Entry]:
         raise TypeError("a table must be a list")
     if set(map(type, table)) <= {str}:
         return table
-    for entry in table:
-        if not (isinstance(entry, list) and set(map(type, entry)) <= {str, int}):
-            raise TypeError(f"no entry of a table: {entry!r}")
-    return [tuple(entry) for entry in table]
+    rows = [tuple(entry) for entry in table if isinstance(entry, list)]
+    if len(rows) < len(table) or {type(part) for row in rows for part in row} - {str, int}:
+        raise TypeError("no entry of a table")
+    return [*rows]
 
 
 def refuse_special_words(block: bytes, *symbols: str) -> None:

@@ -30,8 +30,7 @@ import numpy.typing as npt
 
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError
-from seqtool.core.parquet import load_pyarrow
-from seqtool.core.reading import JSON_LINES, unpacked_name
+from seqtool.core.reading import JSON_LINES, load_pyarrow, unpacked_name
 from seqtool.core.storage import atomic_file, refuse_input
 
 if TYPE_CHECKING:

@@ -386,7 +386,7 @@ def open_record(
     """
     chosen = presets.chosen(config)
     if resume:
-        storage.restore(output)
+        storage.recover(output)
         record = TreebankRecord.read_as(output, presets.config, presets.kind)
         begun_with = {
             "embeddings": _absolute_path(embeddings),

@@ -25,8 +25,8 @@ from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import (
     DEFAULT_FIELD,
     JSON_LINES,
+    NOT_UTF8,
     STDIN,
-    conversion_hint,
     unpacked_name,
 )
 from seqtool.spark.session import shown, user_errors
@@ -261,7 +261,7 @@ def not_utf8(part: Part) -> DataError:
         byte = error.start - part.text.rfind(b"\n", 0, error.start)
         return DataError(
             f"not UTF-8 at byte {byte} of the line",
-            hint=conversion_hint(part.text),
+            hint=NOT_UTF8,
             path=part.file,
             line=line,
         )

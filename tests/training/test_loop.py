@@ -769,7 +769,7 @@ def test_a_state_of_other_parts_is_damaged(tmp_path: Path, part: str) -> None:
 def _edit_state(folder: Path, edit: Callable[[dict[str, Any]], None]) -> None:
     """Edit what a state says, with sums that are true of it."""
     path = folder / "last" / "state.json"
-    content = storage.unseal(json.loads(path.read_text()))
+    content = json.loads(path.read_text())
     content["tensors"] = storage.sum_of(folder / "last" / "state.safetensors")
     edit(content)
     storage.write_json(path, storage.sealed(content))
@@ -779,5 +779,5 @@ def test_a_state_of_another_version_is_told(tmp_path: Path) -> None:
     run(tmp_path, stop_at=2)
     path = tmp_path / "last" / "state.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format_version": 1}))
-    with pytest.raises(ModelError, match="made by an older version"):
+    with pytest.raises(ModelError, match="made by another version"):
         run(tmp_path, resume=True)

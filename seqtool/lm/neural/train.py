@@ -121,7 +121,7 @@ def train_lm(
     config = None if config is None else _with_absolute_classes(config)
     if resume:
         if not runtime.place().rank:
-            storage.restore(output)
+            storage.recover(output)
         saved = RunRecord.read(output)
         config = config or saved.config
         device = saved.device if device == "auto" else device
@@ -342,7 +342,7 @@ def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
 def _sums_of_ids(corpus: PreparedCorpus) -> dict[str, str]:
     """Return a sum of each file of ids, but for shards, of which each machine has its own."""
     files = [corpus.path / f"{split}.bin" for split in ("train", "valid")]
-    return {file.stem: storage.quick_sum_of(file)[:12] for file in files if file.is_file()}
+    return {file.stem: storage.sum_of(file)[:12] for file in files if file.is_file()}
 
 
 def _fingerprint(config: NeuralLMConfig, classes: Ints | None = None) -> dict[str, Any]:

@@ -21,13 +21,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seqtool.core.arrays import Ids, Ints, Longs
-from seqtool.core.database import check_folder
 from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.reading import is_corpus
 from seqtool.core.runtime import check_memory, memory_available, memory_limit
 from seqtool.core.vocabulary import BOS, EOS, NUM_SPECIALS, Vocabulary, rank_symbols
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import WordReader, given_splits, open_corpus, read_numbered
+from seqtool.lm.ngram.engine.database import check_folder
 from seqtool.lm.ngram.records import LEAST, Packing, Sorter, Workspace
 from seqtool.lm.ngram.tally import Tally
 

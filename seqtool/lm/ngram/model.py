@@ -284,7 +284,7 @@ def save_table(
 def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu") -> NgramModel:
     """Open an n-gram model: its table is mapped into memory, and nothing is built.
 
-    Every bit is checked, at the speed of memory. The table stays where it is, whatever the device.
+    The table stays where it is, whatever the device.
 
     Raises:
         ModelError: a file is missing or damaged, or vocabulary and table do not fit.

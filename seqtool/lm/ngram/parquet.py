@@ -15,8 +15,7 @@ from typing import Any
 
 from seqtool.core import storage
 from seqtool.core.errors import OutputError
-from seqtool.core.parquet import load_pyarrow
-from seqtool.core.reading import Progress
+from seqtool.core.reading import Progress, load_pyarrow
 from seqtool.core.vocabulary import BOS, Vocabulary
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.ngram.trie import word_columns

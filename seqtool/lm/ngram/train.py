@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seqtool.core import checkpoint, database, runtime, storage
+from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Bools
 from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
@@ -34,6 +34,7 @@ from seqtool.lm.ngram.data import (
     read_ids,
     sound_files,
 )
+from seqtool.lm.ngram.engine import database
 from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.text.preparation import plan_splits

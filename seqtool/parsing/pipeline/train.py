@@ -161,7 +161,7 @@ def train_pipeline(
         on_held_out: called with how many sentences are trained on and held out, where no `dev` is
             given; see `seqtool.treebank.conllu.describe_held_out`.
         on_plan: called once with the stages of the run, each part of them -> about what it costs,
-            and how many parts are trained at once; see `seqtool.core.progress.TimeLeft`.
+            and how many parts are trained at once.
         should_stop: asked with the step number of a run before each step, of several processes a
             few times a second; True interrupts.
         options: see `WordRecordOptions`. With several threads, as many parts are trained at once,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
@@ -219,7 +219,7 @@ def read_documents(
                 hint="write each text to a file of its own",
                 path=name,
             )
-        reader = _VerbatimReader([name], None, False, False, block_size, None, None)
+        reader = _VerbatimReader([name], block_size=block_size)
         yield ("" if name == STDIN else name), (block.decode() for block in reader)
 
 
@@ -237,29 +237,24 @@ class _VerbatimReader(BlockReader):
         if rest:
             yield rest
 
-    def _check_utf8(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        offset = 0
+    def _lines_of(self, file: IO[bytes]) -> Iterator[bytes]:
         self._first_line, self._source_lines = 1, None
-        for block in blocks:
-            try:
-                text = block.decode()
-            except UnicodeDecodeError as error:
-                raise self._not_utf8(block, offset, error.start) from error
-            if "\0" in text:
-                place = block.index(b"\0")
+        offset = 0
+        for block in self._whole_lines(self._unpack(self._chunks(file))):
+            self._check_utf8(block, self._first_line, offset)
+            if (place := block.find(b"\0")) >= 0:
                 raise DataError(
                     f"a NUL at byte {offset + place}, so this is no text",
                     hint="name a text file; convert it if it is UTF-16: iconv -f UTF-16 -t UTF-8",
                     path=self._path,
                     line=self._first_line + block.count(b"\n", 0, place),
                 )
+            # the first block alone can begin with a byte order mark
+            text = block if offset else block.removeprefix("\ufeff".encode())
+            if text:
+                yield text
             offset += len(block)
-            # the first block, which alone can begin with a byte order mark
-            if offset == len(block):
-                block = block.removeprefix("\ufeff".encode())
-            if block:
-                yield block
-            self._first_line += block.count(b"\n")
+            self._first_line += text.count(b"\n")
 
 
 def _whole(block: bytes) -> int:

@@ -163,9 +163,7 @@ def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> No
 
 def test_a_part_that_is_damaged(runs: Path) -> None:
     weights = runs / "two" / checkpoint.WEIGHTS
-    content = bytearray(weights.read_bytes())
-    content[-1] ^= 1
-    weights.write_bytes(content)
+    weights.write_bytes(weights.read_bytes()[:-1])
     assert "damaged" in str(refused(runs / "mix"))
 
 
@@ -198,7 +196,7 @@ def test_a_part_whose_replacement_was_cut_off(runs: Path) -> None:
 )
 def test_a_header_made_by_other_means(runs: Path, parts: Any) -> None:
     path = runs / "mix" / "model.json"
-    content = storage.unseal(json.loads(path.read_text()))
+    content = json.loads(path.read_text())
     content["config"] = {"parts": parts} if parts is not None else {}
     path.write_text(json.dumps(content))
     assert "damaged model header" in str(refused(runs / "mix"))

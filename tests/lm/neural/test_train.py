@@ -420,7 +420,7 @@ def test_there_is_no_run_to_resume(tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="no run to resume is there"):
             train_lm(output=tmp_path / name, resume=True)
     (tmp_path / "run.json").write_text('{"format_version": 1}')
-    with pytest.raises(ModelError, match="made by an older version"):
+    with pytest.raises(ModelError, match="made by another version"):
         train_lm(output=tmp_path, resume=True)
 
 

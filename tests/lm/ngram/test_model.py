@@ -54,19 +54,12 @@ def assert_same(table: BackoffTable, expected: BackoffTable) -> None:
         assert table.arrays()[name].tolist() == array.tolist()
 
 
-@pytest.fixture(params=["sha256", "quick_sum"])
-def saved(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A model in a directory, with either sum."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "quick_sum":
-            patch.setattr(checkpoint, "QUICK_SUM_BYTES", 0)
-        statistics = [{"order": 1, "counted": 5}]
-        save_model(
-            tmp_path / "m", some_model(), config={"order": 3}, statistics=statistics, command="x"
-        )
-    recorded = checkpoint.read_header(tmp_path / "m").files[WEIGHTS]
-    assert set(recorded) == {"bytes", request.param}
-    return tmp_path / "m"
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    statistics = [{"order": 1, "counted": 5}]
+    path = tmp_path / "m"
+    save_model(path, some_model(), config={"order": 3}, statistics=statistics, command="x")
+    return path
 
 
 @pytest.fixture
@@ -185,23 +178,6 @@ def test_nothing_of_a_mapped_table_can_be_written(saved: Path) -> None:
     for array in checkpoint.load(saved).table.arrays().values():
         with pytest.raises(ValueError, match="read-only"):
             array[:] = 0
-
-
-@pytest.mark.parametrize("name", [WEIGHTS, HEADER, "vocabulary.json"])
-def test_a_flipped_bit_is_found(saved: Path, name: str) -> None:
-    path = saved / name
-    whole = path.read_bytes()
-    positions = np.random.default_rng(1).choice(8 * len(whole), size=200, replace=False)
-    for position in positions.tolist():
-        flipped = bytearray(whole)
-        flipped[position // 8] ^= 1 << position % 8
-        path.write_bytes(bytes(flipped))
-        try:
-            checkpoint.load(saved)
-        except ModelError:
-            continue
-        assert name == HEADER
-        assert bytes(flipped).lower() == whole.lower()  # 1e-05 became 1E-05
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, HEADER, "vocabulary.json"])

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from seqtool.core.database import Database, MemoryTooSmall
 from seqtool.lm.ngram.engine.contexts import OfContexts
+from seqtool.lm.ngram.engine.database import Database, MemoryTooSmall
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.lm.ngram.engine.plan import ENDS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -11,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, Ids
-from seqtool.core.database import LEAST
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.core.runtime import (
@@ -20,9 +20,9 @@ from seqtool.core.runtime import (
     memory_available,
     memory_limit,
 )
-from seqtool.core.storage import let_go
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.config import NgramConfig
+from seqtool.lm.ngram.engine.database import LEAST
 from seqtool.lm.ngram.engine.duckdb import DuckDB
 from seqtool.lm.ngram.engine.entropy import prune
 from seqtool.lm.ngram.engine.keys import Keys, Packer
@@ -87,7 +87,7 @@ def _pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
     for begin in range(0, len(ids), _PIECE):
         yield np.array(ids[begin : begin + _PIECE], np.int32)
         if mapped is not None:
-            let_go(mapped)
+            mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def _describe(ids: npt.NDArray[Any], keys: Keys, *, with_places: bool) -> Text:

@@ -73,13 +73,10 @@ def check_least(memory: int | None = None) -> None:
     """
     limit = memory_limit() if memory is None else memory
     if limit < LEAST_IN_ALL:
-        least = f"--memory {LEAST_IN_ALL // 10**6}M"
         what = f"the engine duckdb needs {size_text(LEAST_IN_ALL)} of memory for any text"
         there = "are given" if memory is not None else "may be taken"
-        raise DataError(
-            f"{what}, but {size_text(limit)} {there}",
-            hint=f"give it {least} or more",
-        )
+        hint = f"give it --memory {LEAST_IN_ALL // 10**6}M or more"
+        raise DataError(f"{what}, but {size_text(limit)} {there}", hint=hint)
 
 
 def temporary_folder(output: Path, temp: str | Path | None) -> AbstractContextManager[Path]:
@@ -154,34 +151,20 @@ class Database:
         """
         import duckdb
 
+        caught = (duckdb.IOException, duckdb.OutOfMemoryException, duckdb.TransactionException)
         try:
             yield
-        except (
-            duckdb.IOException,
-            duckdb.OutOfMemoryException,
-            duckdb.TransactionException,
-            OSError,
-        ) as error:
-            text = str(error)
+        except (*caught, OSError) as error:
+            reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             # where rows have been given, pyarrow hands on what DuckDB says as an OSError; and the
             # memory is what is told of, too, where the disk has no room for what it has none for
-            if "Out of Memory Error" not in text or "temp_directory" in text:
-                raise self._full(error) from error
-            raise MemoryTooSmall(
-                f"DuckDB has too little memory: {_first_line(error)}",
-                hint="raise --memory, or lower --threads",
+            if "Out of Memory Error" in str(error) and "temp_directory" not in str(error):
+                hint = "raise --memory, or lower --threads"
+                raise MemoryTooSmall(
+                    f"DuckDB has too little memory: {reason}", hint=hint
+                ) from error
+            raise OutputError(
+                f"a temporary file cannot be written: {reason[:1].lower()}{reason[1:]}",
+                hint="free some space, or name another folder with --temp",
+                path=self._shown,
             ) from error
-
-    def _full(self, error: Exception) -> OutputError:
-        return OutputError(
-            f"a temporary file cannot be written: {_first_line(error)}",
-            hint="free some space, or name another folder with --temp",
-            path=self._shown,
-        )
-
-
-def _first_line(error: Exception) -> str:
-    """Return what DuckDB or the system says, without its advice."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror.lower()
-    return str(error).partition("\n")[0]
