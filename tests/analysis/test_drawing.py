@@ -13,7 +13,7 @@ import pytest
 
 from seqtool.analysis.drawing import check_picture, save_charts, svg_of
 from seqtool.analysis.page import page
-from seqtool.analysis.report import Chart, Disc, Report, Series, Table, cell_texts
+from seqtool.analysis.report import Chart, Report, Series, Table, cell_texts
 from seqtool.core.errors import ConfigError
 
 pytest.importorskip("matplotlib", reason="the extra plot is not installed")
@@ -38,14 +38,14 @@ WORDS = Chart("Map", "points", "first", "second",
               [Series("", [0, 1], [1, -1], names=["the", HOSTILE])])  # fmt: skip
 PLANE = Chart(
     "Plane", "plane", "real part", "imaginary part", [Series("w", [0.5, -0.5], [0.5, -2.5])],
-    discs=[Disc(0, 0, 1, "unit circle"), Disc(0.2, 0, 0.7, HOSTILE), Disc(0.1, 0, 0.7, HOSTILE)],
+    discs=[(0.2, 0.7), (0.1, 0.7)],
 )  # fmt: skip
 CHARTS = [LINES, BARS, WORDS, PLANE]
 LABELS = {
     "Lines": [SHOWN, "bound", "lag (tokens)", "norm", "How to read it."],
     "Bars": ["a", "b", "obj", SHOWN, "80", "20.5", "70", "relation", "F1 (percent)"],
     "Map": ["the", SHOWN, "first", "second"],
-    "Plane": ["w", "unit circle", SHOWN, "real part", "imaginary part"],
+    "Plane": ["w", "unit circle", "Gersgorin's discs", "real part", "imaginary part"],
 }
 
 

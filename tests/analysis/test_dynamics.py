@@ -30,16 +30,16 @@ def test_the_quadratic_map() -> None:
     sink, source = dynamics.fixed_points(quadratic, column(-1.5, -0.2, 0.0, 0.7, 0.9, 3.0))
     assert (sink.kind, source.kind) == ("sink", "source")
     # x = x^2 + 0.15: x = (1 -+ sqrt(0.4)) / 2, and the slope is 2 x
-    assert float(sink.state) == pytest.approx((1 - math.sqrt(0.4)) / 2, abs=1e-12)
-    assert float(source.state) == pytest.approx((1 + math.sqrt(0.4)) / 2, abs=1e-12)
-    assert [f"{float(point.state):.4f}" for point in (sink, source)] == ["0.1838", "0.8162"]
+    assert float(sink.states) == pytest.approx((1 - math.sqrt(0.4)) / 2, abs=1e-12)
+    assert float(source.states) == pytest.approx((1 + math.sqrt(0.4)) / 2, abs=1e-12)
+    assert [f"{float(point.states):.4f}" for point in (sink, source)] == ["0.1838", "0.8162"]
     assert [f"{point.spectral_radius:.3f}" for point in (sink, source)] == ["0.368", "1.632"]
     # the basin: all between -0.8162 and 0.8162; what is beyond grows for ever
     starts = column(-0.9, -0.8, 0.0, 0.5, 0.81, 0.82, 2.0)
     (found,) = dynamics.attractors(quadratic, starts)
     assert found.starts == [1, 2, 3, 4]
     assert found.period == 1
-    assert float(found.states) == pytest.approx(float(sink.state), abs=1e-9)
+    assert float(found.states) == pytest.approx(float(sink.states), abs=1e-9)
     assert f"{found.spectral_radius:.3f}" == "0.368"
 
 
@@ -57,7 +57,7 @@ def test_the_logistic_map_has_a_cycle_of_four() -> None:
     assert cycle.spectral_radius == pytest.approx(float(slopes), rel=1e-9)
     assert cycle.spectral_radius < 1
     points = dynamics.fixed_points(logistic, column(0.1, 0.6))
-    assert sorted(float(point.state) for point in points) == pytest.approx([0.0, 1 - 1 / 3.5])
+    assert sorted(float(point.states) for point in points) == pytest.approx([0.0, 1 - 1 / 3.5])
     assert {point.kind for point in points} == {"source"}
 
 
@@ -70,7 +70,7 @@ def test_tanh_of_twice_the_state() -> None:
     of_network = dynamics.state_map(network, torch.zeros(1, dtype=torch.float64))
     for step in (lambda states: torch.tanh(2 * states), of_network):
         points = dynamics.fixed_points(step, column(-3.0, -0.1, 0.0, 0.1, 3.0))
-        at = {f"{float(point.state):.4f}".replace("-0.0000", "0.0000"): point for point in points}
+        at = {f"{float(point.states):.4f}".replace("-0.0000", "0.0000"): point for point in points}
         assert {name: point.kind for name, point in at.items()} == {
             "-0.9575": "sink",
             "0.9575": "sink",
@@ -89,7 +89,7 @@ def test_a_rotation_that_shrinks_has_a_saddle_nowhere() -> None:
     stretch = torch.diag(torch.tensor([0.5, 2.0], dtype=torch.float64))
     (point,) = dynamics.fixed_points(lambda states: states @ stretch, torch.ones(1, 2).double())
     assert point.kind == "saddle"
-    assert point.state.tolist() == [0.0, 0.0]
+    assert point.states.tolist() == [[0.0, 0.0]]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
