@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.classification.config import LM, LearningConfig, ModelConfig
-from seqtool.core.arrays import Floats, Halves, Ids, Longs
+from seqtool.core.arrays import Floats, Halves, Ids
 from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
@@ -197,37 +197,27 @@ def trained_network(
 
 
 def scores_of(
-    network: ReadingNetwork | TunedNetwork,
-    texts: Sequence[Ids],
-    states: Sequence[Halves] | None,
+    network: ReadingNetwork | TunedNetwork, texts: Sequence[Ids], states: Sequence[Halves] | None
 ) -> Floats:
     """Return the scores of labels of texts, [N, K], on the CPU.
 
     Args:
-        network: with the weights of the classifier.
+        network: with the weights of the classifier, in evaluation mode.
         texts: the ids of the words of each.
         states: the language model's states after these.
     """
     lengths = np.array([len(text) for text in texts], np.int64)
     scores = np.empty((len(texts), network.output.out_features), np.float32)
+    batch: list[int] = []
     with torch.inference_mode():
-        for places in _batches(lengths):
-            chosen = places.tolist()
-            ids_T = torch.from_numpy(np.concatenate([texts[place] for place in chosen])).long()
-            inputs = [ids_T, torch.from_numpy(lengths[places])]
-            if states is not None:
-                states_TP = np.concatenate([states[place] for place in chosen])
-                inputs.append(torch.from_numpy(states_TP).float())
-            scores[places] = network(*inputs).numpy()
+        for place in [*np.argsort(lengths, kind="stable").tolist(), -1]:
+            if batch and (place < 0 or (len(batch) + 1) * lengths[place] > BATCH_WORDS):
+                ids_T = torch.from_numpy(np.concatenate([texts[at] for at in batch])).long()
+                inputs = [ids_T, torch.from_numpy(lengths[batch])]
+                if states is not None:
+                    states_TP = np.concatenate([states[at] for at in batch])
+                    inputs.append(torch.from_numpy(states_TP).float())
+                scores[batch] = network(*inputs).numpy()
+                batch = []
+            batch.append(place)
     return scores
-
-
-def _batches(lengths: Longs) -> list[Longs]:
-    """Return texts in batches of like lengths."""
-    batches, batch = [], list[int]()
-    for place in np.argsort(lengths, kind="stable").tolist():
-        if batch and (len(batch) + 1) * lengths[place] > BATCH_WORDS:
-            batches.append(np.array(batch))
-            batch = []
-        batch.append(place)
-    return [*batches, np.array(batch)] if batch else batches
