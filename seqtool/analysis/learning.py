@@ -129,7 +129,7 @@ def find_logs(path: Path) -> list[tuple[str, Path]]:
         raise DataError("no such model or log", hint="check the path", path=path)
     logs = logs_of(path)
     if not logs:
-        hint = "name a model that was trained in epochs: any but an n-gram model"
+        hint = "name a model that was trained in epochs; an n-gram model alone"
         raise DataError("no training log is there", hint=hint, path=path)
     own = (path, path / LOG)
     return [(str(path if log in own else log.parent), log) for log in logs]

@@ -13,7 +13,7 @@ from seqtool import prepare
 from seqtool.analysis.context import analyse, cut_surprisals, last_token_curve
 from seqtool.analysis.passage import read_passage, read_sentence, surprisals
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.mixture.model import MixedModel
@@ -27,17 +27,14 @@ from seqtool.text.prepared import PrepareConfig
 WORDS = "abcde"
 
 
-def make_text(path: Path) -> Path:
-    generator = np.random.default_rng(3)
-    sizes = generator.integers(0, 9, size=60)
-    text = [" ".join(generator.choice(list(WORDS), size=size)) for size in sizes]
-    path.write_text("\n".join(text) + "\n", encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_text(tmp_path_factory.mktemp("text") / "text.txt")
+    generator = np.random.default_rng(3)
+    lines = [" ".join(generator.choice(list(WORDS), size=generator.integers(0, 9)))
+             for _ in range(60)]  # fmt: skip
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -133,35 +130,6 @@ def test_sentences_alone(ngram: Any, text: Path) -> None:
     assert dict(alone.values) == {"sentences": beside.values["sentences"]}
     with pytest.raises(ConfigError, match="no text and no sentence"):
         analyse(models, None)
-
-
-def test_models_of_other_tokens_do_not_compare(ngram: Any, text: Path, tmp_path: Path) -> None:
-    corpus = prepare([text], tmp_path / "corpus", PrepareConfig(unit="char", split=(100.0,)))
-    train_ngram(corpus.path, tmp_path / "letters", NgramConfig(order=2))
-    letters = checkpoint.load(tmp_path / "letters")
-    report = analyse([("words", ngram), ("letters", letters)], text, lengths=[1])
-    assert "letters reads other tokens than words, so their bits do not compare." in report.remarks
-
-
-def test_what_is_refused(ngram: Any, text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        analyse([("m", ngram)], text, lengths=[0])
-    with pytest.raises(DataError, match="before a target are cut"):
-        analyse([("m", ngram)], text, lengths=[10_000])
-    with pytest.raises(DataError, match="has no words"):
-        analyse([("m", ngram)], text, lengths=[1], sentences=[""])
-    (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(DataError, match="empty"):
-        analyse([("m", ngram)], tmp_path / "empty.txt")
-
-
-def test_a_passage_ends_with_a_sentence(ngram: Any, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("a b c\n\nd\n")
-    passage = read_passage(ngram, path, num_tokens=5)
-    assert passage.tokens == ["a", "b", "c", "</s>", "</s>"]
-    assert read_passage(ngram, path, num_tokens=1).tokens == ["a", "b", "c", "</s>"]
-    assert [passage.tokens[at] for at in passage.sentences()] == [["a", "b", "c", "</s>"], ["</s>"]]
 
 
 def test_a_prepared_corpus_is_read_as_its_text(text: Path, tmp_path: Path) -> None:

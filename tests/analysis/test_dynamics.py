@@ -14,7 +14,6 @@ from toy_models import word_tokenizer
 from toy_recurrence import NETWORKS, WORDS, make_model, make_network, write_text
 
 from seqtool.analysis import dynamics, recurrence
-from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.model import NeuralLanguageModel
 
 
@@ -133,8 +132,6 @@ def test_a_network_with_two_basins_is_told(tmp_path: Path) -> None:
     for h, basin in ((low, basins["zero"]), (high, 3 - basins["zero"])):
         nats = math.log(math.exp(4 * h) + 9) - share * 4 * h
         assert by_basin[basin] == pytest.approx(math.exp(nats), rel=1e-6)
-    for table in report.tables:
-        assert all(len(row) == len(table.columns) for row in table.rows)
     json.dumps(report.values, allow_nan=False)
 
 
@@ -165,25 +162,3 @@ def test_a_network_that_forgets_is_not_warned_of(tmp_path: Path) -> None:
         (point,) = report.values["m"]["inputs"]["a"]["fixed_points"]
         assert point["kind"] == "sink"
         assert point["spectral_radius"] == pytest.approx(attractor["spectral_radius"], abs=1e-6)
-
-
-def test_since_when_the_start_no_longer_matters(tmp_path: Path) -> None:
-    # of two starts, in nats: a part is the same up to ln 1.1 = 0.0953
-    parts = [(1.0, 1.5), (1.0, 1.05), (1.0, 1.2), (1.0, 1.09)]
-    ends = [10, 20, 30, 40]
-    told = dynamics._since_when("m", ends, parts)
-    assert told.startswith("m: after 30 tokens it no longer matters")
-    assert "even of the first 10 tokens" in dynamics._since_when("m", ends, parts[1:2] * 4)
-    assert "after 40 tokens it still matters" in dynamics._since_when("m", ends, parts[:1] * 4)
-    text = write_text(tmp_path / "t.txt")
-    report = dynamics.analyse([("m", make_model(cell="gru"))], text, num_tokens=200)
-    assert report.charts[-1].y_label == "perplexity of the last 20 tokens"
-    assert [line for line in report.remarks if "m: " in line and "for the perplexity" in line]
-
-
-def test_impossible_options(tmp_path: Path) -> None:
-    text, models = write_text(tmp_path / "t.txt"), [("m", make_model(cell="gru"))]
-    with pytest.raises(ConfigError, match="no token of the model is 'zebra'"):
-        dynamics.analyse(models, text, tokens=["zebra"])
-    with pytest.raises(ConfigError, match="num_starts is 3"):
-        dynamics.analyse(models, text, num_starts=3)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import word_tokenizer
 
-from seqtool.analysis.embeddings import VectorTable, analyse, plane_of, vector_tables
+from seqtool.analysis.embeddings import VectorTable, plane_of, vector_tables
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -89,16 +89,3 @@ def test_the_plane_is_that_of_the_largest_variance(num: int, width: int, seed: i
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-9)
     again, _ = plane_of(vectors)
     np.testing.assert_array_equal(points, again)
-
-
-def test_report() -> None:
-    report = analyse([("m", network())], words=["w3"], num_nearest=2, num_mapped=7)
-    values = report.values["m"]
-    assert list(values["nearest"]) == ["w3"]
-    (chart,) = report.charts
-    names = chart.series[0].names
-    assert list(names[:3]) == ["w3", *(one["name"] for one in values["nearest"]["w3"])]
-    assert len(names) == 7
-    drawn = analyse([("m", network())], seed=2).values
-    assert drawn == analyse([("m", network())], seed=2).values
-    assert len(drawn["m"]["nearest"]) == 8
