@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -35,12 +36,11 @@ from starlette.types import Message, Receive, Scope, Send
 from seqtool.core.errors import SeqtoolError, counted, did_you_mean
 from seqtool.core.terminal import json_text
 from seqtool.core.version import __version__
-from seqtool.parsing.segmenter.characters import MAX_WORD
 from seqtool.server.page import MAX_DRAWN, page_of
 from seqtool.server.served import OUTPUTS, STEPS, ServedModel, find_model
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.layouts import LAYOUTS, read_layout
-from seqtool.treebank.sentence import FORM, Sentence
+from seqtool.treebank.sentence import Sentence
 
 PRESEGMENTED = "presegmented"
 INPUTS = ("conllu", *LAYOUTS)
@@ -116,9 +116,8 @@ class Service:
             if message["type"] == "http.response.start":
                 client = request.client.host if request.client else "-"
                 path = scope["raw_path"].decode("ascii", "backslashreplace")[:80]
-                milliseconds = 1000 * (time.monotonic() - begin)
-                status = message["status"]
-                self._log(f"{client} {request.method} {path} {status} {milliseconds:.1f} ms")
+                what = f"{client} {request.method} {path} {message['status']}"
+                self._log(f"{what} {1000 * (time.monotonic() - begin):.1f} ms")
             await send(message)
 
         try:
@@ -171,12 +170,9 @@ class Service:
         if "data" not in fields:
             raise HTTPException(400, "the field data is missing; it holds the text")
         sentences = await self._annotate(request, model, fields, self._limits.num_sentences)
-        answer = {
-            "model": model.name,
-            "acknowledgements": [f"seqtool {__version__}"],
-            "result": "".join(map(OUTPUTS[output], sentences)),
-        }
-        return _json(answer)
+        text = "".join(map(OUTPUTS[output], sentences))
+        made_by = [f"seqtool {__version__}"]
+        return _json({"model": model.name, "acknowledgements": made_by, "result": text})
 
     async def _page(self, request: Request) -> Response:
         fields = await self._read(request)
@@ -197,8 +193,21 @@ class Service:
         return HTMLResponse(await asyncio.to_thread("".join, pieces), status)
 
     async def _read(self, request: Request) -> Fields:
-        async with asyncio.timeout(self._limits.seconds):
-            return await _read_fields(request)
+        """Return the fields of a request, or raise HTTPException of what is no form or object."""
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                pairs = await _pairs(request)
+            fields = dict(pairs)
+            "".join(fields.values()).encode()  # half of a surrogate pair is no text
+        except (ValueError, TypeError, RecursionError) as error:
+            what = f"no form and no JSON object of texts, in UTF-8: {error}"
+            raise HTTPException(400, what) from error
+        if len(fields) < len(pairs):
+            raise HTTPException(400, "a field is there twice; send each once")
+        if any("\0" in value for value in fields.values()):
+            raise HTTPException(400, "a field holds a NUL, so it is no text; send text in UTF-8")
+        # a byte order mark, as in files
+        return {name: value.removeprefix("\ufeff") for name, value in fields.items()}
 
     def _model(self, name: str) -> ServedModel:
         model = find_model(self._models, name)
@@ -230,35 +239,19 @@ class Service:
                     raise ClientDisconnect
 
 
-async def _read_fields(request: Request) -> Fields:
-    """Return the fields of a request; what is no form or object of texts raises HTTPException."""
-    try:
-        pairs = await _pairs(request)
-        fields = dict(pairs)
-        "".join(fields.values()).encode()  # half of a surrogate pair is no text
-    except (ValueError, TypeError, RecursionError) as error:
-        what = f"no form and no JSON object of texts, in UTF-8: {error}"
-        raise HTTPException(400, what) from error
-    if len(fields) < len(pairs):
-        raise HTTPException(400, "a field is there twice; send each once")
-    if any("\0" in value for value in fields.values()):
-        raise HTTPException(400, "a field holds a NUL, so it is no text; send text in UTF-8")
-    # a byte order mark, as in files
-    return {name: value.removeprefix("\ufeff") for name, value in fields.items()}
-
-
 async def _pairs(request: Request) -> list[tuple[str, Any]]:
     """Return names and values of fields, those of the address first."""
-    pairs: list[tuple[str, Any]] = _form(request.scope["query_string"])
+    pairs: list[tuple[str, Any]] = _form(request.scope["query_string"].decode())
     if request.method != "POST":
         return pairs
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
-    body.decode()
+    text = body.decode()
     if kind == "application/x-www-form-urlencoded":
-        return pairs + _form(body)
+        # bytes need not be escaped, which Starlette's own parser asks for
+        return pairs + _form(text)
     if kind == "application/json":
-        return pairs + list(json.loads(body, object_pairs_hook=tuple))
+        return pairs + list(json.loads(text, object_pairs_hook=tuple))
     if kind != "multipart/form-data":
         raise HTTPException(415, f"a body of type {kind[:80]!r}; send a form or JSON")
     most = {"max_files": MAX_FIELDS, "max_fields": MAX_FIELDS, "max_part_size": len(body)}
@@ -269,11 +262,7 @@ async def _pairs(request: Request) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _form(body: bytes) -> list[tuple[str, str]]:
-    """Return `name=value&name=value`; bytes need not be escaped, as Starlette's own parser asks."""
-    return parse_qsl(
-        body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS
-    )
+_form = partial(parse_qsl, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
 
 
 def _slices(model: ServedModel, fields: Fields, max_sentences: int) -> Iterator[list[Sentence]]:
@@ -288,7 +277,12 @@ def _slices(model: ServedModel, fields: Fields, max_sentences: int) -> Iterator[
     part: list[Sentence] = []
     sentences = _split(model, fields) if "tokenizer" in steps else _sentences(fields)
     for number, sentence in enumerate(sentences, start=1):
-        _check_sentence(sentence, number, max_sentences)
+        if number > max_sentences:
+            most = counted(max_sentences, "sentence")
+            raise HTTPException(413, f"the text has more than {most}; send it in parts")
+        if len(sentence) > MAX_SENTENCE_WORDS:
+            most = counted(MAX_SENTENCE_WORDS, "word")
+            raise HTTPException(413, f"sentence {number} has more than {most}; split it")
         part.append(sentence)
         if sum(map(len, part)) >= SLICE_WORDS:
             yield list(model.annotate(part, steps))
@@ -314,20 +308,6 @@ def _sentences(fields: Fields) -> Iterator[Sentence]:
     if layout in LAYOUTS:
         return read_layout(data.split("\n"), LAYOUTS[layout])
     return iter(read_conllu(data.encode(), check="columns", skip_option=""))
-
-
-def _check_sentence(sentence: Sentence, number: int, max_sentences: int) -> None:
-    most = ""
-    if number > max_sentences:
-        most = f"the text has more than {counted(max_sentences, 'sentence')}; send it in parts"
-    elif len(sentence) > MAX_SENTENCE_WORDS:
-        words = counted(MAX_SENTENCE_WORDS, "word")
-        most = f"sentence {number} has more than {words}; split it"
-    elif max(map(len, sentence.column(FORM))) > MAX_WORD:
-        letters = counted(MAX_WORD, "character")
-        most = f"sentence {number} has a word of more than {letters}; leave it out"
-    if most:
-        raise HTTPException(413, most)
 
 
 def _check_known(field: str, name: str, known: Iterable[str]) -> None:

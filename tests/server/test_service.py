@@ -137,7 +137,6 @@ def test_a_text_that_takes_too_long() -> None:
         assert ask(server, HEAD_OF_FORM % 100 + b"data=x").startswith(b"HTTP/1.1 413 ")
 
 
-LONG = "1\t{}\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
 # fields, status, and what the one line says
 REFUSED: list[tuple[dict[str, str], int, str]] = [
     ({**ALL}, 400, "field data is missing"),
@@ -153,7 +152,6 @@ REFUSED: list[tuple[dict[str, str], int, str]] = [
     ({"data": "a\0b", **ALL}, 400, "NUL"),
     ({"data": "a\n" * 51, "input": "horizontal"}, 413, "more than 50 sentences"),
     ({"data": "a " * 1001, "input": "horizontal"}, 413, "more than 1,000 words"),
-    ({"data": LONG.format("a" * 1001)}, 413, "more than 1,000 characters"),
     ({"data": "a" * 100_000}, 413, "more than 0.0953674 MB"),
 ]
 
