@@ -42,29 +42,29 @@ class HandSetNetwork:
     """A recurrent network: h = f(W x + R h + U y + b), y = g(V h + c), h and y beginning at zero.
 
     Attributes:
+        units: what the hidden units are called.
         inputs: W [H, I].
         recurrent: R [H, H].
-        feedback: U [H]: what the last output gives.
-        biases: b [H].
         output: V [H].
+        feedback: U [H]: what the last output gives; zero for none.
+        biases: b [H], or one for all.
         output_bias: c.
         activation, output_activation: f and g.
-        units: what the hidden units are called.
     """
 
+    units: Sequence[str]
     inputs: Doubles
     recurrent: Doubles
-    feedback: Doubles
-    biases: Doubles
     output: Doubles
-    output_bias: float
-    activation: Literal["linear", "threshold"]
-    output_activation: Literal["linear", "threshold", "logistic"]
-    units: Sequence[str]
+    feedback: Doubles | float = 0.0
+    biases: Doubles | float = 0.0
+    output_bias: float = 0.0
+    activation: Literal["linear", "threshold"] = "linear"
+    output_activation: Literal["linear", "threshold", "logistic"] = "linear"
 
     def run(self, inputs_TI: Doubles) -> tuple[Doubles, Doubles]:
         """Return the hidden units [T, H] and the output [T] after each input."""
-        hidden_H, y = np.zeros(len(self.biases)), 0.0
+        hidden_H, y = np.zeros(len(self.units)), 0.0
         states, outputs = [], []
         for input_I in inputs_TI:
             sums_H = self.inputs @ input_I + self.recurrent @ hidden_H + self.feedback * y
@@ -88,29 +88,16 @@ def _array(*numbers: Any) -> Doubles:
 
 
 NETWORKS: Mapping[str, HandSetNetwork] = {
-    "sum": HandSetNetwork(
-        inputs=_array([1]),
-        recurrent=_array([1]),
-        feedback=_array(0),
-        biases=_array(0),
-        output=_array(1),
-        output_bias=0.0,
-        activation="linear",
-        output_activation="linear",
-        units=("sum",),
-    ),
+    "sum": HandSetNetwork(("sum",), _array([1]), _array([1]), _array(1)),
     "comparison": HandSetNetwork(
+        ("difference of the sums",),
         inputs=_array([1, -1]),
         recurrent=_array([1]),
-        feedback=_array(0),
-        biases=_array(0),
         output=_array(5),  # steep: a difference of 1 gives 0.993
-        output_bias=0.0,
-        activation="linear",
         output_activation="logistic",
-        units=("difference of the sums",),
     ),
     "parity": HandSetNetwork(
+        ("OR", "AND"),
         inputs=_array([1], [1]),
         recurrent=_array([0, 0], [0, 0]),
         feedback=_array(1, 1),
@@ -119,7 +106,6 @@ NETWORKS: Mapping[str, HandSetNetwork] = {
         output_bias=-0.5,
         activation="threshold",
         output_activation="threshold",
-        units=("OR", "AND"),
     ),
 }
 # what they read: the lectures' kind of sequence

@@ -203,13 +203,17 @@ def _places(series: Series, names: dict[str, int]) -> list[float]:
     return [names[x] if isinstance(x, str) else float(x) for x in series.x]
 
 
+def _shown(series: Series, number: int) -> dict[str, Any]:
+    return {"color": COLOURS[number % len(COLOURS)], "label": _wrapped(series.label)}
+
+
 def _draw_points(axes: Axes, chart: Chart) -> None:
     """Draw lines, points or a plane."""
     names = _names_of(chart)
     for number, series in enumerate(chart.series):
         x, y = _places(series, names), _finite(series.y)
         marker = MARKERS[number % len(MARKERS)]
-        shown = {"color": COLOURS[number % len(COLOURS)], "label": _wrapped(series.label)}
+        shown = _shown(series, number)
         if chart.kind == "lines":
             style = "--" if series.style == "dashed" else "-"
             has_marks = len(x) == 1 or (len(x) <= MARKED and style == "-")
@@ -276,7 +280,7 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
     each = 0.8 / max(1, len(chart.series))
     for number, series in enumerate(chart.series):
         y = [place + (number + 0.5) * each - 0.4 for place in _places(series, names)]
-        shown = {"color": COLOURS[number % len(COLOURS)], "label": _wrapped(series.label)}
+        shown = _shown(series, number)
         bars = axes.barh(y, _finite(series.y), each * 0.92, **shown)
         axes.bar_label(bars, list(map(_number, series.y)), padding=3, size=7, color=FAINT)
     axes.set_yticks(list(names.values()), list(map(_name, names)))

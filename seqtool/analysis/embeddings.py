@@ -149,13 +149,13 @@ def analyse(
         around = [other for near in nearest.values() for other, _ in near] if words else []
         mapped = list(dict.fromkeys([*asked, *around, *letters]))[: max(num_mapped, len(asked))]
         points, shares = plane_of(chosen.vectors[[places[one] for one in mapped]])
-        axes = [
+        first, second = (
             f"{which} principal component ({100 * share:.0f}% of the variance)"
             for which, share in zip(("first", "second"), shares.tolist(), strict=True)
-        ]
+        )
         series = [Series("", points[:, 0].tolist(), points[:, 1].tolist(), names=mapped)]
         title = f"A map of {chosen.name}, {name}"
-        report.charts.append(Chart(title, "points", *axes, series, note=MAP_NOTE))
+        report.charts.append(Chart(title, "points", first, second, series, note=MAP_NOTE))
         report.remarks.append(
             f"{name}: {len(chosen.names):,} {chosen.name}, {chosen.vectors.shape[1]} numbers each; "
             f"tables: {', '.join(known)}."

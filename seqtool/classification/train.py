@@ -95,22 +95,18 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         return functional.cross_entropy(scores_BK.float(), labels_B), len(texts)
 
     def _network_scores(self, network: ReadingNetwork | TunedNetwork, texts: Longs) -> Tensor:
-        learning = self.config.learning
-        words_T = torch.from_numpy(np.concatenate([self._ids[i] for i in texts.tolist()])).long()
+        learning, chosen = self.config.learning, texts.tolist()
+        words_T = torch.from_numpy(np.concatenate([self._ids[i] for i in chosen])).long()
         words_T = torch.where(self._drawn(self._chances[words_T]), UNK_ID, words_T)
         inputs = [words_T.to(self._device), torch.from_numpy(self._lengths[texts])]
-        dropout = {"after": lambda pooled: pooled * self._kept(pooled, learning.dropout_encoder)}
-        if isinstance(network, ReadingNetwork):
-            if self._lm_states is not None:
-                states = np.concatenate([self._lm_states[i] for i in texts.tolist()])
-                lm_TP = torch.from_numpy(states).to(self._device).float()
-                inputs.append(lm_TP * self._kept(lm_TP, learning.dropout_lm))
-            dropout["before"] = lambda read: read * self._kept(read, learning.dropout_embeddings)
-            # the same for all words of a text (Gal & Ghahramani 2016)
-            dropout["between"] = lambda states: (
-                states * self._kept(states[:1], learning.dropout_encoder)
-            )
-        scores_BK: Tensor = network(*inputs, **dropout)
+        if self._lm_states is not None:
+            states = np.concatenate([self._lm_states[i] for i in chosen])
+            inputs.append(torch.from_numpy(states).to(self._device).float())
+
+        def kept(values: Tensor, setting: str) -> Tensor | float:
+            return self._kept(values, getattr(learning, setting))
+
+        scores_BK: Tensor = network(*inputs, kept=kept)
         return scores_BK
 
     def model(self) -> Classifier:

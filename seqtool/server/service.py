@@ -228,6 +228,7 @@ class Service:
         """
         slices = _slices(model, fields, max_sentences)
         sentences: list[Sentence] = []
+        part: list[Sentence]
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._limits.seconds):
             while True:
@@ -257,8 +258,9 @@ async def _pairs(request: Request) -> list[tuple[str, Any]]:
     most = {"max_files": MAX_FIELDS, "max_fields": MAX_FIELDS, "max_part_size": len(body)}
     async with request.form(**most) as form:
         for name, part in form.multi_items():
-            is_file = isinstance(part, UploadFile)
-            pairs.append((name, (await part.read()).decode() if is_file else part))
+            if isinstance(part, UploadFile):
+                part = (await part.read()).decode()
+            pairs.append((name, part))
     return pairs
 
 

