@@ -28,6 +28,7 @@ from urllib.parse import parse_qsl, urlsplit
 from starlette.applications import Starlette
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -51,6 +52,8 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 MAX_SENTENCE_WORDS = 1000
 PIECE, BATCH = 1 << 14, 1 << 12  # characters that are looked at, and split, together
 SLICE_WORDS = 1024  # that are annotated together, about
+MultiPartParser.spool_max_size = 1 << 30  # what is sent stays in memory, never on a disk
+
 Fields = dict[str, str]
 
 
