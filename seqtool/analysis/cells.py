@@ -42,29 +42,29 @@ class HandSetNetwork:
     """A recurrent network: h = f(W x + R h + U y + b), y = g(V h + c), h and y beginning at zero.
 
     Attributes:
+        units: what the hidden units are called.
         inputs: W [H, I].
         recurrent: R [H, H].
-        feedback: U [H]: what the last output gives.
-        biases: b [H].
         output: V [H].
+        feedback: U [H]: what the last output gives; zero for none.
+        biases: b [H], or one for all.
         output_bias: c.
         activation, output_activation: f and g.
-        units: what the hidden units are called.
     """
 
+    units: Sequence[str]
     inputs: Doubles
     recurrent: Doubles
-    feedback: Doubles
-    biases: Doubles
     output: Doubles
-    output_bias: float
-    activation: Literal["linear", "threshold"]
-    output_activation: Literal["linear", "threshold", "logistic"]
-    units: Sequence[str]
+    feedback: Doubles | float = 0.0
+    biases: Doubles | float = 0.0
+    output_bias: float = 0.0
+    activation: Literal["linear", "threshold"] = "linear"
+    output_activation: Literal["linear", "threshold", "logistic"] = "linear"
 
     def run(self, inputs_TI: Doubles) -> tuple[Doubles, Doubles]:
         """Return the hidden units [T, H] and the output [T] after each input."""
-        hidden_H, y = np.zeros(len(self.biases)), 0.0
+        hidden_H, y = np.zeros(len(self.units)), 0.0
         states, outputs = [], []
         for input_I in inputs_TI:
             sums_H = self.inputs @ input_I + self.recurrent @ hidden_H + self.feedback * y
@@ -88,29 +88,16 @@ def _array(*numbers: Any) -> Doubles:
 
 
 NETWORKS: Mapping[str, HandSetNetwork] = {
-    "sum": HandSetNetwork(
-        inputs=_array([1]),
-        recurrent=_array([1]),
-        feedback=_array(0),
-        biases=_array(0),
-        output=_array(1),
-        output_bias=0.0,
-        activation="linear",
-        output_activation="linear",
-        units=("sum",),
-    ),
+    "sum": HandSetNetwork(("sum",), _array([1]), _array([1]), _array(1)),
     "comparison": HandSetNetwork(
+        ("difference of the sums",),
         inputs=_array([1, -1]),
         recurrent=_array([1]),
-        feedback=_array(0),
-        biases=_array(0),
         output=_array(5),  # steep: a difference of 1 gives 0.993
-        output_bias=0.0,
-        activation="linear",
         output_activation="logistic",
-        units=("difference of the sums",),
     ),
     "parity": HandSetNetwork(
+        ("OR", "AND"),
         inputs=_array([1], [1]),
         recurrent=_array([0, 0], [0, 0]),
         feedback=_array(1, 1),
@@ -119,7 +106,6 @@ NETWORKS: Mapping[str, HandSetNetwork] = {
         output_bias=-0.5,
         activation="threshold",
         output_activation="threshold",
-        units=("OR", "AND"),
     ),
 }
 # what they read: the lectures' kind of sequence
@@ -138,17 +124,13 @@ def analyse() -> Report:
         hidden_TH, outputs_T = network.run(rows_TI)
         steps = list(range(1, len(outputs_T) + 1))
         inputs = [f"input {number + 1}" for number in range(rows_TI.shape[1])]
-        cells = np.column_stack([rows_TI, hidden_TH, outputs_T]).tolist()
-        report.tables.append(
-            Table(
-                f"The network {name}, step by step",
-                ("step", *inputs, *network.units, "output"),
-                [[step, *row] for step, row in zip(steps, cells, strict=True)],
-            )
-        )
+        columns = ["step", *inputs, *network.units, "output"]
+        rows = np.column_stack([rows_TI, hidden_TH, outputs_T]).tolist()
+        rows = [[step, *row] for step, row in zip(steps, rows, strict=True)]
+        report.tables.append(Table(f"The network {name}, step by step", columns, rows))
         series = [
-            Series(unit, steps, hidden_TH[:, number].tolist())
-            for number, unit in enumerate(network.units)
+            Series(unit, steps, units_T)
+            for unit, units_T in zip(network.units, hidden_TH.T.tolist(), strict=True)
         ]
         series.append(Series("output", steps, outputs_T.tolist(), style="dashed"))
         report.charts.append(Chart(f"The network {name}", "lines", "step", "activation", series))
@@ -169,25 +151,21 @@ def _add_map(report: Report, name: str) -> None:
     path = follow(step, start, NUM_STEPS)
     grid_BS = torch.linspace(-2.0, 2.0, NUM_STARTS, dtype=torch.float64)[:, None]
     rows: list[list[Cell]] = [
-        [float(point.state), float(point.eigenvalues.real[0]), point.kind]
+        [float(point.states), float(point.eigenvalues.real[0]), point.kind]
         for point in fixed_points(step, grid_BS)
     ]
     title = f"Fixed points of {formula} with a = {a:g}"
     report.tables.append(Table(title, ("x", "slope of the map", "kind"), rows))
     settled = attractors(step, torch.tensor([[start]], dtype=torch.float64))
     cycle = settled[0].states[:, 0].tolist() if settled else []
-    where = "settles nowhere"
-    if cycle:
-        where = f"comes to a cycle of {len(cycle)} numbers"
+    where = f"comes to a cycle of {len(cycle)} numbers" if cycle else "settles nowhere"
     if len(cycle) == 1:
         where = f"comes to {cycle[0]:.6g}"
     report.remarks.append(f"The {name} map with a = {a:g} {where} from {start:g}.")
     note = f"{formula}, a = {a:g}, from x(0) = {start:g}."
     over_time = [Series("x", list(range(len(path))), path)]
-    report.charts += [
-        Chart(f"The {name} map over time", "lines", "step", "x", over_time, note=note),
-        _web_chart(name, formula, a, path, step),
-    ]
+    chart = Chart(f"The {name} map over time", "lines", "step", "x", over_time, note=note)
+    report.charts += [chart, _web_chart(name, formula, a, path, step)]
     report.values["maps"][name] = {
         "parameter": a,
         "start": start,
@@ -205,10 +183,7 @@ def follow(step: Map, start: float, num_steps: int) -> list[float]:
     """Return x(0), x(1), ... of a map of one number; fewer where it grows beyond all numbers."""
     state = torch.tensor([[start]], dtype=torch.float64)
     path = [start]
-    for _ in range(num_steps):
-        state = step(state)
-        if not bool(torch.isfinite(state)):
-            break
+    while len(path) <= num_steps and bool(torch.isfinite(state := step(state))):
         path.append(float(state))
     return path
 
@@ -220,16 +195,11 @@ def _web_chart(name: str, formula: str, a: float, path: Sequence[float], step: M
     images = step(torch.from_numpy(grid)[:, None])[:, 0].tolist()
     web_x = [x for x in path[:-1] for _ in range(2)]
     web_y = [path[0], *(x for x in path[1:] for _ in range(2))][: len(web_x)]
-    return Chart(
-        f"The {name} map",
-        "lines",
-        "x(t)",
-        "x(t+1)",
-        [
-            Series(formula, grid.tolist(), images),
-            Series("x(t+1) = x(t)", [low, high], [low, high], style="dashed"),
-            Series("from step to step", web_x, web_y),
-        ],
-        note=f"a = {a:g}. Fixed points are where the curve meets the diagonal; slopes beyond +-1 "
-        "send states away.",
-    )
+    series = [
+        Series(formula, grid.tolist(), images),
+        Series("x(t+1) = x(t)", [low, high], [low, high], style="dashed"),
+        Series("from step to step", web_x, web_y),
+    ]
+    note = f"a = {a:g}. Fixed points are where the curve meets the diagonal; slopes beyond +-1 "
+    note += "send states away."
+    return Chart(f"The {name} map", "lines", "x(t)", "x(t+1)", series, note=note)

@@ -12,7 +12,7 @@ as far as it looks back (Khandelwal et al. 2018, "Sharp nearby, fuzzy far away")
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,7 @@ import numpy.typing as npt
 
 from seqtool.analysis.passage import (
     Passage,
-    check_asked,
-    check_language_models,
+    check_models,
     read_passage,
     read_sentence,
     surprisals,
@@ -59,27 +58,16 @@ def cut_state(model: Any, num: int) -> Any:
 
 
 def cut_surprisals(model: Any, contexts: Ids, targets: Ids) -> npt.NDArray[np.float64]:
-    """Return the surprisal of targets after just these contexts, in bits.
-
-    Args:
-        model: a language model.
-        contexts: [B, k] ids.
-        targets: [B] ids.
-
-    Returns:
-        [B].
-    """
-    parts = []
+    """Return the surprisal [B] of targets [B] after just these contexts [B, k], in bits."""
+    parts = [np.zeros(0)]
     for begin in range(0, len(targets), BATCH):
-        rows = slice(begin, begin + BATCH)
-        chosen = targets[rows]
+        chosen = targets[begin : begin + BATCH]
         state = cut_state(model, len(chosen))
-        for column in range(contexts.shape[1]):
-            state = model.advance(state, np.ascontiguousarray(contexts[rows, column]))
-        log_probs_BV = model.next_log_probs(state)
-        log_probs_B = np.asarray(log_probs_BV, np.float64)[np.arange(len(chosen)), chosen]
-        parts.append(0.0 - log_probs_B / LN_2)
-    return np.concatenate(parts) if parts else np.zeros(0)
+        for column in contexts[begin : begin + BATCH].T:
+            state = model.advance(state, np.ascontiguousarray(column))
+        log_probs_BV = np.asarray(model.next_log_probs(state), np.float64)
+        parts.append(0.0 - log_probs_BV[np.arange(len(chosen)), chosen] / LN_2)
+    return np.concatenate(parts)
 
 
 def analyse(
@@ -103,17 +91,18 @@ def analyse(
         sentences: of these, the surprisal of the last token by the words before it that the model
             sees; two that differ far before it show whether the model knows.
     """
-    check_language_models(models)
+    check_models(models, text, sentences)
     lengths = sorted(set(lengths))
     if not lengths or lengths[0] < 1 or num_targets < 1:
         raise ConfigError("lengths and targets are at least 1", hint="give larger numbers")
-    check_asked(text, sentences)
     report = Report("How far back a model looks")
     if text is not None:
-        passages = [
-            read_passage(model, text, split=split, num_tokens=num_tokens) for _, model in models
-        ]
+        passages = {
+            name: read_passage(model, text, split=split, num_tokens=num_tokens)
+            for name, model in models
+        }
         _add_text(report, models, passages, text, seed, num_targets, lengths)
+        report.remarks += unknown_remarks(passages)
     if sentences:
         _add_sentences(report, models, sentences)
     return report
@@ -122,27 +111,26 @@ def analyse(
 def _add_text(
     report: Report,
     models: Sequence[tuple[str, Any]],
-    passages: Sequence[Passage],
+    passages: Mapping[str, Passage],
     text: str | Path,
     seed: int,
     num_targets: int,
     lengths: Sequence[int],
 ) -> None:
     """Add the curves of models over a text; see `analyse`."""
-    first = max(lengths)
+    first, reference = max(lengths), models[0][0]
     series: list[Series] = []
     columns = ["tokens of context"]
     rows: list[list[Cell]] = [[length] for length in [*map(str, lengths), "all"]]
     report.values |= {"lengths": list(lengths), "models": {}}
-    for (name, model), passage in zip(models, passages, strict=True):
+    for name, model in models:
+        passage = passages[name]
+        num = len(passage.ids)
+        if num <= first:
+            what = f"the text has {num:,} tokens, but {first} before a target are cut"
+            raise DataError(what, hint="give a longer text, or smaller lengths", path=text)
         stream = np.concatenate((np.array([EOS_ID], np.int32), passage.ids))
-        if len(passage.ids) <= first:
-            raise DataError(
-                f"the text has {len(passage.ids):,} tokens, but {first} before a target are cut",
-                hint="give a longer text, or smaller lengths",
-                path=text,
-            )
-        places = _drawn(first, len(passage.ids), num_targets, seed)
+        places = _drawn(first, num, num_targets, seed)
         whole = float(surprisals(model, passage)[places].mean())
         means = []
         for length in lengths:
@@ -153,17 +141,16 @@ def _add_text(
         columns += [f"{name} (bits)", "perplexity"]
         for row, bits in zip(rows, [*means, whole], strict=True):
             row += [bits, 2.0**bits]
-        if passage.tokens != passages[0].tokens:
+        if passage.tokens != passages[reference].tokens:
             report.remarks.append(
-                f"{name} reads other tokens than {models[0][0]}, so their bits do not compare."
+                f"{name} reads other tokens than {reference}, so their bits do not compare."
             )
-        reach = next(
-            k for k, bits in zip(lengths, means, strict=True) if bits <= means[-1] + REACHED
-        )
+        pairs = zip(lengths, means, strict=True)
+        reach = next(k for k, bits in pairs if bits <= means[-1] + REACHED)
         report.remarks.append(
             f"{name}: with {counted(reach, 'token')} it predicts as well as with {first}, "
             f"within {REACHED} bits; with the whole text before, {whole:.3f} bits a token. "
-            f"Measured on {counted(len(places), 'token')} of {len(passage.ids):,}."
+            f"Measured on {counted(len(places), 'token')} of {num:,}."
         )
         report.values["models"][name] = {
             "surprisal_bits": means,
@@ -171,21 +158,14 @@ def _add_text(
             "targets": len(places),
             "reach": reach,
         }
-    names = [name for name, _ in models]
-    report.remarks += unknown_remarks(dict(zip(names, passages, strict=True)))
     report.tables.append(Table("Mean surprisal by tokens of context", columns, rows))
-    report.charts.append(
-        Chart(
-            "Surprisal by how much of the context a model sees",
-            "lines",
-            "tokens of context (k)",
-            "mean surprisal (bits)",
-            series,
-            x_scale="log",
-            note="The context is cut to its last k tokens. Where a curve is flat, the model does "
-            "not look.",
-        )
+    title = "Surprisal by how much of the context a model sees"
+    x_label, y_label = "tokens of context (k)", "mean surprisal (bits)"
+    note = (
+        "The context is cut to its last k tokens. Where a curve is flat, the model does not look."
     )
+    chart = Chart(title, "lines", x_label, y_label, series, x_scale="log", note=note)
+    report.charts.append(chart)
 
 
 def _drawn(first: int, end: int, num: int, seed: int) -> npt.NDArray[np.intp]:
@@ -212,23 +192,18 @@ def _add_sentences(
             target = passage.tokens[-2]
             rows.append([name, number, sentence, target, bits[0], bits[-1]])
             values.append({"model": name, "sentence": sentence, "target": target, "bits": bits})
-            pairs = zip(passage.tokens, passage.ids.tolist(), strict=True)
-            unknown = dict.fromkeys(token for token, i in pairs if i == UNK_ID)
-            if unknown:
+            places = np.flatnonzero(passage.ids == UNK_ID).tolist()
+            if unknown := dict.fromkeys(passage.tokens[place] for place in places):
                 report.remarks.append(f"{name} does not know {', '.join(unknown)}.")
     which = " ".join(f"Sentence {n}: “{text.strip()}”." for n, text in enumerate(sentences, 1))
-    report.charts.append(
-        Chart(
-            "Surprisal of the last word of each sentence",
-            "lines",
-            "tokens before it that the model sees",
-            "surprisal (bits)",
-            series,
-            note=f"{which} The rightmost point is the whole sentence, with {EOS} before it.",
-        )
+    title, x_label = "Surprisal of the last word of each sentence", "tokens before it that the"
+    note = f"{which} The rightmost point is the whole sentence, with {EOS} before it."
+    chart = Chart(title, "lines", f"{x_label} model sees", "surprisal (bits)", series, note=note)
+    report.charts.append(chart)
+    columns = ["model", "number", "sentence", "target", "after one token (bits)"]
+    report.tables.append(
+        Table("Sentences and their last words", [*columns, "after all (bits)"], rows)
     )
-    columns = "model", "number", "sentence", "target", "after one token (bits)", "after all (bits)"
-    report.tables.append(Table("Sentences and their last words", columns, rows))
     report.values["sentences"] = values
 
 

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".svg", ".png", ".pdf")
 COLOURS = ("#0072b2", "#d55e00", "#00855f", "#b0558a", "#9a6b00", "#3d3d3d", "#2c8fc4", "#7a4f9a")
+FAINT = "#59636e"
 MARKERS = "osD^v"
 FAR = 1000  # a dashed line so many times above all others leaves a log chart, as bounds do
+PLANE_LABELS = ("unit circle", "Gersgorin's discs")
 MARKED = 30  # a line of more points has no marks
 INCHES = 7.2  # across
 MOST_PIXELS = 60_000  # of a height that can be drawn
@@ -129,7 +131,7 @@ def _draw_charts(charts: Sequence[Chart], stream: BinaryIO, suffix: str) -> set[
         for chart, part in zip(charts, parts, strict=True):
             part.suptitle(_wrapped(chart.title, 80), x=0.01, ha="left")
             if chart.note:
-                part.supxlabel(_wrapped(chart.note), x=0.01, ha="left", size=8, color="#59636e")
+                part.supxlabel(_wrapped(chart.note), x=0.01, ha="left", size=8, color=FAINT)
             axes = part.subplots()
             axes.set(xlabel=printable(chart.x_label), ylabel=printable(chart.y_label))
             _draw_bars(axes, chart) if chart.kind == "bars" else _draw_points(axes, chart)
@@ -176,8 +178,10 @@ def _legend_shape(labels: Sequence[str]) -> tuple[int, int]:
 def _height(chart: Chart) -> float:
     """Return how many inches a chart needs."""
     note = LINE * len(_wrapped(chart.note).split("\n"))
-    labels = [*(series.label for series in chart.series), *(disc.label for disc in chart.discs)]
-    shown = [_wrapped(label) for label in dict.fromkeys(labels) if label]
+    labels = [series.label for series in chart.series if series.label]
+    if chart.kind == "plane":
+        labels += PLANE_LABELS[: 1 + bool(chart.discs)]
+    shown = list(map(_wrapped, labels))
     extra = note + LINE * _legend_shape(shown)[0] * bool(shown)
     if chart.kind == "bars":
         return extra + 1.1 + (0.12 + 0.13 * len(chart.series)) * len(_names_of(chart))
@@ -199,26 +203,28 @@ def _places(series: Series, names: dict[str, int]) -> list[float]:
     return [names[x] if isinstance(x, str) else float(x) for x in series.x]
 
 
+def _shown(series: Series, number: int) -> dict[str, Any]:
+    return {"color": COLOURS[number % len(COLOURS)], "label": _wrapped(series.label)}
+
+
 def _draw_points(axes: Axes, chart: Chart) -> None:
     """Draw lines, points or a plane."""
     names = _names_of(chart)
     for number, series in enumerate(chart.series):
-        x, colour = _places(series, names), COLOURS[number % len(COLOURS)]
-        label, marker = _wrapped(series.label), MARKERS[number % len(MARKERS)]
+        x, y = _places(series, names), _finite(series.y)
+        marker = MARKERS[number % len(MARKERS)]
+        shown = _shown(series, number)
         if chart.kind == "lines":
             style = "--" if series.style == "dashed" else "-"
             has_marks = len(x) == 1 or (len(x) <= MARKED and style == "-")
-            marker = marker if has_marks else ""
-            axes.plot(x, _finite(series.y), style, color=colour, label=label, marker=marker)
+            axes.plot(x, y, style, marker=marker if has_marks else "", **shown)
             if series.low:
-                axes.fill_between(
-                    x, _finite(series.low), _finite(series.high), color=colour, alpha=0.16, lw=0
-                )
+                low, high = _finite(series.low), _finite(series.high)
+                axes.fill_between(x, low, high, color=shown["color"], alpha=0.16, lw=0)
             continue
-        axes.scatter(x, _finite(series.y), s=12, color=colour, label=label, marker=marker)
-        for at_x, at_y, name in zip(x, series.y, series.names, strict=False):
-            place = (at_x, at_y)
-            axes.annotate(_name(name), place, (3, 3), textcoords="offset points", size=7)
+        axes.scatter(x, y, s=12, marker=marker, **shown)
+        for at_x, at_y, name in zip(x, y, series.names, strict=False):
+            axes.annotate(_name(name), (at_x, at_y), (3, 3), textcoords="offset points", size=7)
     if chart.x_scale == "log":
         _scale_by_log(axes, "x", [float(x) for series in chart.series for x in series.x])
     if chart.y_scale == "log":
@@ -236,18 +242,13 @@ def _draw_points(axes: Axes, chart: Chart) -> None:
 def _draw_discs(axes: Axes, chart: Chart) -> None:
     from matplotlib.patches import Circle
 
-    labels = list(dict.fromkeys(disc.label for disc in chart.discs))
-    for place, disc in enumerate(chart.discs):
-        number = len(chart.series) + labels.index(disc.label)
-        is_first = disc.label not in {other.label for other in chart.discs[:place]}
-        colour = "black" if disc.label == "unit circle" else COLOURS[number % len(COLOURS)]
-        alpha = 0.9 if disc.label == "unit circle" else 0.35
-        label = _wrapped(disc.label) if is_first else ""
-        axes.add_patch(
-            Circle(
-                (disc.x, disc.y), disc.radius, fill=False, color=colour, alpha=alpha, label=label
-            )
-        )
+    circle, discs = PLANE_LABELS
+    axes.add_patch(Circle((0, 0), 1, fill=False, color="black", alpha=0.9, label=circle))
+    colour = COLOURS[(len(chart.series) + 1) % len(COLOURS)]
+    for number, (centre, radius) in enumerate(chart.discs):
+        label = "" if number else discs
+        patch = Circle((centre, 0), radius, fill=False, color=colour, alpha=0.35, label=label)
+        axes.add_patch(patch)
     axes.set_aspect("equal", adjustable="datalim")
     axes.autoscale_view()
 
@@ -279,10 +280,9 @@ def _draw_bars(axes: Axes, chart: Chart) -> None:
     each = 0.8 / max(1, len(chart.series))
     for number, series in enumerate(chart.series):
         y = [place + (number + 0.5) * each - 0.4 for place in _places(series, names)]
-        colour = COLOURS[number % len(COLOURS)]
-        label = _wrapped(series.label)
-        bars = axes.barh(y, _finite(series.y), each * 0.92, color=colour, label=label)
-        axes.bar_label(bars, list(map(_number, series.y)), padding=3, size=7, color="#59636e")
+        shown = _shown(series, number)
+        bars = axes.barh(y, _finite(series.y), each * 0.92, **shown)
+        axes.bar_label(bars, list(map(_number, series.y)), padding=3, size=7, color=FAINT)
     axes.set_yticks(list(names.values()), list(map(_name, names)))
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

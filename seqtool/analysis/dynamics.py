@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ from seqtool.analysis.recurrence import (
     spread_out,
     states_at,
 )
-from seqtool.analysis.report import Cell, Chart, Disc, Report, Series, Table
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.units import perplexity_of
@@ -52,47 +52,20 @@ UNEQUAL = 0.1  # perplexities of two basins that differ by more, a share of the 
 SAME_END = 1e-2  # states after a text nearer than this, in the same measure, are in one basin
 NUM_PARTS = 10  # of a text, each with its perplexity
 
-Kind = Literal["sink", "source", "saddle"]
-
 
 @dataclass(frozen=True)
-class FixedPoint:
-    """A state that a map leaves as it is.
+class Orbit:
+    """A fixed point or a cycle of a map.
 
     Attributes:
-        state: [S].
-        eigenvalues: of the Jacobian there, complex, the largest first.
-    """
-
-    state: Tensor
-    eigenvalues: Tensor
-
-    @property
-    def spectral_radius(self) -> float:
-        """Return the largest absolute eigenvalue."""
-        return float(self.eigenvalues.abs().max())
-
-    @property
-    def kind(self) -> Kind:
-        """Return whether states near it come, leave, or both."""
-        if self.spectral_radius < 1:
-            return "sink"
-        return "source" if float(self.eigenvalues.abs().min()) > 1 else "saddle"
-
-
-@dataclass(frozen=True)
-class Attractor:
-    """A fixed point or a cycle that starts came to.
-
-    Attributes:
-        states: of the cycle in their order, [period, S].
-        spectral_radius: of the product of the Jacobians over the cycle.
-        starts: which starts came to it.
+        states: in their order, [period, S].
+        eigenvalues: complex, the largest first, of the product of the Jacobians over the cycle.
+        starts: which starts came to it; none if Newton's method has found it.
     """
 
     states: Tensor
-    spectral_radius: float
-    starts: list[int]
+    eigenvalues: Tensor
+    starts: Sequence[int] = ()
 
     @property
     def period(self) -> int:
@@ -100,9 +73,22 @@ class Attractor:
         return len(self.states)
 
     @property
+    def spectral_radius(self) -> float:
+        """Return the largest absolute eigenvalue."""
+        return float(self.eigenvalues.abs().max())
+
+    @property
     def kind(self) -> str:
-        """Return whether it is a sink or a cycle."""
-        return "sink" if self.period == 1 else "cycle"
+        """Return whether states near it come, leave, or both, or go round in a cycle."""
+        if self.period > 1:
+            return "cycle"
+        if self.starts or self.spectral_radius < 1:
+            return "sink"
+        return "source" if float(self.eigenvalues.abs().min()) > 1 else "saddle"
+
+    def is_at(self, state_S: Tensor) -> bool:
+        """Return whether it is the fixed point at this state."""
+        return self.period == 1 and float(_distances(state_S, self.states[0])) < APART
 
 
 def _distances(one_BS: Tensor, other_BS: Tensor) -> Tensor:
@@ -137,7 +123,17 @@ def settle(step: Map, starts_BS: Tensor, *, most_steps: int = MOST_STEPS) -> tup
     return rounds_PBS, periods_B
 
 
-def attractors(step: Map, starts_BS: Tensor) -> list[Attractor]:
+def _orbit(step: Map, states_PS: Tensor, starts: Sequence[int] = ()) -> Orbit:
+    """Return the orbit of a map through these states."""
+    product_SS = torch.eye(states_PS.shape[1], dtype=torch.float64)
+    for matrix_SS in jacobians(step, states_PS):
+        product_SS = matrix_SS @ product_SS
+    eigenvalues_S = torch.linalg.eigvals(product_SS)
+    order_S = eigenvalues_S.abs().argsort(descending=True, stable=True)
+    return Orbit(states_PS, eigenvalues_S[order_S], starts)
+
+
+def attractors(step: Map, starts_BS: Tensor) -> list[Orbit]:
     """Return the fixed points and cycles that starts come to, those of many starts first."""
     with torch.no_grad():
         rounds_PBS, periods_B = settle(step, starts_BS)
@@ -154,32 +150,21 @@ def attractors(step: Map, starts_BS: Tensor) -> list[Attractor]:
                     break
         else:
             groups.append((round_PS, [start]))
-    known = []
-    for states_PS, members in groups:
-        product = torch.eye(states_PS.shape[1], dtype=torch.float64)
-        for matrix in jacobians(step, states_PS):
-            product = matrix @ product
-        radius = float(torch.linalg.eigvals(product).abs().max())
-        known.append(Attractor(states_PS, radius, members))
-    return sorted(known, key=lambda attractor: -len(attractor.starts))
+    orbits = [_orbit(step, states_PS, members) for states_PS, members in groups]
+    return sorted(orbits, key=lambda orbit: -len(orbit.starts))
 
 
-def fixed_points(step: Map, starts_BS: Tensor) -> list[FixedPoint]:
+def fixed_points(step: Map, starts_BS: Tensor) -> list[Orbit]:
     """Return the fixed points that Newton's method finds, sinks or not, by spectral radius.
 
     Each start x moves by the solution d of (J - I) d = x - f(x), or by half of it, a quarter and so
     on where the whole makes |f(x) - x| larger. That no more are returned proves nothing.
     """
-    points: list[FixedPoint] = []
+    points: list[Orbit] = []
     for start_S in starts_BS:
         state_S = _newton(step, start_S)
-        if state_S is None:
-            continue
-        if any(float(_distances(state_S, other.state)) < APART for other in points):
-            continue
-        eigenvalues_S = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
-        order_S = eigenvalues_S.abs().argsort(descending=True, stable=True)
-        points.append(FixedPoint(state_S, eigenvalues_S[order_S]))
+        if state_S is not None and not any(point.is_at(state_S) for point in points):
+            points.append(_orbit(step, state_S[None]))
     return sorted(points, key=lambda point: point.spectral_radius)
 
 
@@ -277,37 +262,30 @@ def analyse(
         starts_BS = _draw_starts(network, read, num_starts, seed)
         initial_states = {"zero": starts_BS[:1], "start of a text": network.start_S[None]}
         initial_states["after the text"] = starts_BS[1:2]
-        by_input = {}
+        report.values[name] = {"inputs": {}}
         for label, input_E in inputs.items():
             step = state_map(network, input_E)
             settled = attractors(step, starts_BS)
             points = fixed_points(step, starts_BS[:: max(1, num_starts // num_newton)])
-            by_input[label] = _to_json(settled, points, num_starts)
-            point_rows += [[name, label, *row] for row in _rows(settled, points, num_starts)]
-            report.charts.append(_plane(f"{name}, {label}", settled, points, step))
-            for number, attractor in enumerate(settled[:3], start=1):
-                initial_states[f"{attractor.kind} {number} of {label}"] = attractor.states[:1]
+            others = [
+                point
+                for point in points
+                if not any(orbit.is_at(point.states[0]) for orbit in settled)
+            ]
+            report.values[name]["inputs"][label] = _to_json(settled, points, num_starts)
+            rows = _rows([*settled, *others], num_starts)
+            point_rows += [[name, label, *row] for row in rows]
+            report.charts.append(_plane(f"{name}, {label}", settled, others))
+            for number, orbit in enumerate(settled[:3], start=1):
+                initial_states[f"{orbit.kind} {number} of {label}"] = orbit.states[:1]
         initial_states["drawn"] = starts_BS[num_starts // 2 :][:6]
-        report.values[name] = {"inputs": by_input}
         start_rows += _by_start(report, name, network, ids, initial_states)
-    report.tables += [
-        Table(
-            "Where states settle while the input stays the same",
-            (
-                *("model", "input", "what", "period (steps)", "spectral radius"),
-                *("norm of the state", "starts that come to it (%)"),
-            ),
-            point_rows,
-        ),
-        Table(
-            "Perplexity by initial state",
-            (
-                *("model", "initial state", "perplexity, first half", "second half"),
-                "ends in basin",
-            ),
-            start_rows,
-        ),
-    ]
+    columns = ["model", "input", "what", "period (steps)", "spectral radius"]
+    columns += ["norm of the state", "starts that come to it (%)"]
+    title = "Where states settle while the input stays the same"
+    report.tables.append(Table(title, columns, point_rows))
+    columns = ["model", "initial state", "perplexity, first half", "second half", "ends in basin"]
+    report.tables.append(Table("Perplexity by initial state", columns, start_rows))
     report.remarks.sort(key=lambda remark: not remark.startswith("warning"))
     report.remarks.append(
         "Starts of one basin end in the same state, whatever they began with; a text drives all."
@@ -339,78 +317,44 @@ def _draw_starts(network: NeuralNetwork, read: Ids, num: int, seed: int) -> Tens
     return torch.cat([known_BS, drawn_BS[: num - len(known_BS)]])
 
 
-def _rows(
-    settled: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
-) -> list[list[Cell]]:
-    """Return rows of the table: what starts come to, and what Newton's method finds beside."""
+def _rows(orbits: Sequence[Orbit], num_starts: int) -> list[list[Cell]]:
+    """Return rows of the table: each orbit, and the starts that came to none."""
     rows: list[list[Cell]] = []
-    for attractor in settled:
-        share = 100 * len(attractor.starts) / num_starts
-        norm = float(attractor.states[0].norm())
-        row = attractor.kind, attractor.period, attractor.spectral_radius, norm, share
-        rows.append(list(row))
-    for point in points:
-        if not _is_among(point, settled):
-            rows.append([point.kind, 1, point.spectral_radius, float(point.state.norm()), 0.0])
-    lost = num_starts - sum(len(attractor.starts) for attractor in settled)
-    if lost:
-        rows.append(["not settled", None, None, None, 100 * lost / num_starts])
+    for orbit in orbits:
+        share, norm = 100 * len(orbit.starts) / num_starts, float(orbit.states[0].norm())
+        rows.append([orbit.kind, orbit.period, orbit.spectral_radius, norm, share])
+    wandering = num_starts - sum(len(orbit.starts) for orbit in orbits)
+    if wandering:
+        rows.append(["not settled", None, None, None, 100 * wandering / num_starts])
     return rows
 
 
-def _is_among(point: FixedPoint, settled: Sequence[Attractor]) -> bool:
-    return any(
-        attractor.period == 1 and float(_distances(point.state, attractor.states[0])) < APART
-        for attractor in settled
-    )
-
-
-def _to_json(
-    settled: Sequence[Attractor], points: Sequence[FixedPoint], num_starts: int
-) -> dict[str, Any]:
+def _to_json(settled: Sequence[Orbit], points: Sequence[Orbit], num_starts: int) -> dict[str, Any]:
     return {
         "attractors": [
             {"period": one.period, "spectral_radius": one.spectral_radius, "starts": one.starts}
             for one in settled
         ],
         "fixed_points": [
-            {
-                "kind": point.kind,
-                "spectral_radius": point.spectral_radius,
-                "norm": float(point.state.norm()),
-            }
+            {"kind": point.kind, "spectral_radius": point.spectral_radius,
+             "norm": float(point.states[0].norm())}
             for point in points
         ],
         "num_starts": num_starts,
-    }
+    }  # fmt: skip
 
 
-def _plane(
-    label: str, settled: Sequence[Attractor], points: Sequence[FixedPoint], step: Map
-) -> Chart:
+def _plane(label: str, settled: Sequence[Orbit], others: Sequence[Orbit]) -> Chart:
     """Draw the eigenvalues at sinks and at the other fixed points."""
-    series = []
-    sinks = [attractor.states[0] for attractor in settled if attractor.period == 1]
-    for number, state_S in enumerate(sinks[:4], start=1):
-        eigenvalues = torch.linalg.eigvals(jacobians(step, state_S[None])[0])
-        series.append(_series(f"sink {number}", eigenvalues))
-    others = [point for point in points if not _is_among(point, settled)]
-    for point in others[:4]:
-        radius = f"{point.spectral_radius:.3g}"
-        series.append(_series(f"{point.kind}, radius {radius}", point.eigenvalues))
-    return Chart(
-        f"Eigenvalues at fixed points: {label}",
-        "plane",
-        "real part",
-        "imaginary part",
-        series,
-        discs=[Disc(0.0, 0.0, 1.0, "unit circle")],
-        note="All inside the unit circle: a sink.",
-    )
-
-
-def _series(label: str, eigenvalues: Tensor) -> Series:
-    return Series(label, eigenvalues.real.tolist(), eigenvalues.imag.tolist())
+    sinks = [orbit for orbit in settled if orbit.period == 1][:4]
+    shown = {f"sink {number}": sink for number, sink in enumerate(sinks, start=1)}
+    shown |= {f"{point.kind}, radius {point.spectral_radius:.3g}": point for point in others[:4]}
+    series = [
+        Series(name, orbit.eigenvalues.real.tolist(), orbit.eigenvalues.imag.tolist())
+        for name, orbit in shown.items()
+    ]
+    title, note = f"Eigenvalues at fixed points: {label}", "All inside the unit circle: a sink."
+    return Chart(title, "plane", "real part", "imaginary part", series, note=note)
 
 
 def _by_start(
@@ -428,33 +372,23 @@ def _by_start(
     ]
     nats_NB, ends_BS = nats_by_start(network, ids, torch.cat(list(initial_states.values())))
     half = len(ids) // 2
-    first = [perplexity_of(nats) for nats in nats_NB[:half].mean(dim=0).tolist()]
-    second = [perplexity_of(nats) for nats in nats_NB[half:].mean(dim=0).tolist()]
+    halves = nats_NB[:half].mean(dim=0).tolist(), nats_NB[half:].mean(dim=0).tolist()
+    first, second = (list(map(perplexity_of, nats)) for nats in halves)
     basins: list[int] = []
     for end, state_S in enumerate(ends_BS):
-        near = [
-            basins[other]
-            for other in range(end)
-            if float(_distances(state_S, ends_BS[other])) < SAME_END
-        ]
-        basins.append(near[0] if near else max(basins, default=0) + 1)
+        is_near = (_distances(state_S.expand(end, -1), ends_BS[:end]) < SAME_END).tolist()
+        new = max(basins, default=0) + 1
+        basins.append(basins[is_near.index(True)] if any(is_near) else new)
     edges = np.linspace(0, len(ids), NUM_PARTS + 1).astype(int)
     parts = [nats_NB[low:high].mean(dim=0).tolist() for low, high in pairwise(edges)]
     ends = edges[1:].tolist()
     series = [
-        Series(label, ends, [perplexity_of(part[column]) for part in parts])
-        for column, label in enumerate(labels)
+        Series(label, ends, list(map(perplexity_of, nats)))
+        for label, nats in zip(labels, zip(*parts, strict=True), strict=True)
     ]
-    report.charts.append(
-        Chart(
-            f"Perplexity by initial state: {name}",
-            "lines",
-            "tokens read",
-            f"perplexity of the last {len(ids) // NUM_PARTS:,} tokens",
-            series,
-            y_scale="log",
-        )
-    )
+    title, y_label = f"Perplexity by initial state: {name}", "perplexity of the last"
+    y_label += f" {len(ids) // NUM_PARTS:,} tokens"
+    report.charts.append(Chart(title, "lines", "tokens read", y_label, series, y_scale="log"))
     low, high = second.index(min(second)), second.index(max(second))
     remark = _since_when(name, ends, parts)
     if basins[low] != basins[high] and second[high] > (1 + UNEQUAL) * second[low]:
@@ -471,23 +405,11 @@ def _by_start(
 
 
 def _since_when(name: str, ends: Sequence[int], parts: Sequence[Sequence[float]]) -> str:
-    """Return a sentence on when it no longer matters for the perplexity where a network begins.
-
-    Args:
-        name: of the network.
-        ends: of the parts of the text, in tokens read.
-        parts: of each, the mean nats of every start.
-    """
-    same = [math.exp(max(nats) - min(nats)) <= 1 + UNEQUAL for nats in parts]
-    num_unequal = max((n for n, is_same in enumerate(same, start=1) if not is_same), default=0)
-    within = f"within {UNEQUAL:.0%}"
-    if num_unequal == len(same):
-        return (f"{name}: after {ends[-1]:,} tokens it still matters for the perplexity where it "
-                "begins.")  # fmt: skip
-    if not num_unequal:
-        return (f"{name}: where it begins does not matter for the perplexity, {within}, even of "
-                f"the first {ends[0]:,} tokens.")  # fmt: skip
-    return (
-        f"{name}: after {ends[num_unequal - 1]:,} tokens it no longer matters for the perplexity, "
-        f"{within}, where it begins."
-    )
+    """Say after how many tokens the nats of all starts are alike, by those of parts of the text."""
+    is_unequal = [math.exp(max(nats) - min(nats)) > 1 + UNEQUAL for nats in parts]
+    matters = [end for end, unequal in zip(ends, is_unequal, strict=True) if unequal]
+    where = "for the perplexity where it begins"
+    if matters[-1:] == [ends[-1]]:
+        return f"{name}: after {ends[-1]:,} tokens it still matters {where}."
+    after = f"after {matters[-1]:,} tokens" if matters else f"within the first {ends[0]:,} tokens"
+    return f"{name}: {after} it no longer matters {where}, within {UNEQUAL:.0%}."

@@ -15,6 +15,10 @@ from seqtool.parsing.model import LEXICAL
 
 COMMONEST = 200  # of which words are drawn where none is given
 DRAWN = 8
+MAP_NOTE = (
+    "Two dimensions of many: what is far apart here is so in the table; what is close here need "
+    "not be."
+)
 
 
 @dataclass(frozen=True)
@@ -124,40 +128,34 @@ def analyse(
         if not known:
             raise ConfigError(f"{name} has no vectors", hint="name a network, a parser or a tagger")
         if table and table not in known:
-            raise ConfigError(
-                f"{name} has no table of {table!r}",
-                hint=did_you_mean(table, known, otherwise=f"choose one of: {', '.join(known)}"),
-            )
+            hint = did_you_mean(table, known, otherwise=f"choose one of: {', '.join(known)}")
+            raise ConfigError(f"{name} has no table of {table!r}", hint=hint)
         chosen = known[table] if table else next(iter(known.values()))
-        places = _places(chosen, name, words, seed)
-        nearest = {place: chosen.nearest(place, num_nearest) for place in places}
+        places = {one: place for place, one in enumerate(chosen.names)}
+        letters = [one for one in chosen.names if one[:1].isalpha()]  # marks tell little
+        for word in words:
+            if word not in places:
+                hint = did_you_mean(word, places, otherwise="name another, or another --table")
+                what = f"{name} has no vector of {word!r} among its {chosen.name}"
+                raise ConfigError(what, hint=hint)
+        asked = list(words) or _drawn(letters[:COMMONEST] or chosen.names, seed)
+        nearest = {one: chosen.nearest(places[one], num_nearest) for one in asked}
         rows: list[list[Cell]] = [
-            [chosen.names[place], ", ".join(f"{other} {cosine:z.2f}" for other, cosine in near)]
-            for place, near in nearest.items()
+            [one, ", ".join(f"{other} {cosine:z.2f}" for other, cosine in near)]
+            for one, near in nearest.items()
         ]
         title = f"The nearest of {chosen.name}, {name}"
         report.tables.append(Table(title, ["name", "nearest, with their cosine"], rows))
         around = [other for near in nearest.values() for other, _ in near] if words else []
-        shown = [
-            *(chosen.names[place] for place in places),
-            *around,
-            *(other for other in chosen.names if other[:1].isalpha()),
-        ]
-        shown = list(dict.fromkeys(shown))[: max(num_mapped, len(places))]
-        numbers = {other: place for place, other in enumerate(chosen.names)}
-        points, shares = plane_of(chosen.vectors[[numbers[other] for other in shown]])
-        percents = [f"{100 * share:.0f}% of the variance" for share in shares.tolist()]
-        report.charts.append(
-            Chart(
-                f"A map of {chosen.name}, {name}",
-                "points",
-                f"first principal component ({percents[0]})",
-                f"second principal component ({percents[1]})",
-                [Series("", points[:, 0].tolist(), points[:, 1].tolist(), names=shown)],
-                note="Two dimensions of many: what is far apart here is so in the table; what is "
-                "close here need not be.",
-            )
+        mapped = list(dict.fromkeys([*asked, *around, *letters]))[: max(num_mapped, len(asked))]
+        points, shares = plane_of(chosen.vectors[[places[one] for one in mapped]])
+        first, second = (
+            f"{which} principal component ({100 * share:.0f}% of the variance)"
+            for which, share in zip(("first", "second"), shares.tolist(), strict=True)
         )
+        series = [Series("", points[:, 0].tolist(), points[:, 1].tolist(), names=mapped)]
+        title = f"A map of {chosen.name}, {name}"
+        report.charts.append(Chart(title, "points", first, second, series, note=MAP_NOTE))
         report.remarks.append(
             f"{name}: {len(chosen.names):,} {chosen.name}, {chosen.vectors.shape[1]} numbers each; "
             f"tables: {', '.join(known)}."
@@ -166,26 +164,15 @@ def analyse(
             "table": chosen.name,
             "tables": {one.name: list(one.vectors.shape) for one in known.values()},
             "nearest": {
-                chosen.names[place]: [{"name": other, "cosine": cosine} for other, cosine in near]
-                for place, near in nearest.items()
+                one: [{"name": other, "cosine": cosine} for other, cosine in near]
+                for one, near in nearest.items()
             },
             "variance_shares": shares.tolist(),
         }
     return report
 
 
-def _places(table: VectorTable, model: str, words: Sequence[str], seed: int) -> list[int]:
-    numbers = {name: i for i, name in enumerate(table.names)}
-    for word in words:
-        if word not in numbers:
-            raise ConfigError(
-                f"{model} has no vector of {word!r} among its {table.name}",
-                hint=did_you_mean(word, numbers, otherwise="name another, or another --table"),
-            )
-    if words:
-        return [numbers[word] for word in words]
-    # what is written with a letter, as marks and special symbols tell little
-    common = [i for i, name in enumerate(table.names) if name[:1].isalpha()][:COMMONEST]
-    common = common or list(range(len(table.names)))
-    drawn = np.random.default_rng(seed).permutation(len(common))[:DRAWN]
-    return [common[i] for i in sorted(drawn.tolist())]
+def _drawn(names: Sequence[str], seed: int) -> list[str]:
+    """Return some of the names, in their order."""
+    places = np.random.default_rng(seed).permutation(len(names))[:DRAWN]
+    return [names[place] for place in sorted(places.tolist())]

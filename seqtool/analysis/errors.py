@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -57,31 +57,18 @@ class Arcs:
 
 def arcs_of(sentences: Iterable[Sentence]) -> Arcs:
     """Return the arcs of sentences with trees."""
-    heads: list[int] = []
-    relations: list[str] = []
-    lengths: list[int] = []
-    depths: list[int] = []
-    crossing: list[bool] = []
+    words: list[tuple[int, str, int, int, bool]] = []
     for sentence in sentences:
-        own = sentence.heads()
-        heads += own
-        relations += map(universal_relation, sentence.column(DEPREL))
-        lengths += [abs(head - word) if head else 0 for word, head in enumerate(own, start=1)]
-        above = [_ancestors(own, word) for word in range(1, len(own) + 1)]
-        depths += map(len, above)
-        crossing += [
-            head > 0
-            and any(head not in above[between - 1] for between in range(min(word, head) + 1,
-                                                                         max(word, head)))
-            for word, head in enumerate(own, start=1)
-        ]  # fmt: skip
-    return Arcs(
-        np.asarray(heads, np.int64),
-        np.asarray(relations, object),
-        np.asarray(lengths, np.int64),
-        np.asarray(depths, np.int64),
-        np.asarray(crossing, bool),
-    )
+        heads = sentence.heads()
+        above = [_ancestors(heads, word) for word in range(1, len(heads) + 1)]
+        relations = map(universal_relation, sentence.column(DEPREL))
+        for word, (head, relation) in enumerate(zip(heads, relations, strict=True), start=1):
+            low, high = sorted((word, head))
+            crosses = head > 0 and any(head not in above[one - 1] for one in range(low + 1, high))
+            words.append((head, relation, high - low if head else 0, len(above[word - 1]), crosses))
+    columns = zip(*words, strict=True) if words else [()] * 5
+    kinds = np.int64, object, np.int64, np.int64, bool
+    return Arcs(*(np.array(cells, kind) for cells, kind in zip(columns, kinds, strict=True)))
 
 
 def _ancestors(heads: Sequence[int], word: int) -> list[int]:
@@ -111,12 +98,10 @@ def analyse(
     sentences: list[Sentence] = list(read_conllu(text, skip_option=""))
     if not any(map(len, sentences)):
         raise DataError("the treebank is empty", hint="give one with a sentence", path=text)
-    gold = arcs_of(sentences)
-    sizes = np.repeat(list(map(len, sentences)), list(map(len, sentences)))
+    gold, sizes = arcs_of(sentences), list(map(len, sentences))
     predicted: dict[str, Arcs] = {}
     for name, parser in models:
-        given = (copy.deepcopy(sentence) for sentence in sentences)
-        parsed = parser.parse_stream(given, beam=beam)
+        parsed = parser.parse_stream((copy.deepcopy(one) for one in sentences), beam=beam)
         with naming_reader(name if len(models) > 1 else None):
             predicted[name] = arcs_of(item for item in parsed if isinstance(item, Sentence))
     right = {
@@ -125,11 +110,11 @@ def analyse(
     }
     las = {name: _percent(correct) for name, correct in right.items()}
     crossing = gold.crossing
-    report = Report("Where parsers err", values={"words": len(gold.heads)})
     of_arcs = {
         name: [_percent(correct[~crossing]), _percent(correct[crossing])]
         for name, correct in right.items()
     }
+    report = Report("Where parsers err", values={"words": len(gold.heads)})
     columns = ["parser", "words", "UAS", "LAS", "LAS of non-projective arcs", "of the others"]
     overall: list[list[Cell]] = [
         [name, len(gold.heads), _percent(arcs.heads == gold.heads), las[name], *of_arcs[name][::-1]]
@@ -137,10 +122,13 @@ def analyse(
     ]
     report.tables.append(Table("All words", columns, overall))
     _add_relations(report, gold, predicted, right)
-    for what, x_label, starts, measure in DISTANCES:
-        distances = {name: measure(arcs) for name, arcs in predicted.items()}
-        _add_distances(report, what, x_label, starts, measure(gold), distances, right)
-    _add_sentence_lengths(report, sizes, right)
+    lengths = {name: arcs.lengths for name, arcs in predicted.items()}
+    label = "words from head to dependent"
+    _add_distances(report, "length", label, LENGTHS, gold.lengths, lengths, right)
+    depths = {name: arcs.depths for name, arcs in predicted.items()}
+    label = "arcs to the root"
+    _add_distances(report, "distance to the root", label, DEPTHS, gold.depths, depths, right)
+    _add_sentence_lengths(report, np.repeat(sizes, sizes), right)
     report.values["projective"] = {"non_projective_arcs": int(crossing.sum()), **of_arcs}
     for name, arcs in predicted.items():
         _add_confusions(report, name, gold, arcs, f", {name}" if len(models) > 1 else "")
@@ -181,13 +169,6 @@ def _add_relations(
     }
 
 
-# what, axis, where bands begin, what of arcs
-DISTANCES: tuple[tuple[str, str, Sequence[int], Callable[[Arcs], Longs]], ...] = (
-    ("length", "words from head to dependent", LENGTHS, lambda arcs: arcs.lengths),
-    ("distance to the root", "arcs to the root", DEPTHS, lambda arcs: arcs.depths),
-)
-
-
 def _add_distances(
     report: Report,
     what: str,
@@ -198,29 +179,31 @@ def _add_distances(
     right: Mapping[str, Bools],
 ) -> None:
     """Add recall by a gold arc's distance, precision by a predicted arc's."""
-    farthest = max(int(distances.max()) for distances in (gold, *predicted.values()))
-    names = band_names(starts)[: np.searchsorted(starts, farthest, side="right")]
-    nums = [int(in_band.sum()) for in_band in _bands(gold, starts, names)]
+    names = _names(starts, gold, *predicted.values())
     scores: dict[str, dict[str, list[float]]] = {"recall": {}, "precision": {}}
     for parser, distances in predicted.items():
-        for kind, measured in (("recall", gold), ("precision", distances)):
-            bands = _bands(measured, starts, names)
-            scores[kind][parser] = [_percent(right[parser][in_band]) for in_band in bands]
+        scores["recall"][parser] = _by_band(right[parser], gold, starts, names)
+        scores["precision"][parser] = _by_band(right[parser], distances, starts, names)
     for kind, of_parsers in scores.items():
         series = [Series(parser, names, values) for parser, values in of_parsers.items()]
         arcs_are = "gold arcs" if kind == "recall" else "predicted arcs"
         note = f"Of the {arcs_are} of each distance, the share that is right."
         title, label = f"Labelled {kind} by {what}", f"labelled {kind} (percent)"
         report.charts.append(Chart(title, "lines", x_label, label, series, note=note))
+    nums = [int(in_band.sum()) for in_band in _bands(gold, starts, names)]
     columns = [x_label, "gold arcs"]
     for parser in predicted:
         columns += [f"{parser}, recall", "precision"]
-    rows: list[list[Cell]] = [
-        [name, nums[i], *(scores[kind][one][i] for one in predicted for kind in scores)]
-        for i, name in enumerate(names)
-    ]
+    figures = [of_parsers[parser] for parser in predicted for of_parsers in scores.values()]
+    rows: list[list[Cell]] = [list(row) for row in zip(names, nums, *figures, strict=True)]
     report.tables.append(Table(f"Labelled attachment by {what}", columns, rows))
     report.values[what.replace(" ", "_")] = {"bands": names, "gold_arcs": nums, **scores}
+
+
+def _names(starts: Sequence[int], *measured: Longs) -> list[str]:
+    """Return the names of the bands up to that of the largest value."""
+    farthest = max(int(values.max()) for values in measured)
+    return band_names(starts)[: np.searchsorted(starts, farthest, side="right")]
 
 
 def _bands(values: Longs, starts: Sequence[int], names: Sequence[str]) -> list[Bools]:
@@ -229,14 +212,17 @@ def _bands(values: Longs, starts: Sequence[int], names: Sequence[str]) -> list[B
     return [places == band for band in range(len(names))]
 
 
+def _by_band(
+    right: Bools, values: Longs, starts: Sequence[int], names: Sequence[str]
+) -> list[float]:
+    """Return the percentage of words that are right, of each band."""
+    return [_percent(right[in_band]) for in_band in _bands(values, starts, names)]
+
+
 def _add_sentence_lengths(report: Report, sizes: Longs, right: Mapping[str, Bools]) -> None:
     """Add LAS by the number of words of the sentence."""
-    names = band_names(SENTENCES)[: np.searchsorted(SENTENCES, sizes.max(), side="right")]
-    bands = _bands(sizes, SENTENCES, names)
-    las = {
-        parser: [_percent(correct[in_band]) for in_band in bands]
-        for parser, correct in right.items()
-    }
+    names = _names(SENTENCES, sizes)
+    las = {parser: _by_band(correct, sizes, SENTENCES, names) for parser, correct in right.items()}
     series = [Series(parser, names, values) for parser, values in las.items()]
     title, label = "LAS by the length of the sentence", "words of the sentence"
     report.charts.append(Chart(title, "lines", label, "LAS (percent)", series))
@@ -275,10 +261,9 @@ def _add_both(report: Report, right: Mapping[str, Bools]) -> None:
     rows: list[list[Cell]] = [[name, num, 100 * num / len(one)] for name, num in counts.items()]
     columns = ["right head and relation", "words", "share (percent)"]
     report.tables.append(Table("Two parsers on the same words", columns, rows))
-    best = 100 * float((one | other).mean())
     report.remarks.append(
         f"Whoever chose the better of {first} and {second} at each word would have an LAS of "
-        f"{best:.2f}."
+        f"{_percent(one | other):.2f}."
     )
     report.values["two_parsers"] = counts
 

@@ -51,24 +51,16 @@ class GateName(NamedTuple):
 
 @torch.no_grad()
 def values_of_gates(network: NeuralNetwork, ids: Ids) -> dict[GateName, Tensor]:
-    """Return the values of each gate over a text, [N, H].
-
-    The text is read as one stream.
-
-    Args:
-        network: in float64.
-        ids: what is read, [N].
-    """
+    """Return the values [N, H] of each gate over a text [N], which is read as one stream."""
     values: dict[GateName, list[Tensor]] = {}
     is_plain = network.config.cell == "rnn"
     for layers in make_steps(network, as_tensor(ids)[:, None], network.initial_state(1)):
         for number, layer in enumerate(layers):
             for depth, gates in enumerate(layer.cell.gates(layer.inputs_BI, layer.before)):
                 for gate, values_1H in gates.items():
-                    if gate != "candidate":
-                        values.setdefault(GateName(number, depth, gate), []).append(values_1H)
-                    elif is_plain:
-                        values.setdefault(GateName(number, depth, ACTIVATION), []).append(values_1H)
+                    name = ACTIVATION if is_plain else gate
+                    if name != "candidate":
+                        values.setdefault(GateName(number, depth, name), []).append(values_1H)
     return {name: torch.cat(parts) for name, parts in values.items()}
 
 
@@ -108,27 +100,30 @@ def analyse(
     life_series: list[Series] = []
     for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=1)
-        read, config = inputs_of(ids), network.config
-        gates = values_of_gates(network, read)
+        config, labels = network.config, layer_labels(name, network)
+        gates = values_of_gates(network, inputs_of(ids))
         bounds = ACTIVATIONS.get(config.activation) if config.cell == "rnn" else GATE
-        labels = layer_labels(name, network)
-        deep = len({gate.depth for gate in gates}) > 1
-        titles = {
-            gate: f"{labels[gate.layer]}{f', depth {gate.depth + 1}' if deep else ''}: {gate.gate}"
-            for gate in gates
-        }
-        summaries = {titles[gate]: _summary(part, bounds) for gate, part in gates.items()}
-        for title, of_gate in summaries.items():
-            shares = 100 * of_gate["share_low"], 100 * of_gate["share_high"]
-            gate_rows.append([title, of_gate["mean"], of_gate["spread"], *shares])
-        report.charts.append(_histograms(name, summaries))
+        is_deep = len({gate.depth for gate in gates}) > 1
+        summaries: dict[str, dict[str, Any]] = {}
+        histograms: list[Series] = []
+        for (layer, depth, gate), values_NH in gates.items():
+            title = f"{labels[layer]}{f', depth {depth + 1}' if is_deep else ''}: {gate}"
+            summaries[title] = summary = _summary(values_NH, bounds)
+            shares = 100 * summary["share_low"], 100 * summary["share_high"]
+            gate_rows.append([title, summary["mean"], summary["spread"], *shares])
+            centres = [(low + high) / 2 for low, high in itertools.pairwise(summary["bin_edges"])]
+            percents = [100 * share for share in summary["histogram"]]
+            histograms.append(Series(title, centres, percents))
+        note, y_label = f"Histograms of {NUM_BINS} bins.", "share of units and tokens (%)"
+        x_label = "value of the gate"
+        chart = Chart(f"Gates of {name}", "lines", x_label, y_label, histograms, note=note)
+        report.charts.append(chart)
         lives = {labels[at]: part.tolist() for at, part in half_lives(gates, config.cell).items()}
         for label, lives_H in lives.items():
             ordered = sorted(lives_H)
             percents = [100 * (place + 0.5) / len(ordered) for place in range(len(ordered))]
             life_series.append(Series(label, percents, ordered))
-            # a unit's own value each time: of one that is finite and one that is not, there is no
-            # mean
+            # a unit's own value each time: some may be infinite, which have no mean
             quarters = [ordered[round(part * (len(ordered) - 1))] for part in (0.25, 0.5, 0.75)]
             life_rows.append([label, *map(_or_none, quarters)])
         if not lives:
@@ -138,23 +133,15 @@ def analyse(
             "gates": summaries,
             "half_life": {label: list(map(_or_none, part)) for label, part in lives.items()},
         }
-    columns = "gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"
+    columns = ["gate", "mean", "spread (standard deviation)", "nearly shut (%)", "nearly open (%)"]
     report.tables.append(Table("Gates over the text", columns, gate_rows))
     if life_rows:
-        quartiles = "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"
-        title = "Half-life of the memory, over units"
-        report.tables.append(Table(title, ("layer", *quartiles), life_rows))
-        report.charts.append(
-            Chart(
-                "Half-life of the memory",
-                "lines",
-                "share of units (%)",
-                "half-life (tokens)",
-                life_series,
-                y_scale="log",
-                note="Units in the order of their half-lives, of the direct path alone.",
-            )
-        )
+        columns = ["layer", "lower quartile (tokens)", "median (tokens)", "upper quartile (tokens)"]
+        report.tables.append(Table("Half-life of the memory, over units", columns, life_rows))
+        title, units, tokens = "Half-life of the memory", "share of units (%)", "half-life (tokens)"
+        note = "Units in the order of their half-lives, of the direct path alone."
+        chart = Chart(title, "lines", units, tokens, life_series, y_scale="log", note=note)
+        report.charts.append(chart)
     report.remarks.append(
         f"Nearly shut and nearly open are within {NEAR:.0%} of the ends of the range; ReLUs are "
         "shut at zero or below, and never open."
@@ -163,7 +150,7 @@ def analyse(
 
 
 def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:
-    """Return what is told of a gate: numbers, and a histogram of shares."""
+    """Return the mean, spread, shares at the ends and histogram of a gate."""
     low, high = bounds or (float(values_NH.min().clamp(max=0)), float(values_NH.max().clamp(min=1)))
     margin = NEAR * (high - low)
     if bounds is None:  # a rectifier
@@ -179,22 +166,6 @@ def _summary(values_NH: Tensor, bounds: Range | None) -> dict[str, Any]:
         "bin_edges": edges.tolist(),
         "histogram": (counts / values_NH.numel()).tolist(),
     }
-
-
-def _histograms(name: str, summaries: Mapping[str, dict[str, Any]]) -> Chart:
-    series = []
-    for title, of_gate in summaries.items():
-        edges = of_gate["bin_edges"]
-        centres = [(low + high) / 2 for low, high in itertools.pairwise(edges)]
-        series.append(Series(title, centres, [100 * share for share in of_gate["histogram"]]))
-    return Chart(
-        f"Gates of {name}",
-        "lines",
-        "value of the gate",
-        "share of units and tokens (%)",
-        series,
-        note=f"Histograms of {NUM_BINS} bins.",
-    )
 
 
 def _or_none(life: float) -> float | None:

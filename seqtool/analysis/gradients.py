@@ -37,7 +37,7 @@ from seqtool.analysis.recurrence import (
     states_at,
     temporal_jacobians,
 )
-from seqtool.analysis.report import Chart, Report, Series, Table
+from seqtool.analysis.report import Cell, Chart, Report, Series, Style, Table
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, counted
 from seqtool.lm.neural.network import NeuralNetwork
@@ -63,6 +63,17 @@ class JacobianSteps:
     smallest: Tensor
     norms: Mapping[int, Tensor]
     bounds: Mapping[int, Tensor]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+        return {
+            "spectral_radius": self.radii.tolist(),
+            "largest_singular_value": self.largest.tolist(),
+            "smallest_singular_value": self.smallest.tolist(),
+            "lags": list(self.norms),
+            "product_norm": [norms_B.tolist() for norms_B in self.norms.values()],
+            "product_bound": [bounds_B.tolist() for bounds_B in self.bounds.values()],
+        }
 
 
 def loss_gradients(network: NeuralNetwork, ids: Ids, positions: Sequence[int], lags: int) -> Tensor:
@@ -158,103 +169,60 @@ def analyse(
         what = "lags, num_positions and num_jacobians must be at least 1"
         raise ConfigError(what, hint="give larger numbers")
     every = list(range(lags + 1))
-    report = _new_report()
-    report.values = {"lags": every, "models": {}}
-    norms_of, shares_of, products_of = (chart.series for chart in report.charts)
-    gradient_rows, jacobian_rows = (table.rows for table in report.tables)
+    values: dict[str, Any] = {}
+    report = Report("Gradients through time", values={"lags": every, "models": values})
+    gradient_rows: list[list[Cell]] = []
+    jacobian_rows: list[list[Cell]] = []
+    norms_of: list[Series] = []
+    shares_of: list[Series] = []
+    products_of: list[Series] = []
     for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=lags + 1)
-        positions = spread_out(lags - 1, len(ids) - 1, num_positions, seed)
+        positions = spread_out(lags, len(ids) - 1, num_positions, seed)
         norms_KB = loss_gradients(network, ids, positions, lags)
-        spread = [quantiles(row) for row in norms_KB.tolist()]
-        shares = [quantiles(row) for row in (norms_KB / norms_KB[0]).tolist()]
-        for series, quartiles in ((norms_of, spread), (shares_of, shares)):
-            low, middle, high = map(list, zip(*quartiles, strict=True))
+        spread = _quartiles(norms_KB)
+        shares = _quartiles(norms_KB / norms_KB[0])
+        for series, (low, middle, high) in ((norms_of, spread), (shares_of, shares)):
             series.append(Series(name, every, middle, low=low, high=high))
-        shown = [k for k in (0, *SHOWN_LAGS) if k <= lags]
-        gradient_rows += [[name, k, *spread[k], shares[k][1]] for k in shown]
-        report.remarks.append(_half_way(name, [middle for _, middle, _ in shares]))
+        for k in (k for k in (0, *SHOWN_LAGS) if k <= lags):
+            gradient_rows.append([name, k, *(part[k] for part in spread), shares[1][k]])
+        report.remarks.append(_half_way(name, shares[1]))
         chosen = positions[:: max(1, len(positions) // num_jacobians)][:num_jacobians]
-        layers = []
-        for label, steps in zip(
-            layer_labels(name, network), layer_jacobians(network, ids, chosen, lags), strict=True
-        ):
+        layers = layer_jacobians(network, ids, chosen, lags)
+        for label, steps in zip(layer_labels(name, network), layers, strict=True):
             measured = (steps.radii, steps.largest, steps.smallest)
             jacobian_rows.append([label, *(quantiles(part.tolist())[1] for part in measured)])
             at = list(steps.norms)
-            middles = [quantiles(steps.norms[k].tolist())[1] for k in at]
-            bounds = [quantiles(steps.bounds[k].tolist())[1] for k in at]
-            products_of.append(Series(label, at, middles))
-            products_of.append(Series(f"{label}: bound", at, bounds, style="dashed"))
-            layers.append(
-                {
-                    "spectral_radius": steps.radii.tolist(),
-                    "largest_singular_value": steps.largest.tolist(),
-                    "smallest_singular_value": steps.smallest.tolist(),
-                    "lags": at,
-                    "product_norm": [steps.norms[k].tolist() for k in at],
-                    "product_bound": [steps.bounds[k].tolist() for k in at],
-                }
-            )
-        report.values["models"][name] = {
+            for suffix, by_lag in (("", steps.norms), (": bound", steps.bounds)):
+                middles = [quantiles(by_lag[k].tolist())[1] for k in at]
+                style: Style = "dashed" if suffix else "solid"
+                products_of.append(Series(f"{label}{suffix}", at, middles, style=style))
+        names = ("lower_quartile", "median", "upper_quartile")
+        values[name] = {
             "positions": len(positions),
-            "gradient_norm": _as_columns(spread),
-            "share_of_lag_0": _as_columns(shares),
-            "layers": layers,
+            "gradient_norm": dict(zip(names, spread, strict=True)),
+            "share_of_lag_0": dict(zip(names, shares, strict=True)),
+            "layers": [steps.to_json() for steps in layers],
         }
+    lag, norm = "lag k (tokens)", "norm of d loss(t) / d state(t-k) (nats)"
+    columns = ["model", lag, "lower quartile (nats)", "median (nats)", "upper quartile (nats)"]
+    columns.append("median share of lag 0")
+    report.tables.append(Table("Norm of d loss(t) / d state(t-k)", columns, gradient_rows))
+    columns = ["layer", "spectral radius", "largest singular value", "smallest singular value"]
+    title = "Temporal Jacobian d state(t) / d state(t-1), medians over positions"
+    report.tables.append(Table(title, columns, jacobian_rows))
+    straight = f"{QUARTILES} A straight line falls by the same factor with each token."
+    at_most = "Dashed: what the weights and gates of these steps allow at most."
+    share, multiplied = "norm at lag k / norm at lag 0", "steps multiplied (tokens)"
+    report.charts = [
+        Chart(title, "lines", x_label, y_label, series, y_scale="log", note=note)
+        for title, x_label, y_label, series, note in (
+            ("Gradient of the loss by an earlier state", lag, norm, norms_of, QUARTILES),
+            ("The same as a share of lag 0", lag, share, shares_of, straight),
+            ("Products of temporal Jacobians", multiplied, columns[2], products_of, at_most),
+        )
+    ]
     return report
-
-
-def _new_report() -> Report:
-    """Return tables and charts of no network yet."""
-    lag = "lag k (tokens)"
-    return Report(
-        "Gradients through time",
-        tables=[
-            Table(
-                "Norm of d loss(t) / d state(t-k)",
-                (
-                    *("model", lag, "lower quartile (nats)", "median (nats)"),
-                    *("upper quartile (nats)", "median share of lag 0"),
-                ),
-                [],
-            ),
-            Table(
-                "Temporal Jacobian d state(t) / d state(t-1), medians over positions",
-                ("layer", "spectral radius", "largest singular value", "smallest singular value"),
-                [],
-            ),
-        ],
-        charts=[
-            Chart(
-                "Gradient of the loss by an earlier state",
-                "lines",
-                lag,
-                "norm of d loss(t) / d state(t-k) (nats)",
-                [],
-                y_scale="log",
-                note=QUARTILES,
-            ),
-            Chart(
-                "The same as a share of lag 0",
-                "lines",
-                lag,
-                "norm at lag k / norm at lag 0",
-                [],
-                y_scale="log",
-                note=f"{QUARTILES} A straight line falls by the same factor with each token.",
-            ),
-            Chart(
-                "Products of temporal Jacobians",
-                "lines",
-                "steps multiplied (tokens)",
-                "largest singular value",
-                [],
-                y_scale="log",
-                note="Dashed: what the weights and gates of these steps allow at most.",
-            ),
-        ],
-    )
 
 
 def _half_way(name: str, shares: Sequence[float]) -> str:
@@ -263,13 +231,11 @@ def _half_way(name: str, shares: Sequence[float]) -> str:
         if share <= 0.01 or share >= 100:
             verb = "shrunk to a hundredth" if share <= 0.01 else "grown a hundredfold"
             return f"{name}: the median gradient has {verb} after {counted(k, 'token')}."
-    return (
-        f"{name}: after {counted(len(shares) - 1, 'token')}, the median gradient has "
-        f"{shares[-1]:.3g} of its norm."
-    )
+    tokens = counted(len(shares) - 1, "token")
+    return f"{name}: after {tokens}, the median gradient has {shares[-1]:.3g} of its norm."
 
 
-def _as_columns(quartiles: Sequence[tuple[float, float, float]]) -> dict[str, list[float]]:
-    names = ("lower_quartile", "median", "upper_quartile")
-    columns = map(list, zip(*quartiles, strict=True))
-    return dict(zip(names, columns, strict=True))
+def _quartiles(values_KB: Tensor) -> tuple[list[float], list[float], list[float]]:
+    """Return the lower quartile, the median and the upper quartile by lag, [K + 1] each."""
+    low, middle, high = zip(*(quantiles(row) for row in values_KB.tolist()), strict=True)
+    return list(low), list(middle), list(high)

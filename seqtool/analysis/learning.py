@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -129,12 +129,8 @@ def find_logs(path: Path) -> list[tuple[str, Path]]:
         raise DataError("no such model or log", hint="check the path", path=path)
     logs = logs_of(path)
     if not logs:
-        raise DataError(
-            "no training log is there",
-            hint="name a model of train-lm, train-parser, train-tagger or "
-            "train-classifier; an n-gram model alone",
-            path=path,
-        )
+        hint = "name a model that was trained in epochs; an n-gram model alone"
+        raise DataError("no training log is there", hint=hint, path=path)
     own = (path, path / LOG)
     return [(str(path if log in own else log.parent), log) for log in logs]
 
@@ -152,20 +148,29 @@ def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:
     Raises:
         DataError: a log cannot be read.
     """
-    curves = [(name, read_learning_curve(log)) for name, log in runs]
-    report = Report("Learning curves", tables=[_best_epochs(curves)])
-    models = [(name, curve) for name, curve in curves if curve.is_perplexity]
+    curves = {name: read_learning_curve(log) for name, log in runs}
+    rows: list[list[Cell]] = []
+    for name, curve in curves.items():
+        best = curve.best
+        scores = (f"{shown_name(key)} {values[best]:.2f}" for key, values in curve.scores.items())
+        figures = [len(curve.epochs), curve.epochs[best], curve.losses[best]]
+        rows.append([name, *figures, ", ".join(scores)])
+    columns = ["run", "epochs", "best epoch", "its training loss", "scores"]
+    table = Table("The epoch whose weights a model has", columns, rows)
+    report = Report("Learning curves", tables=[table])
+    models = {name: curve for name, curve in curves.items() if curve.is_perplexity}
     if models:
         report.charts.append(_perplexities(models))
-    report.charts += _scores([(name, curve) for name, curve in curves if not curve.is_perplexity])
+    others = {name: curve for name, curve in curves.items() if not curve.is_perplexity}
+    report.charts += _scores(others)
     for key, (title, label, scale) in SETTINGS.items():
         series = [
             Series(_label(name, "", curves), curve.epochs, [scale * value for value in values])
-            for name, curve in curves
+            for name, curve in curves.items()
             if (values := curve.settings.get(key))
         ]
         if series:
-            report.charts.append(_by_epoch(title, label, series))
+            report.charts.append(Chart(title, "lines", "epoch", label, series))
     report.values["runs"] = [
         {
             "run": name,
@@ -175,24 +180,9 @@ def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:
             "best_epoch": curve.epochs[curve.best],
             **curve.settings,
         }
-        for name, curve in curves
+        for name, curve in curves.items()
     ]
     return report
-
-
-def _best_epochs(curves: Sequence[tuple[str, LearningCurve]]) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            name,
-            len(curve.epochs),
-            curve.epochs[curve.best],
-            curve.losses[curve.best],
-            ", ".join(f"{shown_name(key)} {v[curve.best]:.2f}" for key, v in curve.scores.items()),
-        ]
-        for name, curve in curves
-    ]
-    columns = ["run", "epochs", "best epoch", "its training loss", "scores"]
-    return Table("The epoch whose weights a model has", columns, rows)
 
 
 def shown_name(score: str) -> str:
@@ -201,48 +191,44 @@ def shown_name(score: str) -> str:
     return ABBREVIATIONS.get(shown, shown)
 
 
-def _label(name: str, what: str, curves: Sequence[object]) -> str:
+def _label(name: str, what: str, curves: Mapping[str, object]) -> str:
     """Return the label of a curve: with the run's name, where there are several runs."""
     if len(curves) == 1:
         return what
     return f"{name}: {what}" if what else name
 
 
-def _by_epoch(title: str, quantity: str, series: list[Series], **more: Any) -> Chart:
-    return Chart(title, "lines", "epoch", quantity, series, **more)
-
-
-def _perplexities(models: Sequence[tuple[str, LearningCurve]]) -> Chart:
+def _perplexities(models: Mapping[str, LearningCurve]) -> Chart:
     series = []
-    for name, curve in models:
+    for name, curve in models.items():
         train = [perplexity_of(loss) for loss in curve.losses]
         valid = curve.scores[PERPLEXITY]
-        best = f"validation, {min(valid):.1f} at best"
-        series.append(Series(_label(name, best, models), curve.epochs, valid))
+        best = _label(name, f"validation, {min(valid):.1f} at best", models)
+        series.append(Series(best, curve.epochs, valid))
         trained = _label(name, "training (with any dropout)", models)
         series.append(Series(trained, curve.epochs, train, style="dashed"))
-    return _by_epoch("Perplexity by epoch", "perplexity per token", series, y_scale="log")
+    title, label = "Perplexity by epoch", "perplexity per token"
+    return Chart(title, "lines", "epoch", label, series, y_scale="log")
 
 
-def _scores(runs: Sequence[tuple[str, LearningCurve]]) -> list[Chart]:
+def _scores(runs: Mapping[str, LearningCurve]) -> list[Chart]:
     """Return the losses and the scores of runs that have the same scores, a chart each."""
-    groups: dict[tuple[str, ...], list[tuple[str, LearningCurve]]] = {}
-    for name, curve in runs:
-        groups.setdefault(tuple(curve.scores), []).append((name, curve))
+    groups: dict[tuple[str, ...], dict[str, LearningCurve]] = {}
+    for name, curve in runs.items():
+        groups.setdefault(tuple(curve.scores), {})[name] = curve
     losses, scores = [], []
+    note = "The numbers beside the names are those of the best epoch."
     for alike in groups.values():
-        of = f": {', '.join(name for name, _ in alike)}" if len(groups) > 1 else ""
-        series = [Series(_label(name, "", alike), curve.epochs, curve.losses)
-                  for name, curve in alike]  # fmt: skip
-        title = f"Training loss by epoch{of}"
-        losses.append(_by_epoch(title, "training loss, with any dropout (nats)", series))
-        series = []
-        for name, curve in alike:
+        which = f": {', '.join(alike)}" if len(groups) > 1 else ""
+        of_losses, of_scores = [], []
+        for name, curve in alike.items():
+            of_losses.append(Series(_label(name, "", alike), curve.epochs, curve.losses))
             for key, values in curve.scores.items():
                 best = f"{values[curve.best]:.2f} (epoch {curve.epochs[curve.best]})"
                 label = _label(name, f"{shown_name(key)} {best}", alike)
-                series.append(Series(label, curve.epochs, values))
-        note = "The numbers beside the names are those of the best epoch."
-        title = f"Validation scores by epoch{of}"
-        scores.append(_by_epoch(title, "validation score (percent)", series, note=note))
+                of_scores.append(Series(label, curve.epochs, values))
+        title, label = f"Training loss by epoch{which}", "training loss, with any dropout (nats)"
+        losses.append(Chart(title, "lines", "epoch", label, of_losses))
+        title, label = f"Validation scores by epoch{which}", "validation score (percent)"
+        scores.append(Chart(title, "lines", "epoch", label, of_scores, note=note))
     return [*losses, *scores]

@@ -69,12 +69,8 @@ def find_models(directory: Path) -> list[Entry]:
             name = path.relative_to(directory).as_posix()
             entries.append(Entry(name, path, checkpoint.read_header(path)))
     if not entries:
-        raise DataError(
-            "there is no model in it",
-            hint="train one with `seqtool ngram train` or `seqtool train-lm`, or name another "
-            "directory",
-            path=directory,
-        )
+        hint = "train one with `seqtool ngram train` or `seqtool train-lm`, or name another one"
+        raise DataError("there is no model in it", hint=hint, path=directory)
     return entries
 
 
@@ -107,16 +103,27 @@ def overview(
     """
     models = find_models(directory)
     yield _trained(models)
-    if logs := [log for one in models for log in _logs(one)]:
+    logs = []
+    for one in models:
+        for log in logs_of(one.path):  # of a pipeline, those of its parts
+            is_own = log.parent == one.path
+            logs.append((one.name if is_own else f"{one.name}/{log.parent.name}", log))
+    if logs:
         on_analysis("learning curves")
         yield _or_reason("Learning curves", lambda: learning_curves(logs))
     opened: list[tuple[Entry, Any]] = []
     remarks = []
     for one in models:
-        if one.header.kind in (*LM_KINDS, *PARSED, "tagger"):
-            model, reason = _open(one, threads)
-            opened += [] if reason else [(one, model)]
-            remarks += [f"{one.name}: {reason}"] if reason else []
+        if one.header.kind not in (*LM_KINDS, *PARSED, "tagger"):
+            continue
+        try:
+            opened.append((one, _open(one, threads)))
+        except ModuleNotFoundError as error:
+            remarks.append(f"{one.name}: left out, {_no_torch(error)}")
+        except ModelError as error:
+            if one.header.kind != "mixture":
+                raise
+            remarks.append(f"{one.name}: left out: {error}. {error.hint}".strip())
     if remarks:
         yield Report("Models that were left out", remarks)
     yield from _of_language_models(opened, text, seed, on_analysis)
@@ -127,32 +134,12 @@ def overview(
             yield _analysed("embeddings", one.name, [(one.name, model)], seed=seed)
 
 
-def _logs(entry: Entry) -> list[tuple[str, Path]]:
-    """Return the logs of a run, each with the name of the model, or of a part of a pipeline."""
-    return [
-        (entry.name if log.parent == entry.path else f"{entry.name}/{log.parent.name}", log)
-        for log in logs_of(entry.path)
-    ]
+def _open(entry: Entry, threads: int | None) -> Any:
+    if entry.header.kind not in LM_KINDS:
+        return checkpoint.load(entry.path)
+    from seqtool.lm.mixture.model import open_language_model
 
-
-def _open(entry: Entry, threads: int | None) -> tuple[Any, str]:
-    """Return a model and "", or None and why it does not open: no PyTorch, or parts of a mixture.
-
-    Raises:
-        ModelError: it is damaged.
-    """
-    try:
-        if entry.header.kind in LM_KINDS:
-            from seqtool.lm.mixture.model import open_language_model
-
-            return open_language_model(entry.path, threads=threads), ""
-        return checkpoint.load(entry.path), ""
-    except ModuleNotFoundError as error:
-        return None, f"left out, {_no_torch(error)}"
-    except ModelError as error:
-        if entry.header.kind != "mixture":
-            raise
-        return None, f"left out: {error}. {error.hint}".strip()
+    return open_language_model(entry.path, threads=threads)
 
 
 def _no_torch(error: ModuleNotFoundError) -> str:
@@ -175,10 +162,9 @@ def _trained(models: Sequence[Entry]) -> Report:
         size = sum(checkpoint.file_sizes(one.path, header).values()) / 1e6
         rows.append([one.name, _kind(header), header.num_parameters, size, scores, header.command])
     columns = ["model", "kind", "parameters", "size (MB)", "scores", "made by"]
-    return Report(
-        "What was trained, and how well", tables=[Table("Models", columns, rows)],
-        values={"models": [dict(zip(columns, row, strict=True)) for row in rows]},
-    )  # fmt: skip
+    values = {"models": [dict(zip(columns, row, strict=True)) for row in rows]}
+    tables = [Table("Models", columns, rows)]
+    return Report("What was trained, and how well", tables=tables, values=values)
 
 
 def _kind(header: checkpoint.Header) -> str:
@@ -198,34 +184,28 @@ def _of_language_models(
             continue
         (unknown, _), chosen = min((_strangeness(model, path), path) for path in texts)
         if unknown > MOST_UNKNOWN:
-            yield Report(
-                f"{one.name} on {chosen.name}",
-                [f"{one.name} does not know the words of {chosen}; give a text with --text."],
-            )
-            continue
-        groups.setdefault((model.tokenizer.unit, chosen), []).append((one, model))
+            remark = f"{one.name} does not know the words of {chosen}; give a text with --text."
+            yield Report(f"{one.name} on {chosen.name}", [remark])
+        else:
+            groups.setdefault((model.tokenizer.unit, chosen), []).append((one, model))
     for (unit, chosen), members in groups.items():
         where = f"{unit}s of {'/'.join(chosen.parts[-2:])}"
         for module, kinds, settings in OF_TEXT:
-            fitting = [
-                (one, model)
-                for one, model in members
-                if {model.kind, _recurrence(model)} & set(kinds)
-            ][:SIDE_BY_SIDE]
+            fitting = [each for each in members if _fits(each[1], kinds)][:SIDE_BY_SIDE]
             if not fitting:
                 continue
             on_analysis(f"{module}: {where}")
-            options: dict[str, Any] = dict(settings)
+            options: dict[str, Any] = {"seed": seed, **settings}
             if module == "sparsity":
                 options["statistics"] = {one.name: one.header.statistics for one, _ in fitting}
             pairs = [(one.name, model) for one, model in fitting]
-            yield _analysed(module, where, pairs, chosen, seed=seed, **options)
+            yield _analysed(module, where, pairs, chosen, **options)
 
 
-def _recurrence(model: Any) -> str:
-    """Return `RECURRENT` of a recurrent network, "" of others."""
-    is_network = model.kind == "neural-lm"
-    return RECURRENT if is_network and model.network.config.cell != "window" else ""
+def _fits(model: Any, kinds: Sequence[str]) -> bool:
+    """Return whether an analysis of models of these kinds is for a model."""
+    is_recurrent = model.kind == "neural-lm" and model.network.config.cell != "window"
+    return model.kind in kinds or (is_recurrent and RECURRENT in kinds)
 
 
 def _strangeness(model: Any, text: Path) -> tuple[float, float]:

@@ -110,35 +110,25 @@ def surprisals(model: LanguageModel, passage: Passage) -> npt.NDArray[np.float64
     return bits
 
 
-def check_language_models(models: Sequence[tuple[str, Any]]) -> None:
-    """Refuse models that score no text.
+def check_models(
+    models: Sequence[tuple[str, Any]], text: str | Path | None, sentences: Sequence[str]
+) -> None:
+    """Refuse an analysis of models that score no text, or of no text.
 
     Raises:
-        ConfigError: there is one, or none at all.
+        ConfigError: there is such a model, or none at all, or neither a text nor a sentence.
     """
     if not models:
         raise ConfigError("no model is given", hint="name one with -m")
     for name, model in models:
         if not hasattr(model, "next_log_probs"):
             raise ConfigError(f"{name} is no language model", hint="leave it out")
-
-
-def check_asked(text: str | Path | None, sentences: Sequence[str]) -> None:
-    """Refuse an analysis of nothing.
-
-    Raises:
-        ConfigError: there is neither a text nor a sentence.
-    """
     if text is None and not sentences:
         raise ConfigError("there is no text and no sentence", hint="give one of them")
 
 
 def unknown_remarks(passages: Mapping[str, Passage]) -> list[str]:
-    """Return a line that says which models have the easier task, or none where all have the same.
-
-    Args:
-        passages: the text as each model reads it.
-    """
+    """Return a line that says which models know fewer words; none where all know as many."""
     unknown = {name: int((passage.ids == UNK_ID).sum()) for name, passage in passages.items()}
     if len(set(unknown.values())) < 2:
         return []
@@ -150,21 +140,14 @@ def unknown_remarks(passages: Mapping[str, Passage]) -> list[str]:
 
 
 def word_classes(tagger: Any, passage: Passage) -> list[str]:
-    """Return the universal tag of every word, as a tagger gives it; `</s>` has a class of its own.
-
-    Args:
-        tagger: a loaded tagger.
-        passage: of words.
-    """
-    classes: list[str] = []
+    """Return the universal tag of every word, as a tagger gives it; `</s>` has its own class."""
     sentences = []
     for place in passage.sentences():
         words = passage.tokens[place][:-1]
         rows = [[str(i), word, *["_"] * (NUM_COLUMNS - 2)] for i, word in enumerate(words, start=1)]
         sentences.append(Sentence([], rows, []))
     tagged = iter(list(tagger.tag_stream(one for one in sentences if len(one))))
+    classes: list[str] = []
     for sentence in sentences:
-        if len(sentence):
-            classes += next(tagged).column(UPOS)
-        classes.append(SENTENCE_END)
+        classes += [*(next(tagged).column(UPOS) if len(sentence) else ()), SENTENCE_END]
     return classes

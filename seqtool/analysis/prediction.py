@@ -21,13 +21,7 @@ REST = "all other words"
 
 
 def matched_orders(model: Any, state: Any, words: Ids) -> list[int]:
-    """Return the order of the longest n-gram of an n-gram model that gives each word.
-
-    Args:
-        model: an n-gram model.
-        state: of one hypothesis, [1, N - 1].
-        words: [K] ids.
-    """
+    """Return the order of the longest n-gram that gives each word [K] in a state [1, N - 1]."""
     orders = np.ones(len(words), np.int64)
     for n, (context, level) in enumerate(
         zip(state[0].tolist(), model.table.levels[1:], strict=True), start=2
@@ -66,9 +60,8 @@ def next_words(
     for i, (word, probability) in enumerate(zip(words, probs[best].tolist(), strict=True)):
         bits = -math.log(probability) / LN_2 if probability else math.inf
         rows.append([word, probability, bits, *(cells[i] for _, cells in columns)])
-        tokens.append(
-            {"token": word, "probability": probability, "surprisal_bits": bits, **sources[i]}
-        )
+        figures = {"probability": probability, "surprisal_bits": bits}
+        tokens.append({"token": word, **figures, **sources[i]})
     rest = max(0.0, 1.0 - float(probs[best].sum()))
     rows.append([REST, rest, *[None] * (1 + len(columns))])
     shown = prompt.replace("\n", " / ") or "the beginning of a sentence"
@@ -81,12 +74,7 @@ def next_words(
 def _sources(
     model: Any, state: Any, words: Ids
 ) -> tuple[list[tuple[str, Sequence[Cell]]], list[dict[str, Any]]]:
-    """Return what tells where each word's probability comes from.
-
-    Args:
-        model: that gave it.
-        state: one hypothesis.
-        words: [K] ids.
+    """Return where the probability of each of K words comes from, in the state of one hypothesis.
 
     Returns:
         Columns of a table, (name, [K] cells), and of each word what JSON has.
@@ -110,13 +98,7 @@ def _sources(
         columns += [(f"{weight:.3g} of {name}", probs.tolist()), ("share (%)", shares.tolist())]
         columns += more
         for i, one in enumerate(sources_of_words):
-            one.setdefault("parts", []).append(
-                {
-                    "model": name,
-                    "weight": weight,
-                    "probability": float(probs[i]),
-                    "share_percent": float(shares[i]),
-                    **sources[i],
-                }
-            )
+            figures = {"probability": float(probs[i]), "share_percent": float(shares[i])}
+            of_word = {"model": name, "weight": weight, **figures, **sources[i]}
+            one.setdefault("parts", []).append(of_word)
     return columns, sources_of_words

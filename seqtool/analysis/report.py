@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 Cell = str | int | float | None
 Scale = Literal["linear", "log"]
+Style = Literal["solid", "dashed"]
 MOST_DECIMALS = 6
 MOST_RANGE = 1e5  # of the numbers of a column; beyond it each has three digits of its own
 
@@ -51,23 +52,7 @@ class Series:
     low: Sequence[float] = ()
     high: Sequence[float] = ()
     names: Sequence[str] = ()
-    style: Literal["solid", "dashed"] = "solid"
-
-
-@dataclass(frozen=True)
-class Disc:
-    """A disc in the plane: of Gersgorin's, or the unit circle.
-
-    Attributes:
-        x, y: the centre.
-        radius: in the units of the axes.
-        label: in the legend; discs of one label are drawn alike.
-    """
-
-    x: float
-    y: float
-    radius: float
-    label: str = ""
+    style: Style = "solid"
 
 
 @dataclass(frozen=True)
@@ -76,12 +61,12 @@ class Chart:
 
     Attributes:
         title: what is to be seen, one line.
-        kind: lines, points, bars beside each other, or the complex plane with equal units (points
-            and `discs`).
+        kind: lines, points, bars beside each other, or the complex plane with equal units (points,
+            the unit circle and `discs`).
         x_label, y_label: the axes, with units in brackets.
         series: what is drawn.
         x_scale, y_scale: of the axes.
-        discs: of a plane.
+        discs: of a plane, Gersgorin's: centres on the real axis, and radii.
         note: a sentence under it; how to read it.
     """
 
@@ -92,7 +77,7 @@ class Chart:
     series: list[Series]
     x_scale: Scale = "linear"
     y_scale: Scale = "linear"
-    discs: Sequence[Disc] = ()
+    discs: Sequence[tuple[float, float]] = ()
     note: str = ""
 
 

@@ -20,6 +20,8 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 
+PERCENTS = ("ngrams_unseen", "contexts_unseen", "probabilities_from")
+
 if TYPE_CHECKING:
     from seqtool.lm.ngram.table import BackoffTable, OrderSize
 
@@ -83,34 +85,17 @@ def analyse(
     """
     from seqtool.lm.ngram.table import order_sizes
 
-    columns = [
-        *("model", "order", "n-grams", "seen once", "MB", "not there (%)"),
-        *("contexts not there (%)", "used (%)"),
-    ]
     rows: list[list[Cell]] = []
     unseen: list[Series] = []
     used: list[Series] = []
-    report = Report(
-        "Sparsity and size of n-gram models",
-        tables=[Table("What each order holds, and what it does not", columns, rows)],
-        charts=[
-            Chart(
-                "N-grams of the text that are not in the model",
-                "bars",
-                "order",
-                "tokens (percent)",
-                unseen,
-            ),
-            Chart(
-                "The order that each probability came from",
-                "bars",
-                "order",
-                "tokens (percent)",
-                used,
-            ),
-        ],
-        values={"models": {}},
-    )
+    report = Report("Sparsity and size of n-gram models", values={"models": {}})
+    report.charts = [
+        Chart(title, "bars", "order", "tokens (percent)", series)
+        for title, series in (
+            ("N-grams of the text that are not in the model", unseen),
+            ("The order that each probability came from", used),
+        )
+    ]
     for name, model in models:
         if getattr(model, "kind", "") != "ngram":
             raise ConfigError(f"{name} is no n-gram model", hint="name one that ngram train made")
@@ -118,24 +103,22 @@ def analyse(
         arrays = {key: array.nbytes for key, array in table.arrays().items()}
         sizes = order_sizes(arrays, (statistics or {}).get(name))
         passage = read_passage(model, text, split=split, num_tokens=num_tokens)
-        shares = unseen_shares(table, passage.ids)
         (scores,) = model.score_ids([passage.ids])
         counts = np.bincount(scores.columns["order"], minlength=table.order + 1)[1:]
         sources = (counts / len(passage.ids)).tolist()
+        shares = unseen_shares(table, passage.ids)
         orders = [
-            {"order": size.order, "types": size.ngrams, "singletons": size.singletons,
-             **unseen_share, "probabilities_from": source, "bytes": size.bytes}
-            for size, unseen_share, source in zip(sizes, shares, sources, strict=True)
+            {"order": size.order, "types": size.ngrams, "singletons": size.singletons, **share,
+             "probabilities_from": source, "bytes": size.bytes}
+            for size, share, source in zip(sizes, shares, sources, strict=True)
         ]  # fmt: skip
-        ngrams, contexts, sources = (
-            [100 * order[key] for order in orders]
-            for key in ("ngrams_unseen", "contexts_unseen", "probabilities_from")
-        )
-        for size, *percents in zip(sizes, ngrams, contexts, sources, strict=True):
-            held = size.order, size.ngrams, size.singletons, size.bytes / 1e6
-            rows.append([name, *held, *percents])
         report.values["models"][name] = {"tokens": len(passage.ids), "orders": orders}
+        for order in orders:
+            plain = [order[key] for key in ("order", "types", "singletons")]
+            percents = [100 * order[key] for key in PERCENTS]
+            rows.append([name, *plain, order["bytes"] / 1e6, *percents])
         numbers = [str(size.order) for size in sizes]
+        ngrams, contexts, sources = ([100 * one[key] for one in orders] for key in PERCENTS)
         unseen.append(Series(name, numbers, ngrams))
         used.append(Series(name, numbers, sources))
         report.charts.append(sizes_chart(sizes, name if len(models) > 1 else ""))
@@ -143,6 +126,9 @@ def analyse(
             f"{name}: of the text's {table.order}-grams {ngrams[-1]:.1f}% "
             f"are not in the model, of their contexts {contexts[-1]:.1f}%."
         )
+    columns = ["model", "order", "n-grams", "seen once", "MB", "not there (%)"]
+    columns += ["contexts not there (%)", "used (%)"]
+    report.tables.append(Table("What each order holds, and what it does not", columns, rows))
     return report
 
 
@@ -157,35 +143,28 @@ def unseen_shares(table: BackoffTable, ids: Ids) -> list[dict[str, float]]:
         ids: [T], as `rows_of_ngrams` takes them.
     """
     rows = rows_of_ngrams(table, ids)
-    result = []
+    starts = np.concatenate(([True], ids[:-1] == EOS_ID))
+    shares = []
     for n in range(1, table.order + 1):
         is_there = rows[n - 1] != -2
         num = max(1, int(is_there.sum()))
         before = np.zeros(len(ids), bool)
         if n > 1:
-            # `<s>`, the context of a sentence's first token, is always there
-            starts = np.concatenate(([True], ids[:-1] == EOS_ID))
             before[1:] = rows[n - 2, :-1] < 0
-            before[starts] = False
-        result.append(
-            {
-                "ngrams_unseen": float((rows[n - 1] == -1).sum() / num),
-                "contexts_unseen": float((before & is_there).sum() / num),
-            }
+            before[starts] = False  # `<s>` is always there
+        ngrams, contexts = (rows[n - 1] == -1).sum(), (before & is_there).sum()
+        shares.append(
+            {"ngrams_unseen": float(ngrams / num), "contexts_unseen": float(contexts / num)}
         )
-    return result
+    return shares
 
 
 def sizes_chart(sizes: Sequence[OrderSize], name: str = "") -> Chart:
     """Return the bytes of each order of an n-gram model, and of all orders up to it."""
     orders = [f"{size.order}: {size.ngrams:,} n-grams" for size in sizes]
-    return Chart(
-        f"Size by order, {name}" if name else "Size by order",
-        "bars",
-        "order",
-        "size (MB)",
-        [
-            Series("this order", orders, [size.bytes / 1e6 for size in sizes]),
-            Series("all orders up to it", orders, [size.total_bytes / 1e6 for size in sizes]),
-        ],
-    )
+    series = [
+        Series("this order", orders, [size.bytes / 1e6 for size in sizes]),
+        Series("all orders up to it", orders, [size.total_bytes / 1e6 for size in sizes]),
+    ]
+    title = f"Size by order, {name}" if name else "Size by order"
+    return Chart(title, "bars", "order", "size (MB)", series)

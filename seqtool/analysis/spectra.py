@@ -11,7 +11,7 @@ carries its state has discs near 1 (Zilly et al. 2017, section 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -30,7 +30,7 @@ from seqtool.analysis.recurrence import (
     states_at,
     temporal_jacobians,
 )
-from seqtool.analysis.report import Cell, Chart, Disc, Report, Series, Table
+from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import DataError
 from seqtool.core.vocabulary import Vocabulary
@@ -45,6 +45,15 @@ GATES = {
     "rhn": ("candidate", "transform gate", "carry gate"),
 }
 MOST_DISCS = 48  # of a chart; more hide each other
+COLUMNS = (
+    *("matrix", "spectral radius", "largest singular value", "smallest singular value"),
+    *("mean centre of discs", "mean radius of discs"),
+)
+HOW_TO_READ = (
+    "The spectral radius is the largest absolute eigenvalue, the norm ||W||_2 the largest singular "
+    "value. One step can stretch a state by the norm; the radius tells of many steps with the same "
+    "matrix."
+)
 
 
 class Spectrum(NamedTuple):
@@ -70,6 +79,22 @@ class Spectrum(NamedTuple):
     def norm(self) -> float:
         """Return the largest singular value."""
         return float(self.singular_values[0])
+
+    def row(self) -> list[Cell]:
+        """Return cells under COLUMNS, but for the first."""
+        discs = float(self.centres.mean()), float(self.radii.mean())
+        return [self.spectral_radius, self.norm, float(self.singular_values[-1]), *discs]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it as JSON has it."""
+        return {
+            "spectral_radius": self.spectral_radius,
+            "largest_singular_value": self.norm,
+            "eigenvalues": [[value.real, value.imag] for value in self.eigenvalues.tolist()],
+            "singular_values": self.singular_values.tolist(),
+            "disc_centres": self.centres.tolist(),
+            "disc_radii": self.radii.tolist(),
+        }
 
 
 def spectrum_of(matrix_SS: Tensor) -> Spectrum:
@@ -157,39 +182,36 @@ def analyse(
             come again; none takes positions that are drawn.
         num_positions: how many are drawn.
     """
-    report = Report(
-        "Spectra",
-        [
-            "The spectral radius is the largest absolute eigenvalue, the norm ||W||_2 the largest "
-            "singular value. One step can stretch a state by the norm; the radius tells of many "
-            "steps with the same matrix."
-        ],
-    )
+    report = Report("Spectra", [HOW_TO_READ])
     for name, model, network in open_networks(models):
         ids = read_text(name, model, text, split=split, num_tokens=num_tokens, needed=2)
-        vocabulary, read, config = model.tokenizer.vocabulary, inputs_of(ids), network.config
+        vocabulary, read = model.tokenizer.vocabulary, inputs_of(ids)
         if tokens:
             places = [_find(vocabulary, read.tolist(), token, text) for token in tokens]
         else:
             places = spread_out(len(read) // 2, len(read) - 1, num_positions, seed)
+        labels = layer_labels(name, network)
         weights = [
             matrix
-            for label, cell in zip(layer_labels(name, network), network.cells, strict=True)
-            for matrix in recurrent_matrices(cast("RecurrentCell", cell), config.cell, label)
+            for label, cell in zip(labels, network.cells, strict=True)
+            for matrix in recurrent_matrices(
+                cast("RecurrentCell", cell), network.config.cell, label
+            )
         ]
         steps: list[Named] = []
         for place in sorted(set(places)):
             (word,) = vocabulary.decode([int(read[place])])
-            steps += _jacobians(name, network, read, place, f"token {place + 1} ({word})")
+            steps += _jacobians(labels, network, read, place, f"token {place + 1} ({word})")
         report.values[name] = {}
         for key, title, matrices in (
             ("weights", "Recurrent weights", weights),
             ("jacobians", "Temporal Jacobians", steps),
         ):
-            spectra = {named: spectrum_of(named.matrix) for named in matrices}
-            report.tables.append(_table(f"{title} of {name}", spectra))
+            spectra = [(named, spectrum_of(named.matrix)) for named in matrices]
+            rows = [[named.label, *spectrum.row()] for named, spectrum in spectra]
+            report.tables.append(Table(f"{title} of {name}", COLUMNS, rows))
             report.charts += _planes(spectra)
-            report.values[name][key] = {named.label: _to_json(spectra[named]) for named in matrices}
+            report.values[name][key] = {named.label: one.to_json() for named, one in spectra}
     return report
 
 
@@ -204,13 +226,13 @@ def _find(vocabulary: Vocabulary, read: Sequence[int], token: str, text: str | P
 
 
 def _jacobians(
-    name: str, network: NeuralNetwork, read: Ids, place: int, at: str
+    labels: Sequence[str], network: NeuralNetwork, read: Ids, place: int, at: str
 ) -> Iterator[Named]:
     """Yield the Jacobian of each layer where a token is read, and of each depth."""
     with torch.no_grad():
         states = states_at(network, read, [place])
         (layers,) = make_steps(network, as_tensor(read[place : place + 1])[:, None], states)
-    for label, layer in zip(layer_labels(name, network), layers, strict=True):
+    for label, layer in zip(labels, layers, strict=True):
         group = f"{label}: step at {at}"
         yield Named(group, "", temporal_jacobians(layer.cell, layer.inputs_BI, layer.before)[0])
         if isinstance(layer.cell, RecurrentHighwayCell) and layer.cell.depth > 1:
@@ -219,67 +241,25 @@ def _jacobians(
                 yield Named(group, f"depth {level}", matrix)
 
 
-def _table(title: str, spectra: Mapping[Named, Spectrum]) -> Table:
-    columns = (
-        *("matrix", "spectral radius", "largest singular value", "smallest singular value"),
-        *("mean centre of discs", "mean radius of discs"),
-    )
-    rows: list[list[Cell]] = []
-    for named, spectrum in spectra.items():
-        smallest = float(spectrum.singular_values[-1])
-        discs = float(spectrum.centres.mean()), float(spectrum.radii.mean())
-        rows.append([named.label, spectrum.spectral_radius, spectrum.norm, smallest, *discs])
-    return Table(title, columns, rows)
-
-
-def _planes(spectra: Mapping[Named, Spectrum]) -> Iterator[Chart]:
+def _planes(spectra: Sequence[tuple[Named, Spectrum]]) -> Iterator[Chart]:
     """Yield a chart for each group, with the discs of a matrix that stands for all of it."""
-    groups: dict[str, list[Named]] = {}
-    for named in spectra:
-        groups.setdefault(named.group, []).append(named)
-    for group, members in groups.items():
+    groups: dict[str, dict[str, Spectrum]] = {}
+    for named, spectrum in spectra:
+        groups.setdefault(named.group, {})[named.part] = spectrum
+    for group, parts in groups.items():
         series = [
-            Series(
-                named.part or "eigenvalues",
-                spectra[named].eigenvalues.real.tolist(),
-                spectra[named].eigenvalues.imag.tolist(),
-            )
-            for named in members
-        ]
-        discs, note = [Disc(0.0, 0.0, 1.0, "unit circle")], ""
-        for named in members:
-            if not named.part:
-                spectrum = spectra[named]
-                discs += _discs(spectrum)
-                note = f"Spectral radius {spectrum.spectral_radius:.4g}, norm {spectrum.norm:.4g}."
-                if len(discs) <= len(spectrum.radii):
-                    note += f" {len(discs) - 1} of {len(spectrum.radii)} discs are drawn."
-        yield Chart(
-            f"Eigenvalues: {group}",
-            "plane",
-            "real part",
-            "imaginary part",
-            series,
-            discs=discs,
-            note=note,
-        )
-
-
-def _discs(spectrum: Spectrum) -> list[Disc]:
-    step = -(-len(spectrum.radii) // MOST_DISCS)
-    centres, radii = spectrum.centres[::step].tolist(), spectrum.radii[::step].tolist()
-    return [
-        Disc(centre, 0.0, radius, "Gersgorin's discs")
-        for centre, radius in zip(centres, radii, strict=True)
-    ]
-
-
-def _to_json(spectrum: Spectrum) -> dict[str, Any]:
-    return {
-        "spectral_radius": spectrum.spectral_radius,
-        "largest_singular_value": spectrum.norm,
-        "eigenvalues": [[value.real, value.imag] for value in spectrum.eigenvalues.tolist()],
-        "singular_values": spectrum.singular_values.tolist(),
-        "disc_centres": spectrum.centres.tolist(),
-        "disc_radii": spectrum.radii.tolist(),
-    }
+            Series(part or "eigenvalues", one.eigenvalues.real.tolist(),
+                   one.eigenvalues.imag.tolist())
+            for part, one in parts.items()
+        ]  # fmt: skip
+        discs: list[tuple[float, float]] = []
+        note = ""
+        if whole := parts.get(""):
+            num = len(whole.radii)
+            step = -(-num // MOST_DISCS)
+            centres, radii = whole.centres[::step].tolist(), whole.radii[::step].tolist()
+            discs = list(zip(centres, radii, strict=True))
+            note = f"Spectral radius {whole.spectral_radius:.4g}, norm {whole.norm:.4g}."
+            note += f" {len(discs)} of {num} discs are drawn." if len(discs) < num else ""
+        title = f"Eigenvalues: {group}"
+        yield Chart(title, "plane", "real part", "imaginary part", series, discs=discs, note=note)

@@ -89,41 +89,41 @@ def write_states(
     """
     path = Path(output)
     if path.suffix != NPY:
-        raise ConfigError(
-            f"the output is {output}, but its name must end with {NPY}", hint="name it states.npy"
-        )
+        what = f"the output is {output}, but its name must end with {NPY}"
+        raise ConfigError(what, hint="name it states.npy")
     table = path.with_suffix(".tsv")
     check_target(table)
     if table.exists() and not path.exists():  # else both are of an earlier call
         hint = f"move it away, or choose another output than {output}"
         raise OutputError("is there already", hint=hint, path=table)
+    is_lm = isinstance(model, LanguageModel)
+    misplaced = {"part": is_lm and part is not None, "raw": is_lm and raw}
+    misplaced["pool"] = not is_lm and pool != "last"
+    for option, is_given in misplaced.items():
+        if is_given:
+            whose = "parsers" if is_lm else "language models: a parser reads whole words"
+            raise ConfigError(f"{option} is for {whose}", hint="leave it out")
     if isinstance(model, LanguageModel):
-        for option, is_given in (("part", part is not None), ("raw", raw)):
-            if is_given:
-                raise ConfigError(f"{option} is for parsers", hint="leave it out")
         for name in filter(is_stimuli, inputs):
             what = "is a table, whose other cells and commas would be read as words"
             raise DataError(what, hint="write its texts to a file, one a line (.txt)", path=name)
-        lines = _lines(inputs, on_progress)
-        states = word_states(model, lines, layer=layer, pool=pool)
+        blocks = read_blocks(inputs, on_progress=on_progress)
+        lines = (line for block in blocks for line in block.decode().split("\n")[:-1])
+        return _write(word_states(model, lines, layer=layer, pool=pool), path, inputs)
+    reader = _reader(model, part)
+    if layer is not None:
+        check_layer(layer, reader.num_layers)
+    sentences: Iterable[Sentence | Broken]
+    if raw or are_texts(inputs):
+        if not isinstance(model, Pipeline):
+            hint = "give CoNLL-U, or a model of `seqtool train-parser --raw`"
+            raise ModelError("cannot read plain text: it has no segmenter", hint=hint)
+        sentences = Layout().read(inputs, model, None)
     else:
-        if pool != "last":
-            what = "pool is for language models: a parser reads whole words"
-            raise ConfigError(what, hint="leave it out")
-        reader = _reader(model, part)
-        if layer is not None:
-            check_layer(layer, reader.num_layers)
-        if raw or are_texts(inputs):
-            if not isinstance(model, Pipeline):
-                hint = "give CoNLL-U, or a model of `seqtool train-parser --raw`"
-                raise ModelError("cannot read plain text: it has no segmenter", hint=hint)
-            sentences = Layout().read(inputs, model, None)
-        else:
-            sentences = read_conllu(inputs, check="columns", on_progress=on_progress)
-        items: Iterable[Sentence | Broken] = sentences
-        if isinstance(model, Pipeline) and isinstance(reader, Parser):
-            items = model.tag_stream(sentences)
-        states = _encoder_states(reader, items, layer, allow_missing=allow_missing)
+        sentences = read_conllu(inputs, check="columns", on_progress=on_progress)
+    if isinstance(model, Pipeline) and isinstance(reader, Parser):
+        sentences = model.tag_stream(sentences)
+    states = _encoder_states(reader, sentences, layer, allow_missing=allow_missing)
     return _write(states, path, inputs)
 
 
@@ -139,11 +139,6 @@ def _reader(model: object, part: Part | None) -> Tagger | Parser:
         return model
     what = "the parser has no encoder" if isinstance(model, Parser) else "the model has no states"
     raise ModelError(what, hint=hint)
-
-
-def _lines(inputs: Sequence[str], on_progress: Progress | None) -> Iterator[str]:
-    for block in read_blocks(inputs, on_progress=on_progress):
-        yield from block.decode().split("\n")[:-1]
 
 
 def _encoder_states(

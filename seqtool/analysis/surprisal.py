@@ -15,8 +15,7 @@ import numpy as np
 
 from seqtool.analysis.passage import (
     Passage,
-    check_asked,
-    check_language_models,
+    check_models,
     read_passage,
     read_sentence,
     surprisals,
@@ -56,8 +55,7 @@ def analyse(
         sentences: whose profiles are drawn; the first short ones of the text where none is given.
         tagger: a loaded tagger, which gives word classes.
     """
-    check_language_models(models)
-    check_asked(text, sentences)
+    check_models(models, text, sentences)
     report = Report("Surprisal word by word")
     profiles = [_of_sentence(models, sentence) for sentence in sentences]
     if text is None:
@@ -117,15 +115,13 @@ def _counting_model(models: Sequence[tuple[str, Any]]) -> tuple[str, Any] | None
 def _count_bands(models: Sequence[tuple[str, Any]], passage: Passage) -> tuple[str, list[str]]:
     """Return what is counted, and the band of each token by its count in the training text.
 
-    The counts are those of the first model that has some: an ARPA file tells none. Where none has,
-    tokens are counted in this text. A word that stands for `<unk>` was never counted.
+    Where no model has counts (an ARPA file), tokens are counted in this text. A word that stands
+    for `<unk>` was never counted.
     """
+    what, counts = "count in this text", dict(Counter(passage.tokens))
     if counting := _counting_model(models):
-        vocabulary = counting[1].tokenizer.vocabulary
+        vocabulary, what = counting[1].tokenizer.vocabulary, "count in the training text"
         counts = dict(zip(vocabulary.symbols, vocabulary.counts, strict=True)) | {UNK: 0}
-        what = "count in the training text"
-    else:
-        counts, what = Counter(passage.tokens), "count in this text"
     return what, [_band(counts.get(token, 0), COUNT_BANDS) for token in passage.tokens]
 
 
@@ -145,27 +141,27 @@ def _band(value: int, bands: dict[str, int | None]) -> str:
 
 def _add_bands(report: Report, what: str, band_of: Sequence[str], bits: dict[str, Doubles]) -> None:
     """Add the mean surprisal of each band."""
-    present = set(band_of)
-    known = [name for name in (NEVER, *COUNT_BANDS, *DISTANCE_BANDS) if name in present]
-    bands = list(dict.fromkeys([*known, *sorted(present)]))
+    known = [name for name in (NEVER, *COUNT_BANDS, *DISTANCE_BANDS) if name in band_of]
+    bands = list(dict.fromkeys([*known, *sorted(set(band_of))]))
     labels = np.asarray(band_of, object)
-    rows: list[list[Cell]] = []
-    means: dict[str, list[float]] = {name: [] for name in bits}
-    values: dict[str, Any] = {}
-    for band in bands:
-        chosen = labels == band
-        of_band = {name: float(values_N[chosen].mean()) for name, values_N in bits.items()}
-        for name, mean in of_band.items():
-            means[name].append(mean)
-        num = int(chosen.sum())
-        rows.append([band, num, 100 * float(chosen.mean()), *of_band.values()])
-        values[band] = {"tokens": num, **of_band}
+    chosen = {band: labels == band for band in bands}
+    means = {
+        name: [float(values_N[is_in].mean()) for is_in in chosen.values()]
+        for name, values_N in bits.items()
+    }
+    rows: list[list[Cell]] = [
+        [band, int(is_in.sum()), 100 * float(is_in.mean()), *(of[i] for of in means.values())]
+        for i, (band, is_in) in enumerate(chosen.items())
+    ]
     title = f"Surprisal by {what}"
     columns = [what, "tokens", "share (percent)", *(f"{name} (bits)" for name in bits)]
-    series = [Series(name, bands, means[name]) for name in bits]
+    series = [Series(name, bands, values) for name, values in means.items()]
     report.tables.append(Table(title, columns, rows))
     report.charts.append(Chart(title, "bars", what, "mean surprisal (bits)", series))
-    report.values["bands"][what] = values
+    report.values["bands"][what] = {
+        band: {"tokens": num, **dict(zip(bits, values, strict=True))}
+        for band, num, _, *values in rows
+    }
 
 
 def _add_gains(report: Report, bits: dict[str, Doubles], passage: Passage) -> None:
@@ -188,17 +184,11 @@ def _add_gains(report: Report, bits: dict[str, Doubles], passage: Passage) -> No
         )
         columns = ["word", "tokens", f"{first} (bits)", f"{name} (bits)", "saved in all (bits)"]
         for better, worse, sign in ((name, first, 1), (first, name, -1)):
-            rows: list[list[Cell]] = [
-                [
-                    token,
-                    len(places[token]),
-                    float(bits[first][places[token]].mean()),
-                    float(bits[name][places[token]].mean()),
-                    sign * sums[token],
-                ]
-                for token in ordered[::sign][:WORDS_SHOWN]
-                if sign * sums[token] > 0
-            ]
+            shown = [token for token in ordered[::sign][:WORDS_SHOWN] if sign * sums[token] > 0]
+            rows: list[list[Cell]] = []
+            for token in shown:
+                means = (float(bits[one][places[token]].mean()) for one in (first, name))
+                rows.append([token, len(places[token]), *means, sign * sums[token]])
             title = f"Words that {better} predicts better than {worse}"
             report.tables.append(Table(title, columns, rows))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from seqtool.core.vocabulary import EOS_ID, NUM_SPECIALS, UNK_ID, Vocabulary
 from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import parse_table
 from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.treebank.conllu import held_out
+from seqtool.treebank.conllu import HELD_OUT_EVERY, held_out
 
 _MAX_NAMES = 8  # of columns, in a hint
 
@@ -49,6 +49,15 @@ class Texts:
     names: Sequence[str] = ()
     rows: Sequence[Sequence[Any]] = ()
 
+    @classmethod
+    def of(cls, path: str, pairs: Sequence[tuple[str, str]]) -> Texts:
+        """Return the texts of pairs of a text and its label."""
+        return cls(path, [text for text, _ in pairs], [label for _, label in pairs])
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the texts with their labels."""
+        return list(zip(self.texts, self.labels or (), strict=True))
+
 
 def read_texts(
     path: str | Path, config: DataConfig, *, labelled: bool | None = None, is_table: bool = False
@@ -67,43 +76,39 @@ def read_texts(
     """
     shown = "<stdin>" if str(path) == STDIN else str(path)
     is_json = unpacked_name(path).endswith(JSON_LINES)
-    is_plain = not (is_json or is_table or is_stimuli(path))
-    if is_plain and labelled:
-        raise DataError(
-            "is no table, so there are no labels",
-            hint="give a .csv, .tsv or .jsonl with a column of texts and one of labels",
-            path=shown,
-        )
     content = b"".join(read_blocks([path], as_written=is_json)).decode()
-    names: Sequence[str]
-    rows: Sequence[Sequence[Any]]
     if is_json:
         names, rows, lines = _json_table(content, shown)
-    elif is_plain:
-        names, rows = [config.text_column], [[x] for x in content.removesuffix("\n").split("\n")]
-        lines = list(range(1, 1 + len(rows)))
-    else:
+    elif is_table or is_stimuli(path):
         table = parse_table(content, path)
         names, rows, lines = table.names, table.rows, table.lines
+    else:
+        if labelled:
+            hint = "give a .csv, .tsv or .jsonl with a column of texts and one of labels"
+            raise DataError("is no table, so there are no labels", hint=hint, path=shown)
+        names, rows = [config.text_column], [[x] for x in content.removesuffix("\n").split("\n")]
+        lines = list(range(1, 1 + len(rows)))
     if not rows:
         raise DataError("has no rows", hint="give a row for each text", path=shown)
 
-    header = lines[0] if is_json else 1
-
-    def column(name: str, option: str) -> list[tuple[int, Any]]:
+    def column(name: str, option: str, value_of: Callable[[Any], str]) -> list[str]:
         if name not in names:
             near = f"name another with {option}: {', '.join(names[:_MAX_NAMES])}"
-            hint = did_you_mean(name, names, otherwise=near)
-            raise DataError(f"has no column {name!r}", hint=hint, path=shown, line=header)
-        place = names.index(name)
-        return list(zip(lines, (row[place] for row in rows), strict=True))
+            hint, line = did_you_mean(name, names, otherwise=near), lines[0] if is_json else 1
+            raise DataError(f"has no column {name!r}", hint=hint, path=shown, line=line)
+        place, values = names.index(name), []
+        for row, line in zip(rows, lines, strict=True):
+            try:
+                values.append(value_of(row[place]))
+            except ValueError as error:
+                hint = "give a text in quotes, or name another column"
+                raise DataError(str(error), hint=hint, path=shown, line=line) from error
+        return values
 
-    cells = column(config.text_column, "--text-column")
+    texts = column(config.text_column, "--text-column", _text)
     labels = None
     if labelled or (labelled is None and config.label_column in names):
-        found = column(config.label_column, "--label-column")
-        labels = [_label(cell, shown, line) for line, cell in found]
-    texts = [_text(cell, shown, line) for line, cell in cells]
+        labels = column(config.label_column, "--label-column", _label)
     return Texts(shown, texts, labels, names, rows)
 
 
@@ -116,47 +121,36 @@ def _json_table(content: str, path: str) -> tuple[list[str], list[list[Any]], li
         try:
             record = json.loads(line)
             json.dumps(record, ensure_ascii=False).encode()  # refuses half a surrogate pair
+            if not isinstance(record, dict):
+                raise ValueError("no object")
         except (ValueError, RecursionError) as error:
-            hint = "each line must be one JSON object"
+            hint = "each line must be one JSON object, {...}"
             raise DataError(f"not JSON: {error}", hint=hint, path=path, line=number) from error
-        if not isinstance(record, dict):
-            what, hint = "is no JSON object", "write it as {...}"
-            raise DataError(what, hint=hint, path=path, line=number)
         records[number] = record
     names = list(dict.fromkeys(name for record in records.values() for name in record))
     rows = [[record.get(name) for name in names] for record in records.values()]
     return names, rows, list(records)
 
 
-def _text(cell: Any, path: str, line: int) -> str:
-    """Return a cell that is a text.
-
-    Raises:
-        DataError: it is none, or cannot be used.
-    """
-    if isinstance(cell, str) and "\0" not in cell:
-        return cell
-    what = "the text holds a NUL character" if isinstance(cell, str) else "the text is missing"
-    raise DataError(what, hint="give a text in quotes, without NUL", path=path, line=line)
+def _text(cell: Any) -> str:
+    """Return a cell that is a text."""
+    if not isinstance(cell, str):
+        raise ValueError("the text is missing")
+    if "\0" in cell:
+        raise ValueError("the text holds a NUL character")
+    return cell
 
 
-def _label(cell: Any, path: str, line: int) -> str:
-    """Return a cell that is a label; a whole number, true and false are labels as JSON has them.
-
-    Raises:
-        DataError: it is none, or cannot be printed.
-    """
+def _label(cell: Any) -> str:
+    """Return a cell that is a label; a whole number, true and false are labels as JSON has them."""
     label = json.dumps(cell) if isinstance(cell, int) else cell
     if not isinstance(label, str):
-        what, hint = "the label is neither a text nor a whole number", "write it in quotes"
-    elif not label.strip():
-        what, hint = "the label is empty", "give one, or leave the row out"
-    elif not label.isprintable():
-        what = f"the label {label!r:.60} holds a character that cannot be printed"
-        hint = "quote cells that hold line ends, and name the column with --label-column"
-    else:
-        return label
-    raise DataError(what, hint=hint, path=path, line=line)
+        raise ValueError("the label is neither a text nor a whole number")
+    if not label.strip():
+        raise ValueError("the label is empty")
+    if not label.isprintable():
+        raise ValueError(f"the label {label!r:.60} holds a character that cannot be printed")
+    return label
 
 
 class WordReader:
@@ -253,25 +247,20 @@ def read_data(
         DataError: a file that cannot be used, or texts that all have one label.
     """
     parts = [read_texts(path, config.data, labelled=True) for path in train_files]
-    train = _part([row for part in parts for row in _rows(part)], parts[0].path)
-    dev = train  # nothing is held out of so few texts
+    path = parts[0].path
+    pairs = [pair for part in parts for pair in part.pairs()]
+    dev_pairs = pairs  # nothing is held out of so few texts
     if dev_file is not None:
-        dev = read_texts(dev_file, config.data, labelled=True)
-    else:
-        split = list(held_out(_rows(train)))
-        if any(is_held_out for _, is_held_out in split):
-            train, dev = (
-                _part([row for row, is_held_out in split if is_held_out == is_dev], train.path)
-                for is_dev in (False, True)
-            )
-    counts = Counter(train.labels)
-    labels = tuple(sorted(counts, key=lambda label: (-counts[label], label)))
+        dev_pairs = read_texts(dev_file, config.data, labelled=True).pairs()
+    elif len(pairs) >= HELD_OUT_EVERY:
+        split = list(held_out(pairs))
+        pairs, dev_pairs = ([pair for pair, is_dev in split if is_dev == x] for x in (False, True))
+    train, dev = Texts.of(path, pairs), Texts.of(path, dev_pairs)
+    counts = Counter(label for _, label in pairs)
+    labels = sorted(counts, key=lambda label: (-counts[label], label))
     if len(labels) < 2:
-        raise DataError(
-            f"all texts have the label {labels[0]!r}, so there is nothing to tell apart",
-            hint="give texts of two labels or more",
-            path=train.path,
-        )
+        what = f"all texts have the label {labels[0]!r}, so there is nothing to tell apart"
+        raise DataError(what, hint="give texts of two labels or more", path=path)
     reader: Bags | WordReader
     if config.model.encoder == LINEAR:
         reader = Bags.build(config.model, train.texts)
@@ -284,25 +273,21 @@ def read_data(
             reader.learn(train.texts)
             known = {"words": len(reader.known)}
     if not any(known.values()) and word_states is None:
-        raise DataError(
-            "no word occurs often enough to be learnt",
-            hint="give texts with words, or --set min_count=1",
-            path=train.path,
-        )
+        hint = "give texts with words, or --set min_count=1"
+        raise DataError("no word occurs often enough to be learnt", hint=hint, path=path)
     digest = repr((train.texts, train.labels, dev.texts, dev.labels)).encode("utf-8")
     summary: dict[str, Any] = {
-        "texts": len(train.texts),
-        "dev_texts": len(dev.texts),
+        "texts": len(pairs),
+        "dev_texts": len(dev_pairs),
         "dev_held_out": dev_file is None,
         "labels": {label: counts[label] for label in labels},
         **known,
         "digest": hashlib.sha256(digest).hexdigest()[:16],
+        **({} if word_states is None else word_states.about),
     }
-    if word_states is not None:
-        summary |= word_states.about
     places = {label: place for place, label in enumerate(labels)}
-    ids = np.array([places[label] for label in train.labels or ()], np.int64)
-    return TrainingData(train, dev, labels, ids, reader, word_states, summary)
+    ids = np.array([places[label] for _, label in pairs], np.int64)
+    return TrainingData(train, dev, tuple(labels), ids, reader, word_states, summary)
 
 
 def _units(reader: WordReader, texts: Texts) -> dict[str, int]:
@@ -310,18 +295,7 @@ def _units(reader: WordReader, texts: Texts) -> dict[str, int]:
     ids = np.concatenate([reader.ids(text)[1:] for text in texts.texts])
     num_unknown = int((ids == UNK_ID).sum())
     if num_unknown == len(ids):
-        raise DataError(
-            "the language model knows no word of the texts",
-            hint="give a language model of their language, or another --encoder",
-            path=texts.path,
-        )
+        what = "the language model knows no word of the texts"
+        hint = "give a language model of their language, or another --encoder"
+        raise DataError(what, hint=hint, path=texts.path)
     return {"units": len(ids), "unknown_units": num_unknown}
-
-
-def _rows(texts: Texts) -> list[tuple[str, str]]:
-    """Return texts with their labels."""
-    return list(zip(texts.texts, texts.labels or (), strict=True))
-
-
-def _part(rows: Sequence[tuple[str, str]], path: str) -> Texts:
-    return Texts(path, [text for text, _ in rows], [label for _, label in rows])

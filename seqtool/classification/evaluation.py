@@ -85,15 +85,14 @@ def evaluate(labels: Sequence[str], gold: Sequence[str], predicted: Sequence[str
         confusion[places[right], places[given]] += 1
     hits, num_gold, num_given = np.diag(confusion), confusion.sum(1), confusion.sum(0)
     f1 = _percent(2 * hits, num_gold + num_given)
-    columns = (_percent(hits, num_given), _percent(hits, num_gold), f1, num_gold)
-    rows = zip(all_labels, *(column.tolist() for column in columns), strict=True)
-    f1_of_used = f1[num_gold + num_given > 0].tolist()
-    num = max(1, len(gold))
+    scores = (_percent(hits, num_given), _percent(hits, num_gold), f1, num_gold)
+    rows = zip(all_labels, *(column.tolist() for column in scores), strict=True)
+    num, of_used = max(1, len(gold)), f1[num_gold + num_given > 0]
     return Evaluation(
         all_labels,
         confusion,
         accuracy=100.0 * float(hits.sum()) / num,
-        macro_f1=sum(f1_of_used) / max(1, len(f1_of_used)),
+        macro_f1=sum(of_used.tolist()) / max(1, len(of_used)),
         majority=100.0 * float(num_gold[0]) / num,
         by_label=[LabelScores(*row) for row in rows],
     )

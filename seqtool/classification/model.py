@@ -119,12 +119,14 @@ class Classifier(TreebankModel[ClassifierConfig]):
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
         encoder = header.config["model"]["encoder"]
+        of_lm = "The language model is in `lm/`, as it was before: its vocabulary and sizes are "
+        of_lm = of_lm + "in use." if encoder == LM else summarise(header.data)
         labels = counted(len(header.data.get("labels", ())), "label")
         return checkpoint.compose(
             header,
             "A classifier of texts",
             f"{_ABOUT[encoder]}, {labels}, {counted(header.num_parameters, 'parameter')}.",
-            _of_lm(header),
+            of_lm,
             checkpoint.scores_table(header),
             "In percent; macro F1 is the mean of the labels' F1, and majority accuracy that of the "
             "commonest label.",
@@ -145,6 +147,8 @@ class Classifier(TreebankModel[ClassifierConfig]):
             DataError: half a surrogate pair in a text.
         """
         for number, text in enumerate(texts, start=1):
+            if not isinstance(text, str):
+                raise TypeError(f"expected texts, not {text!r}")
             whole_text(text, f"text {number}")
         with at_work():
             return average([_softmax(member._scores(texts)) for member in self.members])
@@ -170,9 +174,8 @@ class Classifier(TreebankModel[ClassifierConfig]):
         """The network of words, with the weights."""
         from seqtool.classification.network import trained_network
 
-        assert isinstance(self.reader, WordReader)
-        known = len(self.reader.known)
-        return trained_network(self.config.model, known, self.weights, self.word_states)
+        num_words = len(self.reader.known)
+        return trained_network(self.config.model, num_words, self.weights, self.word_states)
 
     @overload
     def __call__(self, given: str) -> Prediction: ...
@@ -185,9 +188,7 @@ class Classifier(TreebankModel[ClassifierConfig]):
         >>> classifier("A fine film.").label                        # doctest: +SKIP
         'good'
         """
-        if isinstance(given, str):
-            return next(self.pipe([given]))
-        return list(self.pipe(given))
+        return next(self.pipe([given])) if isinstance(given, str) else list(self.pipe(given))
 
     def pipe(self, texts: Iterable[str]) -> Iterator[Prediction]:
         """Give the label of each text, in order; memory does not grow with their number.
@@ -199,19 +200,9 @@ class Classifier(TreebankModel[ClassifierConfig]):
             raise TypeError("expected a list of texts, not one text: put it into a list")
         source = iter(texts)
         while chunk := list(islice(source, CHUNK_TEXTS)):
-            for text in chunk:
-                if not isinstance(text, str):
-                    raise TypeError(f"expected texts, not {text!r}")
             for row in self.probabilities(chunk):
                 label = self.labels[int(row.argmax())]
                 yield Prediction(label, dict(zip(self.labels, row.tolist(), strict=True)))
-
-
-def _of_lm(header: Header) -> str:
-    """Return what a card says of the language model of a classifier, if there is one."""
-    if header.config["model"]["encoder"] != LM:
-        return summarise(header.data)
-    return "The language model is in `lm/`, as it was before: its vocabulary and sizes are in use."
 
 
 def _softmax(scores: Floats) -> Floats:

@@ -9,7 +9,7 @@ projected to.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,14 +18,21 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.classification.config import LM, LearningConfig, ModelConfig
-from seqtool.core.arrays import Floats, Halves, Ids, Longs
+from seqtool.core.arrays import Floats, Halves, Ids
 from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, as_it_is, padded_rows
+from seqtool.parsing.encoding.encoder import ContextEncoder, padded_rows
 from seqtool.parsing.encoding.pretrained import WordStates
 
 BATCH_WORDS = 1 << 13  # read together when the network works, padding included
+# what values are multiplied by, for the dropout of a setting of `LearningConfig`
+Kept = Callable[[Tensor, str], Tensor | float]
+
+
+def all_kept(values: Tensor, setting: str) -> float:
+    """Return 1: there is no dropout."""
+    return 1.0
 
 
 class LinearNetwork(nn.Module):
@@ -76,9 +83,7 @@ class ReadingNetwork(nn.Module):
         lengths_B: Tensor,
         lm_TP: Tensor | None = None,
         *,
-        before: Dropout = as_it_is,
-        between: Dropout = as_it_is,
-        after: Dropout = as_it_is,
+        kept: Kept = all_kept,
     ) -> Tensor:
         """Return the scores of labels, (B, K).
 
@@ -86,15 +91,20 @@ class ReadingNetwork(nn.Module):
             words_T: ids of words, one text after another.
             lengths_B: words of each text, one or more.
             lm_TP: the language model's states after the words.
-            before: is applied to what the encoder reads.
-            between: to what its layers after the first one read.
-            after: to what is pooled of its states.
+            kept: draws dropout.
         """
         inputs_TD = self.embedding(words_T)
         if lm_TP is not None:
+            lm_TP = lm_TP * kept(lm_TP, "dropout_lm")
             inputs_TD = torch.cat((inputs_TD, self.lm(lm_TP)), 1)
-        states_TS = self.encoder(before(inputs_TD), lengths_B, between)
-        scores_BK: Tensor = self.output(after(maxima(states_TS, lengths_B)))
+        inputs_TD = inputs_TD * kept(inputs_TD, "dropout_embeddings")
+
+        def between(states: Tensor) -> Tensor:
+            # the same for all words of a text (Gal & Ghahramani 2016)
+            return states * kept(states[:1], "dropout_encoder")
+
+        pooled_BS = maxima(self.encoder(inputs_TD, lengths_B, between), lengths_B)
+        scores_BK: Tensor = self.output(pooled_BS * kept(pooled_BS, "dropout_encoder"))
         return scores_BK
 
 
@@ -134,16 +144,10 @@ class TunedNetwork(nn.Module):
         states_LBS, _ = self.layers.run_layers(units_T[rows_BL.t()], start)
         return states_LBS.transpose(0, 1)[inside_BL]
 
-    def forward(self, units_T: Tensor, lengths_B: Tensor, *, after: Dropout = as_it_is) -> Tensor:
-        """Return the scores of labels, (B, K).
-
-        Args:
-            units_T: ids of units, one text after another.
-            lengths_B: units of each text, one or more.
-            after: is applied to what is pooled of the states.
-        """
+    def forward(self, units_T: Tensor, lengths_B: Tensor, *, kept: Kept = all_kept) -> Tensor:
+        """Return the scores of labels, (B, K); arguments as of `ReadingNetwork.forward`."""
         pooled_BS = maxima(self.states(units_T, lengths_B), lengths_B)
-        scores_BK: Tensor = self.output(after(pooled_BS))
+        scores_BK: Tensor = self.output(pooled_BS * kept(pooled_BS, "dropout_encoder"))
         return scores_BK
 
 
@@ -197,37 +201,27 @@ def trained_network(
 
 
 def scores_of(
-    network: ReadingNetwork | TunedNetwork,
-    texts: Sequence[Ids],
-    states: Sequence[Halves] | None,
+    network: ReadingNetwork | TunedNetwork, texts: Sequence[Ids], states: Sequence[Halves] | None
 ) -> Floats:
     """Return the scores of labels of texts, [N, K], on the CPU.
 
     Args:
-        network: with the weights of the classifier.
+        network: with the weights of the classifier, in evaluation mode.
         texts: the ids of the words of each.
         states: the language model's states after these.
     """
     lengths = np.array([len(text) for text in texts], np.int64)
     scores = np.empty((len(texts), network.output.out_features), np.float32)
+    batch: list[int] = []
     with torch.inference_mode():
-        for places in _batches(lengths):
-            chosen = places.tolist()
-            ids_T = torch.from_numpy(np.concatenate([texts[place] for place in chosen])).long()
-            inputs = [ids_T, torch.from_numpy(lengths[places])]
-            if states is not None:
-                states_TP = np.concatenate([states[place] for place in chosen])
-                inputs.append(torch.from_numpy(states_TP).float())
-            scores[places] = network(*inputs).numpy()
+        for place in [*np.argsort(lengths, kind="stable").tolist(), -1]:
+            if batch and (place < 0 or (len(batch) + 1) * lengths[place] > BATCH_WORDS):
+                ids_T = torch.from_numpy(np.concatenate([texts[at] for at in batch])).long()
+                inputs = [ids_T, torch.from_numpy(lengths[batch])]
+                if states is not None:
+                    states_TP = np.concatenate([states[at] for at in batch])
+                    inputs.append(torch.from_numpy(states_TP).float())
+                scores[batch] = network(*inputs).numpy()
+                batch = []
+            batch.append(place)
     return scores
-
-
-def _batches(lengths: Longs) -> list[Longs]:
-    """Return texts in batches of like lengths."""
-    batches, batch = [], list[int]()
-    for place in np.argsort(lengths, kind="stable").tolist():
-        if batch and (len(batch) + 1) * lengths[place] > BATCH_WORDS:
-            batches.append(np.array(batch))
-            batch = []
-        batch.append(place)
-    return [*batches, np.array(batch)] if batch else batches

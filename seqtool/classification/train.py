@@ -85,45 +85,28 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         """Return the mean loss of batch `index`, in nats per text."""
         self._average.update()
         self._begin_step(index)
-        texts = self._batches[index]
-        if isinstance(self.module, LinearNetwork):
-            scores_BK = self._linear_scores(self.module, texts)
+        texts, network = self._batches[index], self.module
+        if isinstance(network, LinearNetwork):
+            arrays = laid_out([self._ids[text] for text in texts.tolist()])
+            scores_BK = network(*(torch.from_numpy(each).to(self._device) for each in arrays))
         else:
-            scores_BK = self._network_scores(self.module, texts)
+            scores_BK = self._network_scores(network, texts)
         labels_B = torch.from_numpy(self._data.label_ids[texts]).to(self._device)
         return functional.cross_entropy(scores_BK.float(), labels_B), len(texts)
 
-    def _linear_scores(self, module: LinearNetwork, texts: Longs) -> Tensor:
-        arrays = laid_out([self._ids[text] for text in texts.tolist()])
-        scores_BK: Tensor = module(*(torch.from_numpy(each).to(self._device) for each in arrays))
-        return scores_BK
-
-    def _network_scores(self, module: ReadingNetwork | TunedNetwork, texts: Longs) -> Tensor:
-        learning = self.config.learning
-        words_T = torch.from_numpy(np.concatenate([self._ids[i] for i in texts.tolist()])).long()
+    def _network_scores(self, network: ReadingNetwork | TunedNetwork, texts: Longs) -> Tensor:
+        learning, chosen = self.config.learning, texts.tolist()
+        words_T = torch.from_numpy(np.concatenate([self._ids[i] for i in chosen])).long()
         words_T = torch.where(self._drawn(self._chances[words_T]), UNK_ID, words_T)
-        words_T, lengths_B = words_T.to(self._device), torch.from_numpy(self._lengths[texts])
-
-        def after(pooled: Tensor) -> Tensor:
-            return pooled * self._kept(pooled, learning.dropout_encoder)
-
-        if isinstance(module, TunedNetwork):
-            tuned_BK: Tensor = module(words_T, lengths_B, after=after)
-            return tuned_BK
-        lm_TP = None
+        inputs = [words_T.to(self._device), torch.from_numpy(self._lengths[texts])]
         if self._lm_states is not None:
-            states = np.concatenate([self._lm_states[i] for i in texts.tolist()])
-            lm_TP = torch.from_numpy(states).to(self._device).float()
-            lm_TP = lm_TP * self._kept(lm_TP, learning.dropout_lm)
-        scores_BK: Tensor = module(
-            words_T,
-            lengths_B,
-            lm_TP,
-            before=lambda read: read * self._kept(read, learning.dropout_embeddings),
-            # the same for all words of a text (Gal & Ghahramani 2016)
-            between=lambda states: states * self._kept(states[:1], learning.dropout_encoder),
-            after=after,
-        )
+            states = np.concatenate([self._lm_states[i] for i in chosen])
+            inputs.append(torch.from_numpy(states).to(self._device).float())
+
+        def kept(values: Tensor, setting: str) -> Tensor | float:
+            return self._kept(values, getattr(learning, setting))
+
+        scores_BK: Tensor = network(*inputs, kept=kept)
         return scores_BK
 
     def model(self) -> Classifier:
@@ -134,9 +117,8 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
     def validate(self) -> dict[str, float]:
         """Return the scores of the validation part, in percent."""
         dev = self._data.dev
-        assert dev.labels is not None
         predicted = [prediction.label for prediction in self.model().pipe(dev.texts)]
-        scores = evaluate(self._data.labels, dev.labels, predicted).scores
+        scores = evaluate(self._data.labels, dev.labels or (), predicted).scores
         return {f"dev_{name}": score for name, score in scores.items()}
 
     def carried(self) -> dict[str, Tensor]:

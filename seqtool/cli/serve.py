@@ -79,20 +79,14 @@ def serve(
             what = f"serve needs {name.replace('_', '-')}, which is not installed"
             hint = "pip install starlette uvicorn python-multipart, which are the extra `serve`"
             raise ConfigError(what, hint=hint)
-    from seqtool.server.connection import listening, run_until_signal, server_of
-    from seqtool.server.fields import Limits
-    from seqtool.server.served import ServedModels
-    from seqtool.server.service import LOCAL, Service
+    from seqtool.server.connection import listening, server_of
+    from seqtool.server.served import open_models
+    from seqtool.server.service import LOCAL, Limits, Service
 
     paths = model or [default_model("parser")]
-    limits = Limits(
-        num_bytes=max_request << 20,
-        num_sentences=max_sentences,
-        seconds=max_seconds,
-    )
+    limits = Limits(max_request << 20, max_sentences, max_seconds)
     with listening(host, port) as sock:
-        models = ServedModels(paths)
-        models.warm_up()
+        models = open_models(paths)
         shown, number = sock.getsockname()[:2]
         url = f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
         if shown not in LOCAL:
@@ -100,7 +94,7 @@ def serve(
                 f"warning: {shown} can be reached from other machines, by address or by a name of "
                 "--allow-host; their users need no password, and what they send is not encrypted"
             )
-        names = list(models.by_name)
+        names = list(models)
         if json_output:
             emit({"url": url, "port": number, "models": names})
         note(f"{', '.join(names)}: {url} (Ctrl-C ends it)")
@@ -114,5 +108,9 @@ def serve(
 
         service = Service(models, limits, log, [host, *(allow_host or ())])
         server = server_of(service, seconds=2 * limits.seconds)
-        run_until_signal(server, sock)
+        try:
+            server.run([sock])
+        except KeyboardInterrupt:  # uvicorn sends itself again what has ended it
+            if server.force_exit:  # a second Ctrl-C
+                raise
         note(f"ended after {counted(num_answered, 'request')}")

@@ -1,15 +1,13 @@
-"""The socket of a server, and how it runs until a signal ends it."""
+"""The socket of a server, and what runs the application on it."""
 
 from __future__ import annotations
 
 import socket
-from threading import Thread
 from typing import Any
 
 import uvicorn
 
 from seqtool.core.errors import ConfigError
-from seqtool.core.signals import Interruption
 
 MAX_CONNECTIONS = 256  # each may hold a request of the largest size
 # of every answer, whoever asked; a page that is elsewhere cannot read it, nor show it in a frame
@@ -23,11 +21,7 @@ HEADERS = {
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
-
-    Args:
-        host: a name or address of this machine.
-        port: 0 for any that is free.
+    """Return a socket that listens on a name or address of this machine; port 0 is any free one.
 
     Raises:
         ConfigError: it cannot.
@@ -52,12 +46,7 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def server_of(app: Any, *, seconds: float) -> uvicorn.Server:
-    """Return a server that runs an application.
-
-    Args:
-        app: by ASGI.
-        seconds: for which the end waits for requests that have come.
-    """
+    """Return what runs an ASGI application; its end waits so long for requests that have come."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -73,15 +62,3 @@ def server_of(app: Any, *, seconds: float) -> uvicorn.Server:
         timeout_graceful_shutdown=round(seconds),
     )
     return uvicorn.Server(config)
-
-
-def run_until_signal(server: uvicorn.Server, sock: socket.socket) -> None:
-    """Run a server; a first signal ends it once all requests are answered, a second one raises."""
-    interruption = Interruption()
-    # uvicorn handles signals by itself where it runs in the main thread, and sends them again
-    thread = Thread(target=server.run, args=([sock],), daemon=True)
-    with interruption.listening():
-        thread.start()
-        while thread.is_alive():
-            thread.join(0.1)
-            server.should_exit |= interruption.requested

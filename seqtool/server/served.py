@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.parsing.segmenter.rules import Spans
 from seqtool.treebank.layouts import horizontal, read_layout, vertical
 from seqtool.treebank.sentence import Sentence
 
-Step = Literal["tokenizer", "tagger", "parser"]
-STEPS: tuple[Step, ...] = get_args(Step)
-# what a model has that can do a step
-_ABILITIES: Mapping[Step, str] = {
-    "tokenizer": "split",
-    "tagger": "tag_stream",
-    "parser": "parse_stream",
-}
+# step -> the method of a model that can do it
+STEPS = {"tokenizer": "segment", "tagger": "tag_stream", "parser": "parse_stream"}
 
 # by the names of UDPipe; what they write can be joined
 OUTPUTS: Mapping[str, Callable[[Sentence], str]] = {
@@ -47,14 +39,9 @@ class ServedModel:
 
     name: str
     model: Any
-    steps: tuple[Step, ...]
+    steps: tuple[str, ...]
 
-    def split(self, stretches: Sequence[CodePoints], whole: bool) -> Sequence[Spans]:
-        """Return the words and sentences of each stretch; see `Segmenter.split`."""
-        spans: Sequence[Spans] = self.model.split(stretches, whole=whole)
-        return spans
-
-    def annotate(self, sentences: Sequence[Sentence], steps: frozenset[Step]) -> Iterator[Sentence]:
+    def annotate(self, sentences: Sequence[Sentence], steps: Collection[str]) -> Iterator[Sentence]:
         """Give sentences, in order, with tags and trees as asked for.
 
         With the step "tagger" all tags are predicted; else a model that has a tagger and is to
@@ -71,55 +58,46 @@ class ServedModel:
         else:
             yield from sentences
 
+    def warm_up(self) -> None:
+        """Do each step once, so that nothing is left to be compiled when the first text comes."""
+        sentences = list(read_layout(["seqtool ."], "horizontal"))
+        if "tokenizer" in self.steps:
+            sentences = list(self.model.segment(["seqtool."]))
+        with suppress(DataError):  # a parser that reads tags, which only requests bring
+            list(self.annotate(sentences, self.steps))
 
-class ServedModels:
-    """The models of a server, in their order; the first one is the default.
 
-    Args:
-        paths: their directories.
+def open_models(paths: Sequence[Path]) -> dict[str, ServedModel]:
+    """Return the models of directories by name, in this order, ready to work.
 
     Raises:
         ConfigError: two have the same name.
         ModelError: there is no model, it is damaged, or does nothing with sentences.
     """
+    models: dict[str, ServedModel] = {}
+    for path in paths:
+        name = os.path.basename(os.path.abspath(path))  # of a link, its own
+        if name in models:
+            what = f"two models are called {name}, the last part of their directories"
+            raise ConfigError(what, hint="rename one, or give a link with another name")
+        model = checkpoint.load(path)
+        steps = tuple(step for step, method in STEPS.items() if hasattr(model, method))
+        if not steps:
+            hint = "give one that `seqtool train-parser --raw` made, or a parser or tagger"
+            raise ModelError("neither splits, tags nor parses text", hint=hint, path=path)
+        models[name] = ServedModel(name, model, steps)
+        models[name].warm_up()
+    # what is loaded stays, so the collector of cycles need not look at it again and again
+    gc.freeze()
+    return models
 
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.by_name: dict[str, ServedModel] = {}
-        for path in paths:
-            name = os.path.basename(os.path.abspath(path))  # of a link, its own
-            if name in self.by_name:
-                what = f"two models are called {name}, the last part of their directories"
-                raise ConfigError(what, hint="rename one, or give a link with another name")
-            model = checkpoint.load(path)
-            steps = tuple(step for step in STEPS if hasattr(model, _ABILITIES[step]))
-            if not steps:
-                hint = "give one that `seqtool train-parser --raw` made, or a parser or tagger"
-                raise ModelError("neither splits, tags nor parses text", hint=hint, path=path)
-            self.by_name[name] = ServedModel(name, model, steps)
 
-    def warm_up(self) -> None:
-        """Do each step once, so that nothing is left to be compiled when the first text comes."""
-        for served in self.by_name.values():
-            sentences = list(read_layout(["seqtool ."], "horizontal"))
-            if "tokenizer" in served.steps:
-                sentences = list(served.model.segment(["seqtool."]))
-            steps = frozenset(served.steps) - {"tokenizer"}
-            with suppress(DataError):  # a parser that reads tags, which only requests bring
-                list(served.annotate(sentences, steps))
-        # what is loaded stays, so the collector of cycles need not look at it again and again
-        gc.freeze()
+def find_model(models: Mapping[str, ServedModel], name: str) -> ServedModel | None:
+    """Return the model of a name, or the first whose name begins so, up to a hyphen.
 
-    @property
-    def default(self) -> ServedModel:
-        """The first one."""
-        return next(iter(self.by_name.values()))
-
-    def find(self, name: str) -> ServedModel | None:
-        """Return the model of a name, or the first whose name begins so, up to a hyphen.
-
-        As of UDPipe: `english` finds `english-ewt`. Without a name it is the default.
-        """
-        if not name:
-            return self.default
-        longer = (model for key, model in self.by_name.items() if key.startswith(f"{name}-"))
-        return self.by_name.get(name) or next(longer, None)
+    As of UDPipe: `english` finds `english-ewt`. Without a name it is the first one.
+    """
+    if not name:
+        return next(iter(models.values()))
+    longer = (model for key, model in models.items() if key.startswith(f"{name}-"))
+    return models.get(name) or next(longer, None)

@@ -8,19 +8,27 @@
 The fields of `/process` are those of UDPipe's own service: `data`, `model`, `tokenizer`, `tagger`,
 `parser`, `input` and `output`; see https://lindat.mff.cuni.cz/services/udpipe/api-reference.php.
 Nobody reads or writes a file through it.
+
+One thread works for all: on a slice of one request's text, then on one of the next request's. So a
+long text keeps no short one waiting.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import aclosing
-from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -29,35 +37,46 @@ from starlette.types import Message, Receive, Scope, Send
 from seqtool.core.errors import SeqtoolError, counted, did_you_mean
 from seqtool.core.terminal import json_text
 from seqtool.core.version import __version__
-from seqtool.parsing.segmenter.characters import MAX_SENTENCE, MAX_WORD
-from seqtool.parsing.segmenter.documents import Assembly
-from seqtool.server.fields import Fields, Limits, read_fields
 from seqtool.server.page import MAX_DRAWN, page_of
-from seqtool.server.served import OUTPUTS, STEPS, ServedModel, ServedModels, Step
-from seqtool.server.worker import Worker
+from seqtool.server.served import OUTPUTS, STEPS, ServedModel, find_model
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.layouts import LAYOUTS, read_layout
-from seqtool.treebank.sentence import FORM, Sentence
+from seqtool.treebank.sentence import Sentence
 
 PRESEGMENTED = "presegmented"
 INPUTS = ("conllu", *LAYOUTS)
 FIELDS = ("data", "model", *STEPS, "input", "output")
+MAX_FIELDS = 50
 METHODS = ("GET", "POST")
 LOCAL = ("localhost", "127.0.0.1", "::1")
-GONE = 499  # in the log: the client went before there was an answer
 MAX_SENTENCE_WORDS = 1000
-# characters that are looked at together, those of a text that are split at a time, and of several
-PIECE, BATCH, FULL = 1 << 14, 1 << 12, 1 << 14
+PIECE, BATCH = 1 << 14, 1 << 12  # characters that are looked at, and split, together
 SLICE_WORDS = 1024  # that are annotated together, about
+MultiPartParser.spool_max_size = 1 << 30  # what is sent stays in memory, never on a disk
 
-T = TypeVar("T")
+Fields = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a request may ask for.
+
+    Attributes:
+        num_bytes: of its body.
+        num_sentences: in its text.
+        seconds: until it is answered.
+    """
+
+    num_bytes: int = 4 << 20
+    num_sentences: int = 10_000
+    seconds: float = 60.0
 
 
 class Service:
     """The application, which an ASGI server runs.
 
     Args:
-        models: that it has.
+        models: by name; the first one is the default.
         limits: of a request.
         log: called with a line on each request: who asked what, and what became of it; no text.
         names: of hosts that it answers to, beside this machine's own for itself.
@@ -65,14 +84,15 @@ class Service:
 
     def __init__(
         self,
-        models: ServedModels,
+        models: Mapping[str, ServedModel],
         limits: Limits,
         log: Callable[[str], object] = lambda line: None,
         names: Iterable[str] = (),
     ) -> None:
         self._models, self._limits, self._log = models, limits, log
         self._names = {*LOCAL, *(name.lower() for name in names)}
-        self._worker = Worker()
+        self._worker = ThreadPoolExecutor(1)
+        errors = (HTTPException, SeqtoolError, TimeoutError, ClientDisconnect, Exception)
         self._app = Starlette(
             routes=[
                 Route("/health", self._health, methods=METHODS),
@@ -80,12 +100,7 @@ class Service:
                 Route("/process", self._process, methods=METHODS),
                 Route("/", self._page, methods=METHODS),
             ],
-            exception_handlers={
-                HTTPException: _refused,
-                SeqtoolError: _refused,
-                ClientDisconnect: lambda request, error: Response(status_code=GONE),
-                Exception: _refused,
-            },
+            exception_handlers=dict.fromkeys(errors, _refused),
         )
         self._app.router.redirect_slashes = False
 
@@ -103,10 +118,9 @@ class Service:
         async def logged(message: Message) -> None:
             if message["type"] == "http.response.start":
                 client = request.client.host if request.client else "-"
-                what = f"{client} {request.method} {_path(request)} {message['status']}"
-                milliseconds = 1000 * (time.monotonic() - begin)
-                reason = getattr(request.state, "reason", "")
-                self._log(f"{what} {milliseconds:.1f} ms{reason}")
+                path = scope["raw_path"].decode("ascii", "backslashreplace")[:80]
+                what = f"{client} {request.method} {path} {message['status']}"
+                self._log(f"{what} {1000 * (time.monotonic() - begin):.1f} ms")
             await send(message)
 
         try:
@@ -126,18 +140,12 @@ class Service:
             raise HTTPException(413, what, headers)
 
     def _check(self, request: Request) -> None:
-        """Refuse a request whose end is not certain, and one that a page from elsewhere sends.
+        """Raise an HTTPException if a request is too large, or a page from elsewhere sends it.
 
         Such a page can have a name of its own lead to this machine (DNS rebinding), and so read
         what is answered to it. An address that the client has reached is no such name.
-
-        Raises:
-            HTTPException: it is such a request, or too large.
         """
         headers = request.headers
-        if "content-length" in headers and "transfer-encoding" in headers:
-            what = "a request has a Content-Length or a Transfer-Encoding, and not both"
-            raise HTTPException(400, what, {"connection": "close"})
         # no origin ("null") and no host have the name ""
         names = {*self._names, (request.scope["server"] or ("",))[0]} - {""}
         host, origin = headers.get("host", ""), headers.get("origin")
@@ -152,127 +160,165 @@ class Service:
         return _json({"status": "ok"})
 
     async def _list(self, request: Request) -> Response:
-        models = {name: list(model.steps) for name, model in self._models.by_name.items()}
-        return _json({"models": models, "default_model": self._models.default.name})
+        models = {name: model.steps for name, model in self._models.items()}
+        return _json({"models": models, "default_model": next(iter(models))})
 
     async def _process(self, request: Request) -> Response:
-        fields = await read_fields(request, self._limits)
+        fields = await self._read(request)
         for field in fields:
             _check_known("field", field, FIELDS)
         model = self._model(fields.get("model", ""))
         output = fields.get("output", "") or "conllu"
         _check_known("output", output, OUTPUTS)
-        for step in ("tagger", "parser"):
-            if fields.get(step):
-                raise HTTPException(400, f"{step}={fields[step][:40]} is not known; leave it empty")
         if "data" not in fields:
             raise HTTPException(400, "the field data is missing; it holds the text")
-        texts = await self._annotate(request, model, fields, OUTPUTS[output])
-        answer = {
-            "model": model.name,
-            "acknowledgements": [f"seqtool {__version__}"],
-            "result": "".join(texts),
-        }
-        return _json(answer)
-
-    def _model(self, name: str) -> ServedModel:
-        model = self._models.find(name)
-        if model is None:
-            hint = did_you_mean(name, self._models.by_name)
-            raise HTTPException(400, f"no model is called {name[:80]!r}; {hint}")
-        return model
-
-    async def _annotate(
-        self,
-        request: Request,
-        model: ServedModel,
-        fields: Fields,
-        write: Callable[[Sentence], T],
-        *,
-        max_sentences: int | None = None,
-    ) -> list[T]:
-        """Return what is asked for, each sentence as `write` gives it.
-
-        Raises:
-            HTTPException: the model cannot do it, nobody knows such an input, or it is too much.
-            DataError: the input is damaged.
-            ClientDisconnect: the client is gone.
-        """
-        steps: frozenset[Step] = frozenset(step for step in STEPS if step in fields)
-        for step in steps:
-            if step not in model.steps:
-                able = ", ".join(model.steps)
-                raise HTTPException(400, f"model {model.name} has no {step}; it has: {able}")
-        max_sentences = max_sentences or self._limits.num_sentences
-        done: list[T] = []
-        part: list[Sentence] = []
-
-        async def do_part() -> None:
-            annotated = await self._worker.do(
-                (len(done), len(fields["data"])), model.annotate, steps, part, SLICE_WORDS
-            )
-            done.extend(map(write, annotated))
-            part.clear()
-
-        sentences = self._split(model, fields) if "tokenizer" in steps else _read(fields)
-        try:
-            async with asyncio.timeout(self._limits.seconds), aclosing(sentences):
-                async for sentence in sentences:
-                    part.append(sentence)
-                    _check_sentence(sentence, len(done) + len(part), max_sentences)
-                    if sum(map(len, part)) >= SLICE_WORDS:
-                        await do_part()
-                        if await request.is_disconnected():
-                            raise ClientDisconnect
-                await do_part()
-        except TimeoutError as error:
-            what = f"not done within {self._limits.seconds:g} seconds; send less text at a time"
-            raise HTTPException(413, what) from error
-        return done
-
-    async def _split(self, model: ServedModel, fields: Fields) -> AsyncGenerator[Sentence]:
-        """Give the sentences of plain text."""
-        text = fields["data"]
-        options = [option for option in fields["tokenizer"].split(";") if option]
-        for option in options:
-            _check_known("tokenizer", option, (PRESEGMENTED,))
-        if max(map(len, text.split()), default=0) > MAX_SENTENCE:
-            most = f"{MAX_SENTENCE:,} characters"
-            raise HTTPException(413, f"the text has more than {most} without a space; split it")
-        # not all at once, as looking for paragraphs in all of it would take its time
-        pieces = (text[i : i + PIECE] for i in range(0, len(text), PIECE))
-        assembly = Assembly(pieces, unit="line" if options else "paragraph", batch=BATCH)
-        num_done = 0
-        while not assembly.is_done:
-            rank, stretches = (num_done, len(text)), assembly.take()
-            spans = await self._worker.do(rank, model.split, bool(options), stretches, FULL)
-            for sentence in assembly.give(spans):
-                num_done += 1
-                yield sentence
+        sentences = await self._annotate(request, model, fields, self._limits.num_sentences)
+        text = "".join(map(OUTPUTS[output], sentences))
+        made_by = [f"seqtool {__version__}"]
+        return _json({"model": model.name, "acknowledgements": made_by, "result": text})
 
     async def _page(self, request: Request) -> Response:
-        fields = await read_fields(request, self._limits)
+        fields = await self._read(request)
         text, name = fields.get("data", ""), fields.get("model", "")
-        able = [
-            key
-            for key, model in self._models.by_name.items()
-            if {"tokenizer", "parser"} <= set(model.steps)
-        ]
+        able = [key for key, one in self._models.items() if {"tokenizer", "parser"} <= {*one.steps}]
         sentences: list[Sentence] = []
         reason, status = "", 200
         try:
             if text.strip():
                 if not able:
                     raise HTTPException(400, "no model here splits and parses text")
+                wanted = {"data": text, "tokenizer": "", "parser": ""}
                 model = self._model(name or able[0])
-                asked = {"data": text, "tokenizer": "", "parser": ""}
-                sentences = await self._annotate(
-                    request, model, asked, lambda sentence: sentence, max_sentences=MAX_DRAWN
-                )
+                sentences = await self._annotate(request, model, wanted, MAX_DRAWN)
         except HTTPException as error:
             reason, status = error.detail, error.status_code
         pieces = page_of(sentences, text, able, name, reason)
         return HTMLResponse(await asyncio.to_thread("".join, pieces), status)
+
+    async def _read(self, request: Request) -> Fields:
+        """Return the fields of a request, or raise HTTPException of what is no form or object."""
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                pairs = await _pairs(request)
+            fields = dict(pairs)
+            "".join(fields.values()).encode()  # half of a surrogate pair is no text
+        except (ValueError, TypeError, RecursionError) as error:
+            what = f"no form and no JSON object of texts, in UTF-8: {error}"
+            raise HTTPException(400, what) from error
+        if len(fields) < len(pairs):
+            raise HTTPException(400, "a field is there twice; send each once")
+        if any("\0" in value for value in fields.values()):
+            raise HTTPException(400, "a field holds a NUL, so it is no text; send text in UTF-8")
+        # a byte order mark, as in files
+        return {name: value.removeprefix("\ufeff") for name, value in fields.items()}
+
+    def _model(self, name: str) -> ServedModel:
+        model = find_model(self._models, name)
+        if model is None:
+            hint = did_you_mean(name, self._models)
+            raise HTTPException(400, f"no model is called {name[:80]!r}; {hint}")
+        return model
+
+    async def _annotate(
+        self, request: Request, model: ServedModel, fields: Fields, max_sentences: int
+    ) -> list[Sentence]:
+        """Return the sentences that are asked for.
+
+        Raises:
+            HTTPException: the model cannot do it, nobody knows such an input, or it is too much.
+            DataError: the input is damaged.
+            ClientDisconnect: the client is gone.
+        """
+        slices = _slices(model, fields, max_sentences)
+        sentences: list[Sentence] = []
+        part: list[Sentence]
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(self._limits.seconds):
+            while True:
+                part = await loop.run_in_executor(self._worker, next, slices, [])
+                sentences += part
+                if sum(map(len, part)) < SLICE_WORDS:  # it was the last
+                    return sentences
+                if await request.is_disconnected():
+                    raise ClientDisconnect
+
+
+async def _pairs(request: Request) -> list[tuple[str, Any]]:
+    """Return names and values of fields, those of the address first."""
+    pairs: list[tuple[str, Any]] = _form(request.scope["query_string"].decode())
+    if request.method != "POST":
+        return pairs
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body()
+    text = body.decode()
+    if kind == "application/x-www-form-urlencoded":
+        # bytes need not be escaped, which Starlette's own parser asks for
+        return pairs + _form(text)
+    if kind == "application/json":
+        return pairs + list(json.loads(text, object_pairs_hook=tuple))
+    if kind != "multipart/form-data":
+        raise HTTPException(415, f"a body of type {kind[:80]!r}; send a form or JSON")
+    most = {"max_files": MAX_FIELDS, "max_fields": MAX_FIELDS, "max_part_size": len(body)}
+    async with request.form(**most) as form:
+        for name, part in form.multi_items():
+            if isinstance(part, UploadFile):
+                part = (await part.read()).decode()
+            pairs.append((name, part))
+    return pairs
+
+
+_form = partial(parse_qsl, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+
+
+def _slices(model: ServedModel, fields: Fields, max_sentences: int) -> Iterator[list[Sentence]]:
+    """Give annotated sentences, about SLICE_WORDS at a time; see `Service._annotate`."""
+    steps = [step for step in STEPS if step in fields]
+    for step in steps:
+        if step not in model.steps:
+            able = ", ".join(model.steps)
+            raise HTTPException(400, f"model {model.name} has no {step}; it has: {able}")
+        known = ("", PRESEGMENTED) if step == "tokenizer" else ("",)
+        _check_known(step, fields[step].strip(";"), known)
+    part: list[Sentence] = []
+    sentences = _split(model, fields) if "tokenizer" in steps else _sentences(fields)
+    for number, sentence in enumerate(sentences, start=1):
+        if number > max_sentences:
+            most = counted(max_sentences, "sentence")
+            raise HTTPException(413, f"the text has more than {most}; send it in parts")
+        if len(sentence) > MAX_SENTENCE_WORDS:
+            most = counted(MAX_SENTENCE_WORDS, "word")
+            raise HTTPException(413, f"sentence {number} has more than {most}; split it")
+        part.append(sentence)
+        if sum(map(len, part)) >= SLICE_WORDS:
+            yield list(model.annotate(part, steps))
+            part = []
+    if part:
+        yield list(model.annotate(part, steps))
+
+
+def _split(model: ServedModel, fields: Fields) -> Iterator[Sentence]:
+    """Return the sentences of plain text."""
+    text = fields["data"]
+    # not all at once, as looking for paragraphs in all of it would take its time
+    pieces = (text[i : i + PIECE] for i in range(0, len(text), PIECE))
+    unit = "line" if PRESEGMENTED in fields["tokenizer"] else "paragraph"
+    sentences: Iterator[Sentence] = model.model.segment(pieces, unit=unit, batch=BATCH)
+    return sentences
+
+
+def _sentences(fields: Fields) -> Iterator[Sentence]:
+    """Return sentences that are split already."""
+    data, layout = fields["data"], fields.get("input", "") or "conllu"
+    _check_known("input", layout, INPUTS)
+    if layout in LAYOUTS:
+        return read_layout(data.split("\n"), LAYOUTS[layout])
+    return iter(read_conllu(data.encode(), check="columns", skip_option=""))
+
+
+def _check_known(field: str, name: str, known: Iterable[str]) -> None:
+    if name not in known:
+        what = f"{field}={name[:40]} is not known; {did_you_mean(name[:40], known)}"
+        raise HTTPException(400, what)
 
 
 def _name_of(host: str) -> str:
@@ -281,42 +327,6 @@ def _name_of(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "") if "@" not in host else ""
     except ValueError:
         return ""
-
-
-def _path(request: Request) -> str:
-    """Return the path of a request as it was sent, so that it is part of one line."""
-    path: bytes = request.scope["raw_path"]
-    return path.decode("ascii", "backslashreplace")[:80]
-
-
-async def _read(fields: Fields) -> AsyncGenerator[Sentence]:
-    """Give sentences that are split already."""
-    data, layout = fields["data"], fields.get("input", "") or "conllu"
-    _check_known("input", layout, INPUTS)
-    if layout in LAYOUTS:
-        sentences = read_layout(data.split("\n"), LAYOUTS[layout])
-    else:
-        sentences = read_conllu(data.encode(), check="columns", skip_option="")
-    for sentence in sentences:
-        yield sentence
-
-
-def _check_sentence(sentence: Sentence, number: int, max_sentences: int) -> None:
-    if number > max_sentences:
-        most = counted(max_sentences, "sentence")
-        raise HTTPException(413, f"the text has more than {most}; send it in parts")
-    if len(sentence) > MAX_SENTENCE_WORDS:
-        most = counted(MAX_SENTENCE_WORDS, "word")
-        raise HTTPException(413, f"sentence {number} has more than {most}; split it")
-    if max(map(len, sentence.column(FORM))) > MAX_WORD:
-        most = f"a word of more than {counted(MAX_WORD, 'character')}"
-        raise HTTPException(413, f"sentence {number} has {most}; leave it out")
-
-
-def _check_known(field: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        what = f"{field}={name[:40]} is not known; {did_you_mean(name[:40], known)}"
-        raise HTTPException(400, what)
 
 
 def _json(value: Any) -> Response:
@@ -328,14 +338,12 @@ def _refused(request: Request, error: Exception) -> Response:
     status, headers = 400, None
     if isinstance(error, HTTPException):
         status, reason, headers = error.status_code, error.detail, error.headers
-        if status == 404:
-            reason = f"{_path(request)} is not here; ask /process, /models or /"
-        elif status == 405:
-            reason = f"{request.method[:20]} is not answered; send {' or '.join(METHODS)}"
     elif isinstance(error, SeqtoolError):
         reason = f"{error}; {error.hint}" if error.hint else f"{error}"
+    elif isinstance(error, TimeoutError):
+        status, reason = 413, "not done in time (--max-seconds); send less text at a time"
+    elif isinstance(error, ClientDisconnect):
+        status, reason = 499, "the client is gone"  # for the log
     else:
         status, reason = 500, f"{type(error).__name__}: {error}; this is a bug of seqtool"
-    reason = " ".join(reason.split())
-    request.state.reason = f": {reason}"
-    return PlainTextResponse(f"{reason}\n", status, headers)
+    return PlainTextResponse(" ".join(reason.split()) + "\n", status, headers)

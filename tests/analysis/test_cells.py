@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 
 import numpy as np
 import pytest
@@ -56,10 +55,3 @@ def test_what_the_report_holds() -> None:
     assert report.values["networks"]["parity"]["outputs"] == [0, 1, 1, 0, 1, 1, 0]
     json.dumps(report.values, allow_nan=False)
     assert len(report.tables) == len(report.charts) - 3 == 6
-
-
-def test_a_path_that_grows_ends_before_infinity() -> None:
-    path = cells.follow(lambda states: states * states, 5.0, 30)
-    assert path[:3] == [5.0, 25.0, 625.0]
-    assert all(math.isfinite(x) for x in path)
-    assert len(path) < 31

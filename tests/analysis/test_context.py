@@ -6,20 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from toy_models import word_tokenizer
+from toy_recurrence import make_model
 
 from seqtool import prepare
 from seqtool.analysis.context import analyse, cut_surprisals, last_token_curve
 from seqtool.analysis.passage import read_passage, read_sentence, surprisals
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.mixture.model import MixedModel
-from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.train import train_ngram
 from seqtool.text.prepared import PrepareConfig
@@ -27,30 +23,20 @@ from seqtool.text.prepared import PrepareConfig
 WORDS = "abcde"
 
 
-def make_text(path: Path) -> Path:
-    generator = np.random.default_rng(3)
-    sizes = generator.integers(0, 9, size=60)
-    text = [" ".join(generator.choice(list(WORDS), size=size)) for size in sizes]
-    path.write_text("\n".join(text) + "\n", encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_text(tmp_path_factory.mktemp("text") / "text.txt")
+    generator = np.random.default_rng(3)
+    lines = [" ".join(generator.choice(list(WORDS), size=generator.integers(0, 9)))
+             for _ in range(60)]  # fmt: skip
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
 
 
 @pytest.fixture(scope="module")
 def ngram(text: Path) -> Any:
     train_ngram(text, text.parent / "ngram", NgramConfig(order=3))
     return checkpoint.load(text.parent / "ngram")
-
-
-def network(**settings: Any) -> NeuralLanguageModel:
-    torch.manual_seed(4)
-    config = ModelConfig(**{"hidden_size": 6, "init_range": 0.7, **settings})
-    net = NeuralNetwork(config, len(WORDS) + 2).double()
-    return NeuralLanguageModel(net, word_tokenizer(WORDS))
 
 
 def curve_of(model: Any, text: Path, lengths: list[int]) -> tuple[list[float], float]:
@@ -68,7 +54,7 @@ def test_an_ngram_model_looks_back_one_token_less_than_its_order(ngram: Any, tex
 
 @pytest.mark.parametrize("width", [1, 3])
 def test_a_window_looks_back_as_far_as_it_is_wide(text: Path, width: int) -> None:
-    bits, whole = curve_of(network(cell="window", window=width), text, [1, 2, 3, 4, 6])
+    bits, whole = curve_of(make_model(cell="window", window=width), text, [1, 2, 3, 4, 6])
     flat = bits[[1, 2, 3, 4, 6].index(width) :]
     assert flat == pytest.approx([whole] * len(flat), rel=1e-12)
     if width > 1:
@@ -92,7 +78,7 @@ def test_a_bigram_model_gives_what_its_table_says(ngram: Any, text: Path) -> Non
 
 
 def test_mixtures_are_cut_in_all_their_parts(ngram: Any, text: Path) -> None:
-    first, second = network(cell="lstm"), network(cell="window", window=2)
+    first, second = make_model(cell="lstm"), make_model(cell="window", window=2)
     mixed = MixedModel([first, second], [0.3, 0.7])
     contexts, targets = np.array([[2, 3, 4], [5, 1, 2]], np.int32), np.array([4, 6])
     parts = [2 ** -cut_surprisals(part, contexts, targets) for part in (first, second)]
@@ -101,7 +87,7 @@ def test_mixtures_are_cut_in_all_their_parts(ngram: Any, text: Path) -> None:
 
 
 def test_all_of_a_sentence_is_the_sentence(ngram: Any) -> None:
-    for model in (ngram, network(cell="window", window=3), network(cell="lstm")):
+    for model in (ngram, make_model(cell="window", window=3), make_model(cell="lstm")):
         passage = read_sentence(model, "a b c d e")
         bits = last_token_curve(model, passage)
         assert len(bits) == 5
@@ -110,7 +96,7 @@ def test_all_of_a_sentence_is_the_sentence(ngram: Any) -> None:
 
 def test_two_sentences_that_differ_far_before(ngram: Any, text: Path) -> None:
     report = analyse(
-        [("ngram", ngram), ("net", network(cell="gru"))],
+        [("ngram", ngram), ("net", make_model(cell="gru"))],
         text,
         lengths=[1],
         num_targets=5,
@@ -133,35 +119,6 @@ def test_sentences_alone(ngram: Any, text: Path) -> None:
     assert dict(alone.values) == {"sentences": beside.values["sentences"]}
     with pytest.raises(ConfigError, match="no text and no sentence"):
         analyse(models, None)
-
-
-def test_models_of_other_tokens_do_not_compare(ngram: Any, text: Path, tmp_path: Path) -> None:
-    corpus = prepare([text], tmp_path / "corpus", PrepareConfig(unit="char", split=(100.0,)))
-    train_ngram(corpus.path, tmp_path / "letters", NgramConfig(order=2))
-    letters = checkpoint.load(tmp_path / "letters")
-    report = analyse([("words", ngram), ("letters", letters)], text, lengths=[1])
-    assert "letters reads other tokens than words, so their bits do not compare." in report.remarks
-
-
-def test_what_is_refused(ngram: Any, text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="at least 1"):
-        analyse([("m", ngram)], text, lengths=[0])
-    with pytest.raises(DataError, match="before a target are cut"):
-        analyse([("m", ngram)], text, lengths=[10_000])
-    with pytest.raises(DataError, match="has no words"):
-        analyse([("m", ngram)], text, lengths=[1], sentences=[""])
-    (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(DataError, match="empty"):
-        analyse([("m", ngram)], tmp_path / "empty.txt")
-
-
-def test_a_passage_ends_with_a_sentence(ngram: Any, tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("a b c\n\nd\n")
-    passage = read_passage(ngram, path, num_tokens=5)
-    assert passage.tokens == ["a", "b", "c", "</s>", "</s>"]
-    assert read_passage(ngram, path, num_tokens=1).tokens == ["a", "b", "c", "</s>"]
-    assert [passage.tokens[at] for at in passage.sentences()] == [["a", "b", "c", "</s>"], ["</s>"]]
 
 
 def test_a_prepared_corpus_is_read_as_its_text(text: Path, tmp_path: Path) -> None:

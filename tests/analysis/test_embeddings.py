@@ -5,37 +5,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_models import word_tokenizer
+from toy_recurrence import WORDS, make_model
 
-from seqtool.analysis.embeddings import VectorTable, analyse, plane_of, vector_tables
+from seqtool.analysis.embeddings import VectorTable, plane_of, vector_tables
 from seqtool.lm.mixture.model import MixedModel
-from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.treebank.sentence import FORM, UPOS
 
-WORDS = [f"w{i}" for i in range(20)]
-
-
-def network(seed: int = 1) -> NeuralLanguageModel:
-    torch.manual_seed(seed)
-    return NeuralLanguageModel(
-        NeuralNetwork(ModelConfig(hidden_size=5), len(WORDS) + 2), word_tokenizer(WORDS)
-    )
-
 
 def test_vectors_of_a_language_model_are_its_embedding() -> None:
-    model = network()
+    model = make_model()
     (table,) = vector_tables(model)
     assert table.names == ["<unk>", "</s>", *WORDS]
     np.testing.assert_array_equal(
         table.vectors, model.network.embedding.weight.detach().double().numpy()
     )
-    assert len(vector_tables(MixedModel([network(1), network(2)]))) == 2
+    assert len(vector_tables(MixedModel([make_model(), make_model(seed=2)]))) == 2
 
 
 def test_every_symbol_of_a_parser_has_its_own_row() -> None:
@@ -89,16 +76,3 @@ def test_the_plane_is_that_of_the_largest_variance(num: int, width: int, seed: i
     np.testing.assert_allclose(points.mean(axis=0), 0, atol=1e-9)
     again, _ = plane_of(vectors)
     np.testing.assert_array_equal(points, again)
-
-
-def test_report() -> None:
-    report = analyse([("m", network())], words=["w3"], num_nearest=2, num_mapped=7)
-    values = report.values["m"]
-    assert list(values["nearest"]) == ["w3"]
-    (chart,) = report.charts
-    names = chart.series[0].names
-    assert list(names[:3]) == ["w3", *(one["name"] for one in values["nearest"]["w3"])]
-    assert len(names) == 7
-    drawn = analyse([("m", network())], seed=2).values
-    assert drawn == analyse([("m", network())], seed=2).values
-    assert len(drawn["m"]["nearest"]) == 8

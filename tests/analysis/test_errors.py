@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtool.analysis.errors import LENGTHS, analyse, arcs_of, band_names
-from seqtool.treebank.conllu import read_conllu
+from seqtool.analysis.errors import LENGTHS, analyse, arcs_of
 from seqtool.treebank.evaluation import evaluate_parser
 from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence, find_fault
@@ -142,12 +141,6 @@ def test_the_two_parsers_together(gold: Path) -> None:
     }
 
 
-def test_a_perfect_parser_confuses_nothing(gold: Path) -> None:
-    report = analyse([("a", FakeParser(list(read_conllu(gold))))], gold)
-    assert report.values["LAS"] == {"a": 100.0}
-    assert report.remarks == ["a takes no relation for another."]
-
-
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_a_tree_is_projective_if_no_arc_crosses(size: int) -> None:
     for heads in itertools.product(range(size + 1), repeat=size):
@@ -155,7 +148,3 @@ def test_a_tree_is_projective_if_no_arc_crosses(size: int) -> None:
             continue
         arcs = arcs_of([sentence_of(list(heads), ["x"] * size)])
         assert (not arcs.crossing.any()) == is_projective(heads)
-
-
-def test_bands_have_names() -> None:
-    assert band_names([1, 2, 4, 10]) == ["1", "2-3", "4-9", "10+"]

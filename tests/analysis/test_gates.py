@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_recurrence import NETWORKS, make_model, make_network, write_text
+from toy_recurrence import make_model, make_network, write_text
 
 from seqtool.analysis import gates
 
@@ -90,17 +90,3 @@ def test_a_memory_that_loses_nothing_lives_for_ever(tmp_path: Path) -> None:
     assert report.values["m"]["half_life"] == {"m": [None] * 4}
     json.dumps(report.values, allow_nan=False)
     assert report.tables[1].rows == [["m", None, None, None]]
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_what_the_report_holds(tmp_path: Path, name: str) -> None:
-    text = write_text(tmp_path / "t.txt")
-    model = make_model(**NETWORKS[name])
-    report = gates.analyse([("m", model)], text, num_tokens=60)
-    found = report.values["m"]
-    for of_gate in found["gates"].values():
-        assert sum(of_gate["histogram"]) == pytest.approx(1.0)
-        assert 0 <= of_gate["share_low"] + of_gate["share_high"] <= 1
-    assert report.charts[0].title == "Gates of m"
-    for table in report.tables:
-        assert all(len(row) == len(table.columns) for row in table.rows)

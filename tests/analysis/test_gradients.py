@@ -105,18 +105,12 @@ def test_the_chain_of_jacobians_is_the_gradient() -> None:
 def test_what_the_report_holds(tmp_path: Path) -> None:
     text = write_text(tmp_path / "t.txt")
     models = [("one", make_model(cell="rnn")), ("two", make_model(cell="lstm", layers=2))]
-    options = {"lags": 12, "num_positions": 20, "num_jacobians": 2}
-    report = gradients.analyse(models, text, **options)  # type: ignore[arg-type]
-    names = ["one", "two"]
-    assert list(report.values["models"]) == names
-    assert [series.label for series in report.charts[0].series] == names
-    assert len(report.values["models"]["two"]["layers"]) == 2
-    assert report.values["models"]["one"]["positions"] == 20
-    assert report.values["models"]["one"]["share_of_lag_0"]["median"][0] == 1.0
-    again = gradients.analyse(models, text, **options)  # type: ignore[arg-type]
-    assert json.dumps(report.values, allow_nan=False) == json.dumps(again.values)
-    for table in report.tables:
-        assert all(len(row) == len(table.columns) for row in table.rows)
+    report = gradients.analyse(models, text, lags=12, num_positions=20, num_jacobians=2)
+    of_one, of_two = (report.values["models"][name] for name in ("one", "two"))
+    assert (of_one["positions"], len(of_two["layers"])) == (20, 2)
+    assert of_one["share_of_lag_0"]["median"][0] == 1.0
+    assert [series.label for series in report.charts[0].series] == ["one", "two"]
+    json.dumps(report.values, allow_nan=False)
     with pytest.raises(ConfigError, match="must be at least 1"):
         gradients.analyse(models, text, lags=0)
     with pytest.raises(DataError, match=r"has 300 tokens for one, but 401 are needed"):

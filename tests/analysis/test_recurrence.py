@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from torch import Tensor
-from toy_models import two_words
-from toy_recurrence import NETWORKS, make_model, make_network, write_text
+from toy_recurrence import NETWORKS, make_model, make_network
 
 from seqtool.analysis import recurrence
-from seqtool.core.errors import ConfigError, DataError
 from seqtool.lm.neural.cells import Cell
 from seqtool.lm.neural.network import NeuralNetwork
 
@@ -183,28 +181,3 @@ def test_an_adaptive_layer_keeps_its_ranks() -> None:
     ranks.copy_(ranks.flip(0))
     drawn = recurrence.initial_model(model, 1).network
     assert drawn.state_dict()["softmax.ranks_V"].equal(ranks)
-
-
-def test_models_without_a_state_are_refused() -> None:
-    for model in (two_words(), make_model(cell="window")):
-        with pytest.raises(ConfigError, match="m is no recurrent network"):
-            recurrence.open_networks([("m", model)])
-    with pytest.raises(ConfigError, match="no model is given"):
-        recurrence.open_networks([])
-
-
-def test_the_model_stays_as_it_was() -> None:
-    model = make_model(cell="rnn")
-    model.network.float()
-    ((_, _, network),) = recurrence.open_networks([("m", model)])
-    assert network.embedding.weight.dtype == torch.float64
-    assert model.network.embedding.weight.dtype == torch.float32
-    assert all(parameter.requires_grad is False for parameter in network.parameters())
-
-
-def test_a_short_text_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    text = write_text(tmp_path / "t.txt", 2)
-    with pytest.raises(DataError, match="the text has 10 tokens for m, but 11 are needed"):
-        recurrence.read_text(
-            "m", make_model(cell="rnn"), text, split="valid", num_tokens=99, needed=11
-        )

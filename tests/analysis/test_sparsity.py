@@ -98,10 +98,3 @@ def test_the_text_itself_holds_nothing_new(model: Any) -> None:
     assert [share for found in unseen_shares(model.table, ids) for share in found.values()] == [
         0.0
     ] * (2 * ORDER)
-
-
-def test_sizes(model: Any, folder: Path) -> None:
-    report = analyse([("m", model)], folder / "test.txt")
-    assert sum(order["bytes"] for order in report.values["models"]["m"]["orders"]) == sum(
-        array.nbytes for array in model.table.arrays().values()
-    )

@@ -6,7 +6,6 @@ import csv
 from pathlib import Path
 
 import numpy as np
-import pytest
 from lm.neural.test_word_states import make
 from parsing.encoding.test_encoder import BILSTM
 from parsing.parser.test_model import network_of
@@ -16,7 +15,6 @@ from parsing.parser.tiny import tiny_config as parser_config
 from parsing.tagger.toy import random_tagger, random_treebank
 from toy_models import word_tokenizer
 
-from seqtool.analysis import states as module
 from seqtool.analysis.states import open_rows, spans_of, write_states
 from seqtool.lm.states import Span
 from seqtool.treebank.conllu import write_conllu
@@ -27,26 +25,24 @@ def read_table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream, delimiter="\t"))
 
 
-def test_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_language_model(tmp_path: Path) -> None:
     model = make(word_tokenizer(["the", "old", "dog"]))
-    lines = ["the old dog", "", 'dog "the"', "old"] * 3
+    lines = ["the old dog", "", 'dog "the"', "old"] * 70  # more than are read together
     text = tmp_path / "x.txt"
     text.write_text("".join(f"{line}\n" for line in lines))
     expected = np.concatenate(model.states(lines))
-    for chunk in (2, 256):
-        monkeypatch.setattr(module, "SENTENCES", chunk)
-        told = write_states(model, [str(text)], tmp_path / "states.npy")
-        assert told == (18, 6, 12)
-        found = np.load(tmp_path / "states.npy")
-        assert found.dtype == np.float32
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-        rows = read_table(tmp_path / "states.tsv")
-        assert [row["row"] for row in rows] == [str(i) for i in range(18)]
-        assert list(rows[4].values()) == ["4", "3", "2", '"the"', "4", "9"]
-        for row in rows:
-            line = lines[int(row["sentence"]) - 1]
-            assert line[int(row["start"]) : int(row["end"])] == row["word"]
-            assert line.split()[int(row["number"]) - 1] == row["word"]
+    told = write_states(model, [str(text)], tmp_path / "states.npy")
+    assert told == (420, 6, 280)
+    found = np.load(tmp_path / "states.npy")
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    rows = read_table(tmp_path / "states.tsv")
+    assert [row["row"] for row in rows] == [str(i) for i in range(420)]
+    assert list(rows[4].values()) == ["4", "3", "2", '"the"', "4", "9"]
+    for row in rows:
+        line = lines[int(row["sentence"]) - 1]
+        assert line[int(row["start"]) : int(row["end"])] == row["word"]
+        assert line.split()[int(row["number"]) - 1] == row["word"]
 
 
 def test_a_tagger(tmp_path: Path) -> None:

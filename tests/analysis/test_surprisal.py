@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from toy_models import char_tokenizer, random_bigrams, word_tokenizer
 
 from seqtool.analysis.passage import SENTENCE_END
@@ -13,9 +12,6 @@ from seqtool.analysis.surprisal import analyse, numbered
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS, UNK, Vocabulary
 from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.neural.config import InputConfig, ModelConfig
-from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.text.tokenizers import WordTokenizer
 
 TEXT = "a b a\nc\n\nb a x\n"
@@ -55,23 +51,6 @@ def test_means_are_those_of_the_perplexity(text: Path) -> None:
             assert sum(band["tokens"] for band in bands.values()) == 11
             total = sum(band["tokens"] * band[name] for band in bands.values())
             assert total / 11 == pytest.approx(mean, rel=1e-12)
-
-
-def test_words_that_are_read_by_their_letters(text: Path) -> None:
-    """A network over characters reads an unknown word as `eval-ppl` lets it."""
-    tokenizer = word_tokenizer("abc")
-    spelling = InputConfig(kind="char-cnn", filter_widths=(1, 2), num_filters=(3, 2))
-    config = ModelConfig(cell="gru", hidden_size=5, init_range=0.6, input=spelling)
-    words = tokenizer.vocabulary.symbols
-    torch.manual_seed(0)
-    network = NeuralNetwork(config, len(words), words=words)
-    one = NeuralLanguageModel(network, tokenizer)
-    found = analyse([("one", one)], text).values["mean_bits"]["one"]
-    assert found == pytest.approx(evaluate_lm(one, text).bits_per_token, rel=1e-6)
-    # and not as <unk>
-    other = text.with_name("other.txt")
-    other.write_text(TEXT.replace("x", "cab"))
-    assert analyse([("one", one)], other).values["mean_bits"]["one"] != found
 
 
 def test_distances_to_the_last_time(text: Path) -> None:
@@ -158,19 +137,10 @@ def test_sentences_alone(text: Path) -> None:
     beside = analyse(models, text, sentences=["a b", "c"])
     assert alone.charts == beside.charts[:2]
     assert dict(alone.values) == {"sentences": beside.values["sentences"]}
-    with pytest.raises(ConfigError, match="no text and no sentence"):
-        analyse(models, None)
     letters = ("letters", random_bigrams(char_tokenizer("abcx "), 1))
-    with pytest.raises(ConfigError, match="different tokens"):
-        analyse([*models, letters], text)
-    with pytest.raises(ConfigError, match="of words"):
-        analyse([letters], text, tagger=_Tagger())
-    with pytest.raises(ConfigError, match="letters and one read the sentence as different tokens"):
-        analyse([*models, letters], None, sentences=["a b"])
-
-
-def test_unknown_words_of_each_are_told(text: Path) -> None:
-    remarks = analyse([("one", model(1)), ("two", model(2, "ab"))], text).remarks
-    assert any("1 by one, 2 by two" in remark for remark in remarks)  # x; c and x
-    same = analyse([("one", model(1)), ("two", model(2))], text).remarks
-    assert not any("not known" in remark for remark in same)
+    for asked, message in (
+        ((models, None), "no text and no sentence"),
+        (([*models, letters], text), "different tokens"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            analyse(*asked)

@@ -20,7 +20,7 @@ from seqtool.classification.network import TunedNetwork, network_of
 from seqtool.classification.train import train_classifier
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, Vocabulary
 from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -141,17 +141,3 @@ def test_units_may_be_smaller_than_words(tmp_path: Path) -> None:
     shorter = WordReader(small("lm", model__max_words=2).model, (), word_states)
     assert shorter.ids("the dog sees").tolist() == reader.ids("the dog").tolist()
     assert shorter.is_cut("the dog sees")
-
-
-def test_errors(folder: Path, tmp_path: Path) -> None:
-    config = small("lm")
-    with pytest.raises(ConfigError, match="begins from a language model, and none is given"):
-        train_classifier(folder / "train.csv", tmp_path / "m", config)
-    seqtool.train_ngram(folder / "text.txt", tmp_path / "ngram", {"order": 2})
-    with pytest.raises(ModelError, match="no neural language model"):
-        train_classifier(folder / "train.csv", tmp_path / "m", config, lm=tmp_path / "ngram")
-    other = table(tmp_path / "other.csv", [("x1", "noun"), ("x2", "verb")])
-    with pytest.raises(DataError, match="knows no word of the texts") as caught:
-        train_classifier(other, tmp_path / "m", config, lm=folder / "lm")
-    assert "of their language" in caught.value.hint
-    assert not (tmp_path / "m").exists()

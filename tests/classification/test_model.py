@@ -88,15 +88,6 @@ def test_states_are_those_of_torch() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_long_texts_are_read_from_their_beginning() -> None:
-    classifier = recurrent(model__max_words=5)
-    texts = ["one two three four five", "one two three four five six", "a"]
-    assert classifier.num_cut(texts) == 1
-    probabilities = classifier.probabilities(texts)
-    np.testing.assert_array_equal(probabilities[0], probabilities[1])
-    assert linear().num_cut(["word " * 5000]) == 0
-
-
 @pytest.mark.parametrize("make", [linear, recurrent])
 def test_what_is_saved_is_opened(make: Any, tmp_path: Path) -> None:
     classifier = make()

@@ -51,29 +51,6 @@ def test_what_needs_its_context_is_learnt_by_reading_it(folder: Path, tmp_path: 
     assert 100 * right / len(predicted) == pytest.approx(read["dev_accuracy"])
 
 
-@pytest.mark.parametrize(
-    ("encoder", "name", "value", "others"),
-    [
-        ("linear", "model.hidden_size", 64, "bilstm"),
-        ("linear", "learning.dropout_words", 0.1, "bilstm, lm"),
-        ("bilstm", "model.word_order", 3, "linear"),
-        ("lm", "model.layers", 2, "bilstm"),
-        ("lm", "model.min_count", 2, "linear, bilstm"),
-        ("lm", "learning.dropout_lm", 0.1, "bilstm"),
-    ],
-)
-def test_what_the_encoder_does_not_read_is_refused(
-    folder: Path, tmp_path: Path, encoder: str, name: str, value: object, others: str
-) -> None:
-    section, _, key = name.partition(".")
-    settings: dict[str, Any] = {"model": {"encoder": encoder}}
-    settings.setdefault(section, {})[key] = value
-    with pytest.raises(ConfigError, match=f"{key} is set, but the encoder {encoder}") as caught:
-        trained(folder, tmp_path / "model", settings)
-    assert str(caught.value.hint).endswith(f": {others}")
-    assert not (tmp_path / "model").exists()
-
-
 @pytest.mark.parametrize(("encoder", "stop_at"), [("linear", 3), ("bilstm", 7), ("lm", 8)])
 def test_a_resumed_run_ends_with_the_same_weights(
     encoder: str, stop_at: int, folder: Path, tmp_path: Path
@@ -105,9 +82,6 @@ def test_the_states_of_a_language_model_are_read(folder: Path, tmp_path: Path) -
     )
     right = sum(x.label == y.label for x, y in zip(predicted, opinions("valid"), strict=True))
     assert 100 * right / len(predicted) == pytest.approx(result.scores["dev_accuracy"])
-    with pytest.raises(ConfigError, match="a linear classifier reads no language model"):
-        trained(folder, tmp_path / "linear", small("linear"), lm=folder / "lm")
-    assert not (tmp_path / "linear").exists()
 
 
 def test_every_tenth_text_is_held_out(folder: Path, tmp_path: Path) -> None:
@@ -123,31 +97,6 @@ def test_every_tenth_text_is_held_out(folder: Path, tmp_path: Path) -> None:
     assert list(data.summary["labels"].values()) == counts == sorted(counts, reverse=True)
 
 
-def test_texts_that_cannot_be_learnt_from(tmp_path: Path) -> None:
-    one = table(tmp_path / "one.csv", [("a", "x"), ("b", "x")])
-    empty = table(tmp_path / "empty.csv", [(" ", "x"), ("", "y")])
-    for source, encoder, error, message in (
-        (one, "linear", DataError, "all texts have the label 'x'"),
-        (empty, "linear", DataError, "no word occurs often enough"),
-        (empty, "bilstm", DataError, "no word occurs often enough"),
-        (table(tmp_path / "none.csv", []), "bilstm", DataError, "no rows"),
-        (None, "linear", ConfigError, "nothing is given to train on"),
-        ("-", "linear", ConfigError, "cannot come from stdin"),
-    ):
-        with pytest.raises(error, match=message):
-            train_classifier(source, tmp_path / "m", small(encoder))
-    with pytest.raises(ModelError, match="no run to resume"):
-        train_classifier(None, tmp_path / "m", resume=True)
-    assert not (tmp_path / "m").exists()
-
-
-@pytest.mark.parametrize("encoder", ["linear", "bilstm"])
-def test_texts_without_known_words_are_learnt_from(encoder: str, tmp_path: Path) -> None:
-    rows = [("fine film", "x"), ("", "y"), ("fine film", "x"), ("\u2003", "y"), ("dull", "y")] * 4
-    source = table(tmp_path / "few.csv", rows)
-    assert train_classifier(source, tmp_path / "m", small(encoder, 3), device="cpu").epochs == 3
-
-
 def test_an_encoder_implies_its_preset() -> None:
     presets = {"linear": "linear", "bilstm": "recurrent", "lm": "fine-tuned"}
     for encoder, name in presets.items():
@@ -156,3 +105,24 @@ def test_an_encoder_implies_its_preset() -> None:
         assert chosen.training.learning_rate == preset(name)["training"]["learning_rate"]
     with pytest.raises(ConfigError, match="there are no n-grams"):
         resolve(None, None, {}, ["word_order=0"])
+
+
+def test_what_cannot_be_learnt_from_leaves_nothing(folder: Path, tmp_path: Path) -> None:
+    seqtool.train_ngram(folder / "text.txt", tmp_path / "ngram", {"order": 2})
+    one = table(tmp_path / "one.csv", [("a", "x"), ("b", "x")])
+    empty = table(tmp_path / "empty.csv", [(" ", "x"), ("", "y")])
+    other = table(tmp_path / "other.csv", [("x1", "x"), ("x2", "y")])
+    for source, settings, lm, error, message in (
+        (one, small("linear"), None, DataError, "all texts have the label 'x'"),
+        (empty, small("bilstm"), None, DataError, "no word occurs often enough"),
+        (None, small("linear"), None, ConfigError, "nothing is given to train on"),
+        ("-", small("linear"), None, ConfigError, "cannot come from stdin"),
+        (other, small("lm"), None, ConfigError, "begins from a language model"),
+        (other, small("lm"), folder / "lm", DataError, "knows no word of the texts"),
+        (other, small("lm"), tmp_path / "ngram", ModelError, "no neural language model"),
+        (other, small("linear"), folder / "lm", ConfigError, "reads no language model"),
+        (other, {"model": {"hidden_size": 64}}, None, ConfigError, "hidden_size is set"),
+    ):
+        with pytest.raises(error, match=message):
+            train_classifier(source, tmp_path / "m", settings, lm=lm)
+    assert not (tmp_path / "m").exists()

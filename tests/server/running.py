@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -13,9 +12,8 @@ from typing import Any
 import httpx
 
 from seqtool.server.connection import listening, server_of
-from seqtool.server.fields import Limits
-from seqtool.server.served import ServedModels
-from seqtool.server.service import Service
+from seqtool.server.served import open_models
+from seqtool.server.service import Limits, Service
 
 PIPELINE = Path(__file__).resolve().parents[1] / "kept" / "pipeline"
 LIMITS = Limits(num_bytes=100_000, num_sentences=50, seconds=20)
@@ -23,11 +21,10 @@ ALL = {"tokenizer": "", "tagger": "", "parser": ""}
 
 
 class Running:
-    """A server at `url`; `log` has a line for each request."""
+    """A server at `url`; `log` has a line for each request, `model` is the first one."""
 
-    def __init__(self, url: str, sock: socket.socket, models: ServedModels) -> None:
-        self.url, self.models = url, models
-        self.port = sock.getsockname()[1]
+    def __init__(self, port: int, model: Any) -> None:
+        self.url, self.port, self.model = f"http://127.0.0.1:{port}", port, model
         self.log: list[str] = []
 
     def post(self, **fields: str) -> httpx.Response:
@@ -41,11 +38,11 @@ class Running:
 
 
 @contextmanager
-def running(*models: Path, limits: Limits = LIMITS) -> Iterator[Running]:
-    served = ServedModels(models)
+def running(*paths: Path, limits: Limits = LIMITS) -> Iterator[Running]:
+    models = open_models(paths)
     with listening("127.0.0.1", 0) as sock:
-        started = Running(f"http://127.0.0.1:{sock.getsockname()[1]}", sock, served)
-        service = Service(served, limits, started.log.append, ["parser.example"])
+        started = Running(sock.getsockname()[1], next(iter(models.values())).model)
+        service = Service(models, limits, started.log.append, ["parser.example"])
         server = server_of(service, seconds=limits.seconds)
         thread = threading.Thread(target=server.run, args=([sock],))
         thread.start()
