@@ -28,7 +28,6 @@ from seqtool.cli.training import (
     PresetFileOption,
     TrainingOptions,
     note_shared,
-    note_unread,
     report,
     run_training,
 )
@@ -114,12 +113,9 @@ def train_classifier(
     mean F1 of the labels, each label's scores, and which labels are taken for which.
     """
     from seqtool.classification.config import resolve
-    from seqtool.parsing.config import refuse_lm
 
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    if lm is None and not options.resume:
-        refuse_lm(options.given(chosen, settings))
-    note_unread(config, chosen)
+    facts = ["--lm"] if lm or options.resume else []
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output, facts=facts)
     if options.list_settings:
         return print_settings(chosen)
     from seqtool.classification.train import train_classifier as train

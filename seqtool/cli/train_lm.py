@@ -21,7 +21,6 @@ from seqtool.cli.training import (
     PANEL,
     SETTINGS,
     TrainingOptions,
-    note_unread,
     report,
     run_training,
     typed_names,
@@ -99,11 +98,9 @@ def train_lm(
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
     from seqtool.core.reading import is_corpus
-    from seqtool.lm.neural.config import refuse_idle, refuse_unread, resolve
+    from seqtool.lm.neural.config import resolve
 
     chosen = options.resolve(resolve, config, settings=settings, output=output)
-    refuse_idle(chosen, options.given(chosen, settings))
-    note_unread(config, chosen, refuse_unread, refuse_idle)
     if options.list_settings:
         return print_settings(chosen)
     if corpus is None and not options.resume:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +24,6 @@ from seqtool.cli.training import (
     TreebankOptions,
     dev_option,
     note_data,
-    note_unread,
     report,
     run_training,
     setting_option,
@@ -146,7 +143,6 @@ def train_parser(
     from seqtool.core.checkpoint import run_kind, run_record
     from seqtool.core.storage import read_object
     from seqtool.parsing.parser import config as parsers
-    from seqtool.parsing.parser import families
     from seqtool.parsing.pipeline import config as pipelines
 
     raw = raw or (options.resume and run_kind(output) == "pipeline")
@@ -156,26 +152,22 @@ def train_parser(
         settings["model.fields"] = parsers.parse_fields(fields)
     resolve = pipelines.resolve if raw else parsers.resolve
     preset = "fast" if fast else preset
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
     named = [name.strip() for names in distil or () for name in names.split(",")]
     teachers = [name for name in named if name]
     if distil and not teachers:
         raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
     run = read_object(run_record(output)) if options.resume else {}
-    has_lm = bool(lm or run.get("lm"))
-    if raw:
-        also = ["lm"] * has_lm
-        _check_all_read(chosen, settings, options.set_, also)
-        note_unread(config, chosen, partial(pipelines.refuse_unread, also=also))
-    else:
-        extras = {
-            "teachers": bool(teachers or run.get("distil")),
-            "lm": has_lm,
-            "gold tags": bool(run.get("gold_tags")),  # which Python can name, and --raw does
-        }
-        also = [word for word, is_given in extras.items() if is_given]
-        _check_read(chosen, settings, options.set_, also)
-        note_unread(config, chosen, partial(families.refuse_unread, also=also))
+    given = {
+        "--distil": teachers or run.get("distil"),
+        "--lm": lm or run.get("lm"),
+        "--raw": raw or run.get("gold_tags"),  # which Python can name, too
+    }
+    chosen = options.resolve(
+        *(resolve, preset, config),
+        settings=settings,
+        output=output,
+        facts=[name for name, value in given.items() if value],
+    )
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
@@ -242,29 +234,6 @@ def train_parser(
         next=(f"parse FILE.conllu -m {{}}{beam}",),
         system=trained.system,
     )
-
-
-def _check_read(
-    config: Any, settings: Mapping[str, Any], overrides: list[str] | None, also: list[str]
-) -> None:
-    """Refuse options and --set of what the parser does not read, by the library's rule."""
-    from seqtool.core.config import apply_overrides
-    from seqtool.parsing.parser.families import refuse_unread
-
-    refuse_unread(config, [*settings, *apply_overrides(type(config), {}, overrides or [])], also)
-
-
-def _check_all_read(
-    config: Any, settings: Mapping[str, Any], overrides: list[str] | None, also: list[str]
-) -> None:
-    """Refuse the same where --raw trains all parts, each of which has settings of its own."""
-    from seqtool.core.config import apply_overrides
-    from seqtool.parsing.pipeline.config import refuse_unread
-
-    # options of the training loop are those of the graph-based parser, too
-    typed = [name for name in settings if not (config.graphs and name.startswith("training."))]
-    named = apply_overrides(type(config), {}, overrides or [])
-    refuse_unread(config, [*(f"parser.{name}" for name in typed), *named], also)
 
 
 def _note_parser_data(data: Any) -> None:

@@ -15,7 +15,6 @@ from seqtool.cli.training import (
     TreebankOptions,
     dev_option,
     note_data,
-    note_unread,
     report,
     run_training,
     setting_option,
@@ -49,7 +48,6 @@ def train_segmenter(
     from seqtool.parsing.segmenter.config import resolve
 
     chosen = options.resolve(resolve, None, config, settings=settings, output=output)
-    note_unread(config, chosen)
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)

@@ -77,13 +77,12 @@ def train_snm(
     from seqtool.core.config import from_dict
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
-    from seqtool.lm.snm.config import SnmConfig, refuse_unread
+    from seqtool.lm.snm.config import SnmConfig
     from seqtool.lm.snm.train import train_snm as train
 
     if settings.get("time_limit") and is_typed(context, "epochs"):
         note("note: --time-limit takes the place of --epochs")
     config = from_dict(SnmConfig, settings)
-    refuse_unread(config, settings)
     inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
     refuse_unprepared(context, inputs, config)
     with stage_bars() as on_progress:

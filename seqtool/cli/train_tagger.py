@@ -26,7 +26,6 @@ from seqtool.cli.training import (
     TreebankOptions,
     dev_option,
     note_data,
-    note_unread,
     report,
     run_training,
     setting_option,
@@ -88,8 +87,8 @@ def train_tagger(
         )
     from seqtool.parsing.tagger.config import resolve
 
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    _check_read(config, chosen, settings, options, lm)
+    facts = ["--lm"] if lm or options.resume else []
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output, facts=facts)
     if options.list_settings:
         return print_settings(chosen)
     treebank, dev = options.treebanks(treebank, dev)
@@ -121,22 +120,6 @@ def train_tagger(
     )
 
 
-def _check_read(
-    config: Path | None,
-    chosen: Any,
-    settings: dict[str, Any],
-    options: TreebankOptions,
-    lm: Path | None,
-) -> None:
-    """Refuse what is typed, and say what a file sets, that the training does not read."""
-    from seqtool.parsing.config import refuse_lm
-
-    if lm is not None or options.resume:
-        return note_unread(config, chosen)
-    refuse_lm(options.given(chosen, settings))
-    note_unread(config, chosen, lambda _, names: refuse_lm(names))
-
-
 def _is_labeller(output: Path) -> bool:
     """Whether the run in a directory trains a labeller."""
     from seqtool.core.checkpoint import run_kind
@@ -157,8 +140,8 @@ def _train_labels(
     """Train a labeller of words; the options are those of `train-tagger`."""
     from seqtool.parsing.labeller.config import resolve
 
-    chosen = options.resolve(resolve, preset, config, settings=settings, output=output)
-    _check_read(config, chosen, settings, options, sources["lm"])
+    facts = ["--lm"] if sources["lm"] or options.resume else []
+    chosen = options.resolve(resolve, preset, config, settings=settings, output=output, facts=facts)
     if options.list_settings:
         return print_settings(chosen)
     from seqtool.core import checkpoint

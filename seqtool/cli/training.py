@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,13 +20,11 @@ from seqtool.cli.options import (
     SeedOption,
     ThreadsOption,
     emit,
-    flattened,
     note,
     note_next,
     stdin_or_sample,
     typed,
 )
-from seqtool.core.errors import ConfigError
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -113,15 +111,22 @@ class TrainingOptions:
     json: JsonOption = False
 
     def resolve(
-        self, combine: Callable[..., Any], *base: Any, settings: dict[str, Any], output: Path
+        self,
+        combine: Callable[..., Any],
+        *base: Any,
+        settings: dict[str, Any],
+        output: Path,
+        facts: Collection[str] = (),
     ) -> Any:
         """Return the configuration: `base` is a preset or a file, under options and --set.
 
         `combine` is the function `resolve` of what is trained; `settings` are those with options
-        of their own. With --resume those of the run in `output` are the base.
+        of their own. With --resume those of the run in `output` are the base. `facts` are what else
+        is given, such as `--lm`.
 
         Raises:
-            ConfigError: an unknown preset or setting, or an impossible value.
+            ConfigError: an unknown preset or setting, an impossible value, or one that is typed and
+                does not count.
         """
         if self.resume and self.force:
             raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
@@ -129,74 +134,12 @@ class TrainingOptions:
             settings["training.seed"] = self.seed
         if self.time_limit is not None:
             settings["training.time_limit"] = self.time_limit
-        from seqtool.training.config import refuse_unread
-
         run = output if self.resume else None
-        chosen = resolve_length(
-            lambda: combine(*base, settings, self.set_ or [], run=run), settings, self.set_
+        return resolve_length(
+            lambda: combine(*base, settings, self.set_ or [], run=run, facts=facts),
+            settings,
+            self.set_,
         )
-        refuse_unread(chosen, self.given(chosen, settings))
-        return chosen
-
-    def given(self, config: Any, settings: Mapping[str, Any]) -> list[str]:
-        """Return the dotted names of the settings that were typed, by options and by --set."""
-        from seqtool.core.config import apply_overrides
-
-        return [*settings, *apply_overrides(type(config), {}, self.set_ or [])]
-
-
-Check = Callable[[Any, list[str]], object]  # refuses what is not read of settings, by some names
-
-
-def unread_by_all(configs: Iterable[Any], name: str, checks: Sequence[Check]) -> ConfigError | None:
-    """Return why a setting is not read, of the first of some settings; None if one reads it."""
-    why: ConfigError | None = None
-    for config in configs:
-        try:
-            for check in checks:
-                check(config, [name])
-        except ConfigError as error:
-            why = why or error
-        else:
-            return None
-    return why
-
-
-def note_unread(
-    file: str | Path | None, config: Any, *checks: Check, configs: Sequence[Any] = ()
-) -> None:
-    """Say which settings of a YAML file the training does not read.
-
-    They are no error, as they are where they are typed: a file may serve several networks. A
-    section with all settings, such as `tune` and --list-settings write, was not thought of one by
-    one, and is passed over.
-
-    Args:
-        file: of --config; the name of a recipe has no such settings.
-        config: all settings.
-        checks: each is called with these and the names of some, dotted, and refuses what is unread.
-        configs: all settings of several trainings, of which none may read a setting; `config` alone
-            when not given.
-    """
-    if file is None or not Path(file).is_file():
-        return
-    from seqtool.core.config import load_yaml, to_dict
-    from seqtool.training.config import refuse_unread
-
-    defaults, given = (
-        dict(flattened(values)) for values in (to_dict(type(config)()), load_yaml(file))
-    )
-    whole = {_section(name) for name in given} - {_section(name) for name in {*defaults} - {*given}}
-    for name, value in given.items():
-        if value == defaults.get(name) or _section(name) in whole:
-            continue
-        error = unread_by_all(configs or [config], name, (refuse_unread, *checks))
-        if error is not None:
-            note(f"note: {file}, {name}: {error.message}")
-
-
-def _section(name: str) -> str:
-    return name.rpartition(".")[0]
 
 
 def typed_names(settings: Mapping[str, Any], set_: Sequence[str] | None) -> set[str]:

@@ -52,25 +52,24 @@ def test_what_needs_its_context_is_learnt_by_reading_it(folder: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("encoder", "name", "value", "others"),
+    ("encoder", "name", "value"),
     [
-        ("linear", "model.hidden_size", 64, "bilstm"),
-        ("linear", "learning.dropout_words", 0.1, "bilstm, lm"),
-        ("bilstm", "model.word_order", 3, "linear"),
-        ("lm", "model.layers", 2, "bilstm"),
-        ("lm", "model.min_count", 2, "linear, bilstm"),
-        ("lm", "learning.dropout_lm", 0.1, "bilstm"),
+        ("linear", "model.hidden_size", 64),
+        ("linear", "learning.dropout_words", 0.1),
+        ("bilstm", "model.word_order", 3),
+        ("lm", "model.layers", 2),
+        ("lm", "model.min_count", 2),
+        ("lm", "learning.dropout_lm", 0.1),
     ],
 )
 def test_what_the_encoder_does_not_read_is_refused(
-    folder: Path, tmp_path: Path, encoder: str, name: str, value: object, others: str
+    folder: Path, tmp_path: Path, encoder: str, name: str, value: object
 ) -> None:
     section, _, key = name.partition(".")
     settings: dict[str, Any] = {"model": {"encoder": encoder}}
     settings.setdefault(section, {})[key] = value
-    with pytest.raises(ConfigError, match=f"{key} is set, but the encoder {encoder}") as caught:
+    with pytest.raises(ConfigError, match=rf"{name} counts only where (model\.)?encoder is"):
         trained(folder, tmp_path / "model", settings)
-    assert str(caught.value.hint).endswith(f": {others}")
     assert not (tmp_path / "model").exists()
 
 

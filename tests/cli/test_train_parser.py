@@ -371,7 +371,7 @@ def test_a_resumed_run_knows_what_it_learns_from(
     assert begun.code == 0, begun.stderr
     again = ("--resume", "--set", "taught_words=0.5", "--set", "teacher_weight=0.5")
     resumed = seqtool("train-parser", *again, *output)
-    assert "does not read" not in resumed.stderr
+    assert resumed.code == 0, resumed.stderr
     # of a graph-based parser on predicted tags, as --raw trains it
     sizes = {"encoder_size": 4, "arc_size": 4, "relation_size": 3, "encoder": "bilstm"}
     config = {
@@ -386,24 +386,24 @@ def test_a_resumed_run_knows_what_it_learns_from(
 
 
 @pytest.mark.parametrize(
-    ("options", "told", "hint"),
+    ("options", "name", "hint"),
     [
-        (["--preset", "linear", "--hidden", "8"], "hidden_size is set, which decoder", "neural"),
-        (["--set", "parser.model.trees=all"], "trees is set, which decoder transition", "graph"),
-        (["--set", "graph.model.hidden_size=8"], "hidden_size is set, which decoder graph", "tra"),
-        (["--fast", "--set", "graph.model.arc_size=8"], "graph.model.arc_size is set", "graphs=1"),
-        (
-            ["--set", "graph.model.lm_size=8"],
-            "lm_size is set, which decoder graph",
-            "train-parser --lm",
-        ),
-        (["--set", "tagger.model.lm_size=8"], "lm_size is set, but no language model", "add --lm"),
-        (["--fast", "--set", "multiword.training.epochs=2"], "such part is trained", "words=1"),
+        (["--preset", "linear", "--hidden", "8"], "parser.model.hidden_size", "change model.dec"),
+        (["--set", "parser.model.trees=all"], "parser.model.trees", "change model.decoder"),
+        (["--set", "graph.model.hidden_size=8"], "graph.model.hidden_size", "change model.decoder"),
+        (["--fast", "--set", "graph.model.arc_size=8"], "graph.model.arc_size", "change graphs"),
+        (["--set", "graph.model.lm_size=8"], "graph.model.lm_size", "add --lm"),
+        (["--set", "tagger.model.lm_size=8"], "tagger.model.lm_size", "add --lm"),
+        (["--fast", "--set", "multiword.training.epochs=2"], "multiword.training.epochs", "words"),
+        (["--preset", "linear", "--lr", "0.2"], "parser.training.learning_rate", "change model"),
+        (["--preset", "linear", "--lr", "0.2", "--set", "graphs=1"], "", ""),
+        (["--set", "graph.learning.head_weight=0.7"], "", ""),
     ],
 )
 def test_what_no_part_of_a_pipeline_reads_is_refused(
-    seqtool: Run, options: list[str], told: str, hint: str
+    seqtool: Run, options: list[str], name: str, hint: str
 ) -> None:
     result = seqtool("train-parser", "--raw", *options, "--list-settings")
-    assert_error(result, told, hint)
-    assert result.stdout == ""
+    if name:
+        assert_error(result, f"{name} counts only where", hint)
+    assert bool(result.stdout) == (not name)

@@ -229,8 +229,6 @@ def test_what_it_cannot_do_is_refused() -> None:
     assert implied({"model.decoder": "graph", "model.classifier": "linear"}) == "mst"
     with pytest.raises(ConfigError, match="reads no bilstm"):
         config(encoder="bilstm")
-    with pytest.raises(ConfigError, match="templates are of transitions"):
-        config(templates=["s0.form"])
     with pytest.raises(ConfigError, match="loss is crf") as refused:
         from_dict(ParserConfig, {**preset("mst"), "learning": {"loss": "crf"}})
     assert refused.value.hint == "use local or --classifier neural"
