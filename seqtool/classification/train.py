@@ -23,7 +23,6 @@ from seqtool.classification.network import (
 )
 from seqtool.classification.ngrams import Bags, laid_out
 from seqtool.core.arrays import Halves, Longs
-from seqtool.core.config import named_settings, refuse_unread
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
 from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
@@ -185,9 +184,6 @@ def train_classifier(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     chosen = PRESETS.chosen(config)
-    if chosen is not None and isinstance(config, Mapping):
-        for name in named_settings(ClassifierConfig, config):
-            refuse_unread([(chosen, name)])
     return train_on_treebank(CLASSIFIER, train_files, output, chosen, **options)
 
 

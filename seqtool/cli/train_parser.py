@@ -156,7 +156,8 @@ def train_parser(
     teachers = [name for name in named if name]
     if distil and not teachers:
         raise ConfigError("--distil names no parser", hint="write --distil runs/a,runs/b")
-    run = read_object(run_record(output)) if options.resume else {}
+    record = run_record(output)
+    run = read_object(record) if options.resume and record.is_file() else {}
     given = {
         "--distil": teachers or run.get("distil"),
         "--lm": lm or run.get("lm"),

@@ -402,7 +402,7 @@ def refuse_unread(
     if problem is not None:
         name, condition = problem
         others = dict.fromkeys(re.findall(r"(\S+) (?:is|>)", condition))
-        changes = (f"{'add' if other[0] == '-' else 'change'} {other}" for other in others)
+        changes = (f"{'train with' if other[0] == '-' else 'change'} {other}" for other in others)
         last = name.rpartition(".")[2]
         hint = f"leave {last} out, or {' or '.join(changes)}"
         raise ConfigError(f"{name} counts only where {condition}", hint=hint, path=path)

@@ -48,7 +48,6 @@ class Presets(Generic[C]):
         targets: the dotted settings that an option's setting stands for; itself, but in a pipeline.
         implied: the name that options, as dotted settings with values, stand for where none is
             given; None for the default.
-        choosers: those options.
     """
 
     kind: str
@@ -57,7 +56,6 @@ class Presets(Generic[C]):
     default: str
     targets: Callable[[str], Iterable[str]] = _itself
     implied: Callable[[Mapping[str, Any]], str | None] = _none
-    choosers: Sequence[str] = ()
 
     def settings(self, name: str | None = None) -> dict[str, Any]:
         """Return a copy of the settings of a preset, as `seqtool.core.config.from_dict` takes them.
@@ -80,7 +78,8 @@ class Presets(Generic[C]):
         What is not among these is as in the default preset. None stays None.
 
         Raises:
-            ConfigError: an unknown preset or setting, or an impossible value.
+            ConfigError: an unknown preset or setting, an impossible value, or one that does not
+                count.
         """
         if given is None or isinstance(given, self.config):
             return given
@@ -96,7 +95,10 @@ class Presets(Generic[C]):
             self.implied({f"{part}.{k}": v for part in parts for k, v in parts[part].items()})
         )
         lay_over(self.config, settings, given)
-        return from_dict(self.config, settings)
+        config = from_dict(self.config, settings)
+        for name in named_settings(self.config, given):
+            refuse_unread([(config, name)])
+        return config
 
     def resolve(
         self,
@@ -139,35 +141,8 @@ class Presets(Generic[C]):
             named[tuple(set_value(self.config, given, each, value) for each in targets)] = None
         named |= {(each,): None for each in apply_overrides(self.config, given, overrides)}
         lay_over(self.config, settings, given)
-        try:
-            config = from_dict(self.config, settings)
-        except ConfigError:
-            if name is not None:
-                self._refuse_contradiction(name, values)
-            raise
+        config = from_dict(self.config, settings)
         if facts is not None:
             for names, path in named.items():
                 refuse_unread([(config, each) for each in names], facts, path=path)
         return config
-
-    def _refuse_contradiction(self, name: str, values: Mapping[str, Any]) -> None:
-        """Refuse a preset, by name, that cannot be with options that stand for another one.
-
-        Raises:
-            ConfigError: they contradict each other.
-        """
-        settings = self.settings(name)
-        chosen = {option: values[option] for option in self.choosers if option in values}
-        for option, value in chosen.items():
-            for target in self.targets(option):
-                set_value(self.config, settings, target, value)
-        try:
-            from_dict(self.config, settings)
-        except ConfigError as error:
-            options = " ".join(
-                f"--{key.rpartition('.')[2]} {value}" for key, value in chosen.items()
-            )
-            raise ConfigError(
-                f"the preset {name} is of other parsers than {options}",
-                hint="leave out one of the two: each has all settings that it needs",
-            ) from error

@@ -171,7 +171,10 @@ def test_texts_that_are_validated_on_and_trained_on(
         ("train-classifier new.csv -o m", "new.csv:1: has no column 'text'"),
         ("train-classifier train.csv -o m --encoder cnn", "model.encoder is 'cnn'"),
         ("train-classifier train.csv -o m --encoder lm", "the encoder lm begins from"),
-        ("train-classifier train.csv -o m --set dropout_words=0.9", "dropout_words counts only where"),
+        (
+            "train-classifier train.csv -o m --set dropout_words=0.9",
+            "dropout_words counts only where",
+        ),
         (
             "train-classifier train.csv -o m --encoder bilstm --set lm_size=3",
             "lm_size counts only where",

@@ -495,20 +495,7 @@ class ParserConfig(Config):
         if model.classifier == "linear" and model.encoder != "none":
             raise ConfigError(
                 f"classifier is linear, which reads no {model.encoder}",
-                hint="leave out --encoder, or take --classifier neural",
-            )
-        if model.order == 2 and (model.decoder, model.classifier) != ("graph", "linear"):
-            raise ConfigError(
-                f"order is 2, and decoder {model.decoder} with classifier {model.classifier} has "
-                "no such scores",
-                hint="use --preset mst2, or leave order out",
-            )
-        has_pairs = (model.decoder, model.classifier) == ("graph", "neural")
-        if model.second_order != "none" and not has_pairs:
-            raise ConfigError(
-                f"second_order is {model.second_order}, and decoder {model.decoder} with "
-                f"classifier {model.classifier} scores no such pairs",
-                hint="use --decoder graph, or leave second_order out",
+                hint="leave out --encoder or --preset, or take --classifier neural",
             )
         losses = LOSSES[model.decoder, model.classifier]
         others = [
@@ -675,7 +662,7 @@ def implied(values: Mapping[str, Any]) -> str | None:
     return _IMPLIED.get((decoder, classifier))
 
 
-PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied, choosers=CHOOSERS)
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
 
 

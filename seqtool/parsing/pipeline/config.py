@@ -164,6 +164,5 @@ PRESETS = Presets(
     default="accurate",
     targets=_targets,
     implied=parsers.implied,
-    choosers=parsers.CHOOSERS,
 )
 preset, resolve = PRESETS.settings, PRESETS.resolve
