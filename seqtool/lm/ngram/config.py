@@ -51,9 +51,7 @@ class WordsConfig(Config):
         return () if self.vocab is None else (self.vocab,)
 
     def check(self) -> None:
-        """Refuse settings that contradict one another, or without effect: there are no presets."""
-        for field in fields(self):
-            refuse_unread([(self, field.name)])
+        """Refuse settings that contradict one another."""
         if self.vocab is not None and (self.vocab_size is not None or self.min_count > 1):
             raise ConfigError(
                 "vocab gives all words, so vocab-size and min-count have nothing to choose",
@@ -133,6 +131,8 @@ class NgramConfig(WordsConfig):
                 hint="give --vocab instead, or leave --classes out",
             )
         super().check()
+        for field in fields(self):
+            refuse_unread([(self, field.name)])
         self._check_prune()
         self._check_fallback()
 
