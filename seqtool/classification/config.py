@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,20 +14,6 @@ from seqtool.training.config import TrainingConfig
 KIND = "classifier"  # of the model's directory
 
 LINEAR, BILSTM, LM = "linear", "bilstm", "lm"
-
-# settings -> the encoders that read them; all encoders read the others
-READ_BY: Mapping[str, Collection[str]] = {
-    **dict.fromkeys(("model.word_order", "model.character_order"), (LINEAR,)),
-    "model.min_count": (LINEAR, BILSTM),
-    **dict.fromkeys(
-        ("model.embedding_size", "model.hidden_size", "model.layers", "model.lm_size"), (BILSTM,)
-    ),
-    "model.max_words": (BILSTM, LM),
-    "learning.dropout_words": (BILSTM, LM),
-    "learning.dropout_embeddings": (BILSTM, LM),
-    "learning.dropout_lm": (BILSTM,),
-    "learning.dropout_encoder": (BILSTM, LM),
-}
 
 
 @dataclass(frozen=True)
@@ -58,32 +44,50 @@ class ModelConfig(Config):
     split: bool = setting(True, "punctuation is split off words; otherwise blanks alone split")
     lowercase: bool = setting(True, "words are lower-cased, but not for a language model")
     min_count: int = setting(
-        1, "words or n-grams that fewer texts of the training part have are unknown", minimum=1
+        1,
+        "words or n-grams that fewer texts of the training part have are unknown",
+        minimum=1,
+        when="encoder is linear/bilstm",
     )
     word_order: int = setting(
-        2, "linear: words of the longest n-grams; 0 for none", minimum=0, maximum=DEEPEST
+        2,
+        "linear: words of the longest n-grams; 0 for none",
+        minimum=0,
+        maximum=DEEPEST,
+        when="encoder is linear",
     )
     character_order: int = setting(
         0,
         "linear: characters of the longest n-grams inside words; 0 for none",
         minimum=0,
         maximum=DEEPEST,
+        when="encoder is linear",
     )
     embedding_size: int = setting(
-        128, "bilstm: width of a word's vector", minimum=1, maximum=WIDEST
+        128, "bilstm: width of a word's vector", minimum=1, maximum=WIDEST, when="encoder is bilstm"
     )
     hidden_size: int = setting(
-        128, "bilstm: units of a layer in each direction", minimum=1, maximum=WIDEST
+        128,
+        "bilstm: units of a layer in each direction",
+        minimum=1,
+        maximum=WIDEST,
+        when="encoder is bilstm",
     )
-    layers: int = setting(1, "bilstm: number of layers", minimum=1, maximum=DEEPEST)
+    layers: int = setting(
+        1, "bilstm: number of layers", minimum=1, maximum=DEEPEST, when="encoder is bilstm"
+    )
     lm_size: int = setting(
         128,
         "bilstm with --lm: width that the language model's states are projected to",
         minimum=1,
         maximum=WIDEST,
+        when="encoder is bilstm and --lm is given",
     )
     max_words: int = setting(
-        1000, "of a longer text, a network reads so many words from its beginning", minimum=1
+        1000,
+        "of a longer text, a network reads so many words from its beginning",
+        minimum=1,
+        when="encoder is bilstm/lm",
     )
 
     def check(self) -> None:
@@ -101,16 +105,31 @@ class LearningConfig(Config):
 
     batch_texts: int = setting(32, "texts per step", minimum=1)
     dropout_words: float = setting(
-        0.5, "a word seen n times is taken for unknown with probability x / (x + n)", minimum=0
+        0.5,
+        "a word seen n times is taken for unknown with probability x / (x + n)",
+        minimum=0,
+        when="model.encoder is bilstm/lm",
     )
     dropout_embeddings: float = setting(
-        0.3, "dropout on what the encoder reads", minimum=0, below=1
+        0.3,
+        "dropout on what the encoder reads",
+        minimum=0,
+        below=1,
+        when="model.encoder is bilstm/lm",
     )
     dropout_lm: float = setting(
-        0.3, "bilstm with --lm: dropout on the language model's states", minimum=0, below=1
+        0.3,
+        "bilstm with --lm: dropout on the language model's states",
+        minimum=0,
+        below=1,
+        when="model.encoder is bilstm and --lm is given",
     )
     dropout_encoder: float = setting(
-        0.3, "dropout between the encoder's layers, and on what is pooled", minimum=0, below=1
+        0.3,
+        "dropout between the encoder's layers, and on what is pooled",
+        minimum=0,
+        below=1,
+        when="model.encoder is bilstm/lm",
     )
     averaging: float = setting(
         0.99,
@@ -128,22 +147,6 @@ class ClassifierConfig(Config):
     model: ModelConfig = setting(ModelConfig, "the classifier")
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
-
-    def refuse_unread(self) -> None:
-        """Refuse settings that the encoder does not read.
-
-        Raises:
-            ConfigError: there is one that differs from its default.
-        """
-        for name, encoders in READ_BY.items():
-            section_name, _, key = name.partition(".")
-            section = getattr(self, section_name)
-            is_default = getattr(section, key) == getattr(type(section), key)
-            if self.model.encoder not in encoders and not is_default:
-                raise ConfigError(
-                    f"{key} is set, but the encoder {self.model.encoder} does not read it",
-                    hint=f"leave it out, or choose another encoder: {', '.join(encoders)}",
-                )
 
 
 def _implied(values: Mapping[str, Any]) -> str | None:
@@ -170,7 +173,7 @@ PRESETS = Presets(
                 "learning_rate": 0.02,
                 "weight_decay": 0.01,
                 "schedule": "cosine",
-            },
+            }
         },
         "recurrent": {
             "model": {"encoder": "bilstm", "min_count": 2},

@@ -166,8 +166,6 @@ def train_classifier(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     chosen = PRESETS.chosen(config)
-    if chosen is not None and not options.get("resume"):
-        chosen.refuse_unread()
     return train_on_treebank(CLASSIFIER, train_files, output, chosen, **options)
 
 

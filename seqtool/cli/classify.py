@@ -79,13 +79,9 @@ def train_classifier(
     mean F1 of the labels, each label's scores, and which labels are taken for which.
     """
     from seqtool.classification.config import resolve
-    from seqtool.parsing.config import refuse_lm
 
-    def check(_: Any, names: list[str]) -> None:
-        if lm is None and not options.resume:
-            refuse_lm(names)
-
-    chosen = options.resolve(resolve, (preset, config), settings, output, check)
+    facts = ["--lm"] if lm or options.resume else []
+    chosen = options.resolve(resolve, (preset, config), settings, output, facts)
     if chosen is None:
         return
     from seqtool.classification.evaluation import evaluate

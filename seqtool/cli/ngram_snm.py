@@ -73,14 +73,15 @@ def snm(
     Each feature of a history adds what it expects of each word: a relative frequency, times a
     factor that is learnt while each token is left out of the counts.
     """
-    from seqtool.core.config import from_dict
+    from seqtool.core.config import from_dict, refuse_unread
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
-    from seqtool.lm.snm.config import SnmConfig, refuse_unread
+    from seqtool.lm.snm.config import SnmConfig
     from seqtool.lm.snm.train import train_snm as train
 
     config = from_dict(SnmConfig, settings)
-    refuse_unread(config, settings)
+    for name in settings:
+        refuse_unread([(config, name)])
     inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
     refuse_unprepared(context, inputs, config)
     with stage_bars() as on_progress:

@@ -85,13 +85,9 @@ def train_lm(
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
     from seqtool.core.reading import is_corpus
-    from seqtool.lm.neural.config import refuse_idle, refuse_unread, resolve
+    from seqtool.lm.neural.config import resolve
 
-    def check(config: Any, names: list[str]) -> None:
-        refuse_unread(config, names)
-        refuse_idle(config, names)
-
-    chosen = options.resolve(resolve, (config,), settings, output, check)
+    chosen = options.resolve(resolve, (config,), settings, output)
     if chosen is None:
         return
     if corpus is None and not options.resume:

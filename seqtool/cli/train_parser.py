@@ -180,28 +180,18 @@ def _train(
     """Train a parser, all that plain text needs, or a part of it."""
     from seqtool.core.checkpoint import run_record
     from seqtool.core.storage import read_object
-    from seqtool.parsing.parser import families
-    from seqtool.parsing.pipeline import config as pipelines
     from seqtool.treebank.conllu import describe_held_out
 
-    def check(config: Any, names: list[str]) -> None:
-        run = read_object(run_record(output)) if options.resume else {}
-        extras = {
-            "teachers": sources.get("distil") or run.get("distil"),
-            "lm": sources.get("lm") or run.get("lm"),
-            "gold tags": run.get("gold_tags"),  # which Python can name, and --raw does
-        }
-        also = [word for word, is_given in extras.items() if is_given]
-        if part == "parser":
-            families.refuse_unread(config, names, also)
-        elif part == "pipeline":
-            # options are those of the parser; of the training loop, of the graph-based one too
-            own = [n for n in settings if not (config.graphs and n.startswith("training."))]
-            rest = [name for name in names if name not in settings]
-            pipelines.refuse_unread(config, [*(f"parser.{name}" for name in own), *rest], also)
-
+    record = run_record(output)
+    run = read_object(record) if options.resume and record.is_file() else {}
+    given = {
+        "--distil": sources.get("distil") or run.get("distil"),
+        "--lm": sources.get("lm") or run.get("lm"),
+        "--raw": part == "pipeline" or run.get("gold_tags"),  # which Python can name, too
+    }
+    facts = [name for name, value in given.items() if value]
     resolve = import_module(f"seqtool.parsing.{part}.config").resolve
-    chosen = options.resolve(resolve, (preset, options.config), settings, output, check)
+    chosen = options.resolve(resolve, (preset, options.config), settings, output, facts)
     if chosen is None:
         return
     train = getattr(import_module(f"seqtool.parsing.{part}.train"), f"train_{part}")

@@ -53,7 +53,6 @@ def train_tagger(
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
     from seqtool.core.checkpoint import run_kind
-    from seqtool.parsing.config import refuse_lm
     from seqtool.parsing.labeller import config as labellers
     from seqtool.parsing.tagger import config as taggers
 
@@ -61,13 +60,9 @@ def train_tagger(
     settings |= {f"data.{name}": value for name, value in named.items() if value is not None}
     has_labels = any(value is not None for value in named.values())
     has_labels = has_labels or (options.resume and run_kind(output) == "labeller")
-
-    def check(_: Any, names: list[str]) -> None:
-        if options.lm is None and not options.resume:
-            refuse_lm(names)
-
+    facts = ["--lm"] if options.lm or options.resume else []
     combine = labellers.resolve if has_labels else taggers.resolve
-    chosen = options.resolve(combine, (preset, options.config), settings, output, check)
+    chosen = options.resolve(combine, (preset, options.config), settings, output, facts)
     if chosen is None:
         return
     if has_labels:

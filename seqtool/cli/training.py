@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from seqtool.cli import options as cli
-from seqtool.cli.options import emit, flattened, note
-from seqtool.core.errors import ConfigError, counted
+from seqtool.cli.options import emit, note
+from seqtool.core.errors import counted
 from seqtool.core.terminal import echo
 
 PANEL = "Settings"
@@ -56,8 +56,6 @@ LanguageModelOption = Annotated[
     ),
 ]
 
-Check = Callable[[Any, list[str]], object]  # refuses what is not read of settings, by some names
-
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -89,12 +87,6 @@ class RunOptions:
     threads: cli.ThreadsOption = None
     json: cli.JsonOption = False
 
-    def given(self, config: Any, settings: Mapping[str, Any]) -> list[str]:
-        """Return the dotted names of the settings that were typed, by options and by --set."""
-        from seqtool.core.config import apply_overrides
-
-        return [*settings, *apply_overrides(type(config), {}, self.set_ or [])]
-
     def limited(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings of options with what says how long is trained.
 
@@ -120,7 +112,7 @@ class TrainingOptions(RunOptions):
         base: Sequence[Any],
         settings: dict[str, Any],
         output: Path,
-        check: Check = lambda config, names: None,
+        facts: Collection[str] = (),
     ) -> Any:
         """Return the configuration; None if it was to be listed, and was.
 
@@ -130,22 +122,18 @@ class TrainingOptions(RunOptions):
                 of the run in `output` are the base.
             settings: those with options of their own.
             output: the directory of the run.
-            check: refuses settings that are not read.
+            facts: what else is given, such as `--lm`.
 
         Raises:
-            ConfigError: an unknown preset or setting, or an impossible value.
+            ConfigError: an unknown preset or setting, an impossible value, or one that is typed and
+                does not count.
         """
         if self.resume and self.force:
             raise typer.BadParameter("--resume continues a run and --force replaces it: give one")
         if self.seed is not None:
             settings["training.seed"] = self.seed
-        from seqtool.training.config import refuse_unread
-
         run = output if self.resume else None
-        chosen = combine(*base, self.limited(settings), self.set_ or [], run=run)
-        for refuse in (refuse_unread, check):
-            refuse(chosen, self.given(chosen, settings))
-        note_unread(base[-1], chosen, check)
+        chosen = combine(*base, self.limited(settings), self.set_ or [], run=run, facts=facts)
         return cli.print_settings(chosen) if self.list_settings else chosen
 
     def run(self, train: Callable[..., Any], *what: Any, **more: Any) -> Any:
@@ -218,45 +206,6 @@ def note_shared(train: Sequence[Path], dev: Path | None) -> None:
         note(f"note: {dev} is trained on, too: its scores say nothing of other text")
     if len({*files}) < len(files):
         note("note: a file to train on is named twice, so what is in it counts twice")
-
-
-def unread_by_all(configs: Iterable[Any], name: str, checks: Sequence[Check]) -> ConfigError | None:
-    """Return why a setting is not read, of the first of some settings; None if one reads it."""
-    errors = []
-    for config in configs:
-        try:
-            for check in checks:
-                check(config, [name])
-        except ConfigError as error:
-            errors.append(error)
-        else:
-            return None
-    return errors[0] if errors else None
-
-
-def note_unread(
-    file: str | Path | None, config: Any, *checks: Check, configs: Sequence[Any] = ()
-) -> None:
-    """Say which settings of a YAML file the training does not read, or none of several trainings.
-
-    They are no error, as they are where they are typed: a file may serve several networks. A
-    section with all settings, such as `tune` and --list-settings write, is passed over.
-    """
-    if file is None or not Path(file).is_file():
-        return
-    from seqtool.core.config import load_yaml, to_dict
-    from seqtool.training.config import refuse_unread
-
-    defaults, given = (
-        dict(flattened(values)) for values in (to_dict(type(config)()), load_yaml(file))
-    )
-    section = {name: name.rpartition(".")[0] for name in {*defaults, *given}}
-    whole = {section[name] for name in given} - {section[name] for name in {*defaults} - {*given}}
-    for name, value in given.items():
-        if value == defaults.get(name) or section[name] in whole:
-            continue
-        if error := unread_by_all(configs or [config], name, (refuse_unread, *checks)):
-            note(f"note: {file}, {name}: {error.message}")
 
 
 def report(trained: Any, as_json: bool, scores: str, *, next: Sequence[str], **more: Any) -> None:

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -16,14 +15,13 @@ import typer
 from seqtool.cli.options import (
     OutputOption,
     emit,
-    flattened,
     note,
     print_settings,
     show_table,
     takes_options,
     typed,
 )
-from seqtool.cli.training import Check, RunOptions, note_shared, note_unread, unread_by_all
+from seqtool.cli.training import RunOptions, note_shared
 from seqtool.cli.training import setting_option as option
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, did_you_mean
@@ -160,7 +158,7 @@ def tune(
         raise ConfigError(what, hint=did_you_mean(kind, KINDS))
     tunable = KINDS[kind]
     settings = tunable.resolve(config, options.limited({}), options.set_ or [])
-    space = _read_space(tunable, settings, try_ or [], options, config)
+    space = _read_space(settings, try_ or [], options, config)
     if options.list_settings:
         return print_settings(settings)
     more: dict[str, Any] = vars(search) | {"score": search.score or tunable.score}
@@ -212,9 +210,7 @@ def _data(kind: str, data: list[Path] | None, dev: Path | None) -> Any:
     return data[0] if kind == "lm" else data
 
 
-def _read_space(
-    tunable: Tunable, settings: Any, texts: list[str], options: RunOptions, file: str | None
-) -> Space:
+def _read_space(settings: Any, texts: list[str], options: RunOptions, file: str | None) -> Space:
     """Return what --try says is searched; refuse what no trial reads.
 
     Raises:
@@ -235,52 +231,28 @@ def _read_space(
     if both := [name for name in space if name in fixed]:
         what = f"{both[0]} is tried, and --set gives it one value"
         raise ConfigError(what, hint="leave out one of the two")
-    _check_read(tunable, settings, space, fixed, file)
+    _refuse_unread(settings, space, fixed, file)
     return space
 
 
-def _check_read(
-    tunable: Tunable, settings: Any, space: Space, fixed: Iterable[str], file: str | None
-) -> None:
-    """Refuse a setting that is tried or typed, and that no trial reads; say which of a file are so.
-
-    What some trials read and others do not may be searched for all.
+def _refuse_unread(settings: Any, space: Space, fixed: Iterable[str], file: str | None) -> None:
+    """Refuse a setting that is tried or typed, and that counts in no trial.
 
     Raises:
         ConfigError: there is one.
     """
-    from seqtool.core.config import to_dict
-    from seqtool.training.config import refuse_unread
+    from seqtool.core.config import load_yaml, named_settings, refuse_unread
     from seqtool.training.tuning import draw_trials, with_values
 
-    checks: list[Check] = [refuse_unread]
-    if tunable.name == "train_lm":
-        from seqtool.lm.neural import config as networks
-
-        checks += [networks.refuse_unread, networks.refuse_idle]
-    elif tunable.name == "train_parser":
-        from seqtool.parsing.parser import families
-
-        checks.append(partial(families.refuse_unread, also=()))
-    else:
-        from seqtool.parsing.config import refuse_lm
-
-        hint = "leave it out: a search trains without one"
-        checks.append(lambda _, names: refuse_lm(names, hint=hint))
     configs = []
     for trial in draw_trials(space, LOOKED_AT, seed=0) if space else ():
         with suppress(ConfigError):  # the search tells which trial cannot be
             configs.append(with_values(settings, trial))
-    defaults = dict(flattened(to_dict(type(settings)())))
-    for name in space:
-        # the checks take a default for one that nobody has asked for
-        other = [each for each in configs if dict(flattened(to_dict(each)))[name] != defaults[name]]
-        if (error := unread_by_all(other, name, checks)) is not None:
-            raise error
-    for name in fixed:
-        if (error := unread_by_all(configs or [settings], name, checks)) is not None:
-            raise error
-    note_unread(file, settings, *checks, configs=configs)
+    named: dict[str, str | None] = {}
+    if file is not None and Path(file).is_file():
+        named = dict.fromkeys(named_settings(type(settings), load_yaml(file)), file)
+    for name, path in (named | dict.fromkeys([*space, *fixed])).items():
+        refuse_unread([(config, name) for config in configs or [settings]], (), path=path)
 
 
 def _score(outcome: Outcome) -> str:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import itertools
 import math
 import operator
+import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import (
@@ -48,14 +51,20 @@ def setting(
     maximum: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    when: str | Mapping[str, str] = "",
 ) -> Any:
     """Declare a configuration field with its default, bounds, and help: one line for people.
 
     A dataclass type as the default stands for its own defaults. The value must be larger than
     `above` and smaller than `below`. A whole number is at most `LARGEST` where no maximum is given.
+
+    `when` says where the setting counts: `cell is rhn/gru`, `cell is not rnn`, `layers > 1`,
+    `time_limit is set` (neither None nor zero nor empty) or `--lm is given`, joined by `and`, then
+    by `or`. A name is of the same section, or dotted from a section around it. The condition of a
+    section holds for all in it; a mapping has one for each of its settings.
     """
     bounds = {"minimum": minimum, "maximum": maximum, "above": above, "below": below}
-    metadata = {"help": help, **bounds}
+    metadata = {"help": help, "when": when, **bounds}
     if isinstance(default, type):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -312,6 +321,91 @@ def apply_overrides(kind: type[Any], values: dict[str, Any], overrides: Iterable
             raise ConfigError(what, hint=error.hint) from error
         names.append(set_value(kind, values, name.strip(), value))
     return names
+
+
+def named_settings(kind: type[Any], values: Mapping[str, Any]) -> list[str]:
+    """Return the dotted names of the settings in a dictionary; none of one that has them all.
+
+    A file of all settings, as --list-settings and `tune` write it, is no wish for each.
+    """
+    known = [name.split(".") for name, _ in leaves(kind)]
+    named = [names for names in known if names[-1] in _section(values, names[:-1])]
+    return [".".join(names) for names in named] if len(named) < len(known) else []
+
+
+def unmet_condition(config: Any, name: str, facts: Collection[str] | None = None) -> str | None:
+    """Return the condition under which a setting would count, or None if it counts.
+
+    Args:
+        config: all settings.
+        name: dotted.
+        facts: the options beside the settings that are given, such as `--lm`; None if that is not
+            known, so that no setting is without effect for the lack of one.
+    """
+    around = [config]
+    first, *others = name.split(".")
+    for part, inner in itertools.zip_longest([first, *others], others):
+        when = type(around[0]).__dataclass_fields__[part].metadata["when"]
+        when = when if isinstance(when, str) else when.get(inner, "")
+        ways = [way.split(" and ") for way in when.split(" or ") if way]
+        if ways and not any(all(_holds(atom, around, facts) for atom in way) for way in ways):
+            return str(when)
+        around.insert(0, getattr(around[0], part))
+    return None
+
+
+def _holds(condition: str, around: Iterable[Any], facts: Collection[str] | None) -> bool:
+    """Whether a condition without `and` or `or` holds inside some sections, the innermost first."""
+    name, relation, *choices = condition.replace("is not", "isn't").split(" ")
+    if name.startswith("--"):
+        return facts is None or name in facts
+    for section in around:
+        value = section
+        for part in name.split("."):
+            value = getattr(value, part, None)
+        if value is not None:
+            break
+    if choices == ["set"]:
+        return bool(value)
+    if relation == ">":
+        return (value or 0) > float(choices[0])
+    return (str(value) in choices[0].split("/")) == (relation == "is")
+
+
+def refuse_unread(
+    places: Iterable[tuple[Any, str]],
+    facts: Collection[str] | None = None,
+    *,
+    path: str | Path | None = None,
+) -> None:
+    """Refuse a setting that somebody named, that differs from its default and counts nowhere.
+
+    Args:
+        places: configurations, each with the dotted name that the setting has in it: those of
+            several trials, or the settings that one option stands for.
+        facts: as for `unmet_condition`.
+        path: the file that names the setting.
+
+    Raises:
+        ConfigError: it counts in none of these.
+    """
+    problem = None
+    for config, name in places:
+        *sections, last = name.split(".")
+        section = functools.reduce(getattr, sections, config)
+        if getattr(section, last) == type(section).__dataclass_fields__[last].default:
+            continue
+        condition = unmet_condition(config, name, facts)
+        if condition is None:
+            return
+        problem = problem or (name, condition)
+    if problem is not None:
+        name, condition = problem
+        others = dict.fromkeys(re.findall(r"(\S+) (?:is|>)", condition))
+        changes = (f"{'train with' if other[0] == '-' else 'change'} {other}" for other in others)
+        last = name.rpartition(".")[2]
+        hint = f"leave {last} out, or {' or '.join(changes)}"
+        raise ConfigError(f"{name} counts only where {condition}", hint=hint, path=path)
 
 
 class Registry(Generic[T]):

@@ -7,7 +7,7 @@ the command and from `--set`. What comes later wins.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -18,6 +18,8 @@ from seqtool.core.config import (
     from_dict,
     lay_over,
     load_yaml,
+    named_settings,
+    refuse_unread,
     set_value,
     to_dict,
 )
@@ -34,22 +36,6 @@ def _none(values: Mapping[str, Any]) -> None:
     return None
 
 
-def refuse_lm(names: Iterable[str], *, hint: str = "leave it out, or add --lm") -> None:
-    """Refuse settings of how a language model is read, for a training without one.
-
-    Args:
-        names: of settings that somebody typed, dotted.
-        hint: what to do.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    for name in names:
-        *_, last = name.split(".")
-        if last in ("lm_size", "dropout_lm"):
-            raise ConfigError(f"{last} is set, but no language model is given", hint=hint)
-
-
 @dataclass(frozen=True)
 class Presets(Generic[C]):
     """The settings of one kind of model by name.
@@ -62,7 +48,6 @@ class Presets(Generic[C]):
         targets: the dotted settings that an option's setting stands for; itself, but in a pipeline.
         implied: the name that options, as dotted settings with values, stand for where none is
             given; None for the default.
-        choosers: those options.
     """
 
     kind: str
@@ -71,7 +56,6 @@ class Presets(Generic[C]):
     default: str
     targets: Callable[[str], Iterable[str]] = _itself
     implied: Callable[[Mapping[str, Any]], str | None] = _none
-    choosers: Sequence[str] = ()
 
     def settings(self, name: str | None = None) -> dict[str, Any]:
         """Return a copy of the settings of a preset, as `seqtool.core.config.from_dict` takes them.
@@ -94,7 +78,8 @@ class Presets(Generic[C]):
         What is not among these is as in the default preset. None stays None.
 
         Raises:
-            ConfigError: an unknown preset or setting, or an impossible value.
+            ConfigError: an unknown preset or setting, an impossible value, or one that does not
+                count.
         """
         if given is None or isinstance(given, self.config):
             return given
@@ -110,7 +95,10 @@ class Presets(Generic[C]):
             self.implied({f"{part}.{k}": v for part in parts for k, v in parts[part].items()})
         )
         lay_over(self.config, settings, given)
-        return from_dict(self.config, settings)
+        config = from_dict(self.config, settings)
+        for name in named_settings(self.config, given):
+            refuse_unread([(config, name)])
+        return config
 
     def resolve(
         self,
@@ -120,11 +108,14 @@ class Presets(Generic[C]):
         overrides: Iterable[str],
         *,
         run: Path | None = None,
+        facts: Collection[str] | None = None,
     ) -> C:
         """Combine a preset, a YAML file, options of the command and overrides, which win.
 
         Without a preset's name, the settings of the `run` that is resumed are the base, or else the
         default preset. Options are dotted settings with values, overrides are texts, `name=value`.
+        Unless `facts` is None, a setting of the file, an option or an override that does not count
+        is refused, see `seqtool.core.config.unmet_condition`.
 
         Raises:
             ConfigError: an unknown preset or setting, or an impossible value.
@@ -134,44 +125,24 @@ class Presets(Generic[C]):
             from seqtool.training.run import read_settings
 
             settings = to_dict(read_settings(run, self.config, self.kind))
+        named: dict[tuple[str, ...], Path | None] = {}  # what one option stands for -> file
         if file is not None:
             if not file.exists() and len(self.table) > 1:
-                names = ", ".join(self.table)
-                hint = f"check --config, or name a preset with --preset: {names}"
+                presets = ", ".join(self.table)
+                hint = f"check --config, or name a preset with --preset: {presets}"
                 raise ConfigError("no such configuration file", hint=hint, path=file)
-            lay_over(self.config, settings, load_yaml(file))
+            content = load_yaml(file)
+            lay_over(self.config, settings, content)
             from_dict(self.config, settings)  # an error in the file is told before the options'
+            named = {(each,): file for each in named_settings(self.config, content)}
         given: dict[str, Any] = {}
         for option, value in values.items():
-            for target in self.targets(option):
-                set_value(self.config, given, target, value)
-        apply_overrides(self.config, given, overrides)
+            targets = self.targets(option)
+            named[tuple(set_value(self.config, given, each, value) for each in targets)] = None
+        named |= {(each,): None for each in apply_overrides(self.config, given, overrides)}
         lay_over(self.config, settings, given)
-        try:
-            return from_dict(self.config, settings)
-        except ConfigError:
-            if name is not None:
-                self._refuse_contradiction(name, values)
-            raise
-
-    def _refuse_contradiction(self, name: str, values: Mapping[str, Any]) -> None:
-        """Refuse a preset, by name, that cannot be with options that stand for another one.
-
-        Raises:
-            ConfigError: they contradict each other.
-        """
-        settings = self.settings(name)
-        chosen = {option: values[option] for option in self.choosers if option in values}
-        for option, value in chosen.items():
-            for target in self.targets(option):
-                set_value(self.config, settings, target, value)
-        try:
-            from_dict(self.config, settings)
-        except ConfigError as error:
-            options = " ".join(
-                f"--{key.rpartition('.')[2]} {value}" for key, value in chosen.items()
-            )
-            raise ConfigError(
-                f"the preset {name} is of other parsers than {options}",
-                hint="leave out one of the two: each has all settings that it needs",
-            ) from error
+        config = from_dict(self.config, settings)
+        if facts is not None:
+            for names, path in named.items():
+                refuse_unread([(config, each) for each in names], facts, path=path)
+        return config

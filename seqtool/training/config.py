@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from seqtool.core.config import Config, Registry, setting
 from seqtool.core.errors import ConfigError, counted
+
+_ADAM = "optimiser is adam/adamw or embedding_optimiser is sparse-adam"
 
 
 @dataclass(frozen=True)
@@ -24,18 +26,23 @@ class TrainingConfig(Config):
         "adam", "sgd, adagrad, rmsprop, adam, adamw or asgd (averaged SGD)"
     )
     learning_rate: float = setting(0.002, "learning rate before the schedule acts", above=0)
-    momentum: float = setting(0.0, "momentum of sgd and rmsprop", minimum=0, below=1)
-    beta1: float = setting(0.9, "decay of Adam's first moment", minimum=0, below=1)
-    beta2: float = setting(0.999, "decay of Adam's second moment", minimum=0, below=1)
+    momentum: float = setting(
+        0.0, "momentum of sgd and rmsprop", minimum=0, below=1, when="optimiser is sgd/rmsprop"
+    )
+    beta1: float = setting(0.9, "decay of Adam's first moment", minimum=0, below=1, when=_ADAM)
+    beta2: float = setting(0.999, "decay of Adam's second moment", minimum=0, below=1, when=_ADAM)
     weight_decay: float = setting(
         0.0, "weight decay (L2; decoupled for adamw); not on a sparse-adam embedding", minimum=0
     )
-    average_after: int = setting(0, "asgd: epochs before averaging begins", minimum=0)
+    average_after: int = setting(
+        0, "asgd: epochs before averaging begins", minimum=0, when="optimiser is asgd"
+    )
     asgd_trigger: int = setting(
         0,
         "asgd: averaging begins when validation is worse than the best but for this many epochs "
         "(Merity et al. 2018: 5); 0 is off",
         minimum=0,
+        when="optimiser is asgd",
     )
     embedding_optimiser: Literal["same", "sparse-adam"] = setting(
         "same", "sparse-adam updates only the embedding rows that a batch uses"
@@ -51,13 +58,24 @@ class TrainingConfig(Config):
         "divide: divisor per epoch; step: divisor every few epochs; plateau: divisor at each "
         "plateau",
         above=1,
+        when="schedule is divide/step/plateau",
     )
-    schedule_every: int = setting(5, "step: epochs between two divisions", minimum=1)
-    schedule_after: int = setting(0, "divide: epochs before dividing begins", minimum=0)
+    schedule_every: int = setting(
+        5, "step: epochs between two divisions", minimum=1, when="schedule is step"
+    )
+    schedule_after: int = setting(
+        0, "divide: epochs before dividing begins", minimum=0, when="schedule is divide"
+    )
     schedule_minimum: float = setting(
-        0.0, "lowest learning rate, as a share of the highest", minimum=0, maximum=1
+        0.0,
+        "lowest learning rate, as a share of the highest",
+        minimum=0,
+        maximum=1,
+        when="schedule is not constant or schedule_warmup is set or time_limit is set",
     )
-    schedule_cycle: float = setting(2.0, "cyclic: epochs per cycle", above=0)
+    schedule_cycle: float = setting(
+        2.0, "cyclic: epochs per cycle", above=0, when="schedule is cyclic"
+    )
     schedule_warmup: float = setting(
         0.0,
         "share of all steps, or of the time, in which the rate rises; one-cycle takes 0.3 for 0",
@@ -65,7 +83,10 @@ class TrainingConfig(Config):
         below=1,
     )
     plateau_patience: int = setting(
-        1, "plateau: epochs without improvement before the rate is divided", minimum=1
+        1,
+        "plateau: epochs without improvement before the rate is divided",
+        minimum=1,
+        when="schedule is plateau",
     )
     patience: int = setting(
         0, "stop after this many epochs without improvement; 0 is off", minimum=0
@@ -96,73 +117,9 @@ class TrainingConfig(Config):
             epochs = counted(self.epochs, "epoch")
             what = f"average_after is {self.average_after}, but training has {epochs}"
             raise ConfigError(what, hint="make average_after smaller than epochs")
-        if self.asgd_trigger and self.optimiser != "asgd":
-            what = f"asgd_trigger is set, but the optimiser is {self.optimiser}"
-            raise ConfigError(what, hint="use asgd")
-        if self.average_after and self.optimiser != "asgd":
-            what = f"average_after is set, but the optimiser is {self.optimiser}"
-            raise ConfigError(what, hint="use asgd")
-        if self.asgd_trigger and self.average_after:
+        if self.optimiser == "asgd" and self.asgd_trigger and self.average_after:
             what = "asgd_trigger and average_after are set: either can say when averaging begins"
             raise ConfigError(what, hint="leave one of them out")
-        if self.momentum and self.optimiser not in ("sgd", "rmsprop"):
-            what = f"momentum is set, but {self.optimiser} has none"
-            raise ConfigError(what, hint="use sgd or rmsprop")
-
-
-# settings that only some choices of another setting read: of any of these settings
-READ_BY: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "beta1": {"optimiser": ("adam", "adamw"), "embedding_optimiser": ("sparse-adam",)},
-    "beta2": {"optimiser": ("adam", "adamw"), "embedding_optimiser": ("sparse-adam",)},
-    "schedule_factor": {"schedule": ("divide", "step", "plateau")},
-    "schedule_every": {"schedule": ("step",)},
-    "schedule_after": {"schedule": ("divide",)},
-    "schedule_cycle": {"schedule": ("cyclic",)},
-    # of a constant rate, too, if it rises at first or falls at the end of a time
-    "schedule_minimum": {
-        "schedule": ("divide", "step", "plateau", "cyclic", "one-cycle", "cosine")
-    },
-    "plateau_patience": {"schedule": ("plateau",)},
-}
-
-
-def refuse_unread(config: Any, names: Iterable[str]) -> None:
-    """Refuse settings of a training loop that somebody named, and that it does not read.
-
-    Presets, recipes and runs may have such, as an option takes away what reads them.
-    A setting that is named has to differ from its default.
-
-    Args:
-        config: all settings, of which sections called `training` are looked at.
-        names: dotted.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    defaults = {field.name: field.default for field in fields(TrainingConfig)}
-    for name in names:
-        *sections, last = name.split(".")
-        if sections[-1:] != ["training"] or last not in READ_BY:
-            continue
-        training = config
-        for section in sections:
-            training = getattr(training, section)
-        readers = READ_BY[last]
-        if getattr(training, last) == defaults[last] or any(
-            getattr(training, setting) in choices for setting, choices in readers.items()
-        ):
-            continue
-        # of a pipeline, the time is that of all its parts
-        limits = (training.time_limit, getattr(config, "time_limit", None))
-        is_timed = any(limit is not None for limit in limits)
-        if last == "schedule_minimum" and (training.schedule_warmup or is_timed):
-            continue
-        setting = next(iter(readers))
-        choices = ", or ".join(f"the {key} {' or '.join(of)}" for key, of in readers.items())
-        raise ConfigError(
-            f"{last} is set, but the {setting} is {getattr(training, setting)}",
-            hint=f"leave it out, or choose {choices}",
-        )
 
 
 _UNITS = (("h", 3600.0), ("m", 60.0), ("s", 1.0))

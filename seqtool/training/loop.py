@@ -418,7 +418,8 @@ class _Loop:
         That is when it is worse than the best of all epochs but the last `asgd_trigger`.
         """
         run, num_recent = self.run, self.config.asgd_trigger
-        if num_recent and (earlier := run.validations[:-num_recent]):
+        is_averaged = self.config.optimiser == "asgd"
+        if is_averaged and num_recent and (earlier := run.validations[:-num_recent]):
             larger = self.task.larger_is_better
             if score < max(earlier) if larger else score > min(earlier):
                 self.begin_averaging()

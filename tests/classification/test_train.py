@@ -51,6 +51,28 @@ def test_what_needs_its_context_is_learnt_by_reading_it(folder: Path, tmp_path: 
     assert 100 * right / len(predicted) == pytest.approx(read["dev_accuracy"])
 
 
+@pytest.mark.parametrize(
+    ("encoder", "name", "value"),
+    [
+        ("linear", "model.hidden_size", 64),
+        ("linear", "learning.dropout_words", 0.1),
+        ("bilstm", "model.word_order", 3),
+        ("lm", "model.layers", 2),
+        ("lm", "model.min_count", 2),
+        ("lm", "learning.dropout_lm", 0.1),
+    ],
+)
+def test_what_the_encoder_does_not_read_is_refused(
+    folder: Path, tmp_path: Path, encoder: str, name: str, value: object
+) -> None:
+    section, _, key = name.partition(".")
+    settings: dict[str, Any] = {"model": {"encoder": encoder}}
+    settings.setdefault(section, {})[key] = value
+    with pytest.raises(ConfigError, match=rf"{name} counts only where (model\.)?encoder is"):
+        trained(folder, tmp_path / "model", settings)
+    assert not (tmp_path / "model").exists()
+
+
 @pytest.mark.parametrize(("encoder", "stop_at"), [("linear", 3), ("bilstm", 7), ("lm", 8)])
 def test_a_resumed_run_ends_with_the_same_weights(
     encoder: str, stop_at: int, folder: Path, tmp_path: Path

@@ -145,8 +145,14 @@ def test_lines_of_text(seqtool: Run, seqtool_process: Run, folder: Path, tmp_pat
         ("train-classifier new.csv -o m", "new.csv:1: has no column 'text'"),
         ("train-classifier train.csv -o m --encoder cnn", "model.encoder is 'cnn'"),
         ("train-classifier train.csv -o m --encoder lm", "the encoder lm begins from"),
-        ("train-classifier train.csv -o m --set dropout_words=0.9", "dropout_words is set"),
-        ("train-classifier train.csv -o m --encoder bilstm --set lm_size=3", "lm_size is set"),
+        (
+            "train-classifier train.csv -o m --set dropout_words=0.9",
+            "dropout_words counts only where",
+        ),
+        (
+            "train-classifier train.csv -o m --encoder bilstm --set lm_size=3",
+            "lm_size counts only where",
+        ),
     ],
 )
 def test_errors_are_two_lines(

@@ -202,8 +202,8 @@ def test_what_is_typed_of_a_prepared_corpus_is_compared_with_it(
         ("--set hidden_size", "--set hidden_size has no value"),
         ("--config ptb-lstm-cpuu", "no recipe is called 'ptb-lstm-cpuu'"),
         ("--config nothing.yaml", "nothing.yaml: no such"),
-        ("--set schedule_cycle=3", "schedule_cycle is set"),
-        ("--set dropout_hidden=0.2", "dropout_hidden is set"),
+        ("--set schedule_cycle=3", "schedule_cycle counts only"),
+        ("--set dropout_hidden=0.2", "dropout_hidden counts only"),
         ("--bptt 999", "2,997 are needed"),
     ],
 )
@@ -222,7 +222,7 @@ def test_bad_options(
         (b"model:\n  cell: [lstm\n", "bad.yaml:3: not valid YAML"),
         (b"model: 3\n", "model is 3"),
         (b"model: {hidden_size: many}\n", "hidden_size is 'many'"),
-        (b"training: {momentum: 0.9}\n", "momentum is set"),
+        (b"training: {momentum: 0.9}\n", "momentum counts only"),
         (b"model: \xff\n", "bad.yaml: not UTF-8 at byte 7"),
     ],
 )

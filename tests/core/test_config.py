@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +18,8 @@ from seqtool.core.config import (
     from_dict,
     leaves,
     load_yaml,
+    named_settings,
+    refuse_unread,
     set_value,
     setting,
     to_dict,
@@ -268,3 +272,83 @@ def test_missing_yaml_files(tmp_path: Path) -> None:
         load_yaml(tmp_path)
     (tmp_path / "empty.yaml").write_bytes(b"# nothing\n")
     assert load_yaml(tmp_path / "empty.yaml") == {}
+
+
+@dataclass(frozen=True)
+class Layer(Config):
+    cell: Literal["rnn", "lstm", "gru"] = setting("lstm", "cell")
+    gate: int = setting(1, "of gates", when="cell is lstm/gru and size > 0 or noise is set")
+    slope: float = setting(0.0, "below zero", when="cell is not lstm")
+    noise: float | None = setting(None, "of states")
+    reader: int = setting(1, "of a model", when="--lm is given")
+
+
+@dataclass(frozen=True)
+class Network(Config):
+    size: int = setting(0, "units")
+    num: int = setting(0, "layers")
+    layer: Layer = setting(Layer, "a layer", when="num > 0")
+    last: Layer = setting(Layer, "the last layer", when={"slope": "size > 9"})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "condition"),
+    [
+        (["num=1", "layer.gate=2"], "layer.gate", "cell is lstm/gru and size > 0 or noise is set"),
+        (["num=1", "layer.gate=2", "layer.noise=0.1", "layer.cell=rnn"], "layer.gate", ""),
+        (["num=1", "layer.gate=2", "size=1"], "layer.gate", ""),
+        (["size=1", "layer.gate=2"], "layer.gate", "num > 0"),
+        (["size=1", "layer.gate=1"], "layer.gate", ""),  # the default
+        (["num=1", "layer.slope=1"], "layer.slope", "cell is not lstm"),
+        (["num=1", "layer.slope=1", "layer.cell=gru"], "layer.slope", ""),
+        (["last.slope=1", "last.cell=gru"], "last.slope", "size > 9"),
+        (["last.slope=1", "size=10"], "last.slope", "cell is not lstm"),
+        (["last.slope=1", "last.cell=gru", "size=10"], "last.slope", ""),
+        (["last.reader=2"], "last.reader", "--lm is given"),
+    ],
+)
+def test_a_setting_is_refused_where_it_does_not_count(
+    overrides: list[str], name: str, condition: str
+) -> None:
+    values: dict[str, Any] = {}
+    typed = apply_overrides(Network, values, overrides)
+    config = from_dict(Network, values)
+    assert set(named_settings(Network, values)) == set(typed)
+    if not condition:
+        return refuse_unread([(config, name)], ())
+    with pytest.raises(ConfigError) as caught:
+        refuse_unread([(config, name)], ())
+    assert caught.value.message == f"{name} counts only where {condition}"
+    assert condition.split()[0] in caught.value.hint
+
+
+def test_one_place_where_it_counts_is_enough() -> None:
+    idle, counting = Network(layer=Layer(gate=2)), Network(size=1, num=1, layer=Layer(gate=2))
+    refuse_unread([(idle, "layer.gate"), (counting, "layer.gate")])
+    with pytest.raises(ConfigError):
+        refuse_unread([(idle, "layer.gate"), (Network(num=1), "layer.gate")])  # there a default
+    refuse_unread([(Network(last=Layer(reader=2)), "last.reader")])  # --lm may be given
+
+
+def test_a_file_of_all_settings_names_none() -> None:
+    assert named_settings(Network, to_dict(Network())) == []
+    assert named_settings(Network, {"layer": {"gate": 1}}) == ["layer.gate"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *("lm.neural.config:NeuralLMConfig", "parsing.pipeline.config:PipelineConfig"),
+        *("parsing.labeller.config:LabellerConfig", "classification.config:ClassifierConfig"),
+        *("lm.ngram.config:NgramConfig", "lm.snm.config:SnmConfig"),
+    ],
+)
+def test_conditions_name_settings_that_are_there(place: str) -> None:
+    module, _, name = place.partition(":")
+    kind = getattr(import_module(f"seqtool.{module}"), name)
+    known = dict(leaves(kind))
+    for dotted, field in known.items():
+        sections = dotted.split(".")[:-1]
+        for other in re.findall(r"(?:^| )(\w[\w.]*) (?:is|>)", field.metadata["when"]):
+            places = {".".join([*sections[:num], other]) for num in range(len(sections) + 1)}
+            assert places & known.keys(), (dotted, other)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,8 @@ from seqtool.core.config import (
     apply_overrides,
     from_dict,
     load_yaml,
+    named_settings,
+    refuse_unread,
     set_value,
     setting,
     to_dict,
@@ -29,22 +31,6 @@ LayerName = Literal[
 ]
 SPELLED = ("full", "nce", "blackout", "importance")  # layers whose weights characters can make
 
-# settings that some layers alone read
-READ_BY: dict[str, tuple[LayerName, ...]] = {
-    "cutoffs": ("adaptive",),
-    "div_value": ("adaptive",),
-    "num_classes": ("class",),
-    "classes": ("class",),
-    "noise_samples": ("nce", "blackout", "importance"),
-    "noise_power": ("nce", "blackout", "importance"),
-    "log_normaliser": ("nce",),
-    "mixtures": ("mixture",),
-    "dropout_latent": ("mixture",),
-    "direct_order": ("maxent",),
-    "direct_size": ("maxent",),
-    "direct_rate": ("maxent",),
-}
-
 
 @dataclass(frozen=True)
 class OutputConfig(Config):
@@ -57,7 +43,9 @@ class OutputConfig(Config):
         "maxent (full, with direct connections from n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
-        None, "adaptive: where clusters begin; default: a sixteenth and a quarter of the vocabulary"
+        None,
+        "adaptive: where clusters begin; default: a sixteenth and a quarter of the vocabulary",
+        when="layer is adaptive",
     )
     div_value: float | None = setting(
         None,
@@ -65,22 +53,26 @@ class OutputConfig(Config):
         "if tied",
         minimum=1,
         maximum=1000,
+        when="layer is adaptive",
     )
     num_classes: int | None = setting(
         None,
         "class: how many classes; default: the root of the vocabulary size, or those of the file",
         minimum=1,
         maximum=WIDEST,
+        when="layer is class",
     )
     classes: str | None = setting(
         None,
         "class: a file of classes, as `seqtool ngram classes` writes them; default: by frequency",
+        when="layer is class",
     )
     noise_samples: int = setting(
         500,
         "nce, blackout and importance: samples per step, which all tokens of the batch share",
         minimum=1,
         maximum=WIDEST,
+        when="layer is nce/blackout/importance",
     )
     noise_power: float | None = setting(
         None,
@@ -88,31 +80,39 @@ class OutputConfig(Config):
         "0.4 for blackout",
         minimum=0,
         maximum=1,
+        when="layer is nce/blackout/importance",
     )
     log_normaliser: float | None = setting(
-        None, "nce: the constant ln Z; default: ln of the vocabulary size"
+        None, "nce: the constant ln Z; default: ln of the vocabulary size", when="layer is nce"
     )
-    mixtures: int = setting(10, "mixture: softmaxes", minimum=1, maximum=DEEPEST)
+    mixtures: int = setting(
+        10, "mixture: softmaxes", minimum=1, maximum=DEEPEST, when="layer is mixture"
+    )
     dropout_latent: float = setting(
-        0.0, "mixture: dropout on what each softmax reads", minimum=0, below=1
+        0.0,
+        "mixture: dropout on what each softmax reads",
+        minimum=0,
+        below=1,
+        when="layer is mixture",
     )
-    direct_order: int = setting(3, "maxent: longest n-grams", minimum=2, maximum=DEEPEST)
+    direct_order: int = setting(
+        3, "maxent: longest n-grams", minimum=2, maximum=DEEPEST, when="layer is maxent"
+    )
     direct_size: int = setting(
-        1 << 22, "maxent: n-grams that the hash table has room for", minimum=1
+        1 << 22,
+        "maxent: n-grams that the hash table has room for",
+        minimum=1,
+        when="layer is maxent",
     )
     direct_rate: float = setting(
-        0.3, "maxent: learning rate of the n-grams (AdaGrad), before the schedule acts", above=0
+        0.3,
+        "maxent: learning rate of the n-grams (AdaGrad), before the schedule acts",
+        above=0,
+        when="layer is maxent",
     )
 
     def check(self) -> None:
         """Refuse settings that contradict each other."""
-        for field in fields(self):
-            layers = READ_BY.get(field.name)
-            if layers and self.layer not in layers and getattr(self, field.name) != field.default:
-                raise ConfigError(
-                    f"{field.name} is set, but the output layer is {self.layer}",
-                    hint=f"leave it out, or choose the output layer {' or '.join(layers)}",
-                )
         if self.cutoffs is None:
             return
         borders = (1, *self.cutoffs)  # the short list holds <unk> and </s> at least
@@ -138,16 +138,28 @@ class InputConfig(Config):
         "al. 2016)",
     )
     character_size: int = setting(
-        15, "char-cnn: width of a character's vector", minimum=1, maximum=WIDEST
+        15,
+        "char-cnn: width of a character's vector",
+        minimum=1,
+        maximum=WIDEST,
+        when="kind is char-cnn",
     )
     filter_widths: tuple[int, ...] = setting(
-        (1, 2, 3, 4, 5, 6), "char-cnn: characters that a filter of each kind sees"
+        (1, 2, 3, 4, 5, 6),
+        "char-cnn: characters that a filter of each kind sees",
+        when="kind is char-cnn",
     )
     num_filters: tuple[int, ...] | None = setting(
-        None, "char-cnn: how many filters of each width there are; default: 25 times the width"
+        None,
+        "char-cnn: how many filters of each width there are; default: 25 times the width",
+        when="kind is char-cnn",
     )
     highways: int = setting(
-        1, "char-cnn: layers with highways above the filters", minimum=0, maximum=DEEPEST
+        1,
+        "char-cnn: layers with highways above the filters",
+        minimum=0,
+        maximum=DEEPEST,
+        when="kind is char-cnn",
     )
 
     @property
@@ -159,13 +171,6 @@ class InputConfig(Config):
 
     def check(self) -> None:
         """Refuse settings that contradict each other."""
-        if self.kind == "table":
-            for field in fields(self):
-                if getattr(self, field.name) != field.default:
-                    raise ConfigError(
-                        f"{field.name} is set, but words are read from a table",
-                        hint="leave it out, or choose --input char-cnn",
-                    )
         widths, nums = self.filter_widths, self.filters
         if not widths or not all(0 < width <= WIDEST_FILTER for width in widths):
             raise ConfigError(
@@ -182,18 +187,10 @@ class InputConfig(Config):
 
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 
-# settings that some cells cannot have: the cells, what they lack, and the remedy
-_LACKING: dict[str, tuple[tuple[CellName, ...], str, str]] = {
-    "dropout_state": (("window",), "recurrent state", "set dropout_state to 0"),
-    "dropout_weights": (("window",), "recurrent weights", "set dropout_weights to 0"),
-    "dropout_update": (
-        ("rnn", "window"),
-        "memory to add to",
-        "set dropout_update to 0, or choose lstm, gru or rhn",
-    ),
-    "recurrent_init": (("window",), "recurrent weights", "leave recurrent_init out"),
-    "recurrent_init_noise": (("window",), "recurrent weights", "leave recurrent_init_noise out"),
-}
+_DROPS = (
+    "dropout_words > 0 or dropout_input > 0 or dropout_hidden > 0 or dropout_state > 0 or "
+    "dropout_update > 0 or dropout_weights > 0 or dropout_output > 0 or output.dropout_latent > 0"
+)
 
 
 @dataclass(frozen=True)
@@ -211,13 +208,18 @@ class ModelConfig(Config):
     )
     layers: int = setting(1, "stacked layers", minimum=1, maximum=DEEPEST)
     last_size: int | None = setting(
-        None, "units of the last layer; default: hidden_size", minimum=1, maximum=WIDEST
+        None,
+        "units of the last layer; default: hidden_size",
+        minimum=1,
+        maximum=WIDEST,
+        when="layers > 1",
     )
     projection_size: int | None = setting(
         None,
         "lstm: width that each layer's output is projected to (Sak et al. 2014)",
         minimum=1,
         maximum=WIDEST,
+        when="cell is lstm",
     )
     mogrifier_rounds: int = setting(
         0,
@@ -225,64 +227,105 @@ class ModelConfig(Config):
         "Mogrifier; Melis et al. 2020)",
         minimum=0,
         maximum=DEEPEST,
+        when="cell is lstm",
     )
     mogrifier_rank: int | None = setting(
         None,
         "lstm: rank of the weights of these rounds; default: they are full",
         minimum=1,
         maximum=WIDEST,
+        when="cell is lstm and mogrifier_rounds > 0",
     )
     connection: Literal["plain", "residual", "dense", "highway"] = setting(
-        "plain", "how a layer is joined to the one below: plain, residual, dense or highway"
+        "plain",
+        "how a layer is joined to the one below: plain, residual, dense or highway",
+        when="layers > 1 or connection is not dense",
     )
     tied: bool = setting(False, "output weights are the embedding's (Press & Wolf 2017)")
     output: OutputConfig = setting(OutputConfig, "the output layer")
-    depth: int = setting(5, "rhn: recurrence depth", minimum=1, maximum=DEEPEST)
+    depth: int = setting(5, "rhn: recurrence depth", minimum=1, maximum=DEEPEST, when="cell is rhn")
     carry: Literal["coupled", "separate"] = setting(
-        "coupled", "rhn: carry gate is 1 - transform gate, or has weights of its own"
+        "coupled",
+        "rhn: carry gate is 1 - transform gate, or has weights of its own",
+        when="cell is rhn",
     )
-    transform_bias: float = setting(-2.0, "rhn and highway: initial bias of the transform gate")
+    transform_bias: float = setting(
+        -2.0,
+        "rhn and highway: initial bias of the transform gate",
+        when="cell is rhn or connection is highway "
+        "or input.kind is char-cnn and input.highways > 0",
+    )
     activation: Literal["tanh", "relu", "leaky-relu", "parametric-relu", "logistic"] = setting(
-        "tanh", "rnn: activation: tanh, relu, leaky-relu, parametric-relu or logistic"
+        "tanh",
+        "rnn: activation: tanh, relu, leaky-relu, parametric-relu or logistic",
+        when="cell is rnn",
     )
     activation_slope: float | None = setting(
         None,
         "rnn: slope below zero of leaky-relu (default 0.01), or where those that parametric-relu "
         "learns start from (default 0.25)",
+        when="cell is rnn and activation is leaky-relu/parametric-relu",
     )
-    window: int = setting(4, "window: tokens of context", minimum=1, maximum=DEEPEST)
-    forget_bias: float = setting(0.0, "lstm: initial bias of the forget gate")
+    window: int = setting(
+        4, "window: tokens of context", minimum=1, maximum=DEEPEST, when="cell is window"
+    )
+    forget_bias: float = setting(0.0, "lstm: initial bias of the forget gate", when="cell is lstm")
     init: Literal["uniform", "xavier", "units"] = setting(
         "uniform", "initialisation of the weights; units: uniform, a cell's in +- 1 / sqrt(units)"
     )
     init_range: float = setting(0.1, "uniform: weights are drawn from +- this", above=0)
     recurrent_init: Literal["same", "orthogonal", "identity"] = setting(
-        "same", "initialisation of the recurrent weights; identity is for relu (Le et al. 2015)"
+        "same",
+        "initialisation of the recurrent weights; identity is for relu (Le et al. 2015)",
+        when="cell is not window",
     )
     recurrent_init_noise: float = setting(
-        0.0, "identity: standard deviation of random values off the diagonal", minimum=0
+        0.0,
+        "identity: standard deviation of random values off the diagonal",
+        minimum=0,
+        when="cell is not window and recurrent_init is identity",
     )
     dropout: Literal["plain", "variational"] = setting(
-        "plain", "variational: one mask per BPTT window, shared over time (Gal & Ghahramani 2016)"
+        "plain",
+        "variational: one mask per BPTT window, shared over time (Gal & Ghahramani 2016)",
+        when=_DROPS,
     )
     dropout_words: float = setting(
         0.0, "share of word types whose embedding is dropped", minimum=0, below=1
     )
     dropout_words_per: Literal["batch", "stream"] = setting(
-        "batch", "types are dropped in all streams (Merity et al. 2018), or in each anew (Gal)"
+        "batch",
+        "types are dropped in all streams (Merity et al. 2018), or in each anew (Gal)",
+        when="dropout_words > 0",
     )
     dropout_input: float = setting(0.0, "dropout on what enters a layer", minimum=0, below=1)
     dropout_hidden: float | None = setting(
-        None, "dropout between layers; default: dropout_input", minimum=0, below=1
+        None,
+        "dropout between layers; default: dropout_input",
+        minimum=0,
+        below=1,
+        when="layers > 1",
     )
     dropout_state: float = setting(
-        0.0, "dropout on the recurrent state, always one mask per window", minimum=0, below=1
+        0.0,
+        "dropout on the recurrent state, always one mask per window",
+        minimum=0,
+        below=1,
+        when="cell is not window",
     )
     dropout_update: float = setting(
-        0.0, "lstm, gru, rhn: dropout on what is added to the memory", minimum=0, below=1
+        0.0,
+        "lstm, gru, rhn: dropout on what is added to the memory",
+        minimum=0,
+        below=1,
+        when="cell is lstm/gru/rhn",
     )
     dropout_weights: float = setting(
-        0.0, "share of recurrent weights dropped, one mask per window", minimum=0, below=1
+        0.0,
+        "share of recurrent weights dropped, one mask per window",
+        minimum=0,
+        below=1,
+        when="cell is not window",
     )
     dropout_output: float = setting(0.0, "dropout before the output layer", minimum=0, below=1)
     dropout_rise: float = setting(
@@ -291,6 +334,7 @@ class ModelConfig(Config):
         "is the same throughout",
         minimum=0,
         maximum=1,
+        when=_DROPS,
     )
     activation_penalty: float = setting(
         0.0, "alpha x mean square of what the output layer reads (AR)", minimum=0
@@ -320,71 +364,32 @@ class ModelConfig(Config):
         default = 0.25 if self.activation == "parametric-relu" else 0.01
         return default if self.activation_slope is None else self.activation_slope
 
-    @property
-    def drops(self) -> bool:
-        """Whether there is any dropout."""
-        names = ("words", "input", "hidden", "state", "update", "weights", "output")
-        shares = [getattr(self, f"dropout_{name}") for name in names]
-        return any([*shares, self.output.dropout_latent])
-
     def check(self) -> None:
         """Refuse combinations that no model can have."""
+        # whoever sets them: the network would have them, or fail
+        sizes, dropout = ("last_size", "projection_size"), ("dropout_state", "dropout_update")
+        for name in (*sizes, "mogrifier_rounds", *dropout):
+            refuse_unread([(self, name)])
         self._check_sizes()
-        if self.activation_slope is not None and not self.activation.endswith("-relu"):
-            raise ConfigError(
-                f"activation_slope is set, but the activation is {self.activation}",
-                hint="leave it out, or choose the activation leaky-relu or parametric-relu",
-            )
         if self.input.kind == "char-cnn" and self.tied and self.output.layer not in SPELLED:
             raise ConfigError(
                 f"tied is true, but the output layer {self.output.layer} cannot read words by "
                 "their characters",
                 hint=f"set tied to false, or choose one of: {', '.join(SPELLED)}",
             )
-        if self.tied and self.output.div_value not in (None, 1.0):
+        if (
+            self.tied
+            and self.output.layer == "adaptive"
+            and self.output.div_value not in (None, 1.0)
+        ):
             raise ConfigError(
                 f"tied is true, but div_value is {self.output.div_value:g}: tied clusters are all "
                 "as wide as the embedding",
                 hint="leave div_value out, or set tied to false",
             )
-        if self.dropout_rise and not self.drops:
-            raise ConfigError(
-                "dropout_rise is set, but nothing is dropped",
-                hint="leave it out, or set dropout_input, dropout_output or other dropout",
-            )
-        for name, (cells, lack, remedy) in _LACKING.items():
-            is_set = getattr(self, name) != type(self).__dataclass_fields__[name].default
-            if is_set and self.cell in cells:
-                owner = "a window model" if len(cells) == 1 else f"the cell {self.cell}"
-                raise ConfigError(f"{name} is set, but {owner} has no {lack}", hint=remedy)
-        if self.recurrent_init_noise and self.recurrent_init != "identity":
-            raise ConfigError(
-                f"recurrent_init_noise is set, but recurrent_init is {self.recurrent_init}",
-                hint="leave it out, or set recurrent_init to identity",
-            )
 
     def _check_sizes(self) -> None:
-        if self.mogrifier_rounds and self.cell != "lstm":
-            raise ConfigError(
-                f"mogrifier_rounds is set, but the cell is {self.cell}",
-                hint="leave it out, or choose the cell lstm",
-            )
-        if self.mogrifier_rank is not None and not self.mogrifier_rounds:
-            raise ConfigError(
-                "mogrifier_rank is set, but there are no rounds",
-                hint="leave it out, or set mogrifier_rounds, to 5 for example",
-            )
-        if self.last_size is not None and self.layers == 1:
-            raise ConfigError(
-                "last_size is set, but the network has 1 layer",
-                hint="set hidden_size instead, or layers to 2 or more",
-            )
         if self.projection_size is not None:
-            if self.cell != "lstm":
-                raise ConfigError(
-                    f"projection_size is set, but the cell is {self.cell}",
-                    hint="leave it out, or choose the cell lstm",
-                )
             units, name = min(
                 (self.hidden_size, "hidden_size"), (self.last_size or self.hidden_size, "last_size")
             )
@@ -479,20 +484,6 @@ class DynamicConfig(Config):
     )
 
 
-# settings that one cell alone reads
-ONE_CELL_SETTINGS = {
-    "model.depth": "rhn",
-    "model.carry": "rhn",
-    "model.activation": "rnn",
-    "model.activation_slope": "rnn",
-    "model.window": "window",
-    "model.forget_bias": "lstm",
-    "model.projection_size": "lstm",
-    "model.mogrifier_rounds": "lstm",
-    "model.mogrifier_rank": "lstm",
-}
-
-
 def recipe_names() -> list[str]:
     """Return the names of the shipped recipes."""
     folder = resources.files("seqtool") / "recipes"
@@ -521,6 +512,7 @@ def resolve(
     overrides: Iterable[str],
     *,
     run: Path | None = None,
+    facts: Collection[str] | None = None,
 ) -> NeuralLMConfig:
     """Combine a recipe (or the settings of a run that is resumed), options and overrides.
 
@@ -529,6 +521,8 @@ def resolve(
         values: dotted setting -> value, from the options of the command.
         overrides: `name=value` texts, which win.
         run: the directory of the run to continue, whose settings are the base.
+        facts: not None if a setting of `values`, `overrides` or a file that does not count is to
+            be refused; see `seqtool.core.config.unmet_condition`.
 
     Raises:
         ConfigError: an unknown recipe or setting, or an impossible value.
@@ -538,84 +532,21 @@ def resolve(
         base = to_dict(read_settings(run, NeuralLMConfig))
     if recipe is not None:
         base = load_recipe(recipe)
+    is_file = recipe is not None and recipe not in recipe_names()
+    named = dict.fromkeys(named_settings(NeuralLMConfig, base), recipe) if is_file else {}
     given = [set_value(NeuralLMConfig, base, name, value) for name, value in values.items()]
     given += apply_overrides(NeuralLMConfig, base, overrides)
+    named |= dict.fromkeys(given)
     try:
         config = from_dict(NeuralLMConfig, base)
-        refuse_unread(config, given)
-        return config
     except ConfigError:
         if recipe is not None:
             _check_recipe(recipe)
         raise
-
-
-def refuse_unread(config: NeuralLMConfig, given: Iterable[str]) -> None:
-    """Refuse a setting that the user typed and the model would never read.
-
-    Raises:
-        ConfigError: it is one of another cell.
-    """
-    for name in given:
-        cell = ONE_CELL_SETTINGS.get(name, config.model.cell)
-        if cell != config.model.cell:
-            raise ConfigError(
-                f"{name} is a setting of {cell}, but the cell is {config.model.cell}",
-                hint=f"leave it out, or choose --cell {cell}",
-            )
-
-
-# settings that act in some networks alone: where, what to say elsewhere, and what to do
-_ACTING: dict[str, tuple[Callable[[ModelConfig], bool], str, str]] = {
-    "dropout_hidden": (
-        lambda model: model.layers > 1,
-        "the network has 1 layer",
-        "set dropout_input or dropout_output, or layers to 2 or more",
-    ),
-    # the others join the one layer to the embedding
-    "connection": (
-        lambda model: model.layers > 1 or model.connection != "dense",
-        "the network has 1 layer, and the output layer reads the last one alone",
-        "set layers to 2 or more",
-    ),
-    "transform_bias": (
-        lambda model: (
-            model.cell == "rhn"
-            or model.connection == "highway"
-            or (model.input.kind == "char-cnn" and model.input.highways > 0)
-        ),
-        "nothing has a transform gate",
-        "choose the cell rhn or the connection highway",
-    ),
-    "dropout": (
-        lambda model: model.drops,
-        "nothing is dropped",
-        "set dropout_input, dropout_output or other dropout",
-    ),
-    "dropout_words_per": (
-        lambda model: model.dropout_words > 0,
-        "no words are dropped",
-        "set dropout_words",
-    ),
-}
-
-
-def refuse_idle(config: NeuralLMConfig, given: Iterable[str]) -> None:
-    """Refuse a setting that the user typed, that is not the default, and that changes nothing.
-
-    In a recipe, a file or a run there may be such, as an option takes away what it acts on.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    defaults = {f"model.{field.name}": field.default for field in fields(ModelConfig)}
-    for name in given:
-        *_, last = name.split(".")
-        if name not in defaults or last not in _ACTING:
-            continue
-        acts, lack, remedy = _ACTING[last]
-        if getattr(config.model, last) != defaults[name] and not acts(config.model):
-            raise ConfigError(f"{last} is set, but {lack}", hint=f"leave it out, or {remedy}")
+    if facts is not None:
+        for name, path in named.items():
+            refuse_unread([(config, name)], facts, path=path)
+    return config
 
 
 def _check_recipe(name: str) -> None:

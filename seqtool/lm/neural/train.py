@@ -13,7 +13,7 @@ from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.arrays import Ints
-from seqtool.core.config import from_dict, to_dict
+from seqtool.core.config import from_dict, named_settings, refuse_unread, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.core.reading import STDIN
@@ -117,7 +117,10 @@ def train_lm(
     if isinstance(config, str):
         config = resolve(config, {}, ())
     elif isinstance(config, Mapping):
+        names = named_settings(NeuralLMConfig, config)
         config = from_dict(NeuralLMConfig, config)
+        for name in names:
+            refuse_unread([(config, name)])
     config = None if config is None else _with_absolute_classes(config)
     if resume:
         if not runtime.place().rank:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from seqtool.core.config import DEEPEST, Config, Registry, setting
+from seqtool.core.config import DEEPEST, Config, Registry, refuse_unread, setting
 from seqtool.core.errors import ConfigError, did_you_mean
 
 # a smoothing makes probabilities and backoff weights out of counts; see `smoothing.Counted`
@@ -26,18 +26,6 @@ LESS_MEMORY = (
     "take the disk with --engine duckdb, which needs 500 MB, choose a lower --order or give less "
     "text (pruning comes too late to help)"
 )
-
-# settings that only these smoothings read
-_READ_BY = {
-    "discounts": ("kneser-ney", "modified-kneser-ney"),
-    "fallback": ("absolute-discounting", "kneser-ney", "modified-kneser-ney"),
-    "limit_vocab": (
-        *("modified-kneser-ney", "kneser-ney", "absolute-discounting", "witten-bell"),
-        "maximum-likelihood",
-    ),
-    "add": ("add-k",),
-    "backoff": ("stupid-backoff",),
-}
 
 
 @dataclass(frozen=True)
@@ -87,17 +75,24 @@ class NgramConfig(WordsConfig):
         below=1,
     )
     discounts: Literal["paper", "kenlm"] = setting(
-        "paper", "counts-of-counts as the paper has them, or with KenLM's slip at the end"
+        "paper",
+        "counts-of-counts as the paper has them, or with KenLM's slip at the end",
+        when="smoothing is kneser-ney/modified-kneser-ney",
     )
     fallback: tuple[float, ...] = setting(
-        (0.5, 1.0, 1.5), "discounts where the counts give none that are valid"
+        (0.5, 1.0, 1.5),
+        "discounts where the counts give none that are valid",
+        when="smoothing is absolute-discounting/kneser-ney/modified-kneser-ney",
     )
-    add: float = setting(1.0, "what add-k adds to each count", above=0)
-    backoff: float = setting(0.4, "the factor of stupid backoff", above=0, maximum=1)
+    add: float = setting(1.0, "what add-k adds to each count", above=0, when="smoothing is add-k")
+    backoff: float = setting(
+        0.4, "the factor of stupid backoff", above=0, maximum=1, when="smoothing is stupid-backoff"
+    )
     limit_vocab: str | None = setting(
         None,
         "file with the words that the model may have; all words are counted, then n-grams with "
         "others are left out, as with lmplz's --limit_vocab_file",
+        when="smoothing is not add-k/stupid-backoff",
     )
 
     classes: str | None = setting(
@@ -118,7 +113,6 @@ class NgramConfig(WordsConfig):
 
     def check(self) -> None:
         """Refuse settings that are out of range or contradict one another."""
-        super().check()
         if self.order < 1:
             raise ConfigError(f"order is {self.order}, but must be at least 1", hint="try 3 or 5")
         if self.smoothing not in SMOOTHINGS:
@@ -126,13 +120,6 @@ class NgramConfig(WordsConfig):
                 f"no smoothing is called {self.smoothing!r}",
                 hint=did_you_mean(self.smoothing, SMOOTHINGS),
             )
-        for name, smoothings in _READ_BY.items():
-            default = type(self).__dataclass_fields__[name].default
-            if getattr(self, name) != default and self.smoothing not in smoothings:
-                raise ConfigError(
-                    f"{name} is set, but {self.smoothing} has no use for it",
-                    hint=f"leave {name} out, or choose {' or '.join(smoothings)}",
-                )
         if self.vocab is not None and self.limit_vocab is not None:
             raise ConfigError(
                 "vocab makes other words unknown, and limit-vocab leaves their n-grams out",
@@ -143,6 +130,9 @@ class NgramConfig(WordsConfig):
                 "limit-vocab leaves n-grams of words out, and those of classes have none",
                 hint="give --vocab instead, or leave --classes out",
             )
+        super().check()
+        for field in fields(self):
+            refuse_unread([(self, field.name)])
         self._check_prune()
         self._check_fallback()
 

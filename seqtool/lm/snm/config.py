@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seqtool.core.config import setting
@@ -25,18 +24,28 @@ class SnmConfig(WordsConfig):
     remote: int = setting(
         2, "the most words of a skip-gram before its gap; 0 for n-grams alone", minimum=0
     )
-    gap: int = setting(3, "the most words that a skip-gram skips", minimum=0, maximum=LONGEST)
-    adjacent: int = setting(2, "the most words between the gap and the target", minimum=0)
+    gap: int = setting(
+        3, "the most words that a skip-gram skips", minimum=0, maximum=LONGEST, when="remote > 0"
+    )
+    adjacent: int = setting(
+        2, "the most words between the gap and the target", minimum=0, when="remote > 0"
+    )
     prune: int = setting(0, "leave out features that occur at most this often", minimum=0)
     epochs: int = setting(2, "passes over the text; 0 leaves relative frequencies", minimum=0)
-    learning_rate: float = setting(0.05, "learning rate of AdaGrad", above=0)
+    learning_rate: float = setting(
+        0.05, "learning rate of AdaGrad", above=0, when="epochs > 0 or time_limit is set"
+    )
     time_limit: str | None = setting(
         None,
         "train for so long (90s, 15m, 1h30m) in place of --epochs; the learning rate falls to zero "
         "by then",
     )
     table_bits: int = setting(
-        22, "room for 2 to the power of this many weights of metafeatures", minimum=8, maximum=30
+        22,
+        "room for 2 to the power of this many weights of metafeatures",
+        minimum=8,
+        maximum=30,
+        when="epochs > 0 or time_limit is set",
     )
 
     @property
@@ -64,29 +73,4 @@ class SnmConfig(WordsConfig):
             raise ConfigError(
                 f"remote, gap and adjacent give more than {MOST_TEMPLATES:,} kinds of features",
                 hint="lower one of them; remote 2, gap 3 and adjacent 2 give 18 kinds",
-            )
-
-
-def refuse_unread(config: SnmConfig, names: Iterable[str]) -> None:
-    """Refuse settings that somebody named, and that the training does not read.
-
-    Args:
-        config: all settings; those that are the defaults may be named.
-        names: of settings.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    for name in names:
-        if getattr(config, name) == type(config).__dataclass_fields__[name].default:
-            continue
-        if name in ("gap", "adjacent") and not config.remote:
-            raise ConfigError(
-                f"{name} is set, but remote is 0: there are no skip-grams",
-                hint=f"leave {name} out, or raise remote",
-            )
-        if name in ("learning_rate", "table_bits") and not (config.epochs or config.time_limit):
-            raise ConfigError(
-                f"{name} is set, but epochs is 0: no weights are learnt",
-                hint=f"leave {name} out, or raise epochs",
             )

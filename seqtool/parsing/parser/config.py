@@ -33,10 +33,37 @@ LOWEST_TEMPERATURE = 0.1
 LONGEST_LEARNT = 500  # words of a sentence that arcs are learnt of: scores grow with the square
 SMALLEST_BATCH = 64  # smaller ones take as long
 RICH = (*CHEN_MANNING, "s3", "b3", *_NEIGHBOURS)
-MEASURES = (
-    *("s1-s0", "s0-b0", "s0.lefts", "s0.rights", "s1.lefts", "s1.rights"),
-    *("s2-s1",),
-)
+MEASURES = ("s1-s0", "s0-b0", "s0.lefts", "s0.rights", "s1.lefts", "s1.rights", "s2-s1")
+
+
+# where settings count
+_STEPS, _ARCS = "model.decoder is transition", "model.decoder is graph"
+_NEURAL, _LINEAR = "model.classifier is neural", "model.classifier is linear"
+_BILSTM = "model.encoder is bilstm"
+_NEURAL_STEPS, _LINEAR_STEPS = f"{_STEPS} and {_NEURAL}", f"{_STEPS} and {_LINEAR}"
+_NEURAL_ARCS, _BILSTM_STEPS = f"{_ARCS} and {_NEURAL}", f"{_STEPS} and {_BILSTM}"
+_PAIRS = f"{_NEURAL_ARCS} and second_order is not none"
+_STATES = f"{_BILSTM} and --lm is given"
+_FILTERS = f"{_NEURAL} and num_filters > 0"
+_EXPLORING = f"{_STEPS} and oracle is dynamic and model.system is not swap"
+_RATED = f"{_NEURAL} or {_ARCS} or learning.linear is logistic"
+# of the training loop: a perceptron needs less of it
+_LOOP = {
+    **dict.fromkeys(
+        [
+            *("optimiser", "momentum", "beta1", "beta2", "weight_decay", "average_after"),
+            *("asgd_trigger", "embedding_optimiser", "clip_norm", "precision"),
+        ],
+        _NEURAL,
+    ),
+    **dict.fromkeys(
+        [
+            *("learning_rate", "schedule", "schedule_factor", "schedule_every", "schedule_after"),
+            *("schedule_minimum", "schedule_cycle", "schedule_warmup", "plateau_patience"),
+        ],
+        _RATED,
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -50,88 +77,129 @@ class ModelConfig(Config):
         "neural", "neural: vectors and hidden units; linear: sparse indicator features"
     )
     system: SystemName = setting(
-        "auto", "auto, arc-standard, arc-eager, arc-hybrid or swap; auto is by the treebank"
+        "auto",
+        "auto, arc-standard, arc-eager, arc-hybrid or swap; auto is by the treebank",
+        when=_STEPS,
     )
     fields: tuple[FieldName, ...] = setting(
         (*LEXICAL_FIELDS, *TAG_FIELDS),
         "what is read of a word; prefix, suffix and shape are parts of the form",
     )
-    slots: tuple[str, ...] = setting(RICH, "places whose word and tags are looked at")
-    label_slots: tuple[str, ...] = setting(_CHILDREN, "places whose label is looked at")
-    measures: tuple[str, ...] = setting(MEASURES, "counts of children, and distances")
-    lexical_size: int = setting(64, "width of a word's vector", minimum=1, maximum=WIDEST)
-    tag_size: int = setting(32, "width of the vector of a word's tags", minimum=1, maximum=WIDEST)
-    label_size: int = setting(32, "width of a label's vector", minimum=1, maximum=WIDEST)
+    slots: tuple[str, ...] = setting(
+        RICH, "places whose word and tags are looked at", when=_NEURAL_STEPS
+    )
+    label_slots: tuple[str, ...] = setting(
+        _CHILDREN, "places whose label is looked at", when=_NEURAL_STEPS
+    )
+    measures: tuple[str, ...] = setting(
+        MEASURES, "counts of children, and distances", when=_NEURAL_STEPS
+    )
+    lexical_size: int = setting(
+        64, "width of a word's vector", minimum=1, maximum=WIDEST, when=_NEURAL
+    )
+    tag_size: int = setting(
+        32, "width of the vector of a word's tags", minimum=1, maximum=WIDEST, when=_NEURAL
+    )
+    label_size: int = setting(
+        32, "width of a label's vector", minimum=1, maximum=WIDEST, when=_NEURAL_STEPS
+    )
     num_filters: int = setting(
         0,
         "filters over the characters of a form, a part of a word's vector where its form or parts "
         "of it are read; 0: none (Ma & Hovy 2016)",
         minimum=0,
         maximum=WIDEST,
+        when=_NEURAL,
     )
     joined_characters: bool = setting(
         True,
         "read characters also where lemmas or XPOS are joined of morphemes, as 고향+은 is",
+        when=_FILTERS,
     )
-    character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
-    filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST)
+    character_size: int = setting(
+        32, "width of a character's vector", minimum=1, maximum=WIDEST, when=_FILTERS
+    )
+    filter_width: int = setting(
+        5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST, when=_FILTERS
+    )
     encoder: Literal["none", "bilstm"] = setting(
         "none", "what reads words in their sentence: none, or bilstm (Kiperwasser & Goldberg 2016)"
     )
-    encoder_size: int = setting(128, "bilstm: units of each direction", minimum=1, maximum=WIDEST)
-    encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST)
+    encoder_size: int = setting(
+        128, "bilstm: units of each direction", minimum=1, maximum=WIDEST, when=_BILSTM
+    )
+    encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST, when=_BILSTM)
     lm_size: int = setting(
         128,
         "with --lm: width that the language model's states are projected to",
         minimum=1,
         maximum=WIDEST,
+        when=_STATES,
     )
     context_slots: tuple[str, ...] = setting(
-        CONTEXT, "bilstm: places whose word is looked at as it was read in its sentence"
+        CONTEXT,
+        "bilstm: places whose word is looked at as it was read in its sentence",
+        when=_BILSTM_STEPS,
     )
     context_units: int = setting(
         96,
         "bilstm: gated units through which its states reach the classifier",
         minimum=1,
         maximum=WIDEST,
+        when=_BILSTM_STEPS,
     )
     type_units: int = setting(
         128,
         "gated units that join the fields of a word; 0: they are only added",
         minimum=0,
         maximum=WIDEST,
+        when=_NEURAL,
     )
     arc_size: int = setting(
-        256, "graph: units of a word by which heads are scored", minimum=1, maximum=WIDEST
+        256,
+        "graph: units of a word by which heads are scored",
+        minimum=1,
+        maximum=WIDEST,
+        when=_NEURAL_ARCS,
     )
     relation_size: int = setting(
-        64, "graph: units of a word by which labels are scored", minimum=1, maximum=WIDEST
+        64,
+        "graph: units of a word by which labels are scored",
+        minimum=1,
+        maximum=WIDEST,
+        when=_NEURAL_ARCS,
     )
     distances: bool = setting(
         False,
         "graph: the score of an arc depends on its direction and length too (as Qi et al. 2018 do)",
+        when=_NEURAL_ARCS,
     )
     second_order: Literal["none", "siblings", "grandparents", "both"] = setting(
         "none",
         "graph: pairs of arcs that are scored, too: of siblings, of a head with its own head, or "
         "both; by mean-field inference (Wang & Tu 2020)",
+        when=_NEURAL_ARCS,
     )
     second_size: int = setting(
-        64, "second order: products in the score of a pair", minimum=1, maximum=WIDEST
+        64, "second order: products in the score of a pair", minimum=1, maximum=WIDEST, when=_PAIRS
     )
-    second_steps: int = setting(3, "second order: steps of inference", minimum=1, maximum=DEEPEST)
+    second_steps: int = setting(
+        3, "second order: steps of inference", minimum=1, maximum=DEEPEST, when=_PAIRS
+    )
     trees: Literal["auto", "projective", "all"] = setting(
-        "auto", "graph: projective or all trees; auto is by the treebank and the loss"
+        "auto", "graph: projective or all trees; auto is by the treebank and the loss", when=_ARCS
     )
     order: Literal[1, 2] = setting(
         1,
         "linear graph: 1: scores of arcs; 2: of siblings, and of a head with its own head, too "
         "(McDonald & Pereira 2006)",
+        when="model.decoder is graph and model.classifier is linear",
     )
-    hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST)
+    hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST, when=_NEURAL_STEPS)
     activation: Literal["relu", "cube", "glu"] = setting(
         "glu",
         "relu, cube (Chen & Manning 2014) or glu: a gate for each unit (Dauphin et al. 2017)",
+        when=_NEURAL_STEPS,
     )
     min_count: int = setting(
         2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
@@ -140,12 +208,14 @@ class ModelConfig(Config):
         ("standard",),
         "linear: features of transitions, such as 's0.form b0.upos'; standard: those of Zhang & "
         "Nivre 2011 for which the fields are read",
+        when=_LINEAR_STEPS,
     )
     hash_bits: int = setting(
         22,
         "linear: features are hashed to 2^this places of weights, of 2 bytes in the file",
         minimum=10,
         maximum=26,
+        when=_LINEAR,
     )
 
     def check(self) -> None:
@@ -200,18 +270,25 @@ class LearningConfig(Config):
         "(Andor et al. 2016); crf, matrix-tree: whole trees, of a graph, projective ones or all",
     )
     oracle: Literal["dynamic", "static"] = setting(
-        "dynamic", "dynamic: learn from the parser's own configurations; swap has only static"
+        "dynamic",
+        "dynamic: learn from the parser's own configurations; swap has only static",
+        when=_STEPS,
     )
     exploration: float = setting(
-        0.9, "dynamic: how often the parser's own choice is followed", minimum=0, maximum=1
+        0.9,
+        "dynamic: how often the parser's own choice is followed",
+        minimum=0,
+        maximum=1,
+        when=_EXPLORING,
     )
     explore_after: float = setting(
-        1.0, "dynamic: epochs before its own choices are followed", minimum=0
+        1.0, "dynamic: epochs before its own choices are followed", minimum=0, when=_EXPLORING
     )
     linear: Literal["perceptron", "logistic"] = setting(
         "perceptron",
         "linear transitions: the averaged perceptron (Collins 2002), or logistic regression by "
         "AdaGrad, averaged too",
+        when=_LINEAR_STEPS,
     )
     feature_count: int = setting(
         2,
@@ -219,9 +296,10 @@ class LearningConfig(Config):
         "be learnt",
         minimum=1,
         maximum=100,
+        when=_LINEAR_STEPS,
     )
-    batch_size: int = setting(512, "configurations per step", minimum=1)
-    batch_words: int = setting(600, "graph: words per step, about", minimum=1)
+    batch_size: int = setting(512, "configurations per step", minimum=1, when=_STEPS)
+    batch_words: int = setting(600, "graph: words per step, about", minimum=1, when=_NEURAL_ARCS)
     small_epochs: int = setting(
         0,
         f"epochs of a treebank of fewer than {SMALL_SENTENCES:,} sentences, where training.epochs "
@@ -233,29 +311,43 @@ class LearningConfig(Config):
         "steps per epoch: of a small treebank, a step has fewer configurations, or words, but no "
         f"fewer than {SMALLEST_BATCH}",
         minimum=1,
+        when=_NEURAL,
     )
-    dropout_hidden: float = setting(0.5, "dropout on the hidden layer", minimum=0, below=1)
-    dropout_embeddings: float = setting(0.2, "dropout on word and tag vectors", minimum=0, below=1)
+    dropout_hidden: float = setting(
+        0.5, "dropout on the hidden layer", minimum=0, below=1, when=_NEURAL_STEPS
+    )
+    dropout_embeddings: float = setting(
+        0.2, "dropout on word and tag vectors", minimum=0, below=1, when=_NEURAL_STEPS
+    )
     dropout_types: float = setting(
-        0.3, "dropout on the units that join the fields of a word", minimum=0, below=1
+        0.3, "dropout on the units that join the fields of a word", minimum=0, below=1, when=_NEURAL
     )
     dropout_encoder: float = setting(
-        0.4, "dropout on what the bilstm reads, and on its states", minimum=0, below=1
+        0.4, "dropout on what the bilstm reads, and on its states", minimum=0, below=1, when=_BILSTM
     )
     dropout_lm: float = setting(
-        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
+        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1, when=_STATES
     )
     dropout_contexts: float = setting(
-        0.3, "bilstm: dropout on the units that its states pass through", minimum=0, below=1
+        0.3,
+        "bilstm: dropout on the units that its states pass through",
+        minimum=0,
+        below=1,
+        when=_BILSTM_STEPS,
     )
     dropout_arcs: float = setting(
-        0.33, "graph: dropout on the units by which heads and labels are scored", minimum=0, below=1
+        0.33,
+        "graph: dropout on the units by which heads and labels are scored",
+        minimum=0,
+        below=1,
+        when=_NEURAL_ARCS,
     )
     head_weight: float = setting(
         0.5,
         "bilstm: weight of the loss of choosing heads and labels by its states alone, beside that "
         "of transitions",
         minimum=0,
+        when=f"{_BILSTM_STEPS} or {_BILSTM} and --raw is given",
     )
     label_smoothing: float = setting(
         0.05,
@@ -263,14 +355,19 @@ class LearningConfig(Config):
         "(Szegedy et al. 2016)",
         minimum=0,
         below=1,
+        when=f"{_NEURAL_ARCS} and loss is local",
     )
     cloze_weight: float = setting(
         0.2,
         "bilstm: weight of the loss of telling words by their context alone",
         minimum=0,
+        when=_BILSTM,
     )
     dropout_words: float = setting(
-        2.0, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
+        2.0,
+        "a symbol seen n times is taken for unknown with probability x / (x + n)",
+        minimum=0,
+        when=_NEURAL,
     )
     dropout_fields: float = setting(
         0.0,
@@ -278,12 +375,14 @@ class LearningConfig(Config):
         "left out, each by itself (as Dozat & Manning 2017 do)",
         minimum=0,
         below=1,
+        when=_NEURAL,
     )
     averaging: float = setting(
         0.999,
         "decay per step of the average that the parser is made of; 0: the last weights",
         minimum=0,
         below=1,
+        when=_NEURAL,
     )
     variants: int = setting(
         2,
@@ -291,24 +390,28 @@ class LearningConfig(Config):
         "the teachers parse beside text",
         minimum=0,
         maximum=100,
+        when="--distil is given",
     )
     variant_words: float = setting(
         0.5,
         "with --distil: share of the words of open classes that others stand for in a variant",
         minimum=0,
         maximum=1,
+        when="--distil is given",
     )
     variant_subtrees: float = setting(
         0.0,
         "with --distil: share of the subtrees that others stand for in a variant",
         minimum=0,
         maximum=1,
+        when="--distil is given",
     )
     taught_words: float = setting(
         2.0,
         "with --distil: words of text and variants that the teachers have parsed, for each of the "
         "treebank's, in an epoch",
         minimum=0,
+        when="--distil is given",
     )
     teacher_weight: float = setting(
         0.5,
@@ -317,6 +420,7 @@ class LearningConfig(Config):
         "0: trees alone",
         minimum=0,
         maximum=1,
+        when=f"{_NEURAL} and --distil is given",
     )
     beam_temperature: float = setting(
         0.0,
@@ -324,28 +428,41 @@ class LearningConfig(Config):
         "0: fitted on the validation part, or 1.5 where global training follows",
         minimum=0,
         maximum=10,
+        when=_NEURAL_STEPS,
     )
-    global_epochs: int = setting(4, "global: epochs after those of local training", minimum=1)
-    global_beam: int = setting(8, "global: hypotheses per sentence", minimum=2, maximum=1024)
+    global_epochs: int = setting(
+        4, "global: epochs after those of local training", minimum=1, when="loss is global"
+    )
+    global_beam: int = setting(
+        8, "global: hypotheses per sentence", minimum=2, maximum=1024, when="loss is global"
+    )
     global_rate: float = setting(
-        0.3, "global: learning rate, as a share of that of local training", above=0
+        0.3,
+        "global: learning rate, as a share of that of local training",
+        above=0,
+        when="loss is global",
     )
-    global_words: int = setting(512, "global: words per step, about", minimum=1)
+    global_words: int = setting(
+        512, "global: words per step, about", minimum=1, when="loss is global"
+    )
     global_scores: Literal["probabilities", "sums"] = setting(
         "probabilities",
         "global: a hypothesis has the sum of the log-probabilities of its transitions, or of their "
         "scores as they are (Andor et al. 2016)",
+        when="loss is global",
     )
     log_sum_weight: float = setting(
         0.1,
         "global, sums: in local training, weight of the square of the logarithm of the sum of "
         "probabilities before they are normalised (Devlin et al. 2014)",
         minimum=0,
+        when="loss is global and global_scores is sums",
     )
     mark_lifted: bool = setting(
         True,
         "lift non-projective arcs, for a system that cannot build them, with labels that tell "
         "where they came from, so that they are put back (Nivre & Nilsson 2005)",
+        when=f"{_STEPS} and model.system is not swap or {_ARCS} and model.trees is not all",
     )
 
     def check(self) -> None:
@@ -370,7 +487,7 @@ class ParserConfig(Config):
 
     model: ModelConfig = setting(ModelConfig, "the classifier")
     learning: LearningConfig = setting(LearningConfig, "how it is taught")
-    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop", when=_LOOP)
 
     def check(self) -> None:
         """Refuse what no combination of decoder, classifier and loss can do."""
@@ -378,31 +495,7 @@ class ParserConfig(Config):
         if model.classifier == "linear" and model.encoder != "none":
             raise ConfigError(
                 f"classifier is linear, which reads no {model.encoder}",
-                hint="leave out --encoder, or take --classifier neural",
-            )
-        if model.order == 2 and (model.decoder, model.classifier) != ("graph", "linear"):
-            raise ConfigError(
-                f"order is 2, and decoder {model.decoder} with classifier {model.classifier} has "
-                "no such scores",
-                hint="use --preset mst2, or leave order out",
-            )
-        has_pairs = (model.decoder, model.classifier) == ("graph", "neural")
-        if model.second_order != "none" and not has_pairs:
-            raise ConfigError(
-                f"second_order is {model.second_order}, and decoder {model.decoder} with "
-                f"classifier {model.classifier} scores no such pairs",
-                hint="use --decoder graph, or leave second_order out",
-            )
-        for name in ("second_size", "second_steps") if model.second_order == "none" else ():
-            if getattr(model, name) != getattr(ModelConfig(), name):
-                raise ConfigError(
-                    f"{name} is set, and second_order is none",
-                    hint="leave it out, or choose --set model.second_order=both",
-                )
-        if model.decoder == "graph" and model.templates != ("standard",):
-            raise ConfigError(
-                "templates are of transitions, and decoder is graph",
-                hint="leave out templates, or use --decoder transition",
+                hint="leave out --encoder or --preset, or take --classifier neural",
             )
         losses = LOSSES[model.decoder, model.classifier]
         others = [
@@ -500,10 +593,7 @@ _TABLE: dict[str, dict[str, Any]] = {
 
 # sparse features as of MaltParser; the learning rate is that of logistic regression
 _TABLE["linear"] = {
-    "model": {
-        "classifier": "linear",
-        "fields": ["form", "lemma", "upos", "xpos", "feats"],
-    },
+    "model": {"classifier": "linear", "fields": ["form", "lemma", "upos", "xpos", "feats"]},
     "learning": {"batch_size": 4096},
     "training": {"epochs": 10, "learning_rate": 0.1, "clip_norm": 0.0},
 }
@@ -572,7 +662,7 @@ def implied(values: Mapping[str, Any]) -> str | None:
     return _IMPLIED.get((decoder, classifier))
 
 
-PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied, choosers=CHOOSERS)
+PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
 
 

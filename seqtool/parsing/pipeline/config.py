@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar
 
 from seqtool.core.config import DEEPEST, Config, setting
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.config import Presets, refuse_lm
+from seqtool.parsing.config import Presets
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.segmenter import config as segmenters
@@ -40,15 +40,21 @@ class PipelineConfig(Config):
 
     segmenter: SegmenterConfig = setting(SegmenterConfig, "what splits text into words")
     multiword: TaggerConfig = setting(
-        TaggerConfig, "what tells whether a form such as French `des` is one word or several"
+        TaggerConfig,
+        "what tells whether a form such as French `des` is one word or several",
+        when="multiwords > 0",
     )
     tagger: TaggerConfig = setting(TaggerConfig, "what tags words")
     parser: ParserConfig = setting(ParserConfig, "what finds their heads")
     graph: ParserConfig = setting(
-        ParserConfig, "what finds heads in another way, and votes with the parser"
+        ParserConfig,
+        "what finds heads in another way, and votes with the parser",
+        when="graphs > 0",
     )
     perceptron: ParserConfig = setting(
-        ParserConfig, "what finds heads by sparse features, and votes with them"
+        ParserConfig,
+        "what finds heads by sparse features, and votes with them",
+        when="perceptrons > 0",
     )
     segmenters: int = setting(
         1,
@@ -109,34 +115,6 @@ class PipelineConfig(Config):
                 raise ConfigError(what, hint="leave one of them out")
 
 
-def refuse_unread(config: PipelineConfig, names: Iterable[str], also: Collection[str] = ()) -> None:
-    """Refuse settings that somebody named, and that nothing which is trained reads.
-
-    Args:
-        config: all settings.
-        names: dotted, with the part.
-        also: "lm", if there is a language model to read.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    from seqtool.parsing.parser import families  # with all kinds of parsers
-
-    for name in names:
-        part, _, own = name.partition(".")
-        if part not in PARTS:
-            continue
-        if not getattr(config, f"{part}s"):
-            raise ConfigError(
-                f"{name} is set, but no such part is trained",
-                hint=f"leave it out, or add --set {part}s=1",
-            )
-        if part in PARSERS:
-            families.refuse_unread(getattr(config, part), [own], {*also, "gold tags"})
-        elif "lm" not in also:
-            refuse_lm([own])
-
-
 def folders(part: str, num: int) -> list[str]:
     """Return the folders of the members of a part: `tagger`, `tagger-2` ..."""
     return [part if number == 1 else f"{part}-{number}" for number in range(1, num + 1)]
@@ -186,6 +164,5 @@ PRESETS = Presets(
     default="accurate",
     targets=_targets,
     implied=parsers.implied,
-    choosers=parsers.CHOOSERS,
 )
 preset, resolve = PRESETS.settings, PRESETS.resolve

@@ -33,6 +33,7 @@ class EncoderConfig(Config):
         "with --lm: width that the language model's states are projected to",
         minimum=1,
         maximum=WIDEST,
+        when="--lm is given",
     )
     min_count: int = setting(2, "rarer forms, affixes and characters count as unknown", minimum=1)
 
@@ -95,7 +96,11 @@ class EncoderLearningConfig(Config):
         0.33, "dropout on what the bilstm reads", minimum=0, below=1
     )
     dropout_lm: float = setting(
-        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1
+        0.3,
+        "with --lm: dropout on the language model's states",
+        minimum=0,
+        below=1,
+        when="--lm is given",
     )
     dropout_encoder: float = setting(
         0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1

@@ -111,11 +111,6 @@ def test_another_output_layer_cannot_continue_a_run(tmp_path: Path, corpus: Prep
     ("values", "message", "hint"),
     [
         ({"layer": "adaptiv"}, "must be one of full, adaptive", "did you mean adaptive?"),
-        ({"num_classes": 3}, "num_classes is set, but the output layer is full", "layer class"),
-        ({"mixtures": 3}, "mixtures is set, but the output layer is full", "layer mixture"),
-        ({"layer": "mixture", "direct_order": 4}, "direct_order is set", "layer maxent"),
-        ({"layer": "adaptive", "noise_power": 0.5}, "noise_power is set", "nce or blackout"),
-        ({"layer": "blackout", "log_normaliser": 9.0}, "log_normaliser is set", "layer nce"),
         ({"layer": "adaptive", "cutoffs": []}, "cutoffs is [], but must be numbers from 2 up", ""),
         ({"layer": "adaptive", "cutoffs": [1, 5]}, "cutoffs is [1, 5]", "such as [2000, 10000]"),
         ({"layer": "adaptive", "cutoffs": [5, 5]}, "cutoffs is [5, 5]", "leave it out"),

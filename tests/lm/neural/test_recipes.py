@@ -8,19 +8,17 @@ import pytest
 import torch
 
 from seqtool.cli.options import flattened
-from seqtool.core.config import from_dict, leaves, to_dict
+from seqtool.core.config import from_dict, leaves, refuse_unread, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.config import (
     NeuralLMConfig,
     load_recipe,
     recipe_names,
-    refuse_idle,
     resolve,
 )
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.training.config import refuse_unread
 from seqtool.training.optimisers import Optimisers
 
 
@@ -187,73 +185,63 @@ def test_bad_override(override: str, message: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    ("cell", "override"),
-    [
-        ("lstm", "depth=7"),
-        ("gru", "model.carry=separate"),
-        ("lstm", "activation=relu"),
-        ("rhn", "window=3"),
-        ("rnn", "forget_bias=1"),
-    ],
-)
-def test_a_setting_that_the_cell_never_reads_is_refused(cell: str, override: str) -> None:
-    name = override.partition("=")[0].removeprefix("model.")
-    with pytest.raises(ConfigError, match=rf"model\.{name} is a setting of"):
-        resolve(None, {"model.cell": cell}, [override])
-
-
 @pytest.mark.parametrize("name", recipe_names())
 def test_recipes_read_all_of_their_settings(name: str) -> None:
     config = resolve(name, {}, [])
-    names = [dotted for dotted, _ in leaves(NeuralLMConfig)]
-    refuse_unread(config, names)
-    refuse_idle(config, names)
+    for dotted, _ in leaves(NeuralLMConfig):
+        refuse_unread([(config, dotted)], ())
 
 
 @pytest.mark.parametrize(
-    ("override", "message", "readers"),
+    ("base", "override", "readers"),
     [
+        ("", "depth=7", ["cell=rhn"]),
+        ("", "model.carry=separate", ["cell=rhn"]),
+        ("", "activation=relu", ["cell=rnn"]),
+        ("", "window=3", ["cell=window"]),
+        ("cell=gru", "forget_bias=1", ["cell=lstm"]),
+        ("", "mogrifier_rank=3", ["mogrifier_rounds=2"]),
+        ("", "activation_slope=0.1", ["cell=rnn activation=leaky-relu"]),
+        ("", "recurrent_init_noise=0.1", ["recurrent_init=identity"]),
+        ("cell=window", "dropout_weights=0.1", ["cell=lstm", "cell=gru"]),
+        ("", "dropout_hidden=0.2", ["layers=2"]),
+        ("", "connection=dense", ["layers=2", "connection=residual", "connection=highway"]),
+        ("", "transform_bias=-1", ["cell=rhn", "connection=highway", "input.kind=char-cnn"]),
         (
-            "dropout_hidden=0.2",
-            "dropout_hidden is set, but the network has 1 layer",
-            ["layers=2"],
-        ),
-        (
-            "connection=dense",
-            "connection is set, but the network has 1 layer, and",
-            ["layers=2", "connection=residual", "connection=highway"],
-        ),
-        (
-            "transform_bias=-1",
-            "transform_bias is set, but nothing has a transform gate",
-            ["cell=rhn", "connection=highway", "input.kind=char-cnn"],
-        ),
-        (
+            "",
             "dropout=variational",
-            "dropout is set, but nothing is dropped",
             ["dropout_words=0.1", "dropout_input=0.1", "dropout_output=0.1"],
         ),
-        (
-            "dropout_words_per=stream",
-            "dropout_words_per is set, but no words are dropped",
-            ["dropout_words=0.1"],
-        ),
+        ("", "dropout_rise=0.5", ["dropout_words=0.1", "dropout_hidden=0.2 layers=2"]),
+        ("", "dropout_words_per=stream", ["dropout_words=0.1"]),
+        ("", "num_classes=3", ["layer=class"]),
+        ("", "mixtures=3", ["layer=mixture"]),
+        ("", "noise_samples=3", ["layer=nce", "layer=blackout"]),
+        ("", "input.highways=2", ["input.kind=char-cnn"]),
     ],
 )
 def test_a_setting_that_changes_nothing_is_refused(
-    override: str, message: str, readers: list[str]
+    base: str, override: str, readers: list[str]
 ) -> None:
-    name = f"model.{override.partition('=')[0]}"
-    config = resolve(None, {}, [override])
-    refuse_idle(config, ["model.cell"])  # what nobody typed is of a recipe
-    with pytest.raises(ConfigError) as caught:
-        refuse_idle(config, [name])
-    assert caught.value.message.startswith(message)
-    assert caught.value.hint.startswith("leave it out, or ")
+    name = override.partition("=")[0]
+    with pytest.raises(ConfigError, match=f"{name} counts only where") as caught:
+        resolve(None, {}, [*base.split(), override], facts=())
+    assert caught.value.hint.startswith(f"leave {name.rpartition('.')[2]} out, or change ")
     for reader in readers:
-        refuse_idle(resolve(None, {}, [override, reader]), [name])
-    refuse_idle(resolve(None, {}, []), [name])  # its default
+        resolve(None, {}, [override, *reader.split()], facts=())
+    resolve(None, {}, [*base.split(), override])  # nobody typed it
+
+
+def test_what_a_file_names_is_typed_and_what_a_recipe_names_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text("model: {cell: rhn, depth: 7}\n", encoding="utf-8")
+    assert resolve(str(path), {}, [], facts=()).model.depth == 7
+    with pytest.raises(ConfigError, match=r"model\.depth counts only where cell is rhn") as caught:
+        resolve(str(path), {"model.cell": "lstm"}, [], facts=())
+    assert caught.value.path == str(path)
+    assert resolve("ptb-rhn", {"model.cell": "lstm"}, [], facts=()).model.depth == 10
+    with pytest.raises(ConfigError, match=r"last_size counts only where layers > 1"):
+        resolve("ptb-awd-lstm", {"model.layers": 1}, [])  # no such network can be had
 
 
 def test_the_cell_may_be_named_after_its_setting() -> None:

@@ -428,7 +428,6 @@ def test_weights_return_from_a_file(tmp_path: Path, tied: bool) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": {"input": {"highways": 2}}}, "highways is set, but words are read from a table"),
         (
             {"model": {"input": {**SMALL, "num_filters": [3]}}},
             "one number for each of the 4 widths",

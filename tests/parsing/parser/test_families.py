@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ConfigError
+from seqtool.core.config import from_dict, set_value, to_dict
 from seqtool.parsing.parser.config import PRESETS, ParserConfig
-from seqtool.parsing.parser.families import READ_BY, refuse_unread, settings_read
+from seqtool.parsing.parser.families import settings_read
 
 
 def header(preset: str, data: dict[str, Any] | None = None) -> Header:
     settings = to_dict(from_dict(ParserConfig, PRESETS.settings(preset)))
     return Header("parser", settings, {}, data=data or {})
-
-
-def test_the_table_names_settings() -> None:
-    known = {
-        f"{section.name}.{field.name}"
-        for section in dataclasses.fields(ParserConfig)
-        for field in dataclasses.fields(getattr(ParserConfig(), section.name))
-    }
-    assert {name for names in READ_BY.values() for name in names} <= known
 
 
 @pytest.mark.parametrize(
@@ -59,81 +48,32 @@ def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: l
     assert not {*others, "learning.global_beam", "learning.taught_words"} & shown
 
 
-def test_what_explores() -> None:
-    swapping = header("fast")
-    swapping.config["model"]["system"] = "swap"
-    assert "exploration" not in settings_read(swapping)["learning"]
-    given = from_dict(ParserConfig, PRESETS.settings("chen-manning"))
-    with pytest.raises(ConfigError, match=r"exploration is set, which .* oracle static does not"):
-        refuse_unread(given, ["learning.exploration"], ())
-
-
-def test_a_rate_is_of_who_has_steps() -> None:
-    logistic = header("linear")
-    logistic.config["learning"]["linear"] = "logistic"
-    assert "learning_rate" in settings_read(logistic)["training"]
-    given = from_dict(ParserConfig, PRESETS.settings("linear"))
-    with pytest.raises(ConfigError, match="learning_rate is set, which decoder transition") as told:
-        refuse_unread(given, ["training.learning_rate"], ())
-    assert told.value.hint == (
-        "leave it out: it is for --classifier neural; or for --decoder transition and --classifier "
-        "linear and --set linear=logistic; or for --decoder graph and --classifier linear"
-    )
-
-
-def test_what_is_learnt_from_others_is_shown_where_it_was() -> None:
-    shared = {"taught_words", "variants"}
-    taught = settings_read(header("fast", {"teachers": "a"}))["learning"]
-    assert {*shared, "teacher_weight"} <= taught.keys()
-    sparse = settings_read(header("linear", {"teachers": "a"}))["learning"]
-    assert shared <= sparse.keys()
-    assert "teacher_weight" not in sparse
-    alone = settings_read(header("fast", {}))["learning"]
-    assert not {*shared, "teacher_weight"} & alone.keys()
-
-
-def test_a_language_model_has_settings_where_there_is_one() -> None:
-    alone, reading = (
-        settings_read(header("graph", data)) for data in ({}, {"lm_bytes": 9, "lm_parameters": 2})
-    )
-    assert "encoder_size" in alone["model"]
-    assert "lm_size" not in alone["model"]
-    assert "dropout_lm" not in alone["learning"]
-    assert "lm_size" in reading["model"]
-    assert "dropout_lm" in reading["learning"]
-
-
-def test_a_graph_learns_gold_tags_where_it_reads_predicted_ones() -> None:
-    for data, is_read in (({}, False), ({"predicted_tags": True}, True)):
-        assert ("head_weight" in settings_read(header("graph", data))["learning"]) == is_read
-    assert "head_weight" in settings_read(header("accurate", {}))["learning"]
-    given = from_dict(ParserConfig, PRESETS.settings("graph"))
-    with pytest.raises(ConfigError, match="head_weight is set, which decoder graph"):
-        refuse_unread(given, ["learning.head_weight"], ())
-    refuse_unread(given, ["learning.head_weight"], {"gold tags"})
-
-
 @pytest.mark.parametrize(
-    ("preset", "model", "is_read"),
+    ("preset", "changes", "data", "name", "is_read"),
     [
-        ("fast", {}, True),
-        ("fast", {"system": "arc-standard"}, True),
-        ("fast", {"system": "swap"}, False),
-        ("mst", {"trees": "projective"}, True),
-        ("mst", {"trees": "all"}, False),
+        ("fast", {"model.system": "swap"}, {}, "learning.exploration", False),
+        ("fast", {"learning.oracle": "static"}, {}, "learning.exploration", False),
+        ("linear", {"learning.linear": "logistic"}, {}, "training.learning_rate", True),
+        ("fast", {}, {"teachers": "a"}, "learning.taught_words", True),
+        ("linear", {}, {"teachers": "a"}, "learning.taught_words", True),
+        ("fast", {}, {"teachers": "a"}, "learning.teacher_weight", True),
+        ("linear", {}, {"teachers": "a"}, "learning.teacher_weight", False),
+        ("graph", {}, {}, "model.lm_size", False),
+        ("graph", {}, {"lm_bytes": 9}, "model.lm_size", True),
+        ("graph", {}, {}, "learning.head_weight", False),
+        ("graph", {}, {"predicted_tags": True}, "learning.head_weight", True),
+        ("accurate", {}, {}, "learning.head_weight", True),
+        ("fast", {}, {}, "learning.mark_lifted", True),
+        ("fast", {"model.system": "swap"}, {}, "learning.mark_lifted", False),
+        ("mst", {"model.trees": "projective"}, {}, "learning.mark_lifted", True),
+        ("mst", {"model.trees": "all"}, {}, "learning.mark_lifted", False),
     ],
 )
-def test_arcs_are_lifted_where_none_may_cross(
-    preset: str, model: dict[str, str], is_read: bool
+def test_what_decides_whether_a_setting_counts(
+    preset: str, changes: dict[str, str], data: dict[str, Any], name: str, is_read: bool
 ) -> None:
-    shown = header(preset)
-    shown.config["model"].update(model)
-    assert ("mark_lifted" in settings_read(shown)["learning"]) == is_read
-
-
-def test_older_models_name_less() -> None:
-    old = header("fast")
-    del old.config["model"]["decoder"], old.config["model"]["classifier"]
-    del old.config["learning"]["loss"]
-    assert "slots" in settings_read(old)["model"]
-    assert "arc_size" not in settings_read(old)["model"]
+    shown = header(preset, data)
+    for setting, value in changes.items():
+        set_value(ParserConfig, shown.config, setting, value)
+    section, _, last = name.partition(".")
+    assert (last in settings_read(shown)[section]) == is_read

@@ -12,7 +12,6 @@ from parsing.parser.graph.test_decoder import graph_parser, network_of, scores_o
 from parsing.parser.tiny import random_sentences
 
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig
 from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.graph.scores import softmax
@@ -198,9 +197,3 @@ def test_pairs_begin_with_the_same_score(kind: str) -> None:
     np.testing.assert_array_equal(scores_of(parser, sentence)[0], tables[1])
     inside = np.isfinite(tables[0])
     assert np.abs(tables[0][inside] - tables[1][inside]).max() > 1e-3
-
-
-def test_only_a_graph_with_a_network_has_pairs() -> None:
-    with pytest.raises(ConfigError, match="second_order is siblings") as caught:
-        from_dict(ParserConfig, {"model": {"second_order": "siblings"}})
-    assert "--decoder graph" in str(caught.value.hint)
