@@ -30,7 +30,6 @@ COMMANDS = {
     "ngram classes": "seqtool.cli.ngram_classes:classes",
     "train-snm": "seqtool.cli.train_snm:train_snm",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
-    "compare": "seqtool.cli.compare:compare",
     "surprisal": "seqtool.cli.surprisal:surprisal",
     "pairs": "seqtool.cli.pairs:pairs",
     "generate": "seqtool.cli.generate:generate",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seqtool.parsing.annotation import Annotation
     from seqtool.spark.files import Corpus
 
-PANEL = "Apache Spark: past one machine"
+PANEL = "Spark"
 ENGINES = ("process", "spark")
 FORMATS = ("conllu", "parquet")
 CountingEngineOption = Annotated[
