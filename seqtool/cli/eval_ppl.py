@@ -26,9 +26,9 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
-from seqtool.cli.spark import PANEL, SparkOptions, tell_left_out
+from seqtool.cli.spark import PANEL, EngineOptions, noted_damage
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ APART = {
     ),
     "--engine spark": (
         *("--carry-state", "--tune", "--split", "--jobs", "--cache", "--dynamic", "--compare"),
-        *("--save-mixture", "--text-column"),
+        "--save-mixture",
     ),
 }
 
@@ -124,7 +124,8 @@ class ComparisonOptions:
         ),
     ] = None
     seed: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Seed of these draws; 1 if not given.")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Seed of the draws of --compare; 1 if not given."),
     ] = None
     output: Annotated[
         str | None,
@@ -184,7 +185,7 @@ class ReadingOptions:
 
 
 @dataclass(frozen=True)
-class ScoringOnSpark(SparkOptions):
+class ScoringOnSpark(EngineOptions):
     """Spark in place of this process."""
 
     skip_invalid: Annotated[
@@ -259,7 +260,7 @@ def eval_ppl(
     _check_options(
         {f"--{name.replace('_', '-')}": value for name, value in groups.items()}
         | {"--json": as_json, TABLE_ON_STDOUT: on_stdout, "--jobs": jobs > 1}
-        | {"--engine spark": is_spark, "--text-column": spark.text_column}
+        | {"--engine spark": is_spark}
     )
     paths, models = _texts(text, is_spark=is_spark), chosen_models(model)
     if is_spark:
@@ -354,21 +355,19 @@ def _evaluate_on_spark(
     """Measure a model on Spark, and print the figures."""
     from seqtool.spark.scoring import evaluate_files
 
-    if len(models) > 1 or None not in vars(tables).values():
-        what = "--engine spark measures one model, and writes one table"
-        raise ConfigError(what, hint="give one -m, and --per-token or --per-sentence")
-    left_out: list[DataError] = []
-    with spark.session(compiles_once=True) as session:
+    if not paths or len(models) > 1 or None not in vars(tables).values():
+        what = "--engine spark measures one model on files, and writes one table"
+        raise ConfigError(what, hint="name TEXT, one -m, and --per-token or --per-sentence")
+    with spark.session(compiles_once=True) as session, noted_damage() as note_damaged:
         found = evaluate_files(
             session,
-            spark.corpus(paths).paths,
+            paths,
             models[0],
             field=field,
             **vars(tables),
             ship=spark.ship,
-            on_damaged=left_out.append if spark.skip_invalid else None,
+            on_damaged=note_damaged if spark.skip_invalid else None,
         )
-    tell_left_out(left_out)
     if as_json:
         return emit({"text": paths, "split": None, **found.to_json()})
     _show(found, [("model", str(models[0]))], paths, to_stderr=False)
