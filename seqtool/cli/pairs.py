@@ -113,15 +113,12 @@ def pairs(
         title = f"{' '.join(paths)}: {counted(len(minimal_pairs), 'pair')}, {what}"
         show_table(title, *_summary(results), to_stderr=output == "-")
     for name, found in results.items():
-        for num, where in (
-            (found.num_unknown, "in which the sentences differ"),
-            (found.num_unknown_elsewhere, "elsewhere"),
+        for num, what in (
+            (found.num_unknown, f"the sentences differ in a word that {name} reads as <unk>"),
+            (found.num_unknown_elsewhere, f"{name} reads a word elsewhere as <unk>"),
         ):
             if num:
-                note(
-                    f"note: words {where} that {name} does not know, and reads as <unk>: in "
-                    f"{counted(num, 'pair')} of {len(minimal_pairs):,}"
-                )
+                note(f"note: in {counted(num, 'pair')} of {len(minimal_pairs):,}, {what}")
 
 
 def _summary(results: Mapping[str, PairsEvaluation]) -> tuple[list[str], list[list[str]]]:
