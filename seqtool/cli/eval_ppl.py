@@ -56,27 +56,17 @@ FORMS = {
     **{"difference": "+.4f", "low": "+.4f", "high": "+.4f"},
 }
 TABLE_ON_STDOUT = "a table on stdout"
-# option -> what it needs
-NEEDS = {
-    "--force": "--save-mixture",
-    "--samples": "--compare",
-    "--seed": "--compare",
-    "--output": "--compare",
-}
+NEEDS = {"--force": "--save-mixture", "--output": "--compare"}
 # option -> those that it does not go with
 APART = {
-    "--json": (TABLE_ON_STDOUT,),
-    "--reset-state": ("--carry-state", "--cache", "--dynamic"),
-    "--tune": ("--weights", "--cache-lambda"),
-    "--save-mixture": ("--dynamic",),
-    "--compare": (
-        *("--weights", "--tune", "--save-mixture", "--per-token", "--per-sentence"),
-        *("--cache", "--dynamic", "--jobs"),
-    ),
-    "--engine spark": (
-        *("--carry-state", "--tune", "--split", "--jobs", "--cache", "--dynamic", "--compare"),
-        "--save-mixture",
-    ),
+    TABLE_ON_STDOUT: "--json",
+    "--reset-state": "--carry-state --cache --dynamic",
+    "--tune": "--weights --cache-lambda",
+    "--save-mixture": "--dynamic",
+    "--compare": "--weights --tune --save-mixture --cache --dynamic --jobs --per-token "
+    "--per-sentence",
+    "--engine spark": "--carry-state --tune --split --jobs --cache --dynamic --compare "
+    "--save-mixture",
 }
 
 
@@ -118,15 +108,11 @@ class ComparisonOptions:
         ),
     ] = False
     samples: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", min=1, help="Texts drawn for each test of --compare; 10,000 if not given."
-        ),
-    ] = None
+        int, typer.Option(metavar="N", min=1, help="Texts drawn for each test of --compare.")
+    ] = 10_000
     seed: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=0, help="Seed of the draws of --compare; 1 if not given."),
-    ] = None
+        int, typer.Option(metavar="N", min=0, help="Seed of the draws of --compare.")
+    ] = 1
     output: Annotated[
         str | None,
         typer.Option(
@@ -313,7 +299,7 @@ def _check_options(options: Mapping[str, object]) -> None:
             hint = f"add {NEEDS[name]}, or drop {name}"
             raise ConfigError(f"{name} is for {NEEDS[name]}", hint=hint)
     for name, others in APART.items():
-        if name in given and (other := next(filter(given.__contains__, others), None)):
+        for other in given.intersection(others.split()) if name in given else ():
             raise ConfigError(f"{name} does not go with {other}", hint="drop one of the two")
 
 
@@ -383,7 +369,6 @@ def _compare(
 ) -> None:
     """Show models side by side; the options are those of `compare_lms`."""
     from seqtool.cli.analyse import kept_text
-    from seqtool.core.bootstrap import NUM_SAMPLES, SEED
     from seqtool.core.progress import progress_bar
     from seqtool.lm.comparison import COLUMNS, compare_lms
     from seqtool.lm.tables import check_target, write_table
@@ -401,8 +386,8 @@ def _compare(
         found = compare_lms(
             models,
             kept,
-            samples=NUM_SAMPLES if comparing.samples is None else comparing.samples,
-            seed=SEED if comparing.seed is None else comparing.seed,
+            samples=comparing.samples,
+            seed=comparing.seed,
             on_progress=on_progress,
             **options,
         )
@@ -532,5 +517,5 @@ def _show(
         if value is not None:  # what has no probability to speak of has forty digits
             rows.append((label, format(value, form if abs(value) < HUGE else ".3e")))
     width = 2 + max(len(label) for label, _ in rows)
-    for label, value in rows:
-        echo(f"{label:<{width}}{value}", bold=label == "perplexity", err=to_stderr)
+    for label, shown in rows:
+        echo(f"{label:<{width}}{shown}", bold=label == "perplexity", err=to_stderr)

@@ -21,7 +21,7 @@ from seqtool.core.reading import JSON_LINES, BlockReader, Progress, read_blocks,
 from seqtool.core.vocabulary import BLANKS
 from seqtool.lm.protocol import LanguageModel, carries_state
 from seqtool.lm.rows import Cells
-from seqtool.lm.tables import SEPARATORS, Table, check_names, parse_table
+from seqtool.lm.tables import SEPARATORS, Column, Table, check_names, parse_table
 from seqtool.lm.unknown import UnknownWords, warning_of
 from seqtool.lm.words import (
     Frequencies,
@@ -235,10 +235,12 @@ def write_words(
             else:
                 blocks = LineBlocks(stimuli.texts, stimuli.located)
             for words in score_blocks(model, blocks, blocks.located, **options):
-                first = {"model": [name] * len(words.lines)} if len(models) > 1 else {}
+                row: dict[str, Column] = {}
+                if len(models) > 1:
+                    row["model"] = [name] * len(words.lines)
                 if stimuli is not None:
-                    first |= stimuli.columns(words.lines + total.lines)
-                table.write(first | columns(words, total.lines + 1, frequencies=own_counts))
+                    row |= stimuli.columns(words.lines + total.lines)
+                table.write(row | columns(words, total.lines + 1, frequencies=own_counts))
                 total.lines += words.num_lines
                 total.words += int(words.is_word.sum())
                 total.oov += len(words.unknown_texts())

@@ -236,7 +236,7 @@ BOTH = ("-m", "two", "-m", "uniform")
         ("text.txt -m two -m two --compare", "two is given twice"),
         ("text.txt -m two -m uniform --compare -o t.png", "t.png has no suffix of a table"),
         ("text.txt -m two -m uniform --compare --cache", "--cache"),
-        ("text.txt -m two -m uniform --samples 5", "--samples is for --compare"),
+        ("text.txt -m two -m uniform -o x.tsv", "--output is for --compare"),
         ("none.txt -m two -m uniform --compare", "none.txt: no such file"),
     ],
 )
