@@ -294,13 +294,13 @@ def eval_ppl(
 def _check_options(options: Mapping[str, object]) -> None:
     """Refuse options without those that they need, and beside those that they do not go with."""
     given = {name for name, value in options.items() if value is not None and value is not False}
-    for name in given & NEEDS.keys():
-        if NEEDS[name] not in given:
-            hint = f"add {NEEDS[name]}, or drop {name}"
-            raise ConfigError(f"{name} is for {NEEDS[name]}", hint=hint)
+    for name, other in NEEDS.items():
+        if name in given and other not in given:
+            raise ConfigError(f"{name} is for {other}", hint=f"add {other}, or drop {name}")
     for name, others in APART.items():
-        for other in given.intersection(others.split()) if name in given else ():
-            raise ConfigError(f"{name} does not go with {other}", hint="drop one of the two")
+        beside = [other for other in others.split() if other in given]
+        if name in given and beside:
+            raise ConfigError(f"{name} does not go with {beside[0]}", hint="drop one of the two")
 
 
 def _texts(text: Sequence[str] | None, *, is_spark: bool) -> list[str]:

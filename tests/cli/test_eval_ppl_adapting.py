@@ -126,6 +126,10 @@ def test_a_cache_is_tuned_with_the_weights_saved_and_used_again(seqtool: Run, me
         "hint: replace it with --force, or choose another directory"
     )
     assert seqtool("eval-ppl", *tuned, "--force").code == 0
+    header_path = Path("mix/model.json")
+    header_path.write_text(header_path.read_text().replace('"parts"', '"others"'))
+    for texts in ((), ("text.txt",)):
+        assert "damaged model header" in seqtool("eval-ppl", *texts, "-m", "mix").stderr
 
 
 def test_dynamic_evaluation(seqtool: Run, measure: Run) -> None:
