@@ -96,8 +96,7 @@ def generate(
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
     draws = config.beam is None and config.temperature > 0
     if seed is not None and not draws:
-        what = "--seed is of chance, and neither a beam nor temperature 0 draws anything"
-        raise ConfigError(what, hint="drop --seed")
+        raise ConfigError("--seed is of chance, but nothing is drawn", hint="drop --seed")
     if next_tokens is not None and (seed is not None or config != sampling.GenerateConfig()):
         what = "--next writes no text, so settings of writing, and --seed, cannot apply"
         raise ConfigError(what, hint="drop --next, or those")

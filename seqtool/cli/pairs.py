@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.models import chosen_models, names_of
+from seqtool.cli.models import EachModelOption, chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -41,16 +41,7 @@ def pairs(
             "of the shipped sample if not given: English ones.",
         ),
     ] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="A language model, or an ARPA file; several (-m A -m B) stand side by side. "
-            "runs/lm by default, else runs/ngram.",
-        ),
-    ] = None,
+    model: EachModelOption = None,
     score: Annotated[
         str,
         typer.Option(

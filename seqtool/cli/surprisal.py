@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.models import chosen_models, names_of
+from seqtool.cli.models import EachModelOption, chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -27,6 +27,7 @@ from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
 if TYPE_CHECKING:
+    from seqtool.lm.stimuli import WordTotals
     from seqtool.lm.tables import Column
 
 STATES = {"carried": "read on from line to line", "reset": "each line begins anew"}
@@ -58,9 +59,17 @@ class StimuliOptions:
 
 
 @dataclass(frozen=True)
-class ColumnOptions:
-    """What the table of surprisal holds."""
+class WordOptions:
+    """What the table of surprisal holds, and how the text is read."""
 
+    carry_state: Annotated[
+        bool,
+        typer.Option(
+            "--carry-state",
+            help="Let a neural model read on from line to line, as the sentences of one text; "
+            "otherwise each line begins anew.",
+        ),
+    ] = False
     previous: Annotated[
         int,
         typer.Option(
@@ -115,32 +124,15 @@ def surprisal(
             "file, else the shipped sample's English test text.",
         ),
     ] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="A language model, or an ARPA file; each of several (-m A -m B) gives rows of its "
-            "own. runs/lm by default, else runs/ngram.",
-        ),
-    ] = None,
+    model: EachModelOption = None,
     output: TableOption = "-",
-    carry_state: Annotated[
-        bool,
-        typer.Option(
-            "--carry-state",
-            help="Let a neural model read on from line to line, as the sentences of one text; "
-            "otherwise each line begins anew.",
-        ),
-    ] = False,
     field: TextFieldOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,
     *,
     stimuli: StimuliOptions,
-    columns: ColumnOptions,
+    words: WordOptions,
 ) -> None:
     """Give the surprisal of each word of a text, in bits, whatever the unit of the model.
 
@@ -156,13 +148,13 @@ def surprisal(
     from seqtool.lm.stimuli import find_stimuli, write_words
     from seqtool.lm.tables import check_target, open_table
 
-    check_target(output, [*(text or ()), *(columns.frequencies or ())])
+    check_target(output, [*(text or ()), *(words.frequencies or ())])
     paths = text or [stdin_or_sample("TEXT")]
-    if columns.frequencies:
-        find_files([*paths, *columns.frequencies])  # of which one may be stdin
+    if words.frequencies:
+        find_files([*paths, *words.frequencies])  # of which one may be stdin
     names = names_of(chosen_models(model))
     is_shown, rows = as_json and output == "-", _Rows()
-    totals = []
+    totals, bar = [], partial(progress_bar, "scoring", is_bytes=True)
     with ExitStack() as stack:
         if len(names) > 1:  # stdin can be read once
             paths = [str(stack.enter_context(kept_text(path))) for path in paths]
@@ -174,23 +166,16 @@ def surprisal(
             given,
             rows if is_shown else stack.enter_context(open_table(output)),
             field=field,
-            **vars(columns),
-            carry_state=carry_state,
-            # where the table itself is shown, there is no bar
-            progress=nullcontext
-            if output == "-"
-            else partial(progress_bar, "scoring", is_bytes=True),
+            **vars(words),
+            progress=nullcontext if output == "-" else bar,
         ):
             totals.append(vars(total))
             shown = f"{total.model}: " if len(names) > 1 else ""
             if not as_json:
-                words = f"{counted(total.words, 'word')} in {counted(total.lines, 'line')}"
-                share = total.oov / max(1, total.words)
-                state = STATES[total.state]
-                note(f"{shown}{words}, {total.oov:,} unknown ({share:.2%}); {state}")
+                note(f"{shown}{_described(total)}")
             if warning:
                 note(f"warning: {shown}{warning}")
-    if given is not None and not columns.line_ends and (empty := given.empty_rows()):
+    if given is not None and not words.line_ends and (empty := given.empty_rows()):
         those = counted(len(empty), "row")
         note(
             f"note: {those} of {given.path} without words, which the table leaves out; the first "
@@ -199,6 +184,13 @@ def surprisal(
     if as_json:
         content = {"rows": rows.rows} if is_shown else {"output": output}
         emit({"models": totals, **content})
+
+
+def _described(total: WordTotals) -> str:
+    """Return what a model has read, as a note."""
+    words = f"{counted(total.words, 'word')} in {counted(total.lines, 'line')}"
+    share = total.oov / max(1, total.words)
+    return f"{words}, {total.oov:,} unknown ({share:.2%}); {STATES[total.state]}"
 
 
 class _Rows:
