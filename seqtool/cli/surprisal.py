@@ -141,7 +141,6 @@ def surprisal(
     pandas or a spreadsheet: see `seqtool help word-surprisal`. With --json there is one object, of
     the totals and, without -o, the rows.
     """
-    from seqtool.cli.analyse import kept_text
     from seqtool.core.progress import progress_bar
     from seqtool.core.reading import find_files
     from seqtool.lm.mixture.model import open_parts
@@ -157,6 +156,8 @@ def surprisal(
     totals, bar = [], partial(progress_bar, "scoring", is_bytes=True)
     with ExitStack() as stack:
         if len(names) > 1:  # stdin can be read once
+            from seqtool.cli.analyse import kept_text
+
             paths = [str(stack.enter_context(kept_text(path))) for path in paths]
         given = find_stimuli(paths, **vars(stimuli), field=field)
         models = open_parts([*map(Path, names)], device=device, threads=threads)
