@@ -110,7 +110,6 @@ LIGHT = {
     "ngram classes": "ngram classes train.txt --num 2",
     "eval-ppl": "eval-ppl raw.txt -m ngram",
     "ngram snm": "ngram snm train.txt -o snm --force",
-    "compare": "compare raw.txt -m ngram -m model.arpa",
     "draw": "draw trees.conllu",
     "generate": "generate -m ngram --prompt the --seed 1",
     "surprisal": "surprisal raw.txt -m ngram",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from seqtool.core.arrays import Ids
+from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Vocabulary
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import TokenScores
@@ -175,3 +178,16 @@ def chain(tokenizer: Tokenizer, text: str) -> BigramModel:
     for previous, current in itertools.pairwise(ids):
         table[previous] = np.eye(size)[current]
     return BigramModel(tokenizer, table)
+
+
+def use_toys(
+    monkeypatch: pytest.MonkeyPatch, models: Mapping[str, Callable[[], LanguageModel]]
+) -> None:
+    """Let commands open these models by their names, and no others."""
+
+    def open_toy(path: Path, **_: object) -> LanguageModel:
+        if str(path) not in models:
+            raise ModelError("no such model", hint="name another", path=path)
+        return models[str(path)]()
+
+    monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", open_toy)

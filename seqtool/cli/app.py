@@ -31,7 +31,6 @@ COMMANDS = {
     "ngram classes": "seqtool.cli.ngram_classes:classes",
     "ngram snm": "seqtool.cli.ngram_snm:snm",
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
-    "compare": "seqtool.cli.compare:compare",
     "surprisal": "seqtool.cli.surprisal:surprisal",
     "pairs": "seqtool.cli.pairs:pairs",
     "generate": "seqtool.cli.generate:generate",

@@ -1,12 +1,10 @@
-"""`seqtool eval-ppl`: the perplexity of a language model, or of several mixed, on a text."""
+"""`seqtool eval-ppl`: the perplexity of a language model, of several mixed, or side by side."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,157 +20,193 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    offer,
+    show_table,
     stdin_instead,
     takes_options,
     typed,
 )
-from seqtool.cli.perplexities import Measured, show_figures
-from seqtool.cli.spark import SparkOptions, tell_left_out
+from seqtool.cli.spark import PANEL, EngineOptions, noted_damage
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.runtime import writes_to
+from seqtool.core.errors import ConfigError, counted
+from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
-    from seqtool.core.processes import Pool
-    from seqtool.lm.evaluation import ScoredBlock, TextBlock
+    from seqtool.lm.comparison import ComparedModel, Comparison
     from seqtool.lm.held_out import HeldOutText
-    from seqtool.lm.mixture.config import FreeConfig
-    from seqtool.lm.mixture.weights import MixtureEvaluation, Tuning
-    from seqtool.lm.neural.dynamic import DynamicTuning
+    from seqtool.lm.mixture.evaluation import ModelsEvaluation
     from seqtool.lm.perplexity import LMEvaluation
-    from seqtool.lm.protocol import LanguageModel
 
-CACHE_PANEL = "Cache: adapts to the text that is measured"
-DYNAMIC_PANEL = "Dynamic evaluation: adapts to the text that is measured"
-
-
-def _cache(help: str, metavar: str = "X", min: float = 0, max: float | None = None) -> Any:
-    return typer.Option(help=help, metavar=metavar, min=min, max=max, rich_help_panel=CACHE_PANEL)
-
-
-def _dynamic(help: str, metavar: str = "X", min: float | None = None) -> Any:
-    return typer.Option(help=help, metavar=metavar, min=min, rich_help_panel=DYNAMIC_PANEL)
+STATES = {"carried": "carried from sentence to sentence", "reset": "each sentence begins anew"}
+HUGE = 1e9  # figures from here on are shown with an exponent
+SYMBOLS = {"word": "words", "char": "characters", "byte": "bytes"}
+# of a comparison: what is shown, under which heading, and how
+FIGURES = {
+    **{"model": "model", "kind": "kind", "perplexity": "perplexity"},
+    **{"bits_per_byte": "bits per byte", "parameters": "parameters", "megabytes": "MB"},
+    **{"tokens_per_second": "tokens/s", "train_seconds": "training s"},
+}
+TESTS = {
+    **{"model": "model", "difference": "difference", "low": "95% from", "high": "to"},
+    "p_value": "p",
+}
+FORMS = {
+    **{"perplexity": ",.2f", "bits_per_byte": ".4f", "parameters": ",", "megabytes": ",.1f"},
+    **{"tokens_per_second": ",.0f", "train_seconds": ",.1f", "p_value": ".4f"},
+    **{"difference": "+.4f", "low": "+.4f", "high": "+.4f"},
+}
+TABLE_ON_STDOUT = "a table on stdout"
+NEEDS = {"--force": "--save-mixture", "--output": "--compare"}
+# option -> those that it does not go with
+APART = {
+    TABLE_ON_STDOUT: "--json",
+    "--reset-state": "--carry-state --cache --dynamic",
+    "--tune": "--weights --cache-lambda",
+    "--save-mixture": "--dynamic",
+    "--compare": "--weights --tune --save-mixture --cache --dynamic --jobs --per-token "
+    "--per-sentence",
+    "--engine spark": "--carry-state --tune --split --jobs --cache --dynamic --compare "
+    "--save-mixture",
+}
 
 
 @dataclass(frozen=True)
-class AdaptingOptions:
-    """Options of models that learn from the text they are measured on."""
+class MixtureOptions:
+    """How several models become one."""
 
-    cache: Annotated[
-        bool,
-        typer.Option(
-            "--cache",
-            rich_help_panel=CACHE_PANEL,
-            help="Mix in a cache: the words that the text itself used last, those in a like state "
-            "of the network above all.",
-        ),
-    ] = False
-    cache_window: Annotated[
-        int | None,
-        _cache("Tokens that it remembers; 2,000 if neither given nor tuned.", "N", min=1),
-    ] = None
-    cache_theta: Annotated[
-        float | None,
-        _cache(
-            "How strongly the cache prefers words after a similar state (theta of Grave et al. "
-            "2017); 0.4 if neither given nor tuned."
-        ),
-    ] = None
-    cache_decay: Annotated[
-        float | None,
-        _cache(
-            "A word fades by exp(-X) with each token after it; 0.004 if neither given nor tuned."
-        ),
-    ] = None
-    cache_lambda: Annotated[
-        float | None, _cache("Its share in the mixture; 0.15 if neither given nor tuned.", max=1)
-    ] = None
-    dynamic: Annotated[
-        bool,
-        typer.Option(
-            "--dynamic",
-            rich_help_panel=DYNAMIC_PANEL,
-            help="Let a neural model go on learning from the text, each piece after it was scored. "
-            "The model on disk stays as it is.",
-        ),
-    ] = False
-    dynamic_rate: Annotated[
-        float | None, _dynamic("Learning rate; 0.0001 if neither given nor tuned.")
-    ] = None
-    dynamic_decay: Annotated[
-        float | None,
-        _dynamic(
-            "How fast the weights go back to the trained ones; 0.008 if neither given nor tuned.",
-            min=0,
-        ),
-    ] = None
-    dynamic_segment: Annotated[
-        int | None, _dynamic("Tokens between two steps of learning; 20 if not given.", "N", min=1)
-    ] = None
-    dynamic_stats: Annotated[
+    weights: WeightsOption = None
+    tune: Annotated[
         str | None,
-        _dynamic(
-            "The training text, from which the size of gradients is taken; the corpus of the "
-            "training run if not given.",
-            "TEXT",
+        typer.Option(
+            metavar="TEXT",
+            help="Fit the weights of a mixture, and what is not given of --cache and --dynamic, on "
+            "this held-out text (a corpus: its valid split).",
         ),
     ] = None
-    dynamic_stats_tokens: Annotated[
-        int | None,
-        _dynamic("How many of its first tokens are read; 200,000 if not given.", "N", min=1),
+    save_mixture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Write the mixture as a model that refers to its parts and needs them to stay.",
+        ),
+    ] = None
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the directory of --save-mixture.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """Models side by side."""
+
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Do not mix the models, but show them side by side: how well, how large, how "
+            "fast. Each is tested against the first by a paired bootstrap over sentences.",
+        ),
+    ] = False
+    samples: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Texts drawn for each test of --compare.")
+    ] = 10_000
+    seed: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Seed of the draws of --compare.")
+    ] = 1
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the table of --compare (.tsv, .csv, .jsonl, .parquet; - is TSV on stdout).",
+        ),
     ] = None
 
-    def check(self, *, reset_state: bool) -> None:
-        """Refuse options of something that was not asked for, before a model is opened.
 
-        Raises:
-            ConfigError: there is such an option, or an impossible value.
-        """
-        for name, value in vars(self).items():
-            switch, _, option = name.partition("_")
-            if option and value is not None and not getattr(self, switch):
-                raise ConfigError(
-                    f"--{name.replace('_', '-')} is for --{switch}",
-                    hint=f"add --{switch}, or drop it",
-                )
-        for switch in ("cache", "dynamic"):
-            if getattr(self, switch) and reset_state:
-                raise ConfigError(
-                    f"--{switch} learns from the text, but --reset-state forgets it with each "
-                    "sentence",
-                    hint="drop one of the two",
-                )
-        rate = self.dynamic_rate
-        if rate is not None and not rate > 0:
-            raise ConfigError(f"--dynamic-rate is {rate:g}", hint="give a learning rate above 0")
+@dataclass(frozen=True)
+class TableOptions:
+    """Tables of scores."""
 
-    @property
-    def cache_settings(self) -> FreeConfig | None:
-        """Return the settings of a cache, free where not given; None for no cache."""
-        from seqtool.lm.mixture.config import FreeConfig
-
-        if not self.cache:
-            return None
-        return FreeConfig(self.cache_window, self.cache_theta, self.cache_decay)
-
-    @property
-    def dynamic_settings(self) -> dict[str, Any]:
-        """Return the settings of dynamic evaluation that are given."""
-        settings = {
-            "statistics_tokens": self.dynamic_stats_tokens,
-            "rate": self.dynamic_rate,
-            "decay": self.dynamic_decay,
-            "segment": self.dynamic_segment,
-        }
-        return {name: value for name, value in settings.items() if value is not None}
+    per_token: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a table, .tsv, .csv, .jsonl or .parquet: sentence, token, surprisal in "
+            "bits, oov (- is TSV on stdout). For one row per word, whatever the unit: seqtool "
+            "surprisal.",
+        ),
+    ] = None
+    per_sentence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write a table: sentence, tokens, oov, log10_probability, perplexity.",
+        ),
+    ] = None
 
 
-@takes_options()
-@writes_to("save_mixture")
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How the text is read."""
+
+    split: TestSplitOption = None
+    field: TextFieldOption = None
+    reset_state: Annotated[
+        bool,
+        typer.Option(
+            "--reset-state",
+            help="Start every sentence from the initial state, as is the default where a table is "
+            "written.",
+        ),
+    ] = False
+    carry_state: Annotated[
+        bool,
+        typer.Option(
+            "--carry-state",
+            help="Carry the state of a neural model from sentence to sentence, as is the default "
+            "without a table.",
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
+class ScoringOnSpark(EngineOptions):
+    """Spark in place of this process."""
+
+    skip_invalid: Annotated[
+        bool,
+        typer.Option(
+            "--skip-invalid",
+            help="Leave out compressed files that are damaged, and name them; each is read once "
+            "before.",
+            rich_help_panel=PANEL,
+        ),
+    ] = False
+
+
+@takes_options(
+    "seqtool.lm.mixture.config:AdaptationConfig",
+    {
+        "--cache": "cache",
+        "--cache-window": "cache_window",
+        "--cache-theta": "cache_theta",
+        "--cache-decay": "cache_decay",
+        "--cache-lambda": "cache_lambda",
+        "--dynamic": "dynamic",
+        "--dynamic-rate": "dynamic_rate",
+        "--dynamic-decay": "dynamic_decay",
+        "--dynamic-segment": "dynamic_segment",
+        "--dynamic-stats": offer("dynamic_stats", metavar="TEXT"),
+        "--dynamic-stats-tokens": "dynamic_stats_tokens",
+    },
+    panel="Adaptation",
+)
 @examples(
     "seqtool eval-ppl -m runs/my",
     "seqtool eval-ppl test.txt -m runs/my --per-token surprisal.tsv",
     "seqtool eval-ppl test.txt -m runs/my -m runs/kn5 --tune dev.txt",
+    "seqtool eval-ppl test.txt -m runs/my -m runs/kn5 --compare",
     "seqtool segment raw.txt --rules --format text | seqtool eval-ppl -m runs/my",
 )
 def eval_ppl(
@@ -186,74 +220,17 @@ def eval_ppl(
         ),
     ] = None,
     model: ModelsOption = None,
-    weights: WeightsOption = None,
-    tune: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Fit the weights of a mixture, and what is not given of --cache and --dynamic, on "
-            "this held-out text (a corpus: its valid split).",
-        ),
-    ] = None,
-    save_mixture: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the mixture as a model that refers to its parts and needs them to stay.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the directory of --save-mixture.")
-    ] = False,
-    split: TestSplitOption = None,
-    field: TextFieldOption = None,
-    per_token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a table, .tsv, .csv, .jsonl or .parquet: sentence, token, surprisal in "
-            "bits, oov (- is TSV on stdout). For one row per word, whatever the unit: seqtool "
-            "surprisal.",
-        ),
-    ] = None,
-    per_sentence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a table: sentence, tokens, oov, log10_probability, perplexity.",
-        ),
-    ] = None,
-    reset_state: Annotated[
-        bool,
-        typer.Option(
-            "--reset-state",
-            help="Start every sentence from the initial state, as is the default where a table is "
-            "written.",
-        ),
-    ] = False,
-    carry_state: Annotated[
-        bool,
-        typer.Option(
-            "--carry-state",
-            help="Carry the state of a neural model from sentence to sentence, as is the default "
-            "without a table.",
-        ),
-    ] = False,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     jobs: JobsOption = 1,
     as_json: JsonOption = False,
-    skip_invalid: Annotated[
-        bool,
-        typer.Option(
-            "--skip-invalid",
-            help="With --engine spark: leave out compressed files that are damaged, and name them; "
-            "each is read once before.",
-        ),
-    ] = False,
     *,
-    adapting: AdaptingOptions,
-    spark: SparkOptions,
+    reading: ReadingOptions,
+    mixing: MixtureOptions,
+    comparing: ComparisonOptions,
+    tables: TableOptions,
+    settings: dict[str, Any],
+    spark: ScoringOnSpark,
 ) -> None:
     """Measure how well a language model predicts a text.
 
@@ -261,269 +238,86 @@ def eval_ppl(
     given without them too. Compare models of different units by their bits per byte. Several models
     of one vocabulary are mixed: their probabilities are added, with weights that are given, or
     fitted on held-out text. --cache and --dynamic let models adapt to the text itself, each token
-    after it was scored, and --tune then chooses their settings too.
+    after it was scored, and --tune then chooses their settings too. With --compare, below 0 a model
+    is better than the first: in bits per token, or per byte where tokens differ.
     """
-    from seqtool.core.progress import progress_bar
-    from seqtool.core.reading import is_corpus
-    from seqtool.lm.evaluation import evaluate_lm
-    from seqtool.lm.mixture.model import MixedModel
-    from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
-    from seqtool.lm.perplexity import check_targets
-
-    is_spark = spark.is_spark()
-    if skip_invalid and not is_spark:
-        what = "--skip-invalid is for --engine spark"
-        raise ConfigError(what, hint="add --engine spark, or drop --skip-invalid")
-    table_on_stdout = "-" in (per_token, per_sentence)
-    if as_json and table_on_stdout:
-        raise ConfigError(
-            "--json and a table both write to stdout", hint="give the table a file name"
-        )
-    if reset_state and carry_state:
-        raise ConfigError("--reset-state and --carry-state contradict each other", hint="drop one")
-    paths = _texts(text, is_spark=is_spark)
-    models = chosen_models(model)
-    shares = parse_weights(weights, len(models))
-    adapting.check(reset_state=reset_state)
-    _check_mixing(models, paths, weights, adapting, tune=tune, output=save_mixture, force=force)
-    if is_spark:
-        found = _evaluate_on_spark(
-            spark,
-            paths,
-            models,
-            (per_token, per_sentence),
-            field,
-            skip_invalid,
-            carry_state=carry_state,
-            tune=tune,
-            split=split,
-            jobs=jobs > 1,
-            cache=adapting.cache,
-            dynamic=adapting.dynamic,
-        )
-        if as_json:
-            emit({"text": paths, "split": None, **found.to_json()})
-        else:
-            show_figures(found, [("model", str(models[0]))], " ".join(paths), to_stderr=False)
-        return
-    texts = [text for text in (tune, adapting.dynamic_stats) if text is not None]
-    check_targets(per_token, per_sentence, [*paths, *texts])
-    language_model, own, dynamic = _opened(
-        models,
-        shares,
-        adapting,
-        paths,
-        split,
-        tune=tune,
-        field=field,
-        device=device,
-        threads=threads,
+    is_spark, on_stdout = spark.is_spark(), "-" in (*vars(tables).values(), comparing.output)
+    groups = vars(reading) | vars(mixing) | vars(comparing) | vars(tables) | settings
+    _check_options(
+        {f"--{name.replace('_', '-')}": value for name, value in groups.items()}
+        | {"--json": as_json, TABLE_ON_STDOUT: on_stdout, "--jobs": jobs > 1}
+        | {"--engine spark": is_spark}
     )
+    paths, models = _texts(text, is_spark=is_spark), chosen_models(model)
+    if is_spark:
+        return _evaluate_on_spark(spark, models, paths, tables, reading.field, as_json=as_json)
+    weights = parse_weights(mixing.weights, len(models))
+    split, own = reading.split, None if paths else _held_out(models, reading.split)
     if own is not None:
-        paths = [*map(str, own.paths)]
-        split = own.split if own.is_corpus else None
-    has_table = per_token is not None or per_sentence is not None
-    if has_table and not (carry_state or reset_state):
-        reset_state = _resets_for_table(language_model)
-    tuning = mixture = None
-    if tune is not None and isinstance(language_model, MixedModel):
-        with progress_bar("tuning", is_bytes=True) as on_progress:
-            tuning = tune_mixture(
-                language_model,
-                tune,
-                cache=adapting.cache_settings,
-                field=None if is_corpus(tune) else field,
-                reset_state=reset_state,
-                on_progress=on_progress,
-            )
-        language_model = tuning.model
-    options: dict[str, Any] = {"reset_state": reset_state, "split": split}
-    # where the text is a corpus, the field is of others
-    options["field"] = None if is_corpus(paths[0]) else field
-    options |= {"per_token": per_token, "per_sentence": per_sentence}
-    with (
-        _scorers(language_model, models, options, jobs, device=device, threads=threads) as pool,
-        progress_bar("scoring", is_bytes=True) as on_progress,
-    ):
-        if isinstance(language_model, MixedModel):
-            mixture = evaluate_mixture(language_model, paths, on_progress=on_progress, **options)
-            result = mixture.result
-        else:
-            options |= {"on_progress": on_progress, "pool": pool}
-            result = evaluate_lm(language_model, paths, **options)
-    if save_mixture is not None and mixture is not None:
-        _save(save_mixture, mixture, models, paths, tuning)
-    is_one = len(models) == 1 and not adapting.cache
-    name = f"{models[0]} ({language_model.kind})" if is_one else "mixture"
-    measured = Measured(language_model, name, paths, result, mixture, tuning, dynamic)
+        paths, split = [*map(str, own.paths)], own.split if own.is_corpus else None
+    options: dict[str, Any] = {"split": split, "field": reading.field}
+    options |= {"device": device, "threads": threads}
+    if comparing.compare:
+        options["reset_state"] = reading.reset_state
+        return _compare(models, paths, comparing, options, as_json=as_json)
+    from seqtool.lm.mixture.config import AdaptationConfig
+    from seqtool.lm.mixture.evaluation import evaluate_models
+
+    is_chosen = reading.reset_state or reading.carry_state
+    found = evaluate_models(
+        models,
+        paths,
+        AdaptationConfig(**settings),
+        weights=weights,
+        tune=mixing.tune,
+        output=mixing.save_mixture,
+        force=mixing.force,
+        command=typed(),
+        jobs=jobs,
+        on_trial=lambda tried, perplexity: note(
+            f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
+        ),
+        reset_state=reading.reset_state if is_chosen else None,  # None: as it suits a table
+        **options,
+        **vars(tables),
+    )
     if as_json:
-        emit(measured.to_json(own.split if own else result.split))
+        emit({"text": paths, "split": own and own.split, **found.to_json()})
     else:
-        measured.show(to_stderr=table_on_stdout)
-    for remark in measured.remarks():
+        _show(found.result, [*_model_rows(found)], paths, to_stderr=on_stdout)
+    if tables != TableOptions() and not is_chosen:
+        _note_beginnings(found)
+    for remark in found.remarks():
         note(remark)
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    """Refuse options without those that they need, and beside those that they do not go with."""
+    given = {name for name, value in options.items() if value is not None and value is not False}
+    for name, other in NEEDS.items():
+        if name in given and other not in given:
+            raise ConfigError(f"{name} is for {other}", hint=f"add {other}, or drop {name}")
+    for name, others in APART.items():
+        beside = [other for other in others.split() if other in given]
+        if name in given and beside:
+            raise ConfigError(f"{name} does not go with {beside[0]}", hint="drop one of the two")
 
 
 def _texts(text: Sequence[str] | None, *, is_spark: bool) -> list[str]:
     """Return the texts that are named, or stdin; none for those of the model's own corpus."""
     from seqtool.lm.stimuli import is_stimuli
 
-    paths = list(text or [])
-    if not paths and not is_spark and stdin_instead("TEXT"):
+    if not text and not is_spark and stdin_instead("TEXT"):
         return ["-"]
-    for table in filter(is_stimuli, paths):
+    for table in filter(is_stimuli, text or ()):
         note(
             f"note: {table} is read as lines of text, separators and names of columns too; "
             "`seqtool surprisal --text-column NAME` reads its column of texts"
         )
-    return paths
+    return [*(text or ())]
 
 
-def _opened(
-    models: Sequence[Path],
-    weights: Sequence[float] | None,
-    adapting: AdaptingOptions,
-    texts: Sequence[str],
-    split: str | None,
-    *,
-    tune: str | None,
-    field: str | None,
-    device: str,
-    threads: int | None,
-) -> tuple[LanguageModel, HeldOutText | None, list[DynamicTuning]]:
-    """Open what is measured: a model, or a mixture, which may adapt to the text.
-
-    Returns:
-        The model; the text of its own that is measured where none is named; what was chosen for
-        dynamic evaluation, of each model.
-    """
-    from seqtool.core.reading import refuse_field
-    from seqtool.lm.mixture.model import mix, open_parts
-
-    parts = open_parts(models, device=device, threads=threads)
-    own = None if texts else held_out(models, split)
-    measured = [*texts] if own is None else [*map(str, own.paths)]
-    refuse_field(field, [*measured, *filter(None, (tune, adapting.dynamic_stats))])
-    tunings: list[DynamicTuning] = []
-    if adapting.dynamic:
-        from seqtool.lm.neural.dynamic import make_dynamic
-
-        parts, tunings = make_dynamic(
-            parts,
-            models,
-            adapting.dynamic_settings,
-            training_text=adapting.dynamic_stats,
-            tune=tune,
-            field=field,
-            on_trial=lambda tried, perplexity: note(
-                f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
-            ),
-        )
-    cache, share = adapting.cache_settings, adapting.cache_lambda
-    return mix(parts, models, weights, cache=cache, cache_weight=share), own, tunings
-
-
-def _evaluate_on_spark(
-    spark: SparkOptions,
-    paths: Sequence[str],
-    models: Sequence[Path],
-    tables: tuple[str | None, str | None],
-    field: str | None,
-    skip_invalid: bool,
-    **others: object,
-) -> LMEvaluation:
-    """Measure a model on Spark.
-
-    Args:
-        spark: its options.
-        paths: of the text.
-        models: one.
-        tables: of tokens and of sentences: directories.
-        field: of .jsonl and .parquet.
-        skip_invalid: leave out packed files that are damaged, and say so.
-        others: options that are not for Spark, by their names, with what was given.
-
-    Raises:
-        ConfigError: options that do not go together.
-    """
-    from seqtool.spark.scoring import evaluate_files
-
-    spark.refuse(**others, text_column=spark.text_column)
-    if len(models) > 1:
-        what = "--engine spark measures one model, not a mixture"
-        raise ConfigError(what, hint="give one -m")
-    per_token, per_sentence = tables
-    if per_token and per_sentence:
-        raise ConfigError(
-            "--engine spark writes one table: --per-token or --per-sentence",
-            hint="write that of tokens, and sum it up by file and line",
-        )
-    for table in filter(None, tables):
-        if not table.rstrip("/").endswith(".parquet"):
-            raise ConfigError(
-                f"{table} is no Parquet, which --engine spark writes",
-                hint="name a directory that ends in .parquet",
-            )
-    files = spark.corpus(paths).paths
-    left_out: list[DataError] = []
-    with spark.session(compiles_once=True) as session:
-        found = evaluate_files(
-            session,
-            files,
-            models[0],
-            field=field,
-            per_token=per_token,
-            per_sentence=per_sentence,
-            ship=spark.ship,
-            on_damaged=left_out.append if skip_invalid else None,
-        )
-    tell_left_out(left_out)
-    return found
-
-
-@contextmanager
-def _scorers(
-    model: LanguageModel,
-    paths: Sequence[Path],
-    options: Mapping[str, Any],
-    jobs: int,
-    *,
-    device: str,
-    threads: int | None,
-) -> Iterator[Pool[TextBlock, ScoredBlock] | None]:
-    """Give the processes that score blocks of text; None where this one does it.
-
-    Args:
-        model: opened.
-        paths: where it is.
-        options: of `evaluate_lm`.
-        jobs: processes.
-        device: of each.
-        threads: of each; if not given, they share the cores.
-
-    Raises:
-        ConfigError: it is a mixture.
-    """
-    if jobs == 1:
-        yield None
-        return
-    from seqtool.core.processes import Pool, can_fork, share_of_cores
-    from seqtool.lm.evaluation import check_shared, scorer
-    from seqtool.lm.mixture.model import MixedModel, make_scorer
-
-    if isinstance(model, MixedModel):
-        raise ConfigError("--jobs is for one model, without a cache", hint="drop one of the two")
-    check_shared(model, reset_state=options["reset_state"])
-    with_tokens = options["per_token"] is not None
-    make: Callable[[], Any] = partial(scorer, model, with_tokens=with_tokens)
-    if not (forks := can_fork()):
-        threads = threads or share_of_cores(jobs)
-        make = partial(make_scorer, paths[0], device, threads, with_tokens=with_tokens)
-    with Pool(make, jobs, forks=forks) as pool:
-        yield pool
-
-
-def held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
+def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
     """Return the text that models were not trained on, or a part of their corpus; say which."""
     from seqtool.lm.held_out import held_out_text
 
@@ -535,95 +329,193 @@ def held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
     return text
 
 
-def _resets_for_table(model: LanguageModel) -> bool:
-    """Return whether each sentence begins anew where a table is written, and say what holds."""
-    from seqtool.lm.protocol import adaptations_of, carries_state
+def _evaluate_on_spark(
+    spark: ScoringOnSpark,
+    models: Sequence[Path],
+    paths: Sequence[str],
+    tables: TableOptions,
+    field: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Measure a model on Spark, and print the figures."""
+    from seqtool.spark.scoring import evaluate_files
 
-    if adaptations_of(model):
+    if not paths or len(models) > 1 or None not in vars(tables).values():
+        what = "--engine spark measures one model on files, and writes one table"
+        raise ConfigError(what, hint="name TEXT, one -m, and --per-token or --per-sentence")
+    with spark.session(compiles_once=True) as session, noted_damage() as note_damaged:
+        found = evaluate_files(
+            session,
+            paths,
+            models[0],
+            field=field,
+            **vars(tables),
+            ship=spark.ship,
+            on_damaged=note_damaged if spark.skip_invalid else None,
+        )
+    if as_json:
+        return emit({"text": paths, "split": None, **found.to_json()})
+    _show(found, [("model", str(models[0]))], paths, to_stderr=False)
+
+
+def _compare(
+    models: Sequence[Path],
+    paths: Sequence[str],
+    comparing: ComparisonOptions,
+    options: Mapping[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    """Show models side by side; the options are those of `compare_lms`."""
+    from seqtool.cli.analyse import kept_text
+    from seqtool.core.progress import progress_bar
+    from seqtool.lm.comparison import COLUMNS, compare_lms
+    from seqtool.lm.tables import check_target, write_table
+
+    output = comparing.output
+    check_target(output, paths)
+    with ExitStack() as stack:
+        kept = [str(stack.enter_context(kept_text(path))) for path in paths]
+        bars = stack.enter_context(ExitStack())
+
+        def on_progress(name: str) -> Callable[[int, int | None], None]:
+            bars.close()
+            return bars.enter_context(progress_bar(f"scoring with {name}", is_bytes=True))
+
+        found = compare_lms(
+            models,
+            kept,
+            samples=comparing.samples,
+            seed=comparing.seed,
+            on_progress=on_progress,
+            **options,
+        )
+    if output is not None:
+        write_table(output, COLUMNS, [compared.row() for compared in found.models])
+    if as_json:
+        content = {"text": paths, "per": found.per, "samples": found.samples, "seed": found.seed}
+        emit({**content, "models": [compared.to_json() for compared in found.models]})
+    elif output != "-":
+        _show_comparison(found, paths)
+    for remark in found.remarks:
+        note(f"note: {remark}")
+
+
+def _show_comparison(found: Comparison, paths: Sequence[str]) -> None:
+    """Print the models with their figures, and the tests of all but the first."""
+    first, *others = found.models
+    part = f" ({first.result.split})" if first.result.split else ""
+    title = f"{_shown(paths)}{part}: {counted(first.result.sentences, 'sentence')}"
+    show_table(title, [*FIGURES.values()], [_cells(model, FIGURES) for model in found.models])
+    title = f"\nagainst {first.name}: bits per {found.per}, paired bootstrap over sentences"
+    show_table(title, [*TESTS.values()], [_cells(model, TESTS) for model in others])
+
+
+def _cells(model: ComparedModel, names: Iterable[str]) -> list[str]:
+    """Return values of a model by their names in its table, - for none."""
+    from seqtool.lm.comparison import COLUMNS
+
+    values = dict(zip(COLUMNS, model.row(), strict=True))
+    values["megabytes"] = values["bytes"] and values["bytes"] / 1e6
+    return [
+        "-" if values[name] is None else format(values[name], FORMS.get(name, "")) for name in names
+    ]
+
+
+def _note_beginnings(found: ModelsEvaluation) -> None:
+    """Say how sentences begin in a table, where no option says it."""
+    from seqtool.lm.protocol import carries_state
+
+    if found.result.adaptations:
         note("note: the model learns from the text: a row depends on the sentences before it")
-        return False
-    if carries_state(model):
+    elif carries_state(found.model):
         note(
             "note: for the table each sentence begins anew, and the perplexity is of that too; "
             "--carry-state lets the model read on"
         )
-    return True
 
 
-def _check_mixing(
-    models: Sequence[Path],
-    texts: Sequence[str],
-    weights: str | None,
-    adapting: AdaptingOptions,
-    *,
-    tune: str | None,
-    output: Path | None,
-    force: bool,
-) -> None:
-    """Refuse options of mixing that do not go together, before any model is opened."""
-    # --tune has something to choose without a mixture too
-    dynamic_is_free = adapting.dynamic and None in (adapting.dynamic_rate, adapting.dynamic_decay)
-    for name, is_given in (
-        ("--tune", tune is not None and not dynamic_is_free),
-        ("--save-mixture", output is not None),
-    ):
-        if is_given and len(models) == 1 and not adapting.cache:
-            if name == "--tune" and adapting.dynamic:
-                what = "--dynamic-rate and --dynamic-decay leave --tune nothing to choose"
-                raise ConfigError(what, hint="drop one of the three")
-            raise ConfigError(
-                f"{name} is for a mixture", hint="name another model with -m, or drop it"
-            )
-    for name, value in (("--weights", weights), ("--cache-lambda", adapting.cache_lambda)):
-        if tune is not None and value is not None:
-            raise ConfigError(
-                f"--tune fits the weights that {name} gives", hint="drop one of the two"
-            )
-    if output is not None and adapting.dynamic:
-        raise ConfigError(
-            "what --dynamic learns from a text is not kept, so it cannot be saved",
-            hint="drop --dynamic, or --save-mixture",
-        )
-    others = [text for text in (tune, adapting.dynamic_stats) if text is not None]
-    if others:
-        from seqtool.core.reading import STDIN, find_files, is_corpus
-
-        if tune == STDIN and dynamic_is_free and (len(models) > 1 or adapting.cache):
-            what = "stdin can be read once, and --tune reads its text again for the weights"
-            raise ConfigError(what, hint="name a file")
-        find_files([name for name in (*texts, *others) if not is_corpus(name)])
-    if output is None:
-        if force:
-            raise ConfigError("--force is for --save-mixture", hint="drop it")
-        return
-    from seqtool.core import checkpoint
-    from seqtool.lm.mixture.model import check_apart
-
-    check_apart(output, models)
-    hint = "replace it with --force, or choose another directory"
-    checkpoint.check_output(output, force=force, hint=hint)
+def _shown(paths: Sequence[str]) -> str:
+    """Return texts as people read their names."""
+    return " ".join("stdin" if path == "-" else path for path in paths)
 
 
-def _save(
-    output: Path,
-    mixture: MixtureEvaluation,
-    models: Sequence[Path],
-    texts: Sequence[str],
-    tuning: Tuning | None,
-) -> None:
-    """Write the mixture of these models with what was measured of it."""
-    from seqtool.lm.mixture.model import save_model
+def _model_rows(found: ModelsEvaluation) -> Iterator[tuple[str, str]]:
+    """Give the rows about the model: its parts with their weights, how it adapts, its state."""
+    from seqtool.lm.protocol import adaptations_of, carries_state
 
-    scores = {"perplexity": mixture.result.perplexity}
-    data: dict[str, object] = {"measured_on": list(texts)}
+    yield "model", found.name
+    mixture, tuning = found.mixture, found.tuning
+    if mixture is not None:
+        model = mixture.model
+        parts = zip(model.weights, model.names, model.parts, strict=True)
+        for number, (weight, name, part) in enumerate(parts):
+            if part.kind == "cache":
+                share = 1 - mixture.impossible[number] / found.result.tokens
+                worth = f"{name}: has {share:.1%} of the tokens"
+            else:
+                learns = any(adapted.kind == "dynamic" for adapted in adaptations_of(part))
+                kind = f"{part.kind}, dynamic" if learns else part.kind
+                worth = f"{name} ({kind}): perplexity {mixture.perplexities[number]:,.2f} alone"
+            yield f"  weight {weight:.4f}", worth
     if tuning is not None:
-        scores["tuning_perplexity"] = tuning.perplexity
-        data |= {"tuned_on": tuning.text, "tuning_tokens": tuning.tokens}
-    save_model(
-        output,
-        mixture.model,
-        models,
-        scores={name: value for name, value in scores.items() if math.isfinite(value)},
-        data=data,
-        command=typed(),
+        what = f"{tuning.text}: {tuning.tokens:,} tokens, perplexity {tuning.perplexity:,.2f}"
+        yield "  tuned on", what
+    if found.result.adaptations:
+        yield "adapting", "to this very text, as it is read; fixed models do not compare"
+    chosen = {each.model.name: each for each in found.dynamic}
+    for adapted in found.result.adaptations:
+        settings = ", ".join(
+            f"{name.replace('_', ' ')} {value:{',' if isinstance(value, int) else 'g'}}"
+            for name, value in adapted.settings.items()
+        )
+        how = ""
+        if adapted.kind == "cache" and tuning is not None and tuning.num_tried:
+            how = f"; the best of {tuning.num_tried:,} settings"
+        elif adapted.kind == "dynamic" and (each := chosen.get(adapted.model)):
+            how = (
+                f"; the best of {len(each.tried)} settings on the first {each.tokens:,} tokens of "
+                f"{each.text}, perplexity {each.perplexity:,.2f}"
+            )
+        yield f"  {adapted.kind}", f"{adapted.model}: {settings}{how}"
+    if carries_state(found.model):
+        yield "state", STATES[found.result.state]
+
+
+def _show(
+    result: LMEvaluation,
+    model: Sequence[tuple[str, str]],
+    paths: Sequence[str],
+    *,
+    to_stderr: bool,
+) -> None:
+    """Print the figures as aligned lines; people ask for vocabulary and unknowns beside them."""
+    symbols = SYMBOLS.get(result.unit, f"{result.unit} pieces")
+    words = result.tokens - result.sentences
+    part = "" if result.split is None else f" ({result.split})"
+    sentences = counted(result.sentences, "sentence")
+    rows = [
+        ("text", f"{_shown(paths)}{part}: {sentences}, {result.tokens:,} tokens with </s>"),
+        *model,
+        ("vocabulary", f"{result.vocabulary_size:,} {symbols}"),
+    ]
+    if result.unit != "byte":  # no byte is unknown
+        unknown = f"{result.oov:,} of {words:,} ({result.oov_rate:.2%})"
+        rows.append((f"unknown {symbols}", unknown))
+    figures: tuple[tuple[str, float | None, str], ...] = (
+        ("perplexity", result.perplexity, ",.2f"),
+        ("  without unknown", result.perplexity_without_oov if result.oov else None, ",.2f"),
+        ("  of the grammar", result.true_perplexity, ",.2f"),
+        ("bits per token", result.bits_per_token, ".4f"),
+        ("bits per byte", result.bits_per_byte, ".4f"),
+        ("  of the grammar", result.true_bits_per_byte, ".4f"),
+        ("log10 probability", result.log10_probability, ",.2f"),
+        ("seconds", result.seconds, ".1f"),
     )
+    for label, value, form in figures:
+        if value is not None:  # what has no probability to speak of has forty digits
+            rows.append((label, format(value, form if abs(value) < HUGE else ".3e")))
+    width = 2 + max(len(label) for label, _ in rows)
+    for label, shown in rows:
+        echo(f"{label:<{width}}{shown}", bold=label == "perplexity", err=to_stderr)

@@ -17,7 +17,6 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
-    offer,
     prompt_text,
     takes_options,
 )
@@ -32,25 +31,14 @@ if TYPE_CHECKING:
 @takes_options(
     "seqtool.lm.sampling:GenerateConfig",
     {
-        "-n,--num": offer("num", help="How many samples."),
+        "-n,--num": "num",
         "--max-tokens": "max_tokens",
-        "--temperature": offer(
-            "temperature",
-            help="Below 1 safer, above 1 wilder, 0 always the likeliest.",
-            metavar="T",
-        ),
-        "--top-k": offer("top_k", help="Draw from the K likeliest tokens only.", metavar="K"),
-        "--top-p": offer(
-            "top_p", help="Draw from the fewest tokens whose probability reaches P.", metavar="P"
-        ),
-        "--beam": offer("beam", help="Beam search with N hypotheses instead of chance."),
-        "--length-penalty": offer(
-            "length_penalty", help="Rank the beam by log-probability / length^A.", metavar="A"
-        ),
-        "--stop/--no-stop": offer(
-            "stop_at_sentence_end", help="Stop at the end of the sentence, or go on."
-        ),
-        "--generate-unk": offer("generate_unk", help="Let the model write <unk>."),
+        "--temperature": "temperature",
+        "--top-k": "top_k",
+        "--top-p": "top_p",
+        "--beam": "beam",
+        "--stop/--no-stop": "stop_at_sentence_end",
+        "--generate-unk": "generate_unk",
     },
     panel=None,
     shows_defaults=True,
@@ -106,18 +94,12 @@ def generate(
 
     prompt = prompt_text(prompt)
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
-    if seed is not None and config.beam is not None:
-        raise ConfigError("--seed is of chance, and a beam draws nothing", hint="drop one")
-    if seed is not None and not config.temperature:
-        raise ConfigError("--seed is of chance, and temperature 0 draws nothing", hint="drop one")
-    if next_tokens is not None:
-        usual = vars(sampling.GenerateConfig())
-        given = [name for name, value in vars(config).items() if value != usual[name]]
-        given += ["seed"] if seed is not None else []
-        if given:
-            unread = " and ".join(name.replace("_", "-") for name in given)
-            what = f"--next writes no text, so {unread} cannot apply"
-            raise ConfigError(what, hint=f"drop --next, or drop {unread}")
+    draws = config.beam is None and config.temperature > 0
+    if seed is not None and not draws:
+        raise ConfigError("--seed is of chance, but nothing is drawn", hint="drop --seed")
+    if next_tokens is not None and (seed is not None or config != sampling.GenerateConfig()):
+        what = "--next writes no text, so settings of writing, and --seed, cannot apply"
+        raise ConfigError(what, hint="drop --next, or those")
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))
     language_model = open_mixture(paths, shares, device=device, threads=threads)
@@ -130,7 +112,7 @@ def generate(
             language_model, name, prompt, top=next_tokens, allow_unknown=allow_unknown
         )
         return emit(to_json(report)) if as_json else show_report(report)
-    is_new_seed = seed is None and config.beam is None and config.temperature > 0
+    is_new_seed = seed is None and draws
     if is_new_seed:
         seed = secrets.randbelow(1 << 32)
     pieces = sampling.generate(

@@ -52,6 +52,16 @@ ModelsOption = Annotated[
         "runs/lm by default, else runs/ngram.",
     ),
 ]
+EachModelOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="A language model, or an ARPA file; of several (-m A -m B) each by itself. "
+        "runs/lm by default, else runs/ngram.",
+    ),
+]
 WeightsOption = Annotated[
     str | None,
     typer.Option(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.models import chosen_models, names_of
+from seqtool.cli.models import EachModelOption, chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
@@ -23,7 +23,7 @@ from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
-    from seqtool.lm.pairs import PairsEvaluation, Score, Tally
+    from seqtool.lm.pairs import PairsEvaluation, Tally
 
 
 @takes_options()
@@ -41,16 +41,7 @@ def pairs(
             "of the shipped sample if not given: English ones.",
         ),
     ] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="A language model, or an ARPA file; several (-m A -m B) stand side by side. "
-            "runs/lm by default, else runs/ngram.",
-        ),
-    ] = None,
+    model: EachModelOption = None,
     score: Annotated[
         str,
         typer.Option(
@@ -83,81 +74,61 @@ def pairs(
     from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs, refuse_region
     from seqtool.lm.tables import check_target, write_table
 
-    if score not in ("sentence", "region"):
-        raise ConfigError(f"--score is {score!r}", hint="choose sentence or region")
     if as_json and output == "-":
-        raise ConfigError(
-            "--json and a table both write to stdout", hint="give the table a file name"
-        )
-    if output is not None:
-        check_target(output, files or ())
-    chosen = chosen_models(model)
-    names = files or [stdin_or_sample("FILE", "pairs")]
-    given = read_pairs(names)
-    # all of them, so that what cannot be opened is told before the work begins
-    opened = open_parts(chosen, device=device, threads=threads)
-    for language_model in opened:
-        refuse_region(language_model, cast("Score", score))
-    results: list[tuple[str, str, PairsEvaluation]] = []
-    for name, path, language_model in zip(names_of(chosen), chosen, opened, strict=True):
-        with progress_bar(f"scoring with {path}") as on_progress:
-            found = evaluate_pairs(
-                language_model, given, score=cast("Score", score), on_progress=on_progress
+        raise ConfigError("--json does not go with a table on stdout", hint="drop one of the two")
+    check_target(output, files or ())
+    kind: Any = score  # refused where it is none
+    paths = files or [stdin_or_sample("FILE", "pairs")]
+    minimal_pairs, names = read_pairs(paths), names_of(chosen_models(model))
+    models = open_parts([*map(Path, names)], device=device, threads=threads)
+    for language_model in models:  # before one of them has scored for an hour
+        refuse_region(language_model, kind)
+    results: dict[str, PairsEvaluation] = {}
+    for name, language_model in zip(names, models, strict=True):
+        with progress_bar(f"scoring with {name}") as on_progress:
+            results[name] = evaluate_pairs(
+                language_model, minimal_pairs, score=kind, on_progress=on_progress
             )
-        results.append((name, language_model.kind, found))
     if output is not None:
-        rows = [row for name, _, found in results for row in found.rows(name)]
+        rows = [row for name, found in results.items() for row in found.rows(name)]
         write_table(output, COLUMNS, rows)
     if as_json:
-        emit(
-            {
-                "pairs": len(given),
-                "score": score,
-                "confidence": 0.95,
-                "models": [
-                    {"model": name, "kind": kind, **found.to_json()}
-                    for name, kind, found in results
-                ],
-            }
-        )
+        content = [
+            {"model": name, "kind": language_model.kind, **results[name].to_json()}
+            for name, language_model in zip(names, models, strict=True)
+        ]
+        head = {"pairs": len(minimal_pairs), "score": score, "confidence": 0.95}
+        emit({**head, "models": content})
     else:
-        title = f"{' '.join(names)}: {counted(len(given), 'pair')}, "
-        title += "whole sentences" if score == "sentence" else "the regions that differ"
+        what = "whole sentences" if score == "sentence" else "the regions that differ"
+        title = f"{' '.join(paths)}: {counted(len(minimal_pairs), 'pair')}, {what}"
         show_table(title, *_summary(results), to_stderr=output == "-")
-    for name, _, found in results:
-        if found.num_unknown:
-            note(
-                f"note: {counted(found.num_unknown, 'pair')} of {len(given):,} "
-                f"{'differs' if found.num_unknown == 1 else 'differ'} in a word "
-                f"that {name} does not know, in whose place it predicts <unk>"
-            )
-        if found.num_unknown_elsewhere:
-            more = counted(found.num_unknown_elsewhere, "pair")
-            verb = "has" if found.num_unknown_elsewhere == 1 else "have"
-            what = f"{more} of {len(given):,} {verb} a word elsewhere that {name} does not know"
-            note(f"note: {what}")
+    for name, found in results.items():
+        for num, what in (
+            (found.num_unknown, f"the sentences differ in a word that {name} reads as <unk>"),
+            (found.num_unknown_elsewhere, f"{name} reads a word elsewhere as <unk>"),
+        ):
+            if num:
+                note(f"note: in {counted(num, 'pair')} of {len(minimal_pairs):,}, {what}")
 
 
-def _summary(
-    results: Sequence[tuple[str, str, PairsEvaluation]],
-) -> tuple[list[str], list[list[str]]]:
+def _summary(results: Mapping[str, PairsEvaluation]) -> tuple[list[str], list[list[str]]]:
     """Return the names of columns, and rows: paradigms, their phenomena, all; models in columns."""
     columns = ["phenomenon", "paradigm", "pairs"]
-    for name, _, _ in results:
+    for name in results:
         columns += [f"right: {name}", "95% interval", "ties"]
-    first = results[0][2]
     rows: list[list[str]] = []
 
     def add(phenomenon: str, paradigm: str, tallies: Sequence[Tally]) -> None:
-        row: list[str] = [phenomenon, paradigm, f"{tallies[0].pairs:,}"]
+        row = [phenomenon, paradigm, f"{tallies[0].pairs:,}"]
         for tally in tallies:
             low, high = tally.interval
             row += [f"{tally.accuracy:.1%}", f"{100 * low:.1f} to {100 * high:.1f}"]
-            row += [f"{tally.ties:,}"]
+            row.append(f"{tally.ties:,}")
         rows.append(row)
 
-    found: list[Any] = [item for _, _, item in results]
-    paradigms, phenomena = first.paradigms, first.phenomena
+    found = [*results.values()]
+    paradigms, phenomena = found[0].paradigms, found[0].phenomena
     for phenomenon in phenomena:
         names = [name for of, name in paradigms if of == phenomenon]
         for name in names:

@@ -1,11 +1,11 @@
-"""`--engine spark`: its options, and `segment`, `tag` and `parse` by them."""
+"""`--engine spark`: its session, which model it has, and `segment`, `tag` and `parse` by it."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from seqtool.parsing.annotation import Annotation
-    from seqtool.spark.files import Corpus
 
 PANEL = "Spark"
 ENGINES = ("process", "spark")
 FORMATS = ("conllu", "parquet")
+NAME_BOTH = "name the files, and the directory with -o"
 CountingEngineOption = Annotated[
     str,
     typer.Option(
@@ -71,11 +71,9 @@ class SessionOptions:
         Raises:
             ConfigError: there is one.
         """
-        if is_used:
-            return
-        for item in fields(self):
-            if item.name != "engine" and getattr(self, item.name):
-                option = f"--{item.name.replace('_', '-')}"
+        for name, value in vars(self).items():
+            if value and name != "engine" and not is_used:
+                option = f"--{name.replace('_', '-')}"
                 hint = f"add --engine spark, or drop {option}"
                 raise ConfigError(f"{option} is for --engine spark", hint=hint)
 
@@ -86,11 +84,9 @@ class SessionOptions:
         Raises:
             ConfigError: one is given.
         """
-        if given := next((name for name, value in others.items() if value), None):
-            option = f"--{given.replace('_', '-')}"
-            raise ConfigError(
-                f"{option} does not go with --engine spark", hint="leave out one of the two"
-            )
+        for name in (name for name, value in others.items() if value):
+            what = f"--{name.replace('_', '-')} does not go with --engine spark"
+            raise ConfigError(what, hint="leave out one of the two")
 
     @contextmanager
     def session(self, *, compiles_once: bool = False) -> Iterator[SparkSession]:
@@ -103,8 +99,8 @@ class SessionOptions:
 
 
 @dataclass(frozen=True)
-class SparkOptions(SessionOptions):
-    """Whether Spark does the work, and what it reads."""
+class EngineOptions(SessionOptions):
+    """Whether Spark does the work, and how it gets the model."""
 
     engine: Annotated[
         str,
@@ -115,14 +111,6 @@ class SparkOptions(SessionOptions):
             rich_help_panel=PANEL,
         ),
     ] = ENGINES[0]
-    text_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="FILE is Parquet, and this column holds texts, or CoNLL-U without --raw.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None
     shared_model: Annotated[
         bool,
         typer.Option(
@@ -141,26 +129,27 @@ class SparkOptions(SessionOptions):
         if self.engine not in ENGINES:
             hint = did_you_mean(self.engine, ENGINES)
             raise ConfigError(f"no engine is called {self.engine!r}", hint=hint)
-        is_used = self.engine == "spark"
-        self.check(is_used=is_used)
-        return is_used
+        self.check(is_used=self.engine == "spark")
+        return self.engine == "spark"
 
     @property
     def ship(self) -> bool | None:
         """See `shipping.Model.ship`."""
         return False if self.shared_model else None
 
-    def corpus(self, files: Sequence[str] | None) -> Corpus:
-        """Return what is read.
 
-        Raises:
-            ConfigError: no file is named.
-        """
-        from seqtool.spark.files import Corpus
+@dataclass(frozen=True)
+class SparkOptions(EngineOptions):
+    """Spark in place of this process, for what annotates texts and treebanks."""
 
-        if not files:
-            raise ConfigError("--engine spark reads no stdin", hint="name FILE")
-        return Corpus(files, self.text_column)
+    text_column: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="FILE is Parquet, and this column holds texts, or CoNLL-U without --raw.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None
 
     def annotate(
         self,
@@ -187,42 +176,41 @@ class SparkOptions(SessionOptions):
         Raises:
             ConfigError: options that do not go together.
         """
-        from seqtool.spark.files import BROKEN_FOLDER, annotate_files
+        from seqtool.spark.files import BROKEN_FOLDER, Corpus, annotate_files
         from seqtool.spark.workers import Work
 
         self.refuse(**others)
-        if output == "-":
-            raise ConfigError("--engine spark writes a directory", hint="name it with -o")
+        if not files or output == "-":
+            raise ConfigError("--engine spark reads files and writes a directory", hint=NAME_BOTH)
+        known = dict.fromkeys((*FORMATS, annotation.form))
         if format_ is None:
             format_ = "parquet" if output.rstrip("/").endswith(".parquet") else annotation.form
-        if format_ not in (known := (*FORMATS, annotation.form)):
-            hint = f"choose one of: {', '.join(dict.fromkeys(known))}"
+        if format_ not in known:
+            hint = f"choose one of: {', '.join(known)}"
             raise ConfigError(f"--engine spark cannot write {format_}", hint=hint)
-        corpus = self.corpus(files)
         # they are written apart in any case, and to the output where they are to pass through
         keeps = annotation.skip_invalid and annotation.keeps_invalid
-        left_out: list[DataError] = []
-        on_damaged = left_out.append if annotation.skip_invalid else None
-        annotation = replace(annotation, skip_invalid=True, keeps_invalid=keeps)
-        with self.session(compiles_once=True) as session:
+        with self.session(compiles_once=True) as session, noted_damage() as note_damaged:
             num_broken = annotate_files(
                 session,
-                corpus,
-                Work.of(annotation, models),
+                Corpus(files, self.text_column),
+                Work.of(replace(annotation, skip_invalid=True, keeps_invalid=keeps), models),
                 output,
                 as_tokens=format_ == "parquet",
                 invalid=invalid,
                 ship=self.ship,
-                on_damaged=on_damaged,
+                on_damaged=note_damaged if annotation.skip_invalid else None,
             )
-        tell_left_out(left_out)
         if num_broken:
             where = invalid or posixpath.join(output, BROKEN_FOLDER)
             note(f"{counted(num_broken, 'broken sentence')} written to {where}, with file and line")
 
 
-def tell_left_out(errors: Sequence[DataError]) -> None:
-    """Say what is wrong with files that are left out, and how many they are."""
+@contextmanager
+def noted_damage() -> Iterator[Callable[[DataError], None]]:
+    """Give what takes errors of files that are left out; then say the first ones, and how many."""
+    errors: list[DataError] = []
+    yield errors.append
     for error in errors[:MAX_SHOWN]:
         note(f"left out: {error}")
     if errors:

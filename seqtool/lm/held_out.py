@@ -110,8 +110,10 @@ def parts_of(model: Path) -> list[Path]:
     header = checkpoint.read_header(model)
     if header.kind != "mixture":
         return [model]
-    # the mixture was opened before, so that its header is sound
-    references = [part["path"] for part in header.config["parts"].values() if "path" in part]
+    try:
+        references = [part["path"] for part in header.config["parts"].values() if "path" in part]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ModelError("damaged model header", hint=_hint(model), path=model) from error
     directory = checkpoint.find(model)
     paths = [short_path((directory / name).resolve()) for name in references]
     return [part for path in paths for part in parts_of(path)]

@@ -30,28 +30,23 @@ WORDS_SHOWN = 5
 class GenerateConfig(Config):
     """How text is made from a model."""
 
-    num: int = setting(1, "how many samples (with a beam: how many of the best)", minimum=1)
+    num: int = setting(1, "how many samples; of a beam, of the best", minimum=1)
     max_tokens: int = setting(100, "the longest continuation, in tokens", minimum=1)
-    temperature: float = setting(1.0, "below 1 safer, above 1 wilder, 0 always the best", minimum=0)
-    top_k: int | None = setting(None, "draw from the k most probable symbols only", minimum=1)
+    temperature: float = setting(
+        1.0, "below 1 safer, above 1 wilder, 0 always the likeliest", minimum=0
+    )
+    top_k: int | None = setting(None, "draw from this many likeliest tokens only", minimum=1)
     top_p: float | None = setting(
-        None, "draw from the smallest set of symbols with this mass", above=0, maximum=1
+        None, "draw from the fewest tokens whose probability reaches this", above=0, maximum=1
     )
-    beam: int | None = setting(None, "search with this many hypotheses, no chance", minimum=1)
-    length_penalty: float = setting(
-        0.0, "rank the beam by log-probability / length ** this", minimum=0, maximum=10
-    )
-    stop_at_sentence_end: bool = setting(True, "end a sample with its sentence")
-    generate_unk: bool = setting(False, "let <unk> be generated")
+    beam: int | None = setting(None, "beam search with N hypotheses instead of chance", minimum=1)
+    stop_at_sentence_end: bool = setting(True, "stop at the end of the sentence, or go on")
+    generate_unk: bool = setting(False, "let the model write <unk>")
 
     def check(self) -> None:
         """Refuse chance and search together, and chance where nothing is drawn."""
         cuts = {"top-k": self.top_k is not None, "top-p": self.top_p is not None}
         if self.beam is None:
-            if self.length_penalty:
-                raise ConfigError(
-                    "length-penalty is for beam search", hint="add --beam, or drop it"
-                )
             given = " and ".join(name for name, is_given in cuts.items() if is_given)
             if given and not self.temperature:
                 raise ConfigError(
@@ -114,7 +109,6 @@ def generate(
     top_k: int | None = None,
     top_p: float | None = None,
     beam: int | None = None,
-    length_penalty: float = 0.0,
     seed: int | None = None,
     stop_at_sentence_end: bool = True,
     generate_unk: bool = False,
@@ -136,7 +130,6 @@ def generate(
         top_k: draw from the k most probable symbols.
         top_p: then draw from the smallest set of these whose mass reaches `top_p`.
         beam: hypotheses of the search.
-        length_penalty: rank finished hypotheses by log-probability / length ** length_penalty.
         seed: None draws a new one.
         stop_at_sentence_end: end a sample with `</s>`; otherwise it goes on with the next sentence.
         generate_unk: let `<unk>` be generated; otherwise its mass goes to the others.
@@ -154,7 +147,6 @@ def generate(
         top_k=top_k,
         top_p=top_p,
         beam=beam,
-        length_penalty=length_penalty,
         stop_at_sentence_end=stop_at_sentence_end,
         generate_unk=generate_unk,
     )
@@ -367,10 +359,6 @@ class Hypothesis(NamedTuple):
     log_probs: tuple[float, ...]
     total: float
 
-    def rank(self, length_penalty: float) -> float:
-        """Return what hypotheses are ranked by: total / length ** length_penalty."""
-        return self.total / math.pow(len(self.tokens), length_penalty)
-
 
 def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> list[Hypothesis]:
     """Return the `num` best continuations that the search finds, the best first.
@@ -389,10 +377,9 @@ def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> l
         ModelError: there is no continuation but `<unk>`.
     """
     assert config.beam is not None
-    max_tokens, penalty = config.max_tokens, config.length_penalty
     live = [Hypothesis((), (), 0.0)]
     finished: list[Hypothesis] = []
-    for step in range(max_tokens):
+    for step in range(config.max_tokens):
         log_probs_NV = np.array(model.next_log_probs(state), dtype=np.float64)
         if not config.generate_unk:
             log_probs_NV[:, UNK_ID] = -np.inf
@@ -410,18 +397,17 @@ def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> l
                 grown.append(hypothesis)
                 rows.append(row)
         live = grown
-        if not live or step + 1 == max_tokens:
+        if not live or step + 1 == config.max_tokens:
             break
-        # a total only falls, and is divided by at most max_tokens ** length_penalty
-        bound = max(h.total for h in live) / math.pow(max_tokens, penalty)
-        if sum(h.rank(penalty) >= bound for h in finished) >= config.num:
+        best_live = max(h.total for h in live)  # a total only falls
+        if sum(h.total >= best_live for h in finished) >= config.num:
             live = []
             break
         state = model.select(state, np.array(rows, dtype=np.intp))
         state = model.advance(state, np.array([h.tokens[-1] for h in live], dtype=np.int32))
     if not finished and not live:
         raise only_unk()
-    return sorted(finished + live, key=lambda h: -h.rank(penalty))[: config.num]
+    return sorted(finished + live, key=lambda h: -h.total)[: config.num]
 
 
 def _search(

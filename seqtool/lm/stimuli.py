@@ -1,4 +1,6 @@
-"""Stimuli: a CSV or TSV with a text in each row, and columns that say what it is.
+"""The surprisal of words as a table: of a text, or of stimuli.
+
+Stimuli are a CSV or TSV with a text in each row, and columns that say what it is:
 
 item,condition,text
 1,match,"The dogs in the garden bark ."
@@ -7,19 +9,29 @@ item,condition,text
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from seqtool.core.errors import DataError, did_you_mean
-from seqtool.core.reading import JSON_LINES, read_blocks, unpacked_name
+from seqtool.core.arrays import Longs
+from seqtool.core.errors import ConfigError, DataError, did_you_mean
+from seqtool.core.reading import JSON_LINES, BlockReader, Progress, read_blocks, unpacked_name
 from seqtool.core.vocabulary import BLANKS
-from seqtool.lm.tables import SEPARATORS, parse_table
-
-if TYPE_CHECKING:
-    from seqtool.core.arrays import Longs
-    from seqtool.lm.rows import Cells
+from seqtool.lm.protocol import LanguageModel, carries_state
+from seqtool.lm.rows import Cells
+from seqtool.lm.tables import SEPARATORS, Column, Table, check_names, parse_table
+from seqtool.lm.unknown import UnknownWords, warning_of
+from seqtool.lm.words import (
+    Frequencies,
+    LineBlocks,
+    ScoredWords,
+    block_size,
+    refuse_lines_anew,
+    score_blocks,
+    word_columns,
+)
 
 ITEM = "item"
 
@@ -48,8 +60,6 @@ class Stimuli:
 
     @cached_property
     def _cells(self) -> dict[str, Cells]:
-        from seqtool.lm.rows import Cells
-
         columns = zip(*self.values, strict=True)
         return dict(zip(self.names, map(Cells.of, columns), strict=True))
 
@@ -120,3 +130,119 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
         [ITEM if name == item_column else name for name in kept],
         [[row[places[name]] for name in kept] for row in rows],
     )
+
+
+def find_stimuli(
+    paths: Sequence[str],
+    text_column: str | None = None,
+    item_column: str | None = None,
+    field: str | None = None,
+) -> Stimuli | None:
+    """Return stimuli where a column of texts is named, or a file is a table; None for a text.
+
+    Raises:
+        ConfigError: options that do not go together.
+        DataError: as of `read_stimuli`.
+    """
+    if text_column is None and not any(map(is_stimuli, paths)):
+        if item_column is not None:
+            raise ConfigError("--item-column needs --text-column", hint="name both, or drop it")
+        return None
+    if len(paths) > 1 or field is not None:
+        raise ConfigError(
+            "a table of stimuli is read alone, and --field is of JSON Lines",
+            hint="name one table, and the column of its texts with --text-column",
+        )
+    return read_stimuli(paths[0], text_column, item_column)
+
+
+@dataclass
+class WordTotals:
+    """What a model of this name, with tokens of this unit, has read; state: carried or reset."""
+
+    model: str
+    unit: str
+    state: str
+    lines: int = 0
+    words: int = 0
+    oov: int = 0
+
+
+def write_words(
+    models: Mapping[str, LanguageModel],
+    paths: Sequence[str],
+    stimuli: Stimuli | None,
+    table: Table,
+    *,
+    field: str | None = None,
+    frequencies: Sequence[str | Path] | None = None,
+    previous: int = 0,
+    entropy: bool = False,
+    line_ends: bool = False,
+    carry_state: bool = False,
+    progress: Callable[[], AbstractContextManager[Progress | None]] = nullcontext,
+) -> Iterator[tuple[WordTotals, str]]:
+    """Write a row for each word of a text or of stimuli, by one model after another.
+
+    Args:
+        models: by their names, which are a column where there are several.
+        paths: of the text.
+        stimuli: in place of it.
+        table: where rows go.
+        field: which field of .jsonl files holds the text.
+        frequencies: texts that log10_frequency is taken from; the counts that models have kept, if
+            not given.
+        previous: words before each one, see `word_columns`.
+        entropy: find the entropy, too.
+        line_ends: write a row for `</s>`, too.
+        carry_state: as of `score_words`.
+        progress: gives what shows the progress of a model.
+
+    Returns:
+        Of each model, when it is done, what it has read, and a warning where many words are
+        unknown to it.
+
+    Raises:
+        ConfigError: no model can give an entropy, or one learns from lines that begin anew.
+        DataError: a text that cannot be used, or columns of one name.
+    """
+    opened = [*models.values()]
+    for model in opened:  # before one of them has scored for an hour
+        refuse_lines_anew(model, carry_state=carry_state)
+    if entropy and all(model.tokenizer.unit != "word" for model in opened):
+        raise ConfigError(
+            "--entropy is of models of words: the pieces of others are no whole words",
+            hint="drop it, or choose a model of words with -m",
+        )
+    order = any(model.kind == "ngram" for model in opened)
+    columns = partial(word_columns, entropy=entropy, order=order, previous=previous)
+    counts = Frequencies.of_models(opened, frequencies)
+    if stimuli is not None:
+        made = columns(ScoredWords.none(), 1, frequencies=counts[0])
+        check_names(stimuli.names, ["model", *made], stimuli.path)
+    options = {"carry_state": carry_state, "entropy": entropy, "line_ends": line_ends}
+    for (name, model), own_counts in zip(models.items(), counts, strict=True):
+        state = "carried" if carry_state and carries_state(model) else "reset"
+        total, unknown = (
+            WordTotals(name, model.tokenizer.unit, state),
+            UnknownWords(model.tokenizer),
+        )
+        with progress() as on_progress:
+            size = block_size(model, entropy=entropy)
+            blocks: BlockReader | LineBlocks
+            if stimuli is None:
+                blocks = read_blocks(paths, field=field, on_progress=on_progress, block_size=size)
+            else:
+                blocks = LineBlocks(stimuli.texts, stimuli.located)
+            for words in score_blocks(model, blocks, blocks.located, **options):
+                row: dict[str, Column] = {}
+                if len(models) > 1:
+                    row["model"] = [name] * len(words.lines)
+                if stimuli is not None:
+                    row |= stimuli.columns(words.lines + total.lines)
+                table.write(row | columns(words, total.lines + 1, frequencies=own_counts))
+                total.lines += words.num_lines
+                total.words += int(words.is_word.sum())
+                total.oov += len(words.unknown_texts())
+                unknown.add_written(words.unknown_texts())
+        yield total, warning_of(total.oov, total.words, unknown.counts, model.tokenizer)

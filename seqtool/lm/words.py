@@ -36,16 +36,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from seqtool.core.arrays import Bools, Bytes, Doubles, Ids, Longs
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import BLOCK_SIZE
+from seqtool.core.reading import BLOCK_SIZE, read_blocks
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import SPARE, Pieces, Places, add_up, find_units
@@ -193,12 +194,19 @@ def score_words(
 
 
 class LineBlocks(Iterator[bytes]):
-    """Lines in memory as blocks of UTF-8, as a model reads them; see `score_words`."""
+    """Lines in memory as blocks of UTF-8, as a model reads them; see `score_words`.
 
-    def __init__(self, lines: Iterable[str]) -> None:
+    Args:
+        lines: texts.
+        place: says where an error is that has the number of a line; itself if not given.
+    """
+
+    def __init__(
+        self, lines: Iterable[str], place: Callable[[DataError], DataError] = lambda error: error
+    ) -> None:
         if isinstance(lines, str):
             raise TypeError("expected lines, as a list of strings, not one string")
-        self._lines = iter(lines)
+        self._lines, self._place = iter(lines), place
         self._num_read = self._num_last = 0  # lines before the block given last, and its own
 
     def __next__(self) -> bytes:
@@ -214,7 +222,7 @@ class LineBlocks(Iterator[bytes]):
 
     def located(self, error: DataError, line: int) -> DataError:
         """Return an error about a 1-based line of the block given last, with the line's number."""
-        return DataError(error.message, hint=error.hint, line=self._num_read + line)
+        return self._place(DataError(error.message, hint=error.hint, line=self._num_read + line))
 
 
 def block_size(model: LanguageModel, *, entropy: bool) -> int:
@@ -409,6 +417,17 @@ class Frequencies:
             return np.zeros(0, np.int32) if words.ids is None else words.ids
 
         return cls(counts, total, numbers_of)
+
+    @classmethod
+    def of_models(
+        cls, models: Sequence[LanguageModel], texts: Sequence[str | Path] | None = None
+    ) -> list[Self | None]:
+        """Return those of each model: of texts, or of its own; None where no model has counts."""
+        if texts:
+            return [cls.of_text(read_blocks([*texts]))] * len(models)
+        found = [cls.of_model(model) for model in models]
+        # beside others, the cells of a model without counts are empty
+        return [each or cls.of_nothing() for each in found] if any(found) else found
 
     @classmethod
     def of_text(cls, blocks: Iterable[bytes]) -> Self:

@@ -2,151 +2,118 @@
 
 from __future__ import annotations
 
-import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from toy_models import BigramModel, chain, random_bigrams, word_tokenizer
+from toy_models import UNIGRAM_ARPA, chain, random_bigrams, use_toys, word_tokenizer
 
 Run = Callable[..., Any]
 WORDS = ["the", "old", "man", "sleeps"]
 
 
-@pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[BigramModel], None]:
-    """Let every model be this one."""
-
-    def set_model(model: BigramModel) -> None:
-        monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", lambda *_, **__: model)
-
-    return set_model
-
-
-@pytest.fixture
-def certain(use: Callable[[BigramModel], None]) -> None:
-    """Use a model that writes one sentence."""
-    use(chain(word_tokenizer(WORDS), "the old man sleeps"))
+@pytest.fixture(autouse=True)
+def workplace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Give a model that writes one sentence (certain), and one of many."""
+    monkeypatch.chdir(tmp_path)
+    models = {
+        "certain": lambda: chain(word_tokenizer(WORDS), "the old man sleeps"),
+        "varied": lambda: random_bigrams(word_tokenizer(WORDS), 3),
+    }
+    use_toys(monkeypatch, models)
 
 
-@pytest.fixture
-def varied(use: Callable[[BigramModel], None]) -> None:
-    """Use a model that writes many sentences."""
-    use(random_bigrams(word_tokenizer(WORDS), 3))
-
-
-@pytest.mark.usefixtures("certain")
 def test_one_text(seqtool: Run) -> None:
-    result = seqtool("generate", "--prompt", "the old", "-m", "toy", "--seed", "1")
-    assert (result.code, result.stdout, result.stderr) == (0, "the old man sleeps\n", "")
+    for how in (("--seed", "1"), ("--beam", "2"), ("--temperature", "0")):
+        result = seqtool("generate", "--prompt", "the old", "-m", "certain", *how)
+        assert (result.code, result.stdout, result.stderr) == (0, "the old man sleeps\n", "")
+    words = ("-m", "varied", "--max-tokens", 7)
+    greedy = seqtool("generate", *words, "--temperature", 0)
+    assert greedy.stdout == seqtool("generate", *words, "--beam", 1).stdout
 
 
-@pytest.mark.usefixtures("certain")
-def test_text_comes_token_by_token(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts: list[str] = []
-    monkeypatch.setattr("seqtool.cli.generate.echo", lambda text="", **_: parts.append(text))
-    seqtool("generate", "--prompt", "the", "-m", "toy", "--seed", "1")
-    assert parts == ["the", " old", " man", " sleeps", ""]
+def test_text_comes_token_by_token(root: Path) -> None:
+    Path("x.arpa").write_text(UNIGRAM_ARPA)
+    words = ("generate", "-m", "x.arpa", "--no-stop", "--max-tokens", str(10**9), "--seed", "1")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "seqtool", *words],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    assert len(process.stdout.read(20)) == 20  # long before the end
+    process.kill()
+    process.communicate()
 
 
-@pytest.mark.usefixtures("certain")
-@pytest.mark.parametrize("given", ["the old\n", "\ufeffthe old\r\n"])
-def test_a_prompt_from_stdin(seqtool: Run, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(given.encode())))
-    result = seqtool("generate", "--prompt", "-", "-m", "toy", "--beam", "2")
-    assert (result.code, result.stdout, result.stderr) == (0, "the old man sleeps\n", "")
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"caf\xe9")))
-    wrong = seqtool("generate", "--prompt", "-", "-m", "toy")
-    assert (wrong.code, wrong.stdout) == (1, "")
+@pytest.mark.parametrize("text", ["the old\n", "\ufeffthe old\r\n"])
+def test_a_prompt_from_stdin(seqtool_process: Run, tmp_path: Path, text: str) -> None:
+    Path("x.arpa").write_text(UNIGRAM_ARPA)
+    words = ("generate", "--prompt", "-", "-m", "x.arpa", "--beam", "2", "--allow-unknown")
+    result = seqtool_process(*words, input=text.encode(), cwd=tmp_path)
+    assert (result.code, result.stdout.startswith("the old")) == (0, True)
+    wrong = seqtool_process(*words, input=b"caf\xe9", cwd=tmp_path)
     assert wrong.stderr.splitlines()[0] == "error: the prompt is not valid UTF-8"
 
 
-@pytest.mark.usefixtures("varied")
 def test_several_texts(seqtool: Run) -> None:
-    arguments = ("generate", "-m", "toy", "--num", 4, "--max-tokens", 6, "--seed", 5)
-    lines = seqtool(*arguments).stdout.splitlines()
-    assert len(lines) == 4
-    content = json.loads(seqtool(*arguments, "--json").stdout)
+    words = ("generate", "-m", "varied", "--num", 4, "--max-tokens", 6)
+    first = seqtool(*words)
+    seed = first.stderr.split()[1]
+    again = seqtool(*words, "--seed", seed)
+    assert (again.stdout, again.stderr) == (first.stdout, "")
+    content = json.loads(seqtool(*words, "--seed", seed, "--json").stdout)
     assert list(content) == ["prompt", "samples"]
-    assert [sample["text"] for sample in content["samples"]] == lines
+    assert [sample["text"] for sample in content["samples"]] == first.stdout.splitlines()
     assert list(content["samples"][0]) == ["text", "tokens", "log10_probability"]
     assert content["samples"][0]["log10_probability"] < 0
-
-
-@pytest.mark.usefixtures("varied")
-def test_several_texts_of_several_sentences(seqtool: Run) -> None:
-    arguments = ("generate", "-m", "toy", "--num", 3, "--max-tokens", 30, "--seed", 5, "--no-stop")
-    texts = [s["text"] for s in json.loads(seqtool(*arguments, "--json").stdout)["samples"]]
-    assert seqtool(*arguments).stdout == "\n\n".join(texts) + "\n"
+    words = ("generate", "-m", "varied", "--num", 3, "--max-tokens", 30, "--seed", 5, "--no-stop")
+    texts = [s["text"] for s in json.loads(seqtool(*words, "--json").stdout)["samples"]]
+    assert seqtool(*words).stdout == "\n\n".join(texts) + "\n"
     assert all("\n" in text for text in texts)
 
 
-@pytest.mark.usefixtures("varied")
-def test_a_new_seed_is_told(seqtool: Run) -> None:
-    result = seqtool("generate", "-m", "toy", "--num", 3)
-    seed = result.stderr.split()[1]
-    again = seqtool("generate", "-m", "toy", "--num", 3, "--seed", seed)
-    assert again.stdout == result.stdout
-    assert again.stderr == ""
+def test_unknown_words_on_demand(seqtool: Run) -> None:
+    words = ("generate", "-m", "certain", "--prompt", "qqqq", "--allow-unknown", "--seed", 0)
+    result = seqtool(*words)
+    assert (result.code, result.stdout[:4]) == (0, "qqqq")
 
 
-@pytest.mark.usefixtures("varied")
-def test_beam_and_greedy(seqtool: Run) -> None:
-    greedy = seqtool("generate", "-m", "toy", "--temperature", 0, "--max-tokens", 7)
-    beam = seqtool("generate", "-m", "toy", "--beam", 1, "--max-tokens", 7)
-    assert greedy.stdout == beam.stdout
-    assert greedy.stderr == beam.stderr == ""
-
-
-def test_no_model(seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = seqtool("generate", "--prompt", "the")
-    assert (result.code, result.stdout) == (1, "")
-    assert "`seqtool train-lm`" in result.stderr.splitlines()[1]
-
-
-@pytest.mark.usefixtures("certain")
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "words", "advice"),
     [
-        (["--prompt", "the odl man"], "error: the prompt has words outside the model's vocabulary"),
-        (["--prompt", "the </s>"], "error: the prompt contains the special symbol </s>"),
-        (["--num", 0], "error: num is 0"),
-        (["--temperature", -1], "error: temperature is -1"),
-        (["--top-p", 0], "error: top_p is 0"),
-        (["--max-tokens", 0], "error: max_tokens is 0"),
-        (["--beam", 3, "--top-k", 2], "error: beam search draws nothing by chance"),
-        (["--beam", 3, "--num", 4], "error: num is 4"),
-        (["--beam", 3, "--seed", 4], "error: --seed is of chance"),
-        (["--temperature", 0, "--top-k", 5], "error: temperature 0 draws nothing by chance"),
-        (["--temperature", 0, "--seed", 4], "error: --seed is of chance, and temperature 0"),
-        (["--beam", 3, "--length-penalty", 160], "error: length_penalty is 160"),
+        (["--prompt", "the odl man"], "outside the model's vocabulary", "--allow-unknown"),
+        (["--prompt", "The Old"], "'The', 'Old'", "lower case"),
+        (["--prompt", "the </s>"], "the special symbol </s>", ""),
+        (["--num", 0], "num is 0", ""),
+        (["--temperature", -1], "temperature is -1", ""),
+        (["--top-p", 0], "top_p is 0", ""),
+        (["--max-tokens", 0], "max_tokens is 0", ""),
+        (["--beam", 3, "--top-k", 2], "beam search draws nothing by chance", ""),
+        (["--beam", 3, "--num", 4], "num is 4", ""),
+        (["--beam", 3, "--seed", 4], "--seed is of chance", ""),
+        (["--temperature", 0, "--top-k", 5], "temperature 0 draws nothing by chance", ""),
+        (["--temperature", 0, "--seed", 4], "--seed is of chance", ""),
+        (["--next", 3, "--num", 2], "--next writes no text", "--next"),
+        (["--next", 3, "--seed", 2], "--next writes no text", "--next"),
+        (["--weights", "1"], "--weights is for a mixture", "-m"),
+        (["-m", "varied", "--weights", "1,1"], "the weights sum to 2", ""),
+        (["-m", "none"], "no such model", ""),
     ],
 )
-def test_bad_options(seqtool: Run, arguments: list[object], message: str) -> None:
-    result = seqtool("generate", "-m", "toy", *arguments)
+def test_a_mistake_is_two_lines(
+    seqtool: Run, arguments: list[object], words: str, advice: str
+) -> None:
+    result = seqtool("generate", "-m", "certain", *arguments)
     assert (result.code, result.stdout) == (1, "")
     error, hint = result.stderr.splitlines()
-    assert error.startswith(message)
+    assert words in error
     assert hint.startswith("hint: ")
-
-
-@pytest.mark.usefixtures("certain")
-def test_unknown_words_on_demand(seqtool: Run) -> None:
-    result = seqtool("generate", "-m", "toy", "--prompt", "qqqq", "--allow-unknown", "--seed", 0)
-    assert result.code == 0
-    assert result.stdout.startswith("qqqq")
-
-
-def test_a_prompt_with_capitals(seqtool: Run, certain: None) -> None:
-    result = seqtool("generate", "--prompt", "The Old", "-m", "toy")
-    assert result.code == 1
-    error, hint = result.stderr.splitlines()
-    assert error.endswith("vocabulary: 'The', 'Old'")
-    assert hint.startswith("hint: type the prompt in lower case")
-    # of a word that lower case would not make known, it would be no help
-    assert "lower case" not in seqtool("generate", "--prompt", "The Elm", "-m", "toy").stderr
+    assert advice in hint

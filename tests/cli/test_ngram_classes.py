@@ -48,7 +48,7 @@ def test_from_classes_to_a_model_in_use(seqtool: Run, seqtool_process: Run) -> N
         ("generate", "-m", "m", "--seed", 1),
         ("generate", "-m", "m", "--prompt", "the", "--next", 2),
         ("surprisal", "other.txt", "-m", "m", "--entropy"),
-        ("compare", "other.txt", "-m", "m", "-m", "words"),
+        ("eval-ppl", "other.txt", "--compare", "-m", "m", "-m", "words"),
         ("analyse", "context", "text.txt", "-m", "m", "--json"),
     ):
         assert seqtool(*command).code == 0, command

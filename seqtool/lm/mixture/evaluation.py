@@ -1,0 +1,288 @@
+"""Language models on a text: one, or several as a mixture, which may be tuned and adapt to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqtool.core import checkpoint
+from seqtool.core.errors import ConfigError
+from seqtool.core.processes import Pool, can_fork, share_of_cores
+from seqtool.core.progress import progress_bar
+from seqtool.core.reading import find_files, is_corpus, refuse_field
+from seqtool.core.runtime import writes_to
+from seqtool.lm.evaluation import ScoredBlock, TextBlock, check_shared, evaluate_lm, scorer
+from seqtool.lm.mixture.config import AdaptationConfig, FreeConfig
+from seqtool.lm.mixture.model import (
+    MixedModel,
+    check_apart,
+    make_scorer,
+    mix,
+    open_parts,
+    save_model,
+)
+from seqtool.lm.mixture.weights import (
+    MixtureEvaluation,
+    Tuning,
+    evaluate_mixture,
+    tune_mixture,
+)
+from seqtool.lm.perplexity import LMEvaluation, check_targets
+from seqtool.lm.protocol import LanguageModel, adaptations_of
+from seqtool.lm.unknown import warning_of
+
+if TYPE_CHECKING:
+    from seqtool.lm.neural.config import DynamicConfig
+    from seqtool.lm.neural.dynamic import DynamicTuning
+
+
+@dataclass(frozen=True)
+class ModelsEvaluation:
+    """What was measured of one model or a mixture, and what was fitted before.
+
+    Attributes:
+        model: as it was measured.
+        name: what it is called.
+        texts: that it was measured on.
+        result: its figures.
+        mixture: with those of its parts; None where it is no mixture.
+        tuning: the choice of weights, and of a cache's settings; None without.
+        dynamic: the choice of settings of dynamic evaluation, of each model that has some chosen.
+    """
+
+    model: LanguageModel
+    name: str
+    texts: Sequence[str]
+    result: LMEvaluation
+    mixture: MixtureEvaluation | None
+    tuning: Tuning | None
+    dynamic: Sequence[DynamicTuning]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints, beside the text."""
+        content = self.result.to_json() if self.mixture is None else self.mixture.to_json()
+        if self.tuning is not None:
+            content["tuning"] = self.tuning.to_json()
+        if self.dynamic:
+            content["dynamic_tuning"] = [found.to_json() for found in self.dynamic]
+        return content
+
+    def remarks(self) -> Iterator[str]:
+        """Give what to say of figures that do not compare, or that something was fitted to get."""
+        from seqtool.lm.ngram.model import lacks_unknown
+
+        result, tuning = self.result, self.tuning
+        if result.oov and lacks_unknown(self.model):
+            yield (
+                "note: the model was read from an ARPA file without <unk>: each unknown word has a "
+                "log10 probability of -100, as in KenLM; SRILM leaves such words out of its "
+                "perplexity"
+            )
+        is_dynamic = any(found.kind == "dynamic" for found in result.adaptations)
+        if result.impossible:
+            yield (
+                f"note: {result.impossible:,} tokens have no probability at all under this model, "
+                "so the perplexity is infinite (null in JSON)"
+            )
+        elif is_dynamic and result.perplexity > result.vocabulary_size:
+            # what knows nothing of a text has the size of the vocabulary
+            yield (
+                "note: the perplexity is worse than that of guessing among all symbols of the "
+                "vocabulary; a lower --dynamic-rate may keep the network in balance"
+            )
+        if result.true_perplexity is not None and result.oov:
+            yield (
+                "note: the grammar's figures are for the words themselves; this model reads some "
+                "as <unk>, which is easier, so the two do not compare"
+            )
+        elif result.true_perplexity is not None and result.perplexity < result.true_perplexity:
+            yield (
+                "note: better than the grammar that wrote the text: the model has seen this text "
+                "before"
+            )
+        measured = [(Path(text).resolve(), result.split) for text in self.texts]
+        fitted: list[Tuning | DynamicTuning] = [*filter(None, [tuning]), *self.dynamic]
+        if any((Path(found.text).resolve(), found.split) in measured for found in fitted):
+            what = "weights" if tuning is not None and not tuning.num_tried else "settings"
+            yield (
+                f"note: the {what} were fitted on the very text that is measured, so the "
+                "perplexity is a little too good"
+            )
+        if tuning is not None and tuning.fitted.impossible:
+            yield (
+                f"note: {tuning.fitted.impossible:,} tokens of the tuning text have no probability "
+                "under any of the models; the weights were fitted on the others"
+            )
+        num_words = result.tokens - result.sentences
+        if warning := warning_of(result.oov, num_words, result.unknown_words, self.model.tokenizer):
+            yield f"warning: {warning}"
+
+
+@writes_to("output")
+def evaluate_models(
+    paths: Sequence[Path],
+    texts: Sequence[str],
+    adaptation: AdaptationConfig,
+    *,
+    weights: Sequence[float] | None = None,
+    tune: str | None = None,
+    output: Path | None = None,
+    force: bool = False,
+    command: str = "",
+    field: str | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    jobs: int = 1,
+    on_trial: Callable[[DynamicConfig, float], None] = lambda config, perplexity: None,
+    **options: Any,
+) -> ModelsEvaluation:
+    """Open models, mix and tune them as asked, measure the whole on a text, and save a mixture.
+
+    Args:
+        paths: of the models.
+        texts: files, directories or "-", or one prepared corpus.
+        adaptation: how the models learn from the text.
+        weights: of several models; equal ones if not given.
+        tune: held-out text that the weights, and free settings of adaptation, are fitted on.
+        output: a directory for the mixture.
+        force: replace that directory.
+        command: the command that made it.
+        field: which field of .jsonl files holds the text.
+        device: of networks; "auto" chooses one.
+        threads: of networks; all cores when not given.
+        jobs: processes that share the text, of one model.
+        on_trial: called with settings of dynamic evaluation that are tried, and their perplexity.
+        options: split, per_token, per_sentence and reset_state, as of `evaluate_lm`.
+
+    Raises:
+        ConfigError: what is asked for does not go together.
+        DataError: a text that cannot be used.
+        ModelError: models that cannot be opened or mixed.
+        OutputError: a table or the mixture cannot be written.
+    """
+    tables = options.get("per_token"), options.get("per_sentence")
+    others = [text for text in (tune, adaptation.dynamic_stats) if text is not None]
+    _check(paths, adaptation, tune, output, force=force)
+    check_targets(*tables, [*texts, *others])
+    find_files([name for name in (*texts, *others) if not is_corpus(name)])
+    refuse_field(field, [*texts, *others])
+    parts = open_parts(paths, device=device, threads=threads)
+    dynamic: list[DynamicTuning] = []
+    if adaptation.dynamic:
+        from seqtool.lm.neural.dynamic import make_dynamic
+
+        given, stats = adaptation.dynamic_settings, adaptation.dynamic_stats
+        parts, dynamic = make_dynamic(
+            parts, paths, given, training_text=stats, tune=tune, field=field, on_trial=on_trial
+        )
+    cache, share = adaptation.cache_settings, adaptation.cache_lambda
+    model = mix(parts, paths, weights, cache=cache, cache_weight=share)
+    if options.get("reset_state") is None:
+        options["reset_state"] = tables != (None, None) and not adaptations_of(model)
+    tuning = mixture = None
+    if tune is not None and isinstance(model, MixedModel):
+        tuning = _tuned(model, tune, cache, field, reset_state=options["reset_state"])
+        model = tuning.model
+    # where the text is a corpus, the field is of others
+    options["field"] = None if is_corpus(texts[0]) else field
+    with (
+        _pool(model, paths[0], options, jobs, device, threads) as pool,
+        progress_bar("scoring", is_bytes=True) as on_progress,
+    ):
+        if isinstance(model, MixedModel):
+            mixture = evaluate_mixture(model, texts, on_progress=on_progress, **options)
+            result = mixture.result
+        else:
+            result = evaluate_lm(model, texts, on_progress=on_progress, pool=pool, **options)
+    name = "mixture" if _are_mixed(paths, adaptation) else f"{paths[0]} ({model.kind})"
+    found = ModelsEvaluation(model, name, texts, result, mixture, tuning, dynamic)
+    if output is not None:
+        _save(output, found, paths, command)
+    return found
+
+
+def _are_mixed(paths: Sequence[Path], adaptation: AdaptationConfig) -> bool:
+    """Return whether there is a mixture with weights to choose."""
+    return len(paths) > 1 or adaptation.cache
+
+
+def _check(
+    paths: Sequence[Path],
+    adaptation: AdaptationConfig,
+    tune: str | None,
+    output: Path | None,
+    *,
+    force: bool,
+) -> None:
+    """Refuse what is for a mixture where there is none, and to replace a directory unasked."""
+    is_free = adaptation.dynamic and None in (adaptation.dynamic_rate, adaptation.dynamic_decay)
+    if not _are_mixed(paths, adaptation):
+        hint = "name another model with -m, or drop it"
+        if tune is not None and not is_free:
+            raise ConfigError("--tune is for a mixture, or for settings that are free", hint=hint)
+        if output is not None:
+            raise ConfigError("--save-mixture is for a mixture", hint=hint)
+    if output is not None:
+        check_apart(output, paths)
+        hint = "replace it with --force, or choose another directory"
+        checkpoint.check_output(output, force=force, hint=hint)
+
+
+def _tuned(
+    model: MixedModel, text: str, cache: FreeConfig | None, field: str | None, *, reset_state: bool
+) -> Tuning:
+    """Return the mixture with the weights, and free settings of its cache, that suit a text."""
+    with progress_bar("tuning", is_bytes=True) as on_progress:
+        return tune_mixture(
+            model,
+            text,
+            cache=cache,
+            field=None if is_corpus(text) else field,
+            reset_state=reset_state,
+            on_progress=on_progress,
+        )
+
+
+@contextmanager
+def _pool(
+    model: LanguageModel,
+    path: Path,
+    options: Mapping[str, Any],
+    jobs: int,
+    device: str,
+    threads: int | None,
+) -> Iterator[Pool[TextBlock, ScoredBlock] | None]:
+    """Give the processes that score blocks of text; None where this one does it.
+
+    They are copies of this one, or each opens the model at the path; threads are of each.
+    """
+    if jobs == 1:
+        yield None
+        return
+    if isinstance(model, MixedModel):
+        raise ConfigError("--jobs is for one model, without a cache", hint="drop one of the two")
+    check_shared(model, reset_state=options["reset_state"])
+    with_tokens = options["per_token"] is not None
+    make: Callable[[], Any] = partial(scorer, model, with_tokens=with_tokens)
+    if not (forks := can_fork()):
+        threads = threads or share_of_cores(jobs)
+        make = partial(make_scorer, path, device, threads, with_tokens=with_tokens)
+    with Pool(make, jobs, forks=forks) as pool:
+        yield pool
+
+
+def _save(output: Path, found: ModelsEvaluation, paths: Sequence[Path], command: str) -> None:
+    """Write a mixture of the models at these paths with what was measured of it."""
+    assert isinstance(found.model, MixedModel)
+    scores = {"perplexity": found.result.perplexity}
+    data: dict[str, object] = {"measured_on": list(found.texts)}
+    if found.tuning is not None:
+        scores["tuning_perplexity"] = found.tuning.perplexity
+        data |= {"tuned_on": found.tuning.text, "tuning_tokens": found.tuning.tokens}
+    finite = {name: value for name, value in scores.items() if math.isfinite(value)}
+    save_model(output, found.model, paths, scores=finite, data=data, command=command)
