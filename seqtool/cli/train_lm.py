@@ -96,7 +96,7 @@ def train_lm(
         from seqtool.lm.neural.train import check_preparation
         from seqtool.text.prepared import PreparedCorpus
 
-        given = {name.rpartition(".")[2] for name in options.given(chosen, settings)}
+        given = {name.rpartition(".")[2] for name in options.typed_names(settings)}
         check_preparation(PreparedCorpus.open(corpus), chosen.data, given)
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train

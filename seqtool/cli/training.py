@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,12 +87,16 @@ class RunOptions:
     threads: cli.ThreadsOption = None
     json: cli.JsonOption = False
 
+    def typed_names(self, settings: Iterable[str]) -> set[str]:
+        """Return the names of settings as they were typed: those of options, and those of --set."""
+        return {*settings, *(text.partition("=")[0].strip() for text in self.set_ or ())}
+
     def limited(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Return settings of options with what says how long is trained.
 
         Epochs that are typed take the place of a time limit that a file or a run has.
         """
-        typed = {*settings, *(text.partition("=")[0].strip() for text in self.set_ or ())}
+        typed = self.typed_names(settings)
         if self.time_limit is None and typed.isdisjoint(("epochs", "training.epochs")):
             return {**settings}
         return {**settings, "training.time_limit": self.time_limit}
