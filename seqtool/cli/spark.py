@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seqtool.cli.options import MAX_SHOWN, note
-from seqtool.core.database import ENGINES as COUNTING_ENGINES
 from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
 
 if TYPE_CHECKING:
@@ -21,26 +20,9 @@ if TYPE_CHECKING:
     from seqtool.parsing.annotation import Annotation
     from seqtool.spark.files import Corpus
 
-PANEL = "Apache Spark: past one machine"
+PANEL = "Spark"
 ENGINES = ("process", "spark")
 FORMATS = ("conllu", "parquet")
-CountingEngineOption = Annotated[
-    str,
-    typer.Option(
-        metavar="|".join(COUNTING_ENGINES),
-        help="What counts: memory, or DuckDB with the disk for what does not fit; memory as long "
-        "as it fits, and else DuckDB (auto); or Apache Spark, on one machine or more. The result "
-        "is the same.",
-    ),
-]
-TempOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR",
-        help="Where the files of DuckDB or Spark go meanwhile; beside the output if not given. Of "
-        "Spark on several machines, a folder that all of them see.",
-    ),
-]
 
 
 @dataclass(frozen=True)

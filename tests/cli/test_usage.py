@@ -129,7 +129,7 @@ def test_own_groups_come_first(root: Any) -> None:
         *("Examples:", "Arguments:", "Options:"),
         *("Cache: adapts to the text that is measured:",),
         *("Dynamic evaluation: adapts to the text that is measured:",),
-        *("Apache Spark: past one machine:",),
+        *("Spark:",),
         *("Model:", "Input:", "Output:", "Run:"),
     ]
 
