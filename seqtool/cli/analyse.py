@@ -27,8 +27,8 @@ from seqtool.cli.models import (
     hinting_allow_missing,
     names_of,
     note_beam,
+    note_unknown,
     open_model,
-    open_tagger,
 )
 from seqtool.cli.options import (
     DeviceOption,
@@ -178,7 +178,7 @@ class Analysis:
             for path, (_, model) in zip(paths, opened, strict=True):
                 note_beam(model, options["beam"], [path])
         if "tagger" in options:
-            options["tagger"] = open_tagger(options["tagger"])
+            options["tagger"] = open_model(options["tagger"], "tagger", option="--tagger")
         if "lengths" in options:
             options["lengths"] = _whole_numbers(options["lengths"])
         if self._module == "sparsity":
@@ -194,6 +194,12 @@ class Analysis:
             named = stdin_or_sample(self._text, "trees" if self._text == "GOLD" else "text")
         with kept_text(named) as kept:
             show(self._analyse(opened, kept, **options), shown)
+            if self._module == "errors":
+                from seqtool.treebank.conllu import read_conllu
+
+                sentences = list(read_conllu(str(kept), skip_option=""))
+                for path, (_, model) in zip(paths, opened, strict=True):
+                    note_unknown(model, sentences, path)
 
     def _open(self, path: Path, threads: int | None) -> Any:
         from seqtool.core import checkpoint
