@@ -57,37 +57,34 @@ UNNAMED = "If not given: stdin where that is a pipe or a file, else the shipped 
 
 
 class Setting(NamedTuple):
-    """The option for a parameter of analyses: its names, its type, its texts, its lower bound."""
+    """The option for a parameter of analyses: its names, its type, its texts."""
 
-    names: tuple[str, ...]
+    names: str
     kind: Any
     metavar: str
     help: str
-    least: int | None = None
 
 
 SETTINGS = {
-    "table": Setting(
-        ("--table",), str, "NAME", "Vectors: words, form, upos, labels; else the first"
-    ),
-    "words": Setting(("--word", "-w"), list[str], "NAME", "Whose nearest are shown; repeatable"),
-    "sentences": Setting(("--sentence", "-s"), list[str], "TEXT", "A sentence; repeatable"),
-    "tokens": Setting(("--at",), list[str], "TOKEN", "A token to look at; repeatable"),
-    "tagger": Setting(("--tagger",), Path, "MODEL", "A tagger, to show each word class by itself"),
-    "beam": Setting(("--beam",), int, "N", "Hypotheses that a parser follows at once", 1),
-    "lengths": Setting(("--lengths",), str, "K,K...", "Tokens of context; 1 to 50 if not given"),
-    "lags": Setting(("--lags",), int, "K", "The largest lag", 1),
-    "num_targets": Setting(("--targets",), int, "N", "Tokens whose surprisal is taken", 1),
-    "num_positions": Setting(("--positions",), int, "N", "Positions of the text, drawn", 1),
-    "num_jacobians": Setting(("--jacobians",), int, "N", "Positions with their Jacobians", 1),
-    "num_starts": Setting(("--starts",), int, "N", "States followed for each input", 1),
-    "num_newton": Setting(("--newton",), int, "N", "Of these, starts of Newton's method", 1),
-    "num_nearest": Setting(("--nearest",), int, "N", "How many of the nearest", 1),
-    "num_mapped": Setting(("--names",), int, "N", "Names on the map", 2),
-    "num_tokens": Setting(("--tokens",), int, "N", "Read no more of the text", 1),
-    "split": Setting(("--split",), str, "NAME", "Split of a prepared corpus; valid if not given"),
-    "seed": Setting(("--seed",), int, "N", "Seed of every random choice", 0),
+    "table": Setting("--table", str, "NAME", "Vectors: words, form, upos, labels; else the first"),
+    "words": Setting("--word -w", list[str], "NAME", "Whose nearest are shown; repeatable"),
+    "sentences": Setting("--sentence -s", list[str], "TEXT", "A sentence to look at; repeatable"),
+    "tokens": Setting("--at", list[str], "TOKEN", "A token to look at; repeatable"),
+    "tagger": Setting("--tagger", Path, "MODEL", "A tagger, to show each word class by itself"),
+    "beam": Setting("--beam", int, "N", "Hypotheses that a parser follows at once"),
+    "lengths": Setting("--lengths", str, "K,K...", "Tokens of context; 1 to 50 if not given"),
+    "lags": Setting("--lags", int, "K", "The largest lag"),
+    "num_targets": Setting("--targets", int, "N", "Tokens whose surprisal is taken"),
+    "num_positions": Setting("--positions", int, "N", "Positions of the text, drawn"),
+    "num_jacobians": Setting("--jacobians", int, "N", "Positions with their Jacobians"),
+    "num_starts": Setting("--starts", int, "N", "States followed for each input"),
+    "num_newton": Setting("--newton", int, "N", "Of these, starts of Newton's method"),
+    "num_nearest": Setting("--nearest", int, "N", "How many of the nearest"),
+    "num_mapped": Setting("--names", int, "N", "Names on the map"),
+    "num_tokens": Setting("--tokens", int, "N", "Read no more of the text"),
+    "split": Setting("--split", str, "NAME", "Split of a prepared corpus; valid if not given"),
 }
+LEAST = {"num_mapped": 2}  # else 1
 ModelsOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -99,8 +96,7 @@ ModelsOption = Annotated[
     ),
 ]
 InitialOption = Annotated[
-    bool,
-    typer.Option("--initial", help="Show each network as it was before its training, too."),
+    bool, typer.Option("--initial", help="Show each network before its training, too.")
 ]
 
 
@@ -130,28 +126,30 @@ class Analysis:
         options: dict[str, tuple[Any, Any]] = {}
         if "text" in own:
             help = f"{'Treebank' if self._text == 'GOLD' else 'Text, or a prepared corpus'}."
-            named = typer.Argument(metavar=self._text, help=f"{help} {UNNAMED} test part.")
-            options["text"] = Annotated[Path | None, named], None
+            argument = typer.Argument(metavar=self._text, help=f"{help} {UNNAMED} test part.")
+            options["text"] = Annotated[Path | None, argument], None
         if "models" in own:
             options["models"] = ModelsOption, None
         if "lm" in self._kinds:
             options["initial"] = InitialOption, False
             options["threads"] = ThreadsOption, None
+        if "seed" in own:
+            options["seed"] = SeedOption, None
         for name in filter(own.__contains__, SETTINGS):
-            names, kind, metavar, help, least = SETTINGS[name]
-            if kind is int and name != "seed":
+            names, kind, metavar, help = SETTINGS[name]
+            if kind is int:
                 help += f"; {own[name].default:,} if not given"
-            option = typer.Option(*names, metavar=metavar, help=f"{help}.", min=least)
+            least = LEAST.get(name, 1) if kind is int else None
+            option = typer.Option(*names.split(), metavar=metavar, help=f"{help}.", min=least)
             options[name] = Annotated[kind | None, option], None
         hints = get_type_hints(ShownOptions, include_extras=True)
         options |= {name: (hint, getattr(ShownOptions, name)) for name, hint in hints.items()}
-        kind = inspect.Parameter.KEYWORD_ONLY
-        return inspect.Signature(
-            [
-                inspect.Parameter(name, kind, annotation=annotation, default=default)
-                for name, (annotation, default) in options.items()
-            ]
-        )
+        named = inspect.Parameter.KEYWORD_ONLY
+        parameters = [
+            inspect.Parameter(name, named, annotation=annotation, default=default)
+            for name, (annotation, default) in options.items()
+        ]
+        return inspect.Signature(parameters)
 
     def __call__(
         self,
@@ -289,9 +287,7 @@ dynamics = Analysis(
 cells = Analysis(
     "cells",
     (),
-    "Run networks that are set by hand, and maps of one number: what states can do.\n\n"
-    "The networks hold a sum, compare two sums, and tell whether ones are odd in number; the maps "
-    "settle in a point, go round in a cycle, or never settle.",
+    "Run networks that are set by hand, and maps of one number: what states can do.",
     "seqtool analyse cells",
 )
 context = Analysis(
@@ -365,8 +361,10 @@ def report(
     if output is None:
         refuse_unnamed(path)
     require_matplotlib()
-    options = {"text": text, "treebank": treebank, "seed": 1 if seed is None else seed}
-    reports = list(overview(directory, **options, threads=threads, on_analysis=note))
+    options: dict[str, Any] = {"text": text, "treebank": treebank, "threads": threads}
+    reports = list(
+        overview(directory, seed=1 if seed is None else seed, on_analysis=note, **options)
+    )
     write_page(path, f"What the models of {directory} do", reports)
     if as_json:
         return emit({"page": path, "reports": list(map(to_json, reports))})

@@ -104,7 +104,11 @@ def demo(
     parsers = [found for found in results if found["kind"] == "parser"]
     models = [found for found in results if found["kind"] != "parser"]
     sizes = [found["parameters"] for found in models if Path(found["model"]).name in MIXED]
-    mixed = {"model": str(output / " + ".join(MIXED)), "language": "en", "kind": "mixture"}
+    mixed: dict[str, Any] = {
+        "model": str(output / " + ".join(MIXED)),
+        "language": "en",
+        "kind": "mixture",
+    }
     mixed |= {"parameters": sum(sizes), "test": mixture, "tokens_per_second": None}
     models.append({**mixed, "seconds": mixture["seconds"], "samples": []})
     seconds = time.perf_counter() - begin
@@ -162,7 +166,7 @@ def _run(name: str, language: str, output: Path, title: str, command: str, **nam
 
     has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
     find = sample_treebank if has_trees else sample_text
-    files = {split: short_path(find(language, split)) for split in ("train", "valid", "test")}
+    files = {split: str(short_path(find(language, split))) for split in ("train", "valid", "test")}
     names |= {"out": str(output), "corpus": str(output / f"corpus-{language}"), **files}
     words = [word.format(**names) for word in shlex.split(command)]
     say(f"\n{title}\n$ seqtool {shlex.join(words)}")

@@ -41,24 +41,22 @@ def inspect(
         typer.Argument(
             metavar="MODEL",
             help="A model (an ARPA file too), a prepared corpus or a treebank; the default output "
-            "of a training command if not given. With --plot, runs beside each other.",
+            "of a training command if not given. With --plot several runs.",
         ),
     ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Draw the learning curves of runs, or an n-gram model's size against its order "
-            "(.png, .svg, .pdf), and stop.",
+            help="Draw learning curves of runs, or sizes of an n-gram model's orders.",
         ),
     ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="Show the words of a treebank whose column is so, each in its sentence: "
-            "deprel=nsubj (also nsubj:pass; deprel==nsubj does not), feats.Case=Nom, form=un*, "
-            "xpos=_ (none); repeatable, all must hold.",
+            help="Show the words of a treebank whose column is so: deprel=nsubj (or nsubj:pass; "
+            "deprel==nsubj does not), feats.Case=Nom, form=un*, xpos=_; repeatable, all hold.",
         ),
     ] = None,
     strict: StrictOption = False,
@@ -129,7 +127,8 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
     size = sum(file_sizes.values())
     sizes = _sizes(path) if header.kind in NGRAMS else []
     kinds = header.statistics.get("kinds")  # of features; a stranger's header may hold anything
-    more = ({"orders": sizes} if sizes else {}) | ({"kinds": kinds} if _are_rows(kinds) else {})
+    kinds = kinds if _are_rows(kinds) else []
+    more = ({"orders": sizes} if sizes else {}) | ({"kinds": kinds} if kinds else {})
     content = asdict(header)
     del content["statistics"]  # the orders and kinds say it
     about = {
@@ -143,7 +142,7 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
     return {"path": str(path), **content, "bytes": size, **more}, [
         ("", about),
         ("Orders", _order_rows(sizes)),
-        ("Features", more.get("kinds", [])),
+        ("Features", kinds),
         ("Scores", header.scores),
         *_data_sections(header.data),
         ("Tokenizer", header.tokenizer),
@@ -190,10 +189,15 @@ def _order_rows(sizes: Sequence[OrderSize]) -> list[Row]:
     rows = []
     for size in sizes:
         discounts = " ".join(f"{discount:.4f}" for discount in size.discounts)
-        row = {"order": size.order, "n-grams": size.ngrams, "pruned": size.pruned}
-        row |= {"singletons": size.singletons}
-        row |= {"discounts": discounts + (" (fallback)" if size.fallback else "")}
-        row |= {"size": _megabytes(size.bytes), "up to here": _megabytes(size.total_bytes)}
+        row = {
+            "order": size.order,
+            "n-grams": size.ngrams,
+            "pruned": size.pruned,
+            "singletons": size.singletons,
+            "discounts": discounts + (" (fallback)" if size.fallback else ""),
+            "size": _megabytes(size.bytes),
+            "up to here": _megabytes(size.total_bytes),
+        }
         rows.append({name: "" if value is None else value for name, value in row.items()})
     empty = {name for row in rows for name in row if all(other[name] == "" for other in rows)}
     return [{name: row[name] for name in row if name not in empty} for row in rows]

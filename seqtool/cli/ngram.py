@@ -610,9 +610,8 @@ def classes(
     write_classes(output, made.classes)
     num_words = sum(map(len, made.classes))
     if as_json:
-        about = {"num": len(made.classes), "words": num_words}
-        about |= {"perplexities": made.perplexities, "moved": made.num_moved}
-        return emit({"classes": output, **about})
+        about = {"classes": output, "num": len(made.classes), "words": num_words}
+        return emit({**about, "perplexities": made.perplexities, "moved": made.num_moved})
     rows = []
     for number, words in enumerate(made.classes[:SHOWN], start=1):
         some = " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else "")

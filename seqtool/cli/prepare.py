@@ -40,19 +40,11 @@ SHOWN = 10  # broken sentences, and doubtful lines
     "seqtool.text.preparation:PrepareConfig",
     {
         "--unit": "unit",
-        "--vocab-size": offer(
-            "vocab_size",
-            help="Size of the vocabulary, <unk> and </s> included. Words and characters: all if "
-            "not given; bpe and unigram: 8000, or fewer where the text has no more.",
-        ),
+        "--vocab-size": "vocab_size",
         "--min-count": "min_count",
-        "--vocab": offer("vocab", help="The vocabulary, one word a line.", metavar="FILE"),
+        "--vocab": offer("vocab", metavar="FILE"),
         "--field": offer("field", help=FIELD_HELP),
-        "--column": offer(
-            "column",
-            help="Read treebanks, and take this column for the text: of form the tokens as they "
-            "are written, of the others those of words.",
-        ),
+        "--column": "column",
         "--lowercase": "lowercase",
         "--skip-empty-lines": "skip_empty_lines",
         "--special-tokens": "special_tokens",
@@ -83,29 +75,19 @@ def prepare(
     output: Annotated[
         str,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Directory to write to. With --column, - writes the text itself to stdout.",
+            "--output", "-o", metavar="DIR", help="Directory; with --column, - is text on stdout."
         ),
     ] = DEFAULT_OUTPUT,
     valid: Annotated[str | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
     test: Annotated[str | None, typer.Option(metavar="FILE", help="The test text.")] = None,
     split: Annotated[
         str | None,
-        typer.Option(
-            metavar="PERCENTAGES",
-            help="Shares of train, valid and test to draw by line; 90,5,5 where none is given.",
-        ),
+        typer.Option(metavar="PERCENTAGES", help="Of train, valid and test lines; else 90,5,5."),
     ] = None,
     shards: Annotated[
         int,
         typer.Option(
-            min=1,
-            max=10_000,
-            metavar="N",
-            help="Cut the training ids into N files, so that each of N machines that train on them "
-            "needs only its own.",
+            min=1, max=10_000, metavar="N", help="Files of training ids, one for each machine."
         ),
     ] = 1,
     memory: MemoryOption = None,
@@ -255,21 +237,17 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
         width = max(len(name) for name, _ in rows)
         for name, text in rows:
             echo(f"{name:<{width}}  {text}")
+    for broken in summary.broken[:SHOWN]:
+        note(f"broken: {broken}")
     if summary.broken:
-        for broken in summary.broken[:SHOWN]:
-            note(f"broken: {broken}")
         total = summary.sentences + len(summary.broken)
-        raise DataError(
-            f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used",
-            hint="mend them, or leave them out with --skip-invalid where a treebank is read",
-        )
+        what = f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used"
+        raise DataError(what, hint="mend them, or leave them out with --skip-invalid")
     for doubtful in summary.doubtful[:SHOWN]:
         note(f"doubtful: {doubtful}")
     if strict and summary.doubtful:
-        first = summary.doubtful[0]
-        raise DataError(
-            first.message, hint="mend it, or leave --strict out", path=first.path, line=first.line
-        )
+        first, hint = summary.doubtful[0], "mend it, or leave --strict out"
+        raise DataError(first.message, hint=hint, path=first.path, line=first.line)
 
 
 @examples(
@@ -278,10 +256,7 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
 )
 def fetch(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="The data set: wikitext-2 or ptb; without it, all are listed."
-        ),
+        str | None, typer.Argument(metavar="NAME", help="wikitext-2 or ptb; else all are listed.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -289,11 +264,7 @@ def fetch(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="FOLDER",
-            help="Take the texts from this folder or zip file, no network.",
-        ),
+        typer.Option("--from", metavar="FOLDER", help="A folder or zip file with the texts."),
     ] = None,
     force: ForceOption = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the data sets.")] = False,

@@ -68,7 +68,8 @@ class PrepareConfig(Config):
 
     unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting("word", "what a token is")
     vocab_size: int | None = setting(
-        None, "size of the vocabulary, with <unk> and </s>; all symbols if not given"
+        None,
+        "size of the vocabulary, with <unk> and </s>; all if not given, of bpe and unigram 8000",
     )
     min_count: int = setting(1, "words or characters rarer than this become <unk>")
     vocab: str | None = setting(None, "file with the vocabulary, one word or character a line")
