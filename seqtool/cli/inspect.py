@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 
@@ -126,8 +126,8 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
     file_sizes = checkpoint.file_sizes(path, header)
     size = sum(file_sizes.values())
     sizes = _sizes(path) if header.kind in NGRAMS else []
-    kinds = header.statistics.get("kinds")  # of features; a stranger's header may hold anything
-    kinds = kinds if _are_rows(kinds) else []
+    features = header.statistics.get("kinds")  # a stranger's header may hold anything
+    kinds: list[Row] = features if _are_rows(features) else []
     more = ({"orders": sizes} if sizes else {}) | ({"kinds": kinds} if kinds else {})
     content = asdict(header)
     del content["statistics"]  # the orders and kinds say it
@@ -164,7 +164,7 @@ def _data_sections(data: Row) -> Iterator[Section]:
     yield "How it was prepared", config if isinstance(config, dict) else {}
 
 
-def _are_rows(values: object) -> bool:
+def _are_rows(values: object) -> TypeGuard[list[Row]]:
     return isinstance(values, list) and all(isinstance(value, dict) for value in values)
 
 

@@ -101,7 +101,7 @@ class SpillOptions(CountingOptions):
     """The same, where the disk takes what the memory does not."""
 
     temp: Annotated[
-        Path | None,
+        str | None,  # no path: a URL would lose a slash
         typer.Option(
             metavar="DIR",
             help="Folder for temporary files, beside the output if not given; of Spark one that "
