@@ -152,7 +152,7 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
 
 
 def _data_sections(data: Row) -> Iterator[Section]:
-    """Give what is told of a corpus: rows of splits and of sources, then everything else."""
+    """Give the description of a corpus: rows of splits and of sources, then everything else."""
     rest = dict(data)
     splits, sources, config = (rest.pop(name, None) for name in ("splits", "sources", "config"))
     if isinstance(splits, dict) and _are_rows([*splits.values()]):

@@ -210,7 +210,9 @@ def train(
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
-    if str(output).isdigit() and not is_typed(context, "order"):  # so KenLM's lmplz is told it
+    if str(output).isdigit() and not is_typed(
+        context, "order"
+    ):  # an order, as KenLM's lmplz takes it
         what = f"-o {output} would write to {str(output)!r}, and no --order is given"
         raise ConfigError(what, hint=f"the order is --order {output}, and -o names a directory")
     _refuse_two_outputs(arpa, as_json, "--arpa")
