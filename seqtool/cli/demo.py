@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shlex
+import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from seqtool.cli.options import JsonOption, emit, note, show_table
 from seqtool.cli.usage import examples
+from seqtool.core import checkpoint
 from seqtool.core.errors import SeqtoolError
-from seqtool.core.terminal import echo
+from seqtool.core.terminal import echo, short_path
 
 LANGUAGES = {"en": "English", "ko": "Korean"}
 LANES = 2  # commands that run side by side: one model of this size gains little from two cores
 METRICS = ("UAS", "LAS", "CLAS")
 
-Step = tuple[str, tuple[str, ...]]  # what a command does, and its words as a user types them
 
+class DemoModel(NamedTuple):
+    """A model of the demo: its directory, its text, what it is called, and what trains it."""
 
-@dataclass(frozen=True)
-class DemoModel:
-    """A model of the demo."""
-
-    name: str  # of its directory
-    language: str  # of the sample
-    kind: str  # as the table calls it
-    title: str  # what comes
-    command: str  # trains it; where it goes, and how many threads it takes, is added
+    name: str
+    language: str
+    kind: str
+    title: str
+    command: str
     prompt: str = ""  # the option of `generate` that says what a language model goes on from
 
     @property
@@ -55,36 +50,18 @@ PARSER = "train-parser {train} --dev {valid}"
 OLD = "--prompt 'the old'"
 
 # those that take long come first, so that none is left to run alone at the end
-MODELS = (
+MODELS = [
     DemoModel("rhn", "en", "rhn", "Train a Recurrent Highway Network", RHN, OLD),
     DemoModel("lstm", "en", "lstm", "Train an LSTM", LSTM, OLD),
     DemoModel("parser-en", "en", "parser", "Train a parser", f"{PARSER} --epochs 1"),
     DemoModel("rhn-ko", "ko", "rhn", "Train a Recurrent Highway Network", RHN),
     DemoModel("parser-ko", "ko", "parser", "Train a parser", f"{PARSER} --epochs 2"),
     DemoModel("ngram", "en", "5-gram", "Count n-grams", NGRAM, OLD),
-)
+]
 MIXED = ("rhn", "lstm")
-
-# what is done first, with every model, and last
-PREPARING = (
-    "Prepare the {language} text: words to ids",
-    "prepare {train} --valid {valid} --test {test} -o {corpus} --force",
-)
-TRAINING = "{command} -o {model} --force --threads {threads}"
-STEPS = (
-    ("{title} on the {language} text", TRAINING),
-    ("Measure it on text that it has not seen", "eval-ppl {test} -m {model}"),
-    ("Let it write", "generate --num 3 --seed 1 -m {model} {prompt}"),
-)
-PARSER_STEPS = (
-    ("{title} on the {language} trees", TRAINING),
-    ("Measure it on trees that it has not seen", "eval-parser {test} -m {model}"),
-    ("Look at its trees", "parse {test} --format tree -m {model}"),
-)
-MIXING = (
-    "Mix both networks, by weights that suit the validation text",
-    "eval-ppl {test} -m {out}/rhn -m {out}/lstm --tune {valid}",
-)
+PREPARE = "prepare {train} --valid {valid} --test {test} -o {corpus} --force"
+TRAIN = " -o {model} --force --threads {threads}"
+MIX = "eval-ppl {test} -m {out}/rhn -m {out}/lstm --tune {valid}"
 
 
 @examples(
@@ -114,33 +91,26 @@ def demo(
     """
     begin = time.perf_counter()
     note("The shipped sample is text that a grammar wrote; see data/README.md.")
-    # processes of their own, begun anew: forking one that has run PyTorch's threads may hang it
-    with ProcessPoolExecutor(min(LANES, os.cpu_count() or 1), get_context("spawn")) as lanes:
-        preparing = [[_step(PREPARING, name, output)] for name in LANGUAGES]
-        list(lanes.map(_run_steps, LANGUAGES, preparing))
-        running = {
-            model: lanes.submit(_run_steps, model.name, _steps(model, output, threads))
-            for model in MODELS
-        }
-        results = {model: future.result() for model, future in running.items()}
-        mixing = [_step(MIXING, "en", output)]
-        (mixture,) = lanes.submit(_run_steps, "mixture", mixing).result()
-    models = [_result(model, output, *found) for model, found in results.items()]
-    parsers = [found for found in models if found["kind"] == "parser"]
-    models = [found for found in models if found["kind"] != "parser"]
-    mixed = [found for found in models if Path(found["model"]).name in MIXED]
-    models.append(
-        {
-            "model": str(output / " + ".join(MIXED)),
-            "language": "en",
-            "kind": "mixture",
-            "parameters": sum(found["parameters"] for found in mixed),
-            "test": mixture,
-            "tokens_per_second": None,
-            "seconds": mixture["seconds"],
-            "samples": [],
-        }
-    )
+
+    def prepare(language: str) -> None:
+        title = f"Prepare the {LANGUAGES[language]} text: words to ids"
+        _run(language, language, output, title, PREPARE)
+
+    with ThreadPoolExecutor(min(LANES, os.cpu_count() or 1)) as lanes:
+        list(lanes.map(prepare, LANGUAGES))
+        results = list(lanes.map(lambda model: _use(model, output, threads), MODELS))
+    title = "Mix both networks, by weights that suit the validation text"
+    mixture = _run("mixture", "en", output, title, MIX)
+    parsers = [found for found in results if found["kind"] == "parser"]
+    models = [found for found in results if found["kind"] != "parser"]
+    sizes = [found["parameters"] for found in models if Path(found["model"]).name in MIXED]
+    mixed: dict[str, Any] = {
+        "model": str(output / " + ".join(MIXED)),
+        "language": "en",
+        "kind": "mixture",
+    }
+    mixed |= {"parameters": sum(sizes), "test": mixture, "tokens_per_second": None}
+    models.append({**mixed, "seconds": mixture["seconds"], "samples": []})
     seconds = time.perf_counter() - begin
     if as_json:
         emit({"models": models, "parsers": parsers, "seconds": seconds})
@@ -148,184 +118,116 @@ def demo(
         _show_results(models, parsers, seconds)
 
 
-def _step(template: tuple[str, str], language: str, output: Path, **names: str) -> Step:
-    """Return a step with the sample's files as a user in this directory types them."""
-    from seqtool.text.datasets import sample_text, sample_treebank
+def _use(model: DemoModel, output: Path, threads: int) -> dict[str, Any]:
+    """Train a model, measure it and use it; return what --json prints of it."""
 
-    title, command = template
-    has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
-    find = sample_treebank if has_trees else sample_text
-    names |= {
-        split: _at_hand(find(language, split), output) for split in ("train", "valid", "test")
+    def run(title: str, command: str) -> Any:
+        names = {"model": str(output / model.name), "threads": str(threads)}
+        return _run(model.name, model.language, output, title, command, **names)
+
+    what = f"{LANGUAGES[model.language]} {'trees' if model.is_parser else 'text'}"
+    trained = run(f"{model.title} on the {what}", model.command + TRAIN)
+    result = {
+        "model": str(output / model.name),
+        "language": model.language,
+        "kind": model.kind,
+        "parameters": checkpoint.read_header(output / model.name).num_parameters,
+        "seconds": trained["seconds"],
     }
-    names |= {"out": str(output), "corpus": str(output / f"corpus-{language}")}
-    words = tuple(word.format(**names) for word in shlex.split(command))
-    return title.format(language=LANGUAGES[language], **names), words
+    if model.is_parser:
+        test = run("Measure it on trees that it has not seen", "eval-parser {test} -m {model}")
+        run("Look at its trees", "parse {test} --format tree -m {model}")
+        return {**result, "test": test, "system": trained["system"]}
+    test = run("Measure it on text that it has not seen", "eval-ppl {test} -m {model}")
+    write = f"generate --num 3 --seed 1 -m {{model}} {model.prompt}"
+    samples = run("Let it write", write)["samples"]
+    speed = trained.get("tokens_per_second") or trained["tokens"] / trained["seconds"]
+    return {
+        **result,
+        "test": test,
+        "tokens_per_second": speed,
+        "valid_perplexity": trained["valid_perplexity"],
+        "samples": [sample["text"] for sample in samples],
+    }
 
 
-def _at_hand(path: Path, output: Path) -> str:
-    """Return a file of the sample by a path that can be typed.
+def _run(name: str, language: str, output: Path, title: str, command: str, **names: str) -> Any:
+    """Show and run a command in a process of its own, and return what it prints: JSON, or a text.
 
-    Where the sample lies in an installation, far from here, a copy in the demo's directory is used.
-    """
-    near = os.path.relpath(path)
-    if not near.startswith(os.pardir):
-        return near
-    copy = output / "sample" / path.parent.name / path.name
-    content = path.read_bytes()
-    if not copy.is_file() or copy.read_bytes() != content:
-        from seqtool.core.storage import atomic_file
-
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(copy) as file:
-            file.write(content)
-    return str(copy)
-
-
-def _steps(model: DemoModel, output: Path, threads: int) -> list[Step]:
-    """Return the commands that train a model, measure it and use it."""
-    names = {"title": model.title, "model": str(output / model.name), "threads": str(threads)}
-    own = {"{command}": model.command, "{prompt}": model.prompt}
-    steps = []
-    for title, command in PARSER_STEPS if model.is_parser else STEPS:
-        for name, words in own.items():
-            command = command.replace(name, words)
-        steps.append(_step((title, command), model.language, output, **names))
-    return steps
-
-
-def _run_steps(name: str, steps: list[Step]) -> list[Any]:
-    """Run commands one after another, and return what each prints: an object, or a text.
-
-    The name stands before each line of stderr, as another process writes there too.
+    The name stands before each line, as another command writes there too.
 
     Raises:
-        SeqtoolError: one of them failed; it has said why.
+        SeqtoolError: it failed.
     """
-    from seqtool.cli.app import main
+    from seqtool.text.datasets import sample_text, sample_treebank
 
-    results: list[Any] = []
-    with redirect_stderr(_NamedLines(name, sys.stderr)):
-        for title, args in steps:
-            sys.argv = ["seqtool", *args]  # what a model records of its command
-            note(f"\n{title}\n$ {shlex.join(sys.argv)}")
-            is_text = args[0] == "parse"
-            with redirect_stdout(io.StringIO()) as printed:
-                code = main([*args, *([] if is_text else ["--json"])])
-            if code:
-                what = f"the command failed: {shlex.join(sys.argv)}"
-                raise SeqtoolError(what, hint="mend what it said above, and run the demo again")
-            text = printed.getvalue()
-            results.append(text if is_text else json.loads(text))
-            note(SUMMARIES[args[0]](results[-1]))
-    return results
+    def say(text: str) -> None:
+        note("\n".join(f"{name:<9} | {line}".rstrip() for line in text.split("\n")))
 
-
-class _NamedLines(io.TextIOBase):
-    """Lines with a name before each, every one written whole."""
-
-    def __init__(self, name: str, stream: Any) -> None:
-        self._name, self._stream, self._rest = name, stream, ""
-
-    def write(self, text: str) -> int:
-        *lines, self._rest = (self._rest + text).split("\n")
-        named = (f"{self._name:<9} | {line}".rstrip() for line in lines)
-        self._stream.write("".join(f"{line}\n" for line in named))
-        self._stream.flush()
-        return len(text)
+    has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
+    find = sample_treebank if has_trees else sample_text
+    files = {split: str(short_path(find(language, split))) for split in ("train", "valid", "test")}
+    names |= {"out": str(output), "corpus": str(output / f"corpus-{language}"), **files}
+    words = [word.format(**names) for word in shlex.split(command)]
+    say(f"\n{title}\n$ seqtool {shlex.join(words)}")
+    is_text = words[0] == "parse"
+    own = [sys.executable, "-m", "seqtool", *words, *([] if is_text else ["--json"])]
+    done = subprocess.run(own, capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL)
+    if done.stderr:
+        say(done.stderr.rstrip())
+    if done.returncode:
+        what = f"the command failed: seqtool {shlex.join(words)}"
+        raise SeqtoolError(what, hint="mend what it said above, and run the demo again")
+    found = done.stdout if is_text else json.loads(done.stdout)
+    say(SUMMARIES[words[0]](found))
+    return found
 
 
-def _summary_of_corpus(found: dict[str, Any]) -> str:
-    sizes = ", ".join(
-        f"{name} {counts['sentences']:,} sentences and {counts['tokens']:,} tokens"
-        for name, counts in found["splits"].items()
-    )
-    return f"{found['vocabulary_size']:,} symbols; {sizes}"
-
-
-def _summary_of_training(found: dict[str, Any]) -> str:
-    scores = ", ".join(
-        f"{name.replace('_', ' ')} {found[name]:.2f}"
-        for name in ("valid_perplexity", "dev_uas", "dev_las")
-        if name in found
-    )
-    return f"{scores}; {found['seconds']:.1f} s"
-
-
-def _summary_of_perplexity(found: dict[str, Any]) -> str:
-    best = found["true_perplexity"] or float("nan")
-    perplexities = f"perplexity {found['perplexity']:.2f}; of the grammar itself {best:.2f}"
-    return f"{perplexities}, and no model can be expected below that"
+def _training_scores(found: dict[str, Any]) -> str:
+    names = ("valid_perplexity", "dev_uas", "dev_las")
+    scores = (f"{name.replace('_', ' ')} {found[name]:.2f}" for name in names if name in found)
+    return f"{', '.join(scores)}; {found['seconds']:.1f} s"
 
 
 # what is said of the output of a command
 SUMMARIES: dict[str, Callable[[Any], str]] = {
-    "prepare": _summary_of_corpus,
-    "ngram": _summary_of_training,
-    "train-lm": _summary_of_training,
-    "train-parser": _summary_of_training,
-    "eval-ppl": _summary_of_perplexity,
+    "prepare": lambda found: (
+        f"{found['vocabulary_size']:,} symbols; {found['splits']['train']['tokens']:,} tokens"
+    ),
+    "ngram": _training_scores,
+    "train-lm": _training_scores,
+    "train-parser": _training_scores,
+    "eval-ppl": lambda found: (
+        f"perplexity {found['perplexity']:.2f}; of the grammar itself "
+        f"{found['true_perplexity']:.2f}, and no model can be expected below that"
+    ),
     "eval-parser": lambda found: ", ".join(f"{m} {found[m]['f1']:.2f}" for m in METRICS),
     "generate": lambda found: "\n".join(f"  {sample['text']}" for sample in found["samples"]),
     "parse": lambda text: str(text).partition("\n\n")[0],  # the first tree
 }
 
 
-def _result(
-    model: DemoModel, output: Path, trained: dict[str, Any], test: Any, used: Any
-) -> dict[str, Any]:
-    """Return what --json prints of a model."""
-    from seqtool.core import checkpoint
-
-    path = output / model.name
-    result = {
-        "model": str(path),
-        "language": model.language,
-        "kind": model.kind,
-        "parameters": checkpoint.read_header(path).num_parameters,
-        "test": test,
-        "seconds": trained["seconds"],
-    }
-    if model.is_parser:
-        return {**result, "system": trained["system"]}
-    speed = trained.get("tokens_per_second")
-    return {
-        **result,
-        "tokens_per_second": speed or trained["tokens"] / trained["seconds"],
-        "valid_perplexity": trained["valid_perplexity"],
-        "samples": [sample["text"] for sample in used["samples"]],
-    }
-
-
 def _show_results(
     models: list[dict[str, Any]], parsers: list[dict[str, Any]], seconds: float
 ) -> None:
-    def row(found: dict[str, Any], kind: str, *figures: str) -> list[str]:
-        what = [found["model"], LANGUAGES[found["language"]], found[kind]]
-        return [*what, f"{found['parameters']:,}", *figures, f"{found['seconds']:.1f}"]
+    def row(found: dict[str, Any], *figures: float | None) -> list[str]:
+        kind = found.get("system", found["kind"])
+        shown = ["" if figure is None else f"{figure:,.2f}" for figure in figures]
+        what = [found["model"], LANGUAGES[found["language"]], kind, f"{found['parameters']:,}"]
+        return [*what, *shown, f"{found['seconds']:.1f}"]
 
-    columns = ["model", "text", "kind", "parameters", "test perplexity", "of the grammar"]
+    scores = ("perplexity", "true_perplexity")
     rows = [
-        row(
-            found,
-            "kind",
-            f"{found['test']['perplexity']:.2f}",
-            f"{found['test']['true_perplexity'] or float('nan'):.2f}",
-            "" if found["tokens_per_second"] is None else f"{found['tokens_per_second']:,.0f}",
-        )
-        for found in models
+        row(found, *map(found["test"].get, scores), found["tokens_per_second"]) for found in models
     ]
     echo(err=True)
+    columns = ["model", "text", "kind", "parameters", "test perplexity", "of the grammar"]
     title = f"What was trained, and how well ({seconds:.0f} seconds in all)"
     show_table(title, [*columns, "tokens/s", "seconds"], rows)
+    rows = [row(found, *(found["test"][m]["f1"] for m in METRICS)) for found in parsers]
     columns = ["parser", "trees", "system", "parameters", *(f"test {m}" for m in METRICS)]
-    rows = [
-        row(found, "system", *(f"{found['test'][metric]['f1']:.2f}" for metric in METRICS))
-        for found in parsers
-    ]
     show_table("", [*columns, "seconds"], rows)
     best = Path(min(models[:-1], key=lambda found: float(found["test"]["perplexity"]))["model"])
-    folder = shlex.quote(str(best.parent))
     note(
         "\nNow with your own text:\n"
         "$ seqtool ngram train my.txt\n"
@@ -333,5 +235,6 @@ def _show_results(
         '$ seqtool generate --prompt "..."\n'
         "$ seqtool train-parser my.conllu\n"
         f"or look at a model of the demo: seqtool inspect {shlex.quote(str(best))}\n"
-        f"and at what all of them do, on one page: seqtool analyse report {folder}"
+        "and at what all of them do, on one page: seqtool analyse report "
+        f"{shlex.quote(str(best.parent))}"
     )

@@ -5,41 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from seqtool.cli.options import note
+from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError, ModelError
 
 if TYPE_CHECKING:
     from seqtool.treebank.sentence import Sentence
 
-# kind -> the command that makes one, in runs/KIND where nothing else is said
-COMMANDS = {
-    "classifier": "train-classifier",
-    "lm": "train-lm",
-    "ngram": "ngram train",
-    "parser": "train-parser",
-    "segmenter": "train-parser --raw --only segmenter",
-    "tagger": "train-tagger",
-}
-# kind -> what only a model of that kind can do
-ABILITIES = {
-    "classifier": "probabilities",
-    "parser": "parse_stream",
-    "tagger": "tag_stream",
-    "segmenter": "segment",
-}
 
-# kind -> what headers call those that can do its work
-HEADERS = {
-    "classifier": ("classifier",),
-    "lm": ("neural-lm", "mixture"),
-    "ngram": ("ngram", "class-ngram", "snm", "mixture"),
-    "parser": ("parser", "pipeline"),
-    "segmenter": ("segmenter", "pipeline"),
-    "tagger": ("tagger", "labeller", "pipeline"),
+class Kind(NamedTuple):
+    """A kind of models: what makes one, what headers call those of it, what they alone can do."""
+
+    command: str  # makes it in runs/KIND where nothing else is said
+    headers: tuple[str, ...]
+    ability: str = ""
+
+
+KINDS = {
+    "classifier": Kind("train-classifier", ("classifier",), "probabilities"),
+    "lm": Kind("train-lm", ("neural-lm", "mixture")),
+    "ngram": Kind("ngram train", ("ngram", "class-ngram", "snm", "mixture")),
+    "parser": Kind("train-parser", ("parser", "pipeline"), "parse_stream"),
+    "segmenter": Kind("train-parser --raw --only segmenter", ("segmenter", "pipeline"), "segment"),
+    "tagger": Kind("train-tagger", ("tagger", "labeller", "pipeline"), "tag_stream"),
 }
 
 ModelsOption = Annotated[
@@ -75,14 +67,12 @@ def default_model(*kinds: str, otherwise: str = "") -> Path:
     """Return the default model of the first of these kinds that has one, and say so on stderr.
 
     Args:
-        kinds: of models, as in `COMMANDS`.
+        kinds: of models, as in `KINDS`.
         otherwise: what the hint says that can be done without a model.
 
     Raises:
         ModelError: there is none; the hint names the command that makes one, and models at hand.
     """
-    from seqtool.core import checkpoint
-
     for kind in kinds:
         path = Path("runs", kind)
         with suppress(ModelError):
@@ -90,14 +80,11 @@ def default_model(*kinds: str, otherwise: str = "") -> Path:
             note(f"no model given: using {path}")
             return path
     directories = " or ".join(f"runs/{kind}" for kind in kinds)
-    commands = " or ".join(f"`seqtool {COMMANDS[kind]}`" for kind in kinds)
-    others = checkpoint.models_in(Path("runs"), [name for kind in kinds for name in HEADERS[kind]])
-    choose = f", or choose one: {', '.join(others[:8])}" if others else ""
-    choose += f", or {otherwise}" if otherwise else ""
-    raise ModelError(
-        f"no model was given, and there is none in {directories}",
-        hint=f"train one with {commands}{choose}",
-    )
+    commands = " or ".join(f"`seqtool {KINDS[kind].command}`" for kind in kinds)
+    others = checkpoint.models_in(Path("runs"), [n for kind in kinds for n in KINDS[kind].headers])
+    choose = [f"choose one: {', '.join(others[:8])}"] if others else []
+    hint = ", or ".join([f"train one with {commands}", *choose, *filter(None, [otherwise])])
+    raise ModelError(f"no model was given, and there is none in {directories}", hint=hint)
 
 
 def chosen_models(models: Sequence[Path] | None) -> list[Path]:
@@ -135,15 +122,13 @@ def parse_weights(text: str | None, num_models: int) -> list[float] | None:
     from seqtool.lm.mixture.model import check_weights
 
     if num_models < 2:
-        raise ConfigError(
-            "--weights is for a mixture", hint="name another model with -m, or drop it"
-        )
+        hint = "name another model with -m, or drop it"
+        raise ConfigError("--weights is for a mixture", hint=hint)
     try:
         weights = [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise ConfigError(
-            f"--weights is {text!r}, but must be numbers", hint="write it as 0.3,0.7"
-        ) from error
+        what = f"--weights is {text!r}, but must be numbers"
+        raise ConfigError(what, hint="write it as 0.3,0.7") from error
     return list(check_weights(weights, num_models))
 
 
@@ -157,8 +142,6 @@ def open_model(path: Path | Sequence[Path], kind: str, *, option: str = "-m") ->
             work together.
         ConfigError: one is named twice.
     """
-    from seqtool.core import checkpoint
-
     paths = [path] if isinstance(path, Path) else path
     names_of(paths)
     try:
@@ -166,36 +149,18 @@ def open_model(path: Path | Sequence[Path], kind: str, *, option: str = "-m") ->
     except ModelError:
         for one in paths:
             if not one.is_file():
-                checkpoint.find(one, HEADERS[kind])  # whose hint names models of this kind
+                checkpoint.find(one, KINDS[kind].headers)  # whose hint names models of this kind
         raise
-    if not hasattr(model, ABILITIES[kind]):
-        hint = f"choose one that {COMMANDS[kind]} made, with {option}"
+    if not hasattr(model, KINDS[kind].ability):
+        hint = f"choose one that {KINDS[kind].command} made, with {option}"
         raise ModelError(f"is no {kind}", hint=hint, path=paths[0])
     parsers = getattr(getattr(model, "parser", model), "parsers", ())
     if len(paths) > 1 and parsers:
         from seqtool.parsing.parser.vote import have_same_tags
 
         if not have_same_tags(parsers):
-            note(
-                "some of the parsers were validated with gold tags and others with predicted ones, "
-                "so their votes weigh alike"
-            )
+            note("some parsers were validated with gold tags, so all votes weigh alike")
     return model
-
-
-def open_tagger(path: Path | None) -> Any:
-    """Open what gives word classes, if it is named: of `--tagger`.
-
-    Raises:
-        ModelError: as of `open_model`; or it gives words other labels.
-    """
-    if path is None:
-        return None
-    tagger = open_model(path, "tagger", option="--tagger")
-    if tagger.kind == "labeller":
-        hint = "choose one with --tagger that train-tagger made without --column"
-        raise ModelError("gives words labels, and no word classes", hint=hint, path=path)
-    return tagger
 
 
 def one_model(models: Sequence[Path] | None) -> Path | None:

@@ -1,24 +1,25 @@
-"""`seqtool ngram`: estimate n-gram models, turn them to and from ARPA, count n-grams."""
+"""`seqtool ngram`: n-gram models made, copied, pruned and mixed; n-grams counted; word classes."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from seqtool.cli.models import WeightsOption, names_of, parse_weights
 from seqtool.cli.options import (
     FIELD_HELP,
     UNNAMED,
     ForceOption,
     JsonOption,
-    MemoryOption,
     Offer,
     OutputOption,
+    TextFieldOption,
     ThreadsOption,
     emit,
     is_typed,
@@ -30,10 +31,14 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
-from seqtool.cli.spark import CountingEngineOption, SessionOptions, TempOption
+from seqtool.cli.spark import SessionOptions
 from seqtool.cli.usage import examples
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
-from seqtool.core.terminal import echo, json_text, stream
+from seqtool.core.progress import progress_bar, stage_bars
+from seqtool.core.runtime import available_threads, parse_size
+from seqtool.core.terminal import echo, stream
+from seqtool.lm.ngram.engine.database import ENGINES
 
 if TYPE_CHECKING:
     from seqtool.lm.ngram.config import WordsConfig
@@ -44,13 +49,13 @@ CONFIG = "seqtool.lm.ngram.config:NgramConfig"
 OUTPUT = Path("runs/ngram")
 LISTED = 20  # n-grams that are shown when nothing is said
 COUNTED = 2  # the order of n-grams that are counted; that of a model is another
-READING: dict[str, str | Offer] = {  # how a text is read, of every command that counts
-    "--special-tokens": offer(
-        "special_tokens",
-        help="A literal <unk>, <s> or </s> in the text: <unk> is the unknown word and the "
-        "others are refused (auto), all are unknown words, left out, or refused.",
-    ),
-    "--lowercase": "lowercase",
+SHOWN = 10  # classes, and words of each
+# how a text is read, of every command that counts
+READING: dict[str, str | Offer] = {"--special-tokens": "special_tokens", "--lowercase": "lowercase"}
+WORDS: dict[str, str | Offer] = {  # which words there are
+    "--vocab": offer("vocab", metavar="FILE"),
+    "--vocab-size": "vocab_size",
+    "--min-count": "min_count",
 }
 
 InputsArgument = Annotated[
@@ -61,72 +66,102 @@ InputsArgument = Annotated[
         f"- for stdin. {UNNAMED} the shipped English sample.",
     ),
 ]
+FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
+ModelArgument = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="An n-gram model, or an ARPA file.")
+]
+NewModelOption = Annotated[
+    Path, typer.Option("--output", "-o", metavar="DIR", help="Where the new model goes.")
+]
 ArpaOption = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", help="Write the model as ARPA too (.gz: packed), or to stdout (-)."
-    ),
+    typer.Option(metavar="FILE", help="Write ARPA too (.gz: packed), or to stdout (-)."),
 ]
-FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
-ParquetOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Write the n-grams as Parquet too, with log-probability and backoff (nats).",
-    ),
-]
-SkipOption = Annotated[
-    bool,
-    typer.Option(
-        "--skip-invalid",
-        help="Leave out files that are damaged or not UTF-8, and name them; all are read first.",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class CountingOptions:
+    """How a text is read and counted."""
+
+    field: FieldOption = None
+    threads: ThreadsOption = None
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory that it may take, such as 8G.")
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as functions of the library take them."""
+        memory = None if self.memory is None else parse_size(self.memory)
+        threads = self.threads or available_threads()
+        return {"field": self.field, "threads": threads, "memory": memory}
+
+
+@dataclass(frozen=True)
+class SpillOptions(CountingOptions):
+    """The same, where the disk takes what the memory does not."""
+
+    temp: Annotated[
+        str | None,  # no path: a URL would lose a slash
+        typer.Option(
+            metavar="DIR",
+            help="Folder for temporary files, beside the output if not given; of Spark one that "
+            "all machines see.",
+            rich_help_panel="Engine",
+        ),
+    ] = None
+
+
+def _refuse_two_outputs(path: str | Path | None, as_json: bool, option: str = "--output") -> None:
+    """Refuse a file and JSON that would both go to stdout."""
+    if as_json and str(path) == "-":
+        what = f"{option} - and --json would both write to stdout"
+        raise ConfigError(what, hint=f"name a file after {option}, or drop --json")
+
+
+def _show_path(path: Path, arpa: Path | None) -> None:
+    """Print the path of a new model last: to stdout, where no ARPA file went there."""
+    note_next("eval-ppl TEXT -m {}", "inspect {}", model=path)
+    if str(arpa) == "-":
+        return note(str(path))
+    if arpa is not None:
+        note(f"ARPA file: {arpa}")
+    echo(path)
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        note(f"warning: {warning}")
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    return ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(sizes, start=1))
+
+
+def refuse_unprepared(
+    context: typer.Context, inputs: Sequence[str | Path], config: WordsConfig
+) -> None:
+    """Refuse settings that were typed, and that the prepared corpus does not have."""
+    from seqtool.core.reading import is_corpus
+    from seqtool.lm.ngram.data import PREPARATION, check_preparation
+    from seqtool.text.prepared import PreparedCorpus
+
+    if len(inputs) == 1 and is_corpus(inputs[0]):
+        given = [name for name in PREPARATION if is_typed(context, name)]
+        check_preparation(PreparedCorpus.open(Path(inputs[0])), config, given)
 
 
 @takes_options(
     CONFIG,
     {
         "--order": "order",
-        "--smoothing": offer(
-            "smoothing",
-            help="modified-kneser-ney, kneser-ney, absolute-discounting, witten-bell, add-k, "
-            "stupid-backoff or maximum-likelihood.",
-        ),
-        "--prune": offer(
-            "prune",
-            help="Per order, leave out n-grams that occur at most this often; the last number "
-            "holds for the longer ones too. As KenLM has it: 0 0 1.",
-        ),
-        "--prune-entropy": offer(
-            "prune_entropy",
-            help="Leave out n-grams without which the perplexity grows by less than this share of "
-            "it (Stolcke 1998), as SRILM's -prune: 1e-8, say.",
-        ),
-        "--vocab": offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
-        "--limit-vocab": offer(
-            "limit_vocab",
-            help="The words that the model may have, one a line, where other words shall not count "
-            "as unknown: after counting, n-grams with them are left out, as KenLM has it.",
-            metavar="FILE",
-        ),
-        "--vocab-size": "vocab_size",
-        "--min-count": "min_count",
-        "--classes": offer(
-            "classes",
-            help="A class for each word, a word and its class a line, as `ngram classes` writes "
-            "them: n-grams of classes, and words within classes by their counts.",
-            metavar="FILE",
-        ),
-        "--discounts": offer(
-            "discounts",
-            help="Discounts as the paper has them, or with KenLM's slip at the end of a text.",
-        ),
-        "--fallback-discounts": offer(
-            "fallback",
-            help="Discounts where the counts give none that are valid (0.5 1 1.5).",
-            metavar="D D D",
-        ),
+        "--smoothing": "smoothing",
+        "--prune": "prune",
+        "--prune-entropy": "prune_entropy",
+        **WORDS,
+        "--limit-vocab": offer("limit_vocab", metavar="FILE"),
+        "--classes": offer("classes", metavar="FILE"),
+        "--discounts": "discounts",
+        "--fallback-discounts": offer("fallback", metavar="D D D"),
         "--add": "add",
         "--backoff": "backoff",
         **READING,
@@ -144,73 +179,70 @@ def train(
     context: typer.Context,
     inputs: InputsArgument = None,
     output: OutputOption = OUTPUT,
-    field: FieldOption = None,
     arpa: ArpaOption = None,
-    parquet: ParquetOption = None,
-    engine: CountingEngineOption = "auto",
-    threads: ThreadsOption = None,
-    memory: MemoryOption = None,
-    temp: TempOption = None,
-    skip_invalid: SkipOption = False,
+    parquet: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the n-grams as Parquet too.")
+    ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(ENGINES),
+            help="memory, duckdb (the disk for what does not fit), the first of both that has room "
+            "(auto), or Apache Spark; the result is the same.",
+            rich_help_panel="Engine",
+        ),
+    ] = "auto",
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out and name files that are damaged.")
+    ] = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],
+    counting: SpillOptions,
     spark: SessionOptions,
 ) -> None:
     """Estimate an n-gram model of a text; modified Kneser-Ney, as KenLM has it, by default.
 
     Order by order, what was counted, kept and discounted is shown.
     """
-    from seqtool.core.config import from_dict
-    from seqtool.core.progress import stage_bars
-    from seqtool.core.runtime import available_threads, parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
-    if not is_typed(context, "order"):
-        _refuse_order_as_output(str(output), "DIR")
-    refuse_two_outputs(arpa, as_json=as_json)
+    if str(output).isdigit() and not is_typed(
+        context, "order"
+    ):  # an order, as KenLM's lmplz takes it
+        what = f"-o {output} would write to {str(output)!r}, and no --order is given"
+        raise ConfigError(what, hint=f"the order is --order {output}, and -o names a directory")
+    _refuse_two_outputs(arpa, as_json, "--arpa")
     refuse_unprepared(context, inputs or (), config)
     spark.check(is_used=engine == "spark")
-    options: dict[str, Any] = {"arpa": arpa, "parquet": parquet, "force": force, "temp": temp}
+    options = {**counting.arguments(), "arpa": arpa, "parquet": parquet, "temp": counting.temp}
+    options |= {"skip_invalid": skip_invalid, "force": force, "command": typed()}
     with stage_bars() as on_progress, ExitStack() as stack:
-        options |= {"command": typed(), "on_progress": on_progress}
         if engine == "spark":
             from seqtool.spark.ngrams import is_short
             from seqtool.spark.ngrams import train_ngram as train_on_spark
 
-            spark.refuse(memory=memory)
             if not inputs:
                 what = "--engine spark reads no stdin and no sample"
                 raise ConfigError(what, hint="name CORPUS")
-            files = [str(path) for path in inputs]
-            session = stack.enter_context(spark.session(compiles_once=is_short(files)))
-            threads = threads or available_threads()
-            options |= {"field": field, "threads": threads, "skip_invalid": skip_invalid}
-            trained = train_on_spark(session, files, output, config, **options)
-        else:
-            trained = train_ngram(
-                inputs or [stdin_or_sample("CORPUS", training="training on")],
-                output,
-                config,
-                field=field,
-                engine=engine,
-                threads=threads,
-                memory=None if memory is None else parse_size(memory),
-                skip_invalid=skip_invalid,
-                **options,
+            spark.refuse(memory=options.pop("memory"))
+            session = stack.enter_context(spark.session(compiles_once=is_short(inputs)))
+            trained = train_on_spark(
+                session, inputs, output, config, on_progress=on_progress, **options
             )
-    for error in trained.skipped:
-        note(f"warning: left out {error}")
+        else:
+            texts = inputs or [stdin_or_sample("CORPUS", training="training on")]
+            options |= {"engine": engine, "on_progress": on_progress}
+            trained = train_ngram(texts, output, config, **options)
+    _warn([f"left out {error}" for error in trained.skipped])
     if trained.skipped:
-        note(f"warning: {counted(len(trained.skipped), 'file')} left out")
-    for warning in trained.warnings:
-        note(f"warning: {warning}")
+        _warn([f"{counted(len(trained.skipped), 'file')} left out"])
+    _warn(trained.warnings)
     if not as_json:
-        _show_training(trained)
-        return
+        return _show_training(trained)
     emit(
         {
             "model": trained.path,
@@ -232,65 +264,7 @@ def train(
     )
 
 
-def refuse_two_outputs(arpa: Path | None, *, as_json: bool) -> None:
-    """Refuse an ARPA file and JSON that would both go to stdout.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    if as_json and is_stdout(arpa):
-        raise ConfigError(
-            "--arpa - and --json would both write to stdout",
-            hint="name a file after --arpa, or drop --json",
-        )
-
-
-def is_stdout(arpa: Path | None) -> bool:
-    """Return whether an ARPA file goes to stdout, where nothing else may then be written."""
-    return str(arpa) == "-"
-
-
-def show_path(path: Path, arpa: Path | None) -> None:
-    """Print the path of a new model last: to stdout, where no ARPA file went there."""
-    if arpa is not None and not is_stdout(arpa):
-        note(f"ARPA file: {arpa}")
-    (note if is_stdout(arpa) else echo)(str(path))
-
-
-def refuse_unprepared(
-    context: typer.Context, inputs: Sequence[str | Path], config: WordsConfig
-) -> None:
-    """Refuse settings that were typed, and that the prepared corpus does not have."""
-    from seqtool.core.reading import is_corpus
-    from seqtool.lm.ngram.data import PREPARATION, check_preparation
-    from seqtool.text.prepared import PreparedCorpus
-
-    if len(inputs) == 1 and is_corpus(inputs[0]):
-        given = [name for name in PREPARATION if is_typed(context, name)]
-        check_preparation(PreparedCorpus.open(Path(inputs[0])), config, given)
-
-
-def _refuse_order_as_output(output: str, metavar: str) -> None:
-    """Refuse `-o 5` and `-order 5` where no order is given: so other programs take the order.
-
-    Raises:
-        ConfigError: the output is a number, or the rest of `-order`.
-    """
-    if output == "rder":
-        raise ConfigError(
-            "-order is read as -o rder, the output, and no --order is given",
-            hint="the option has two dashes here: --order N",
-        )
-    if re.fullmatch("[0-9]+", output):
-        raise ConfigError(
-            f"-o {output} would write to {output!r}, and no --order is given",
-            hint=f"for an order of {output}: --order {output} -o {metavar}; to write there: "
-            f"--order N -o {output}",
-        )
-
-
 def _show_training(trained: NgramTraining) -> None:
-    columns = ["order", "n-grams", "kept", "singletons", "discounts"]
     rows = [
         [
             row["order"],
@@ -300,8 +274,8 @@ def _show_training(trained: NgramTraining) -> None:
         ]
         for row in trained.statistics
     ]
-    if not any(row["discounts"] for row in trained.statistics):
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    columns = ["order", "n-grams", "kept", "singletons", "discounts"]
+    num_columns = 5 if any(row[-1] for row in rows) else 4
     words = trained.num_tokens - trained.num_sentences
     note(f"engine: {trained.engine}")
     note(
@@ -309,16 +283,13 @@ def _show_training(trained: NgramTraining) -> None:
         f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
         f"vocabulary of {trained.vocabulary_size:,}"
     )
-    show_table("", columns, rows, to_stderr=True)
+    show_table("", columns[:num_columns], [row[:num_columns] for row in rows], to_stderr=True)
     seconds = trained.total_seconds
     parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
     note(f"{seconds:.1f} s ({parts}), {trained.num_tokens / seconds:,.0f} tokens/s")
     for name, value in trained.scores.items():
         note(f"{name.replace('_', ' ')} {value:.2f}")
-    # what was measured here has a text of its own, and TEXT can be left out
-    measuring = "eval-ppl" if trained.scores else "eval-ppl TEXT"
-    note_next(f"{measuring} -m {{}}", "inspect {}", model=trained.path)
-    show_path(trained.path, trained.arpa)
+    _show_path(trained.path, trained.arpa)
 
 
 @examples(
@@ -327,20 +298,12 @@ def _show_training(trained: NgramTraining) -> None:
     "seqtool ngram export runs/kn5 closed.arpa --no-unk",
 )
 def export(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An n-gram model.")],
+    model: ModelArgument,
     target: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="The ARPA file to write (.gz: packed), or - for stdout."
-        ),
+        str, typer.Argument(metavar="FILE", help="The ARPA file (.gz: packed), or - for stdout.")
     ],
     no_unk: Annotated[
-        bool,
-        typer.Option(
-            "--no-unk",
-            help="Leave out <unk> and its n-grams, for programs that know no unknown word; the "
-            "other words keep their probabilities.",
-        ),
+        bool, typer.Option("--no-unk", help="Leave out <unk>; other words keep their probability.")
     ] = False,
     threads: ThreadsOption = None,
 ) -> None:
@@ -348,39 +311,31 @@ def export(
 
     KenLM's binary format is neither written nor read: its build_binary makes it of this file.
     """
-    from seqtool.core.progress import progress_bar
-    from seqtool.core.runtime import available_threads
     from seqtool.lm.ngram.arpa import warnings_of, write_arpa
     from seqtool.lm.ngram.train import open_ngram
 
     opened = open_ngram(model, "have an ARPA form")
-    table, vocabulary = opened.table, opened.tokenizer.vocabulary
+    table = opened.table
     with progress_bar("export") as on_progress:
         num = write_arpa(
             table,
-            vocabulary,
+            opened.tokenizer.vocabulary,
             target,
             with_unknown=not no_unk,
             threads=threads or available_threads(),
             on_progress=on_progress,
         )
-    for warning in warnings_of(table):
-        note(f"warning: {warning}")
+    _warn(warnings_of(table))
     if target != "-":
-        size = Path(target).stat().st_size
         orders = f"orders 1 to {table.order}" if table.order > 1 else "order 1"
-        note(f"{num:,} n-grams of {orders}, {size:,} bytes")
+        note(f"{num:,} n-grams of {orders}, {Path(target).stat().st_size:,} bytes")
         echo(target)
 
 
 @examples("seqtool ngram import my.arpa.gz -o runs/imported")
 def import_(
     source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="An ARPA file of KenLM, SRILM, IRSTLM or another program, or - for stdin.",
-        ),
+        str, typer.Argument(metavar="FILE", help="An ARPA file of any program, or - for stdin.")
     ],
     output: OutputOption = OUTPUT,
     lowercase: Annotated[
@@ -393,29 +348,121 @@ def import_(
 
     KenLM's binary format is not read: import the ARPA file that it was made of.
     """
-    from seqtool.core.progress import progress_bar
     from seqtool.lm.ngram.train import import_ngrams
 
     start = time.perf_counter()
+    options: dict[str, Any] = {"lowercase": lowercase, "force": force, "command": typed()}
     with progress_bar("import", is_bytes=True) as on_progress:
-        table, notes = import_ngrams(
-            source,
-            output,
-            lowercase=lowercase,
-            force=force,
-            command=typed(),
-            on_progress=on_progress,
-        )
+        table, notes = import_ngrams(source, output, on_progress=on_progress, **options)
     for line in notes:
         note(line)
     sizes = [len(level) for level in table.levels]
     seconds = time.perf_counter() - start
     if as_json:
         about = {"order": table.order, "ngrams": sizes, "vocabulary_size": table.vocabulary_size}
-        return emit({"model": str(output), **about, "notes": notes, "seconds": seconds})
-    shown = ", ".join(f"{size:,} {n}-grams" for n, size in enumerate(sizes, start=1))
-    note(f"{shown} in {seconds:.1f} s")
+        return emit({"model": output, **about, "notes": notes, "seconds": seconds})
+    note(f"{_sizes(sizes)} in {seconds:.1f} s")
     echo(output)
+
+
+@examples(
+    "seqtool ngram prune runs/kn5 -o runs/small",
+    "seqtool ngram prune big.arpa.gz --threshold 1e-7 -o small --arpa small.arpa",
+)
+def prune(
+    model: ModelArgument,
+    output: NewModelOption,
+    threshold: Annotated[
+        float, typer.Option(metavar="X", help="How much the perplexity may grow, by each n-gram.")
+    ] = 1e-8,
+    arpa: ArpaOption = None,
+    threads: ThreadsOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Leave out the n-grams that matter least, by relative entropy (Stolcke 1998).
+
+    What SRILM does as `ngram -prune`. The model that is read stays.
+    """
+    from seqtool.lm.ngram.arpa import warnings_of
+    from seqtool.lm.ngram.train import prune_model
+
+    _refuse_two_outputs(arpa, as_json, "--arpa")
+    options: dict[str, Any] = {"arpa": arpa, "force": force, "command": typed()}
+    options["threads"] = threads or available_threads()
+    before, after = prune_model(model, output, threshold, **options)
+    old = [len(level) for level in before.levels]
+    new = [len(level) for level in after.levels]
+    new += [0] * (len(old) - len(new))
+    warnings = warnings_of(after) if arpa is not None else []
+    _warn(warnings)
+    if as_json:
+        about = {"order": after.order, "before": old, "ngrams": new, "warnings": warnings}
+        return emit({"model": output, "arpa": arpa, **about})
+    rows = [*zip(range(1, len(old) + 1), old, new, strict=True), ("all", sum(old), sum(new))]
+    # pruned by counts, an order may be empty already
+    cells = [[n, f"{a:,}", f"{b:,}", f"{b / max(1, a):.1%}"] for n, a, b in rows]
+    show_table("", ["order", "n-grams", "kept", "share"], cells, to_stderr=True)
+    _show_path(output, arpa)
+
+
+@examples(
+    "seqtool ngram mix runs/news runs/talk --tune dev.txt -o mix --arpa mix.arpa",
+    "seqtool ngram mix a.arpa b.arpa --weights 0.3,0.7 -o runs/mixed",
+)
+def mix(
+    models: Annotated[
+        list[Path], typer.Argument(metavar="MODEL", help="Two n-gram models or more, or ARPA.")
+    ],
+    output: NewModelOption,
+    weights: WeightsOption = None,
+    tune: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Fit the weights on this held-out text.")
+    ] = None,
+    field: TextFieldOption = None,
+    arpa: ArpaOption = None,
+    threads: ThreadsOption = None,
+    force: ForceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Interpolate n-gram models into one, with the words and the n-grams of all.
+
+    Probabilities of n-grams that any of them has are exact; for others the new model backs off.
+    """
+    from seqtool.lm.mixture.static import mix_ngrams
+    from seqtool.lm.ngram.arpa import warnings_of
+
+    _refuse_two_outputs(arpa, as_json, "--arpa")
+    names = names_of(models)
+    with progress_bar("tuning", is_bytes=True) as on_progress:
+        mixed = mix_ngrams(
+            models,
+            output,
+            weights=parse_weights(weights, len(models)) if len(models) > 1 else None,
+            tune=tune,
+            field=field,
+            arpa=arpa,
+            force=force,
+            threads=threads or available_threads(),
+            command=typed(),
+            on_progress=on_progress,
+        )
+    warnings = warnings_of(mixed.model.table) if arpa is not None else []
+    _warn(warnings)
+    if as_json:
+        about = {"weights": list(mixed.weights), "ngrams": list(mixed.sizes), "warnings": warnings}
+        if mixed.tuning is not None:
+            about |= {"perplexity": mixed.perplexity, "tuning": mixed.tuning.to_json()}
+        return emit({"model": mixed.path, "arpa": mixed.arpa, **about})
+    rows = [[name, f"{weight:.4f}"] for name, weight in zip(names, mixed.weights, strict=True)]
+    show_table("", ["model", "weight"], rows, to_stderr=True)
+    note(_sizes(mixed.sizes))
+    if mixed.tuning is not None:
+        note(
+            f"perplexity of {mixed.tuning.text}: {mixed.perplexity:.2f}; of the models mixed at "
+            f"every word, by `eval-ppl`: {mixed.tuning.perplexity:.2f}"
+        )
+    _show_path(mixed.path, arpa)
 
 
 @takes_options(
@@ -431,151 +478,154 @@ def counts(
     inputs: InputsArgument = None,
     top: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help=f"How many, the most frequent; 0 is all. {LISTED}, or all with -o.",
-        ),
+        typer.Option(min=0, metavar="N", help=f"How many; 0 is all. {LISTED}, or all with -o."),
     ] = None,
     min_count: Annotated[
         int, typer.Option(metavar="N", help="Leave out n-grams that are rarer.")
     ] = 1,
     sort: Annotated[
-        str, typer.Option(metavar="frequency|text", help="What to sort by.")
+        Literal["frequency", "text"],
+        typer.Option(metavar="frequency|text", help="What to sort by."),
     ] = "frequency",
     filters: Annotated[
         list[str] | None,
-        typer.Option(
-            "--filter",
-            metavar="WORD",
-            help="Only n-grams with this word; repeatable, then with all of them.",
-        ),
+        typer.Option("--filter", metavar="WORD", help="Only n-grams with this word; repeatable."),
     ] = None,
     boundaries: Annotated[
         bool, typer.Option("--boundaries", help="Also n-grams with <s> and </s>.")
     ] = False,
     output: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write them there: .tsv, .csv, .jsonl or .parquet.",
-        ),
-    ] = None,
-    field: FieldOption = None,
-    threads: ThreadsOption = None,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Memory that it may take, such as 8G; half of what is free if not given. What "
-            "does not fit goes to disk.",
-        ),
-    ] = None,
-    temp: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for temporary files; beside the file of -o, or the system's, if not "
-            "given.",
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="A .tsv, .csv, .jsonl or .parquet."),
     ] = None,
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],
+    counting: SpillOptions,
 ) -> None:
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere.
 
     Text of any size is counted in bounded memory.
     """
-    if sort not in ("frequency", "text"):
-        raise typer.BadParameter("choose frequency or text", param_hint="--sort")
-    if "order" not in settings:
-        _refuse_order_as_output(output or "", "FILE")
-    from seqtool.core.config import from_dict
-    from seqtool.core.progress import stage_bars
-    from seqtool.core.runtime import available_threads, parse_size
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.listing import list_ngrams
     from seqtool.lm.tables import check_target
 
-    if as_json and output == "-":
-        raise ConfigError(
-            "--json and a table both write to stdout", hint="give the table a file name"
-        )
+    _refuse_two_outputs(output, as_json)
     check_target(output, inputs or ())
     config = from_dict(NgramConfig, {"order": COUNTED, **settings})
-    if top is None:
-        top = LISTED if output is None else 0
+    path = Path(output or "-")
+    beside = None if str(path) == "-" or (path.exists() and not path.is_file()) else path.parent
+    top = (LISTED if output is None else 0) if top is None else top
     with ExitStack() as stack:
         with stage_bars() as on_progress:
-            listing = stack.enter_context(
-                list_ngrams(
-                    inputs or [stdin_or_sample("CORPUS", training="counting")],
-                    config,
-                    top=top or None,
-                    min_count=min_count,
-                    sort="text" if sort == "text" else "frequency",
-                    filters=filters or (),
-                    boundaries=boundaries,
-                    field=field,
-                    threads=threads or available_threads(),
-                    memory=None if memory is None else parse_size(memory),
-                    folder=temp or _folder_of(output),
-                    on_progress=on_progress,
-                )
+            listed = list_ngrams(
+                inputs or [stdin_or_sample("CORPUS", training="counting")],
+                config,
+                top=top or None,
+                min_count=min_count,
+                sort=sort,
+                filters=filters or (),
+                boundaries=boundaries,
+                folder=counting.temp or beside,
+                on_progress=on_progress,
+                **counting.arguments(),
             )
+            listing = stack.enter_context(listed)
         if output is not None or not as_json:
             _show_listing(listing, output)
-        if as_json:
-            _emit_listing(listing)
-        else:
-            note(f"{listing.num_chosen:,} of {listing.distinct:,} n-grams of order {config.order}")
-
-
-def _folder_of(output: str | None) -> Path | None:
-    """Return the folder of a file that is written, for temporary files; None where it is none."""
-    if output is None or output == "-" or (Path(output).exists() and not Path(output).is_file()):
-        return None
-    return Path(output).parent
+        if not as_json:
+            what = f"n-grams of order {config.order}"
+            return note(f"{listing.num_chosen:,} of {listing.distinct:,} {what}")
+        rows = [
+            {"ngram": words, "count": count}
+            for ngrams, numbers in listing.pieces()
+            for words, count in zip(ngrams, numbers.tolist(), strict=True)
+        ]
+    about = {"order": listing.order, "distinct": listing.distinct, "total": listing.total}
+    emit({**about, "ngrams": rows})
 
 
 def _show_listing(listing: Listing, output: str | None) -> None:
     """Print the n-grams as a table to a terminal, or as TSV, or write them to a file."""
     import numpy as np
 
-    from seqtool.lm.tables import STDOUT, open_table
+    from seqtool.lm.tables import open_table
 
     names = ("count", "per million", "n-gram")
     rate = 1e6 / max(1, listing.total)
     if output is None and stream().isatty():
         rows = [
-            (str(count), f"{count * rate:.1f}", " ".join(words))
-            for ngrams, counts in listing.pieces()
-            for words, count in zip(ngrams, counts.tolist(), strict=True)
+            (count, f"{count * rate:.1f}", " ".join(words))
+            for ngrams, numbers in listing.pieces()
+            for words, count in zip(ngrams, numbers.tolist(), strict=True)
         ]
-        show_table("", names, rows)
-        return
-    with open_table(output or STDOUT) as table:
+        return show_table("", names, rows)
+    with open_table(output or "-") as table:
         # their names and types, also where there is no n-gram
-        nothing = (np.zeros(0, np.int64), np.zeros(0, np.float64), np.zeros(0, np.str_))
+        nothing = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.str_))
         table.write(dict(zip(names, nothing, strict=True)))
-        for ngrams, counts in listing.pieces():
-            columns = (counts, counts * rate, [*map(" ".join, ngrams)])
+        for ngrams, numbers in listing.pieces():
+            columns = (numbers, numbers * rate, [*map(" ".join, ngrams)])
             table.write(dict(zip(names, columns, strict=True)))
 
 
-def _emit_listing(listing: Listing) -> None:
-    """Print the n-grams as one JSON object, which is never whole in memory."""
-    shown = stream()
-    head = {"order": listing.order, "distinct": listing.distinct, "total": listing.total}
-    shown.write(f'{json_text(head)[:-1]}, "ngrams": [')
-    separator = ""
-    for ngrams, counts in listing.pieces():
-        rows = zip(ngrams, counts.tolist(), strict=True)
-        content = [{"ngram": words, "count": count} for words, count in rows]
-        shown.write((separator + json_text(content)[1:-1]) if content else "")
-        separator = ", " if content else separator
-    shown.write("]}\n")
-    shown.flush()
+@takes_options(
+    "seqtool.lm.ngram.config:WordsConfig", WORDS | READING, panel=None, shows_defaults=True
+)
+@examples(
+    "seqtool ngram classes my.txt --num 200 -o classes.tsv",
+    "seqtool ngram train my.txt --classes classes.tsv -o runs/classes",
+)
+def classes(
+    inputs: InputsArgument = None,
+    num: Annotated[int, typer.Option(min=1, metavar="N", help="How many classes.")] = 100,
+    sweeps: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many times each word may move, at most.")
+    ] = 20,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or stdout.")
+    ] = "-",
+    as_json: JsonOption = False,
+    *,
+    settings: dict[str, Any],
+    counting: CountingOptions,
+) -> None:
+    """Put words into classes by the words beside them, for `ngram train --classes`.
+
+    The exchange algorithm (Kneser & Ney 1993; Martin, Liermann & Ney 1998): words go, one after
+    another, to the class that makes a class bigram model of the text better, until none moves. The
+    file has a word and the number of its class in each line.
+    """
+    from seqtool.lm.ngram.arpa import check_target
+    from seqtool.lm.ngram.classes import write_classes
+    from seqtool.lm.ngram.config import WordsConfig
+    from seqtool.lm.ngram.exchange import make_classes
+
+    _refuse_two_outputs(output, as_json)
+    config = from_dict(WordsConfig, settings)
+    check_target(output, [*(inputs or ()), *config.files])
+    texts = inputs or [stdin_or_sample("CORPUS", training="making classes of")]
+    options = counting.arguments() | {"num": num, "max_sweeps": sweeps}
+    with stage_bars() as on_progress:
+        made = make_classes(texts, config, on_progress=on_progress, **options)
+    write_classes(output, made.classes)
+    num_words = sum(map(len, made.classes))
+    if as_json:
+        about = {"classes": output, "num": len(made.classes), "words": num_words}
+        return emit({**about, "perplexities": made.perplexities, "moved": made.num_moved})
+    rows = []
+    for number, words in enumerate(made.classes[:SHOWN], start=1):
+        some = " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else "")
+        rows.append([number, f"{len(words):,}", f"{made.shares[number - 1]:.1%}", some])
+    show_table("", ["class", "words", "share", "most frequent"], rows, to_stderr=True)
+    first, *_, last = made.perplexities
+    moved = made.num_moved[-1]
+    note(
+        f"{num_words:,} words in {len(made.classes):,} classes: perplexity of the text by class "
+        f"bigrams {first:.2f} -> {last:.2f} in {len(made.num_moved)} sweeps"
+        + (f"; {moved:,} words moved in the last one" if moved else "")
+    )
+    if output != "-":
+        note_next("ngram train CORPUS --classes {}", model=Path(output))
+        echo(output)

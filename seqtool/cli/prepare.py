@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,36 +24,27 @@ from seqtool.cli.options import (
     stdin_or_sample,
     takes_options,
 )
-from seqtool.cli.spark import SessionOptions, TempOption
 from seqtool.cli.usage import examples
-from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
+from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.terminal import echo, stream
 
 if TYPE_CHECKING:
-    from seqtool.text.prepared import PrepareConfig, PreparedCorpus
+    from seqtool.text.prepared import PrepareConfig
 
-ENGINES = ("memory", "spark")  # what counts words
 DEFAULT_OUTPUT = "runs/corpus"
-SHOWN_BROKEN = 10
+COUNTS = ("sentences", "tokens", "unknown")
+SHOWN = 10  # broken sentences, and doubtful lines
 
 
 @takes_options(
     "seqtool.text.preparation:PrepareConfig",
     {
         "--unit": "unit",
-        "--vocab-size": offer(
-            "vocab_size",
-            help="Size of the vocabulary, <unk> and </s> included. Words and characters: all if "
-            "not given; bpe and unigram: 8000, or fewer where the text has no more.",
-        ),
+        "--vocab-size": "vocab_size",
         "--min-count": "min_count",
-        "--vocab": offer("vocab", help="The vocabulary, one word a line.", metavar="FILE"),
+        "--vocab": offer("vocab", metavar="FILE"),
         "--field": offer("field", help=FIELD_HELP),
-        "--column": offer(
-            "column",
-            help="Read treebanks, and take this column for the text: of form the tokens as they "
-            "are written, of the others those of words.",
-        ),
+        "--column": "column",
         "--lowercase": "lowercase",
         "--skip-empty-lines": "skip_empty_lines",
         "--special-tokens": "special_tokens",
@@ -68,7 +58,7 @@ SHOWN_BROKEN = 10
     "seqtool prepare my.txt -o corpora/my",
     "seqtool prepare texts/ --unit bpe --vocab-size 8000 -o corpora/bpe",
     "seqtool prepare train.conllu --valid dev.conllu --column form -o corpora/ud",
-    "seqtool prepare crawl/ --engine spark --shards 4 -o corpora/crawl",
+    "seqtool prepare texts/ --shards 4 -o corpora/cut",
 )
 def prepare(
     context: typer.Context,
@@ -85,48 +75,28 @@ def prepare(
     output: Annotated[
         str,
         typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Directory to write to. With --column, - writes the text itself to stdout.",
+            "--output", "-o", metavar="DIR", help="Directory; with --column, - is text on stdout."
         ),
     ] = DEFAULT_OUTPUT,
-    # no paths: of a URL, as --engine spark takes it, one would lose a slash
     valid: Annotated[str | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
     test: Annotated[str | None, typer.Option(metavar="FILE", help="The test text.")] = None,
     split: Annotated[
         str | None,
-        typer.Option(
-            metavar="PERCENTAGES",
-            help="Shares of train, valid and test to draw by line; 90,5,5 where none is given.",
-        ),
+        typer.Option(metavar="PERCENTAGES", help="Of train, valid and test lines; else 90,5,5."),
     ] = None,
     shards: Annotated[
         int,
         typer.Option(
-            min=1,
-            max=10_000,
-            metavar="N",
-            help="Cut the training ids into N files, so that each of N machines that train on them "
-            "needs only its own.",
+            min=1, max=10_000, metavar="N", help="Files of training ids, one for each machine."
         ),
     ] = 1,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(ENGINES),
-            help="What counts words: one process, in memory, or Apache Spark.",
-        ),
-    ] = ENGINES[0],
     memory: MemoryOption = None,
-    temp: TempOption = None,
-    *,
-    settings: dict[str, Any],
-    spark: SessionOptions,
     seed: SeedOption = None,
     force: ForceOption = False,
     strict: StrictOption = False,
     as_json: JsonOption = False,
+    *,
+    settings: dict[str, Any],
 ) -> None:
     """Turn text into a prepared corpus: a vocabulary, and ids that map into memory.
 
@@ -137,97 +107,76 @@ def prepare(
     """
     column = settings.get("column")
     if inputs and column is None and _are_treebanks(inputs):
-        _refuse_other_options(
-            context,
-            {"inputs", "as_json", "strict", "max_line"},
-            "means nothing for a treebank that is only checked",
-            ", or take a column of it with --column form",
-        )
-        check_treebanks(inputs, as_json, strict=strict)
-        return
+        what = "means nothing for a treebank that is only checked"
+        allowed = {"inputs", "as_json", "strict"}
+        _refuse_others(context, allowed, what, ", or take a column of it with --column form")
+        return check_treebanks(inputs, as_json, strict=strict)
     if strict:
         raise ConfigError("--strict is for treebanks", hint="leave --strict out")
     from seqtool.core.config import from_dict
     from seqtool.core.progress import progress_bar
     from seqtool.core.runtime import parse_size
-    from seqtool.text import prepared
+    from seqtool.text.datasets import sample_text, sample_treebank
     from seqtool.text.preparation import parse_shares
+    from seqtool.text.prepared import PrepareConfig
+    from seqtool.text.prepared import prepare as prepare_text
 
     if split is not None:
         settings["split"] = parse_shares(split)
-    config = from_dict(prepared.PrepareConfig, {**settings, "seed": seed or 0})
-    if engine not in ENGINES:
-        raise ConfigError(f"no engine is called {engine!r}", hint=did_you_mean(engine, ENGINES))
-    if temp is not None and engine != "spark":
-        raise ConfigError("--temp is for --engine spark", hint="leave --temp out")
-    spark.check(is_used=engine == "spark")
-    sources: list[str | Path] = [*(inputs or ())]
-    if engine == "spark":
-        spark.refuse(memory=memory)
-        if not sources:
-            what = "--engine spark reads no stdin and no sample"
-            raise ConfigError(what, hint="name INPUT")
-    if not sources:
-        found = stdin_or_sample("INPUT", "trees" if column else "text", training="using")
-        sources = [found]
-        if found != "-":
-            from seqtool.text.datasets import sample_text, sample_treebank
-
+    config = from_dict(PrepareConfig, {**settings, "seed": seed or 0})
+    if not inputs:
+        inputs = [stdin_or_sample("INPUT", "trees" if column else "text", training="using")]
+        if inputs != ["-"]:
             find = sample_treebank if column else sample_text
-            sources = [find("en", "train")]
-            if config.split is None and output != "-":
+            inputs = [str(find("en", "train"))]
+            if config.split is None:
                 valid, test = valid or str(find("en", "valid")), test or str(find("en", "test"))
     if output == "-":
-        return _write_text(context, sources, config)
+        if column is None:
+            hint = "name it with -o, or add --column form"
+            raise ConfigError("a corpus is a directory", hint=hint)
+        allowed = {"inputs", "output", "column", "lowercase"}
+        _refuse_others(context, allowed, "means nothing for a text that is written to stdout")
+        return _write_text(inputs, config)
     start = time.perf_counter()
-    with progress_bar("prepare", is_bytes=engine != "spark") as on_progress, ExitStack() as stack:
-        options: dict[str, Any] = {"valid": valid, "test": test, "shards": shards}
-        options |= {"force": force, "on_progress": on_progress}
-        if engine == "spark":
-            from seqtool.spark.preparation import prepare as prepare_on_spark
-
-            session = stack.enter_context(spark.session())
-            corpus = prepare_on_spark(session, sources, output, config, temp=temp, **options)
-        else:
-            corpus = prepared.prepare(
-                sources,
-                output,
-                config,
-                memory=None if memory is None else parse_size(memory),
-                **options,
-            )
+    with progress_bar("prepare", is_bytes=True) as on_progress:
+        corpus = prepare_text(
+            inputs,
+            output,
+            config,
+            valid=valid,
+            test=test,
+            shards=shards,
+            memory=None if memory is None else parse_size(memory),
+            force=force,
+            on_progress=on_progress,
+        )
     seconds = time.perf_counter() - start
     if as_json:
         return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
-    _summarise(corpus, seconds)
+    _summarise(corpus.info, seconds)
     echo(corpus.path)
 
 
-def _write_text(
-    context: typer.Context, sources: Sequence[str | Path], config: PrepareConfig
-) -> None:
+def _write_text(inputs: Sequence[str], config: PrepareConfig) -> None:
     """Write a column of treebanks to stdout, a sentence a line."""
-    if config.column is None:
-        raise ConfigError("a corpus is a directory", hint="name it with -o, or add --column form")
-    _refuse_other_options(
-        context,
-        {"inputs", "output", "column", "lowercase", "max_line"},
-        "means nothing for a text that is written to stdout",
-    )
     from seqtool.core.reading import read_blocks
 
     shown = stream()
-    shown.buffer.writelines(read_blocks(sources, column=config.column, lowercase=config.lowercase))
+    shown.buffer.writelines(read_blocks(inputs, column=config.column, lowercase=config.lowercase))
     shown.flush()
 
 
-def _summarise(corpus: PreparedCorpus, seconds: float) -> None:
-    """Say on stderr what the corpus holds."""
-    info = corpus.info
-    note(f"unit {info['unit']}, vocabulary of {info['vocabulary_size']:,} symbols{_sample(info)}")
-    columns = ("sentences", "tokens", "unknown")
+def _summarise(info: Mapping[str, Any], seconds: float) -> None:
+    """Say on stderr what the corpus holds, by its `corpus.json`."""
+    learnt = ""
+    if (sample := info["learnt_from"]) is not None:
+        share = sample["lines"] / sample["of"]
+        what = "all training lines" if share == 1 else f"{share:.1%} of the training lines, drawn"
+        learnt = f", learnt from {what}"
+    note(f"unit {info['unit']}, vocabulary of {info['vocabulary_size']:,} symbols{learnt}")
     for name, part in info["splits"].items():
-        amounts = "  ".join(f"{part[column]:>12,} {column}" for column in columns)
+        amounts = "  ".join(f"{part[column]:>12,} {column}" for column in COUNTS)
         note(f"{name:<5}{amounts} ({part['unknown'] / part['tokens']:.2%})")
     if info["shares"] is not None and info["config"]["split"] is None:
         note(f"no splits were given: {describe_draw(info)}")
@@ -243,39 +192,28 @@ def describe_draw(info: Mapping[str, Any]) -> str:
     return f"each line was drawn for {drawn}, seed {info['config']['seed']}"
 
 
-def _sample(info: dict[str, Any]) -> str:
-    """Say how much of the text a subword vocabulary was learnt from."""
-    learnt = info["learnt_from"]
-    if learnt is None:
-        return ""
-    if learnt["lines"] == learnt["of"]:
-        return ", learnt from all training lines"
-    return f", learnt from {learnt['lines'] / learnt['of']:.1%} of the training lines, drawn"
-
-
-def _are_treebanks(inputs: list[str]) -> bool:
+def _are_treebanks(inputs: Sequence[str]) -> bool:
     """Whether the inputs are treebanks, all of them, by their names."""
     from seqtool.core.reading import comes_with_treebanks, holds_treebanks, is_text
 
-    def holds_texts(folder: Path) -> bool:
-        texts = filter(is_text, folder.iterdir()) if folder.is_dir() else ()
-        return not all(map(comes_with_treebanks, texts))
+    def is_read_as_text(name: str) -> bool:
+        files = Path(name).iterdir() if Path(name).is_dir() else ()
+        texts = (file for file in files if is_text(file) and not comes_with_treebanks(file))
+        return not holds_treebanks(name) or any(texts)
 
-    treebanks = [name for name in inputs if holds_treebanks(name) and not holds_texts(Path(name))]
-    if treebanks and len(treebanks) < len(inputs):
-        text = next(name for name in inputs if name not in treebanks)
-        raise DataError(
-            f"is a treebank, but {text} is not", hint="prepare them apart", path=treebanks[0]
-        )
-    return bool(treebanks)
+    text = next(filter(is_read_as_text, inputs), None)
+    treebank = next((name for name in inputs if not is_read_as_text(name)), None)
+    if text is not None and treebank is not None:
+        what = f"is a treebank, but {text} is not"
+        raise DataError(what, hint="prepare them apart", path=treebank)
+    return text is None
 
 
-def _refuse_other_options(
-    context: typer.Context, allowed: set[str], what: str, advice: str = ""
-) -> None:
+def _refuse_others(context: typer.Context, allowed: set[str], what: str, advice: str = "") -> None:
+    """Refuse options that were typed and are not allowed here; `--max-line` is of all reading."""
     for parameter in context.command.params:
         name = parameter.name or ""
-        if is_typed(context, name) and name not in allowed:
+        if is_typed(context, name) and name not in allowed | {"max_line"}:
             option = max(parameter.opts, key=len)
             raise ConfigError(f"{option} {what}", hint=f"leave {option} out{advice}")
 
@@ -299,21 +237,17 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
         width = max(len(name) for name, _ in rows)
         for name, text in rows:
             echo(f"{name:<{width}}  {text}")
+    for broken in summary.broken[:SHOWN]:
+        note(f"broken: {broken}")
     if summary.broken:
-        for broken in summary.broken[:SHOWN_BROKEN]:
-            note(f"broken: {broken}")
         total = summary.sentences + len(summary.broken)
-        raise DataError(
-            f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used",
-            hint="mend them, or leave them out with --skip-invalid where a treebank is read",
-        )
-    for doubtful in summary.doubtful[:SHOWN_BROKEN]:
+        what = f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used"
+        raise DataError(what, hint="mend them, or leave them out with --skip-invalid")
+    for doubtful in summary.doubtful[:SHOWN]:
         note(f"doubtful: {doubtful}")
     if strict and summary.doubtful:
-        first = summary.doubtful[0]
-        raise DataError(
-            first.message, hint="mend it, or leave --strict out", path=first.path, line=first.line
-        )
+        first, hint = summary.doubtful[0], "mend it, or leave --strict out"
+        raise DataError(first.message, hint=hint, path=first.path, line=first.line)
 
 
 @examples(
@@ -322,10 +256,7 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
 )
 def fetch(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="NAME", help="The data set: wikitext-2 or ptb; without it, all are listed."
-        ),
+        str | None, typer.Argument(metavar="NAME", help="wikitext-2 or ptb; else all are listed.")
     ] = None,
     output: Annotated[
         Path | None,
@@ -333,11 +264,7 @@ def fetch(
     ] = None,
     source: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            metavar="FOLDER",
-            help="Take the texts from this folder or zip file, no network.",
-        ),
+        typer.Option("--from", metavar="FOLDER", help="A folder or zip file with the texts."),
     ] = None,
     force: ForceOption = False,
     list_all: Annotated[bool, typer.Option("--list", help="List the data sets.")] = False,
@@ -351,16 +278,17 @@ def fetch(
     from seqtool.text import datasets
 
     if list_all or name is None:
-        known = datasets.DATASETS.items()
+        known = [{"name": name, **vars(data)} for name, data in datasets.DATASETS.items()]
         if as_json:
-            return emit({"datasets": [{"name": each, **vars(data)} for each, data in known]})
-        for each, data in known:
-            echo(f"{each:<12} {data.description} ({data.size / 1e6:.1f} MB, {data.licence})")
+            return emit({"datasets": known})
+        for data in known:
+            size = f"{data['size'] / 1e6:.1f} MB"
+            echo(f"{data['name']:<12} {data['description']} ({size}, {data['licence']})")
         return
     with progress_bar(f"fetching {name}", is_bytes=True) as on_progress:
         folder = datasets.fetch(
             name,
-            Path(name) if output is None else output,
+            output or Path(name),
             source=source,
             force=force,
             on_progress=on_progress,
@@ -375,4 +303,4 @@ def fetch(
     if missing := datasets.DATASETS[name].splits.keys() - description["splits"]:
         note(f"not in the source: {', '.join(sorted(missing))}")
     note(f"licence: {description['licence']}")
-    echo(str(folder))
+    echo(folder)

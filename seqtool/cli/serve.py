@@ -28,18 +28,12 @@ def serve(
             "--model",
             "-m",
             metavar="DIR",
-            help="What train-parser --raw made, or a parser, tagger or segmenter; runs/parser if "
-            "not given. Requests name one of several (-m A -m B) by the last part of its "
-            "directory; the first is the default.",
+            help="A parser, tagger or segmenter; runs/parser if not given. Requests name one of "
+            "several by the last part of its directory; the first is the default.",
         ),
     ] = None,
     host: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The name or address to listen on. With one that other machines reach, all of "
-            "them can use the server, and nothing is encrypted.",
-        ),
+        str, typer.Option(metavar="NAME", help="Where to listen; nothing is encrypted.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any that is free.")
@@ -63,10 +57,9 @@ def serve(
         int, typer.Option(min=1, metavar="N", help="The most time that a request may take.")
     ] = 60,
     verbose: Annotated[
-        bool,
-        typer.Option("--verbose", "-v", help="Print a line for each request to stderr; no text."),
+        bool, typer.Option("--verbose", "-v", help="Print a line for each request; no text.")
     ] = False,
-    json_output: JsonOption = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Let programs and people parse over HTTP, with models that are loaded once.
 
@@ -90,12 +83,9 @@ def serve(
         shown, number = sock.getsockname()[:2]
         url = f"http://{f'[{shown}]' if ':' in shown else shown}:{number}"
         if shown not in LOCAL:
-            note(
-                f"warning: {shown} can be reached from other machines, by address or by a name of "
-                "--allow-host; their users need no password, and what they send is not encrypted"
-            )
+            note(f"warning: {shown} can be reached from other machines, by anybody, unencrypted")
         names = list(models)
-        if json_output:
+        if as_json:
             emit({"url": url, "port": number, "models": names})
         note(f"{', '.join(names)}: {url} (Ctrl-C ends it)")
         num_answered = 0

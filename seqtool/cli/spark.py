@@ -13,7 +13,6 @@ import typer
 
 from seqtool.cli.options import MAX_SHOWN, note
 from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
-from seqtool.lm.ngram.engine.database import ENGINES as COUNTING_ENGINES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,23 +23,6 @@ PANEL = "Spark"
 ENGINES = ("process", "spark")
 FORMATS = ("conllu", "parquet")
 NAME_BOTH = "name the files, and the directory with -o"
-CountingEngineOption = Annotated[
-    str,
-    typer.Option(
-        metavar="|".join(COUNTING_ENGINES),
-        help="What counts: memory, or DuckDB with the disk for what does not fit; memory as long "
-        "as it fits, and else DuckDB (auto); or Apache Spark, on one machine or more. The result "
-        "is the same.",
-    ),
-]
-TempOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DIR",
-        help="Where the files of DuckDB or Spark go meanwhile; beside the output if not given. Of "
-        "Spark on several machines, a folder that all of them see.",
-    ),
-]
 
 
 @dataclass(frozen=True)

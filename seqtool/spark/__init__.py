@@ -16,10 +16,8 @@ frames        DataFrames in and out
 files         files in, a directory of files out: `--engine spark`
 scoring       surprisal and perplexity
 counting      symbols of texts, counted
-vocabularies  of these counts; subwords
 engine        the n-gram plan's engine
 ngrams        n-gram models
-preparation   prepared corpora
 """
 
 from seqtool.spark.frames import parse as parse
@@ -27,5 +25,4 @@ from seqtool.spark.frames import segment as segment
 from seqtool.spark.frames import tag as tag
 from seqtool.spark.ngrams import count_ngrams as count_ngrams
 from seqtool.spark.ngrams import train_ngram as train_ngram
-from seqtool.spark.preparation import prepare as prepare
 from seqtool.spark.scoring import surprisal as surprisal

@@ -1,4 +1,4 @@
-"""Symbols of texts, counted by workers: words or characters, by the block and then by the symbol.
+"""Symbols of texts, counted by workers: by the block and then by the symbol.
 
 blocks of texts -> symbols and their counts, and a row for the block itself
 -> GROUP BY the symbol; in order of first occurrence, on the driver
@@ -17,7 +17,7 @@ from seqtool.spark.workers import ROWS, Rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TOTALS = ("sentences", "tokens", "longest", "bytes", "lines")  # of a block
+TOTALS = ("sentences", "tokens", "longest", "bytes")  # of a block
 _COUNTS = {
     "symbol": "string",  # none of a row that tells of the block itself
     "count": "long",
@@ -45,14 +45,13 @@ class Counter(Protocol):
 
 
 def counted(
-    texts: Texts, counter: Callable[[int, int], Counter], *, min_count: int = 1
+    texts: Texts, counter: Callable[[int, int], Counter]
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
     """Return the symbols of texts in order of first occurrence, and the totals of each block.
 
     Args:
         texts: what is counted.
         counter: makes what counts a block, by the rank of the file and the byte of the block.
-        min_count: rarer symbols are left out.
 
     Returns:
         The counts of symbols; rows with `rank`, `block` and `TOTALS`, in order.
@@ -72,10 +71,8 @@ def counted(
         functions.min(first).alias("first"),
         *(functions.sum(name).alias(name) for name in ("count", *TOTALS)),
     )
-    is_kept = functions.col("symbol").isNull() | (functions.col("count") >= min_count)
     rows: list[dict[str, Any]] = (
-        grouped.where(is_kept)
-        .orderBy("first", "line")
+        grouped.orderBy("first", "line")
         .select("symbol", "error", "hint", "line", "unread", "count", *TOTALS, "first.*")
         .toArrow()
         .to_pylist()

@@ -299,20 +299,6 @@ def _stderr_to(handle: int) -> Iterator[None]:
 
 
 @contextmanager
-def settled(session: SparkSession, key: str, value: str) -> Iterator[None]:
-    """Change a setting of a session within the block."""
-    before = session.conf.get(key)
-    session.conf.set(key, value)
-    try:
-        yield
-    finally:
-        if before is None:
-            session.conf.unset(key)
-        else:
-            session.conf.set(key, before)
-
-
-@contextmanager
 def without_pandas_warning() -> Iterator[None]:
     """Within the block, Spark does not warn of pandas 3, of which nothing is used here."""
     with warnings.catch_warnings():

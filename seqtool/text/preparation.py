@@ -68,7 +68,8 @@ class PrepareConfig(Config):
 
     unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting("word", "what a token is")
     vocab_size: int | None = setting(
-        None, "size of the vocabulary, with <unk> and </s>; all symbols if not given"
+        None,
+        "size of the vocabulary, with <unk> and </s>; all if not given, of bpe and unigram 8000",
     )
     min_count: int = setting(1, "words or characters rarer than this become <unk>")
     vocab: str | None = setting(None, "file with the vocabulary, one word or character a line")
@@ -170,15 +171,14 @@ def plan_splits(
     test: str | Path | None = None,
     shares: tuple[float, ...] | None = None,
     treebanks: bool = False,
-    find: Callable[[Sequence[str | Path]], list[str]] | None = None,
 ) -> SplitPlan:
     """Return the files of each split, or the shares to draw.
 
     The inputs are files, directories and `-`, of text or of treebanks. Shares are percentages of
     train, valid and test; when None, and no split is given, `DEFAULT_SHARES`. With a split that is
-    given they are refused. What finds files is `reading.find_files` when not given.
+    given they are refused.
     """
-    find = find or partial(find_files, treebanks=treebanks)
+    find = partial(find_files, treebanks=treebanks)
     parts = {"valid": valid, "test": test}
     given = {name: [str(path)] for name, path in parts.items() if path is not None}
     if shares is not None:

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.cells import cell_len
+from lm.ngram.random_tables import some_table
 
-from seqtool.cli import inspect
 from seqtool.core import checkpoint
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.queries import matches, wants
+from seqtool.core.vocabulary import Vocabulary
+from seqtool.lm.ngram.arpa import write_arpa
+from seqtool.lm.ngram.model import NgramModel, save_model
+from seqtool.text.tokenizers import WordTokenizer
 
 Run = Callable[..., Any]
 
@@ -32,120 +32,15 @@ HEADER = checkpoint.Header(
     command="seqtool train-lm --cell rhn",
     num_parameters=1234567,
 )
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    def fill(directory: Path) -> None:
-        (directory / "weights.safetensors").write_bytes(bytes(2_500_000))
-        (directory / "vocabulary.json").write_bytes(b"{}")
-
-    checkpoint.save(tmp_path / "model", HEADER, "# A model\n", fill)
-    return tmp_path / "model"
-
-
-def test_model_is_shown(seqtool: Run, model: Path) -> None:
-    result = seqtool("inspect", model)
-    assert (result.code, result.stderr) == (0, "")
-    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    for expected in (
-        str(model),
-        "kind neural-lm",
-        "parameters 1,234,567",
-        "size 2.5 MB",
-        "made by seqtool train-lm --cell rhn",
-        "valid_perplexity 98.7654",
-        "split sentences tokens",
-        "train 1,000 23,456",
-        "valid 50 1,170",
-        "뉴스.txt abc",
-        "unit word",
-        "lowercase no",
-        "model.cell rhn",
-        "model.tied yes",
-        "training.rate 0.002",
-        "weights.safetensors 2.5 MB",
-        "vocabulary.json 2 bytes",
-    ):
-        assert expected in lines
-
-
-def test_model_as_json(seqtool: Run, model: Path) -> None:
-    result = seqtool("inspect", model, "--json")
-    assert (result.code, result.stderr) == (0, "")
-    shown = json.loads(result.stdout)
-    assert shown["path"] == str(model)
-    assert shown["bytes"] == 2_500_002
-    assert {key: shown[key] for key in ("kind", "config", "scores", "data", "num_parameters")} == {
-        "kind": HEADER.kind,
-        "config": HEADER.config,
-        "scores": HEADER.scores,
-        "data": HEADER.data,
-        "num_parameters": HEADER.num_parameters,
-    }
-
-
-def test_default_model_is_inspected(
-    seqtool: Run, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(model.parent)
-    (model.parent / "runs").mkdir()
-    model.rename(model.parent / "runs" / "lm")
-    result = seqtool("inspect")
-    assert result.code == 0
-    assert "runs/lm" in result.stderr
-
-
-def test_damaged_model_is_an_error(seqtool: Run, model: Path) -> None:
-    with (model / "weights.safetensors").open("r+b") as stream:
-        stream.seek(1_000_000)
-        stream.write(b"\x01")
-    result = seqtool("inspect", model)
-    assert (result.code, result.stdout) == (1, "")
-    error, hint = result.stderr.splitlines()
-    assert error.startswith(f"error: {model / 'weights.safetensors'}: damaged")
-    assert hint.startswith("hint: ")
-
-
-@pytest.mark.parametrize("name", ["nowhere", "folder", "file.txt"])
-def test_no_model_is_two_lines(seqtool: Run, tmp_path: Path, name: str) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "file.txt").touch()
-    result = seqtool("inspect", tmp_path / name)
-    assert (result.code, result.stdout) == (1, "")
-    error, hint = result.stderr.splitlines()
-    assert error.startswith(f"error: {tmp_path / name}: ")
-    assert hint.startswith("hint: ")
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    from seqtool.text.prepared import PrepareConfig, prepare
-
-    (tmp_path / "text.txt").write_text("a b a\nb\n" * 50, encoding="utf-8")
-    text, output = tmp_path / "text.txt", tmp_path / "corpus"
-    prepare([text], output, PrepareConfig(lowercase=True), valid=text)
-    return output
-
-
-def test_prepared_corpus_is_shown(seqtool: Run, corpus: Path) -> None:
-    result = seqtool("inspect", corpus)
-    assert (result.code, result.stderr) == (0, "")
-    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    # 50 times "a b a </s> b </s>": 6 tokens, 2 sentences, 8 bytes
-    assert "train 300 100 400 0" in lines
-    assert "kind prepared corpus" in lines
-    assert "vocabulary_size 4" in lines
-    assert "lowercase yes" in lines
-
-
-def test_prepared_corpus_as_json(seqtool: Run, corpus: Path) -> None:
-    shown = json.loads(seqtool("inspect", corpus, "--json").stdout)
-    assert shown["kind"] == "prepared corpus"
-    assert shown["vocabulary_size"] == 4  # a, b, <unk>, </s>
-    assert shown["splits"]["train"]["tokens"] == 300
-
-
+VOCABULARY = Vocabulary(["<unk>", "</s>", "a", "b"])
+STATISTICS = [
+    {"order": 1, "counted": 5, "singletons": 1, "discounts": [0.5, 1.0, 1.5], "fallback": True},
+    {"order": 2, "counted": 2, "singletons": 0, "discounts": [0.25, 0.75, 1.25], "fallback": False},
+    {"order": 3, "counted": 1002, "singletons": 900, "discounts": [], "fallback": False},
+]
+# int32 and float32 numbers per order: 5 probabilities and backoffs; 2 words, 6 begins, 2 and 2;
+# 2 words, 3 begins, 2 probabilities
+BYTES = [4 * 10, 4 * 12, 4 * 7]
 TREES = """\
 # sent_id = first
 1	the	the	DET	_	_	2	det	_	_
@@ -160,23 +55,160 @@ TREES = """\
 """
 
 
-def test_words_are_shown_in_their_sentences(tmp_path: Path, seqtool: Run) -> None:
+def lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines()]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    def fill(directory: Path) -> None:
+        (directory / "weights.safetensors").write_bytes(bytes(2_500_000))
+        (directory / "vocabulary.json").write_bytes(b"{}")
+
+    checkpoint.save(tmp_path / "model", HEADER, "# A model\n", fill)
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def ngrams(tmp_path: Path) -> Path:
+    save_model(
+        tmp_path / "ngrams",
+        NgramModel(some_table(), WordTokenizer(VOCABULARY)),
+        config={"order": 3, "prune": [0, 0, 1]},
+        scores={"valid_perplexity": 12.5},
+        command="seqtool ngram train --order 3",
+        statistics=STATISTICS,
+    )
+    return tmp_path / "ngrams"
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Path:
     path = tmp_path / "x.conllu"
     path.write_text(TREES)
-    result = seqtool("inspect", path, "--where", "deprel=nsubj")
-    blank = " " * 36
+    return path
+
+
+def test_a_model(seqtool: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = seqtool("inspect", model)
+    assert (result.code, result.stderr) == (0, "")
+    shown = lines(result.stdout)
+    for expected in (
+        str(model),
+        "kind neural-lm",
+        "parameters 1,234,567",
+        "size 2.5 MB",
+        "made by seqtool train-lm --cell rhn",
+        "valid_perplexity 98.7654",
+        "split sentences tokens",
+        "train 1,000 23,456",
+        "뉴스.txt abc",
+        "lowercase no",
+        "model.cell rhn",
+        "model.tied yes",
+        "training.rate 0.002",
+        "weights.safetensors 2.5 MB",
+        "vocabulary.json 2 bytes",
+    ):
+        assert expected in shown
+    content = json.loads(seqtool("inspect", model, "--json").stdout)
+    assert (content["path"], content["bytes"]) == (str(model), 2_500_002)
+    for name in ("kind", "config", "scores", "data", "num_parameters"):
+        assert content[name] == getattr(HEADER, name)
+    monkeypatch.chdir(model.parent)
+    Path("runs").mkdir()
+    model.rename("runs/lm")
+    result = seqtool("inspect")
+    assert (result.code, "runs/lm" in result.stderr) == (0, True)
+
+
+def test_an_ngram_model(seqtool: Run, ngrams: Path) -> None:
+    shown = lines(seqtool("inspect", ngrams).stdout)
+    for expected in (
+        "order n-grams pruned singletons discounts size up to here",
+        "1 5 0 1 0.5000 1.0000 1.5000 (fallback) 40 bytes 40 bytes",
+        "2 2 0 0 0.2500 0.7500 1.2500 48 bytes 88 bytes",
+        "3 2 1,000 900 28 bytes 116 bytes",
+        "prune 0, 0, 1",
+    ):
+        assert expected in shown
+    content = json.loads(seqtool("inspect", ngrams, "--json").stdout)
+    assert [order["bytes"] for order in content["orders"]] == BYTES
+    assert content["orders"][2] == {
+        "order": 3,
+        "ngrams": 2,
+        "pruned": 1000,
+        "singletons": 900,
+        "discounts": [],
+        "fallback": False,
+        "bytes": BYTES[2],
+        "total_bytes": sum(BYTES),
+    }
+    assert "statistics" not in content
+
+
+@pytest.mark.parametrize("name", ["m.arpa", "m.arpa.gz"])
+def test_an_arpa_file(seqtool: Run, tmp_path: Path, name: str) -> None:
+    write_arpa(some_table(), VOCABULARY, tmp_path / name)
+    shown = lines(seqtool("inspect", tmp_path / name).stdout)
+    assert shown[0] == str(tmp_path / name)
+    for expected in ("kind ARPA file", "vocabulary 4", "order n-grams size up to here"):
+        assert expected in shown
+    assert "3 2 28 bytes 116 bytes" in shown
+    content = json.loads(seqtool("inspect", tmp_path / name, "--json").stdout)
+    assert content["bytes"] == (tmp_path / name).stat().st_size
+    assert [order["bytes"] for order in content["orders"]] == BYTES
+
+
+def test_an_arpa_file_is_taken_where_a_model_is(seqtool: Run, tmp_path: Path) -> None:
+    write_arpa(some_table(), VOCABULARY, tmp_path / "m.arpa")
+    (tmp_path / "text.txt").write_text("a b a\n\n")
+    table = tmp_path / "tokens.tsv"
+    given = (tmp_path / "text.txt", "-m", tmp_path / "m.arpa", "--per-token", table, "--json")
+    result = seqtool("eval-ppl", *given)
+    # as in test_query: nats of a, b, a, </s>, and of the </s> of an empty line
+    nats = -0.75 + (-0.5 - 1.0) - 0.0625 + (-1.0 - 0.25) + (-1.0 - 0.125)
+    assert json.loads(result.stdout)["log10_probability"] == pytest.approx(nats / 2.302585093)
+    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    assert rows[0] == ["sentence", "token", "surprisal", "oov", "order"]
+    assert "".join(row[4] for row in rows[1:]) == "22311"
+
+
+def test_sizes_are_drawn(seqtool: Run, ngrams: Path) -> None:
+    arpa, output = ngrams.parent / "m.arpa", ngrams.parent / "sizes.svg"
+    write_arpa(some_table(), VOCABULARY, arpa)
+    for path in (ngrams, arpa):
+        result = seqtool("inspect", path, "--plot", output)
+        assert (result.code, result.stdout) == (0, f"{output}\n")
+        assert "all orders up to it" in output.read_text(encoding="utf-8")
+
+
+def test_a_prepared_corpus(seqtool: Run, tmp_path: Path) -> None:
+    text, corpus = tmp_path / "text.txt", tmp_path / "corpus"
+    text.write_text("a b a\nb\n" * 50, encoding="utf-8")
+    assert seqtool("prepare", text, "--valid", text, "--lowercase", "-o", corpus).code == 0
+    shown = lines(seqtool("inspect", corpus).stdout)
+    # 50 times "a b a </s> b </s>": 6 tokens, 2 sentences, 8 bytes
+    for expected in ("train 300 100 400 0", "kind prepared corpus", "lowercase yes"):
+        assert expected in shown
+    content = json.loads(seqtool("inspect", corpus, "--json").stdout)
+    assert content["vocabulary_size"] == 4  # a, b, <unk>, </s>
+    assert content["splits"]["train"]["tokens"] == 300
+
+
+def test_words_are_shown_in_their_sentences(trees: Path, seqtool: Run) -> None:
+    result = seqtool("inspect", trees, "--where", "deprel=nsubj")
     assert result.stdout.splitlines() == [
-        f"{'the ':>36}[dog]{' sees it.':<36}  first",
-        f"{blank}[dogs]{' sleep':<36}  {path}:8",
+        f"{'the ':>30}[dog]{' sees it.':<30}  first",
+        f"{'':30}[dogs]{' sleep':<30}  {trees}:8",
     ]
     assert result.stderr == "2 words in 2 of 2 sentences\n"
     both = ("--where", "deprel=nsubj", "--where", "feats.Number=Plur", "--json")
-    shown = json.loads(seqtool("inspect", path, *both).stdout)
+    shown = json.loads(seqtool("inspect", trees, *both).stdout)
     assert shown["where"] == {"deprel": "nsubj", "feats__Number": "Plur"}
     (word,) = shown["words"]
     assert (word["line"], word["sent_id"], word["form"], word["head"]) == (8, None, "dogs", 2)
     assert word["text"] == "dogs sleep"
-    assert seqtool("inspect", path, "--where", "xpos=NN").stdout == ""
 
 
 def test_long_sentences_are_cut_beside_the_word(tmp_path: Path, seqtool: Run) -> None:
@@ -187,41 +219,26 @@ def test_long_sentences_are_cut_beside_the_word(tmp_path: Path, seqtool: Run) ->
     (line,) = seqtool("inspect", path, "--where", "form=dog").stdout.splitlines()
     before, _, after = line.partition("[dog]")
     assert before.endswith("语言 语言 ")
-    assert len(before) < 36  # characters that are two cells wide
-    assert after.startswith(f" {'x' * 35}  {path}:31")
+    assert len(before) < 30  # characters that are two cells wide
+    assert after.startswith(f" {'x' * 29}  {path}:31")
 
 
-def test_a_line_fits_the_terminal() -> None:
-    words = ["long"] * 30 + ["dog"] + ["语言"] * 30
-    rows = [f"{i}\t{w}\t_\tX\t_\t_\t_\t_\t_\t_" for i, w in enumerate(words, 1)]
-    text = "# sent_id = news-1\n" + "\n".join(rows) + "\n"
-    (sentence,) = read_conllu(io.StringIO(text), check="columns")
-    (match,) = matches(sentence, wants({"form": "dog"}))
-    for width, wanted in ((60, 60), (80, 26 + 5 + 36 + 8), (120, 36 + 5 + 36 + 8)):
-        line = inspect._line(match, width)
-        assert cell_len(line) == wanted
-        assert line.endswith("  news-1")
-    line, place = inspect._line(match, 40).split("\n")
-    assert cell_len(line) == 13 + 5 + 22
-    assert place == "  news-1"
-    assert inspect._line(match, None) == inspect._line(match, 120)
-
-
-def test_a_value_that_no_word_has(tmp_path: Path, seqtool: Run) -> None:
-    path = tmp_path / "x.conllu"
-    path.write_text(TREES)
-    for query, hint in (
-        ("deprel=subj", "note: no word has deprel=subj: did you mean nsubj?"),
-        ("upos=noun", "note: no word has upos=noun: did you mean NOUN?"),
-        ("upos=9", "note: no word has upos=9: choose one of: DET, NOUN, PRON, PUNCT, VERB"),
-        ("feats.Number=plur", "note: no word has feats.Number=plur: did you mean Plur?"),
-    ):
-        lines = seqtool("inspect", path, "--where", query).stderr.splitlines()
-        assert lines == [hint, "0 words in 0 of 2 sentences"]
-    # each has words, but none has both; and words may have any form
-    for query in (("upos=DET", "deprel=nsubj"), ("form=cat",)):
-        where = [text for one in query for text in ("--where", one)]
-        assert "note" not in seqtool("inspect", path, *where).stderr
+@pytest.mark.parametrize(
+    ("query", "note"),
+    [
+        (["deprel=subj"], "did you mean nsubj?"),
+        (["upos=noun"], "did you mean NOUN?"),
+        (["upos=9"], "choose one of: DET, NOUN, PRON, PUNCT, VERB"),
+        (["feats.Number=plur"], "did you mean Plur?"),
+        (["upos=DET", "deprel=nsubj"], ""),  # each has words, but none has both
+        (["form=cat"], ""),
+    ],
+)
+def test_a_value_that_no_word_has(trees: Path, seqtool: Run, query: list[str], note: str) -> None:
+    where = [text for one in query for text in ("--where", one)]
+    *notes, last = seqtool("inspect", trees, *where).stderr.splitlines()
+    assert last == "0 words in 0 of 2 sentences"
+    assert [note in line for line in notes] == [True] * bool(note)
 
 
 def test_words_that_are_written_together(tmp_path: Path, seqtool: Run) -> None:
@@ -229,58 +246,58 @@ def test_words_that_are_written_together(tmp_path: Path, seqtool: Run) -> None:
     row = "{}\t{}\t_\tX\t_\t_\t{}\t{}\t_\t_\n".format
     joined = "1-2\tdu" + "\t_" * 8 + "\n" + row(1, "de", 3, "a") + row(2, "le", 3, "a")
     path.write_text((joined + row(3, "pain", 0, "root") + "\n") * 2 + row(1, "du", 0, "root"))
-    result = seqtool("inspect", path, "--where", "form=du")
-    assert result.stderr.splitlines() == [
-        "note: 2 multiword tokens are written du, and not counted here: the words are de + le, "
-        "which --where form=de finds",
-        "1 word in 1 of 3 sentences",
-    ]
+    note, found = seqtool("inspect", path, "--where", "form=du").stderr.splitlines()
+    assert "2 multiword tokens are written du" in note
+    assert found == "1 word in 1 of 3 sentences"
     assert "note" not in seqtool("inspect", path, "--where", "form=de").stderr
 
 
 @pytest.mark.parametrize("command", ["inspect", "prepare"])
 def test_a_directory_of_treebanks(tmp_path: Path, seqtool: Run, command: str) -> None:
-    folder = tmp_path / "UD"
-    folder.mkdir()
     for name in ("a.conllu", "b.conllu", "README.txt"):
-        (folder / name).write_text(TREES if name.endswith("conllu") else "of trees\n")
-    result = seqtool(command, folder)
+        (tmp_path / name).write_text(TREES if name.endswith("conllu") else "of trees\n")
+    result = seqtool(command, tmp_path)
     assert result.code == 0
     assert result.stdout.splitlines()[0].split() == ["sentences", "4"]
-    shown = seqtool("inspect", folder, "--where", "upos=DET")
+    shown = seqtool("inspect", tmp_path, "--where", "upos=DET")
     assert shown.stderr == "2 words in 2 of 4 sentences\n"
 
 
-def test_words_are_asked_of_treebanks_only(tmp_path: Path, seqtool: Run, model: Path) -> None:
-    path = tmp_path / "x.conllu"
-    path.write_text(TREES)
-    for arguments, message in (
-        ((model, "--where", "upos=X"), "--where is for treebanks"),
-        ((path, "--where", "upos"), "'upos' asks for nothing"),
-        ((path, "--where", "upo=X"), "upo is no column"),
-    ):
-        result = seqtool("inspect", *arguments)
-        assert (result.code, result.stdout) == (1, "")
-        assert message in result.stderr
-        assert len(result.stderr.splitlines()) == 2
-
-
 @pytest.mark.parametrize(
-    "options",
+    ("words", "message"),
     [
-        ("--where", "upos=NOUN", "--strict"),
-        ("--where", "upos=NOUN", "--plot", "a.svg"),
-        ("--plot", "a.svg", "--strict"),
+        ("nowhere", "no such model"),
+        ("folder", "folder: "),
+        ("file.txt", "file.txt: "),
+        ("damaged", "weights.safetensors: damaged"),
+        ("ngrams", "weights.safetensors: damaged"),
+        ("model --where upos=X", "--where is for treebanks"),
+        ("model --strict", "--strict is for treebanks"),
+        ("x.conllu --where upos", "'upos' asks for nothing"),
+        ("x.conllu --where upo=X", "upo is no column"),
+        ("x.conllu --where upos=NOUN --strict", "exclude each other"),
+        ("x.conllu --where upos=NOUN --plot a.svg", "exclude each other"),
+        ("x.conllu --plot a.svg --strict", "exclude each other"),
     ],
 )
-def test_options_that_exclude_each_other(
-    tmp_path: Path, seqtool: Run, options: tuple[str, ...]
+def test_errors_are_two_lines(
+    words: str,
+    message: str,
+    seqtool: Run,
+    model: Path,
+    ngrams: Path,
+    trees: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text("1\tYes\tyes\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
-    result = seqtool("inspect", path, *options)
-    assert result.code == 1
-    names = [option for option in options if option.startswith("--")]
-    told = {f"error: {' and '.join(each)} exclude each other" for each in (names, names[::-1])}
-    assert result.stderr.splitlines()[0] in told
-    assert result.stdout == ""
+    monkeypatch.chdir(model.parent)
+    Path("folder").mkdir()
+    Path("file.txt").touch()
+    for path in (ngrams, model.rename("damaged") if words == "damaged" else ngrams):
+        weights = path / "weights.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-1] + b"\x07")
+    result = seqtool("inspect", *words.split())
+    assert (result.code, result.stdout) == (1, "")
+    error, hint = result.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert hint.startswith("hint: ")

@@ -8,25 +8,31 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from seqtool import NgramConfig
-from seqtool.cli import ngram, options
-from seqtool.cli.app import main
-from seqtool.cli.usage import join_numbers
+from seqtool.cli.options import join_numbers
 from seqtool.core import checkpoint
 
 Run = Callable[..., Any]
 TEXT = "the dog sleeps\nthe cat sees the dog\n" * 30
+OTHER = "the cat sleeps\na cat sees the owl\n"
+KEPT = Path(__file__).parents[1] / "kept"
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_with_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_a_folder_with_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(TEXT, encoding="utf-8")
+    Path("other.txt").write_text(OTHER, encoding="utf-8")
+
+
+@pytest.fixture
+def model(seqtool: Run) -> str:
+    """A model of trigrams."""
+    assert seqtool("ngram", "train", "text.txt", "--order", 3, "-o", "m").code == 0
+    return "m"
 
 
 def two_lines(result: Any) -> tuple[str, str]:
@@ -38,103 +44,66 @@ def two_lines(result: Any) -> tuple[str, str]:
     return error, hint
 
 
+def as_json(result: Any) -> Any:
+    """What a command that went well printed as JSON."""
+    assert result.code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def perplexity(seqtool: Run, model: str, text: str = "text.txt") -> float:
+    return float(as_json(seqtool("eval-ppl", text, "-m", model, "--json"))["perplexity"])
+
+
 def test_train_shows_a_table_and_prints_the_path(seqtool: Run) -> None:
     result = seqtool("ngram", "train", "text.txt", "--order", 3, "--prune", 0, 0, 30, "-o", "m")
     assert (result.code, result.stdout) == (0, "m\n")
     lines = [" ".join(line.split()) for line in result.stderr.splitlines()]
     # words and </s>: the dog sleeps </s> the cat sees the dog </s>, 30 times
     start = lines.index("60 sentences, 300 tokens with </s>, 0 unknown (0.00%), vocabulary of 7")
-    assert lines[start + 1] == "order n-grams kept singletons discounts"
     # 7 words and <s>; <s> the, the dog, the cat, dog sleeps, dog </s>, sleeps </s>, cat sees and
     # sees the; <s> the dog, <s> the cat, the dog sleeps, the dog </s>, dog sleeps </s>,
     # the cat sees, cat sees the and sees the dog, all 30 times
     rows = [line.split()[:4] for line in lines[start + 2 : start + 5]]
     assert rows == [["1", "8", "8", "0"], ["2", "8", "8", "0"], ["3", "8", "0", "0"]]
-    assert all(line.endswith("0.5000 1.0000 1.5000 (fallback)") for line in lines[start + 2 :][:3])
-    warnings = [line for line in lines if line.startswith("warning: order ")]
-    assert [warning[15] for warning in warnings] == ["1", "2", "3"]
-    assert any("tokens/s" in line for line in lines)
-    assert lines[-1] == "next: seqtool eval-ppl TEXT -m m or seqtool inspect m"
+    assert [line[15] for line in lines if line.startswith("warning: order ")] == ["1", "2", "3"]
+    assert lines[-1].startswith("next: seqtool eval-ppl")
     assert checkpoint.read_header("m").config["prune"] == [0, 0, 30]
 
 
-@pytest.mark.parametrize("command", [("ngram", "train"), ("ngram", "snm")], ids=" ".join)
-def test_what_is_typed_of_a_prepared_corpus(seqtool: Run, command: tuple[str, ...]) -> None:
-    assert seqtool("prepare", "text.txt", "--min-count", 2, "-o", "corpus").code == 0
-    # also where it is the default, which is taken for nothing where it is not typed
-    error, hint = two_lines(seqtool(*command, "corpus", "--min-count", 1, "-o", "m"))
-    assert error == "error: corpus: min_count is 1, but the corpus was prepared with 2"
-    assert hint == "hint: leave min_count out, or prepare the text again"
-    for options_ in ((), ("--min-count", 2)):
-        assert seqtool(*command, "corpus", *options_, "-o", "m", "--force").code == 0
-
-
-def test_all_settings_arrive(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = {}
-
-    def train(inputs: object, output: Path, config: NgramConfig, **options: object) -> None:
-        seen.update(options, inputs=inputs, output=str(output), config=config)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("seqtool.lm.ngram.train.train_ngram", train)
-    words = (
-        "a.txt b.txt -o m --order 4 --smoothing kneser-ney --prune 0,1,1 --vocab-size 9 "
-        "--min-count 2 --discounts kenlm --fallback-discounts .5 --special-tokens skip "
-        "--lowercase --field body --arpa x.gz --threads 1 --memory 8G --force"
-    )
-    assert seqtool("ngram", "train", *words.split()).code == 130
-    assert seen["config"] == NgramConfig(
-        order=4,
-        smoothing="kneser-ney",
-        prune=(0, 1, 1),
-        vocab_size=9,
-        min_count=2,
-        discounts="kenlm",
-        fallback=(0.5,),
-        special_tokens="skip",
-        lowercase=True,
-    )
-    assert (seen["inputs"], seen["output"]) == (["a.txt", "b.txt"], "m")
-    assert (seen["field"], seen["threads"], seen["force"]) == ("body", 1, True)
-    assert (seen["arpa"], seen["memory"]) == (Path("x.gz"), 8 * 10**9)
-    words = "a.txt --vocab v.txt --fallback-discounts 0.5 1 1.25 --order 2"
-    assert seqtool("ngram", "train", *words.split()).code == 130
-    assert seen["config"] == NgramConfig(order=2, vocab="v.txt", fallback=(0.5, 1, 1.25))
-    for words, config in (
-        ("--smoothing add-k --add 0.25", NgramConfig(smoothing="add-k", add=0.25)),
-        (
-            "--smoothing stupid-backoff --backoff 0.3",
-            NgramConfig(smoothing="stupid-backoff", backoff=0.3),
-        ),
-    ):
-        assert seqtool("ngram", "train", "a.txt", *words.split()).code == 130
-        assert seen["config"] == config
-
-
-def test_json(seqtool: Run) -> None:
-    result = seqtool("ngram", "train", "text.txt", "--order", 2, "--arpa", "x.arpa", "--json")
-    answer = json.loads(result.stdout)
+def test_train_as_json(seqtool: Run) -> None:
+    words = ("ngram", "train", "text.txt", "--order", 2, "--arpa", "x.arpa", "--json")
+    answer = as_json(seqtool(*words))
     assert answer["seconds"] == pytest.approx(sum(answer["stages"].values()))
-    assert answer["ngrams"] == 16
-    assert (answer["model"], answer["arpa"]) == ("runs/ngram", "x.arpa")
+    assert (answer["model"], answer["arpa"], answer["ngrams"]) == ("runs/ngram", "x.arpa", 16)
     assert (answer["tokens"], answer["sentences"], answer["unknown"]) == (300, 60, 0)
-    assert answer["vocabulary_size"] == 7
     assert [row["order"] for row in answer["orders"]] == [1, 2]
-    assert len(answer["warnings"]) == 2
+    assert (answer["vocabulary_size"], len(answer["warnings"])) == (7, 2)
+
+
+def test_settings_arrive_and_those_of_a_corpus_must_fit(seqtool: Run) -> None:
+    words = (
+        "--order 2 --smoothing kneser-ney --prune 0,1 --min-count 2 --discounts kenlm "
+        "--fallback-discounts .5 --special-tokens skip --lowercase --threads 1 --memory 8G"
+    )
+    assert seqtool("ngram", "train", "text.txt", *words.split(), "-o", "m").code == 0
+    config = checkpoint.read_header("m").config
+    assert (config["order"], config["smoothing"], config["prune"]) == (2, "kneser-ney", [0, 1])
+    assert (config["discounts"], config["fallback"], config["lowercase"]) == ("kenlm", [0.5], True)
+    assert seqtool("prepare", "text.txt", "--min-count", 2, "-o", "corpus").code == 0
+    error, _ = two_lines(seqtool("ngram", "train", "corpus", "--min-count", 3, "-o", "n"))
+    assert "the corpus was prepared with 2" in error
+    assert seqtool("ngram", "train", "corpus", "--min-count", 2, "-o", "n").code == 0
 
 
 @pytest.mark.parametrize(
     ("args", "joined"),
     [
         ("text --prune 0 0 1 -o m", "text --prune 0,0,1 -o m"),
-        ("--prune 0 0 1 text 5", "--prune 0,0,1 text 5"),
         ("a b --weights 0.3 0.7 -o m", "a b --weights 0.3,0.7 -o m"),
         ("--prune=0 7", "--prune=0 7"),
         ("--prune 0,1 1 --order 3", "--prune 0,1,1 --order 3"),
         ("--order 3 4", "--order 3 4"),
         ("--fallback-discounts .5 1 1.5 --prune 0 1", "--fallback-discounts .5,1,1.5 --prune 0,1"),
-        ("--prune", "--prune"),
-        ("-- --prune 0 1", "-- --prune 0 1"),
         ("--prune 0 -- 1", "--prune 0 -- 1"),
     ],
 )
@@ -145,96 +114,123 @@ def test_numbers_apart_by_spaces(args: str, joined: str) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ("--prune 0 1 0 --order 3", "must not decrease"),
-        ("--prune 1", "must begin with 0"),
-        ("--order 0", "order is 0, but must be at least 1"),
-        ("--order 8", "order 8 is more than the longest sentence has room for"),
-        ("--smoothing kneser-nay", "no smoothing is called 'kneser-nay'"),
-        ("--smoothing witten-bell --add 2", "add counts only where smoothing is add-k"),
-        ("--smoothing add-k --limit-vocab text.txt", "limit_vocab counts only where"),
-        ("--vocab text.txt --limit-vocab text.txt", "vocab makes other words unknown"),
-        ("--prune-entropy 1", "prune_entropy is 1"),
-        ("--special-tokens keep", "special_tokens is 'keep'"),
-        ("--discounts srilm", "discounts is 'srilm'"),
-        ("--vocab-size 2", "vocab_size is 2, but must be at least 3"),
-        ("--arpa no/x.arpa", "the directory to write to is not there"),
-        ("--arpa .", "error: .: is a directory"),
+        ("train text.txt --prune 0 1 0 --order 3", "must not decrease"),
+        ("train text.txt --order 0", "order is 0"),
+        ("train text.txt --order 8", "order 8"),
+        ("train text.txt -o 5", "no --order is given"),
+        ("train text.txt --smoothing kneser-nay", "kneser-nay"),
+        ("train text.txt --smoothing witten-bell --add 2", "witten-bell"),
+        ("train text.txt --vocab text.txt --limit-vocab text.txt", "vocab"),
+        ("train text.txt --prune-entropy 1", "prune_entropy is 1"),
+        ("train text.txt --special-tokens keep", "'keep'"),
+        ("train text.txt --arpa no/x.arpa", "no/x.arpa"),
+        ("train text.txt --arpa .", ".: is a directory"),
+        ("train text.txt --arpa x.klm", "KenLM's binary format"),
+        ("train text.txt --arpa - --json", "--arpa - and --json"),
+        ("train text.txt --memory much", "'much'"),
+        ("train text.txt --memory 1K", "memory"),
+        ("train text.txt --classes pair.tsv", "pair.tsv:2"),
+        ("train text.txt --classes owl.tsv", "no word of the text"),
+        ("train text.txt --classes good.tsv --arpa x.arpa", "classes"),
+        ("train text.txt --classes good.tsv --engine duckdb", "in memory only"),
+        ("train text.txt --vocab words --arpa words", "is read, and would be replaced"),
+        ("train empty.txt", "empty"),
+        ("train nothing.txt", "no such file"),
+        ("train special.txt", "special.txt:1: "),
+        ("counts special.txt", "special.txt:1: "),
+        ("counts text.txt --memory 1K", "memory"),
+        ("counts text.txt --filter dgo", "'dgo' does not occur"),
+        ("counts text.txt -o - --json", "both write to stdout"),
+        ("counts text.txt -o text.txt", "suffix"),
+        ("counts text.tsv -o text.tsv", "is read, and would be replaced"),
+        ("classes text.txt --num 7", "the text has 5 words"),
+        ("classes text.txt -o no/c.tsv", "no/c.tsv"),
+        ("classes text.txt -o ./text.txt", "is read, and would be replaced"),
+        ("classes text.txt --json", "both write to stdout"),
+        ("classes text.txt --memory 1K", "need about"),
+        ("import x.arpa -o p", "x.arpa:5: the log-probability 0.5 is positive"),
+        ("import kenlm.bin -o p", "KenLM's binary format"),
     ],
 )
-def test_impossible_settings(seqtool: Run, args: str, message: str) -> None:
-    error, _ = two_lines(seqtool("ngram", "train", "text.txt", *args.split()))
-    assert message in error
-    assert not Path("runs").exists()
+def test_what_is_refused_leaves_nothing(seqtool: Run, args: str, message: str) -> None:
+    arpa = "\\data\\\nngram 1=1\n\n\\1-grams:\n0.5 a\n\n\\end\\\n"
+    kenlm = "mmap lm http://kheafield.com/code format version 5\n\0" + "x" * 256
+    for name, content in {
+        "words": "dog\ncat\nthe\n",
+        "good.tsv": "dog x\ncat x\n",
+        "pair.tsv": "dog x\ncat\n",
+        "owl.tsv": "owl x\n",
+        "empty.txt": "",
+        "special.txt": "a <s> b\n",
+        "text.tsv": TEXT,
+        "x.arpa": arpa,
+        "kenlm.bin": kenlm,
+    }.items():
+        Path(name).write_text(content)
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    assert message in two_lines(seqtool("ngram", *args.split()))[0]
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
-def test_a_list_of_other_words_is_told(seqtool: Run) -> None:
-    Path("words").write_text("the\ndog\nsleeps\ncat\nsees\n\n")
-    assert (
-        "words are not in" not in seqtool("ngram", "train", "text.txt", "--vocab", "words").stderr
-    )
+@pytest.mark.parametrize(
+    "args",
+    [
+        *("train text.txt --prune 0,x", "train text.txt --fallback-discounts 1,a"),
+        *("counts text.txt --sort size", "train --discount_fallback text.txt"),
+    ],
+)
+def test_usage_errors(seqtool: Run, args: str) -> None:
+    result = seqtool("ngram", *args.split())
+    assert (result.code, result.stderr.splitlines()[-1][:6]) == (2, "hint: ")
+    if "discount_fallback" in args:  # as KenLM has it
+        assert "--fallback-discounts" in result.stderr
+
+
+def test_models_are_replaced_by_force_alone_and_are_no_text(seqtool: Run, model: str) -> None:
+    assert "exists already" in two_lines(seqtool("ngram", "train", "text.txt", "-o", model))[0]
+    for command in ("train", "counts"):
+        assert "is a model, not a text" in two_lines(seqtool("ngram", command, model))[0]
+    assert seqtool("ngram", "train", "other.txt", "-o", model, "--force").code == 0
+
+
+def test_lists_of_words(seqtool: Run) -> None:
     Path("words").write_text("the\nDog\nsleeps\ncat\nsees\n")
     for option in ("--vocab", "--limit-vocab"):
         result = seqtool("ngram", "train", "text.txt", option, "words", "--force")
         # "dog" is 2 of the 8 words of two lines
         assert "warning: 25% of the words are not in words: see whether" in result.stderr
-
-
-def test_stdin_is_a_text_and_stdout_a_place_for_arpa(seqtool_process: Run, seqtool: Run) -> None:
-    words = ("ngram", "train", "-", "--order", 2, "-o", "m", "--arpa", "-")
-    result = seqtool_process(*words, input=TEXT.encode())
-    assert result.code == 0
-    assert result.stdout == seqtool_process("ngram", "export", "m", "-").stdout
-    assert result.stdout.endswith("\\end\\\n")
-    assert result.stderr.endswith("\nm\n")
-    error, hint = two_lines(seqtool("ngram", "train", "text.txt", "--arpa", "-", "--json"))
-    assert error == "error: --arpa - and --json would both write to stdout"
-    assert hint == "hint: name a file after --arpa, or drop --json"
-
-
-@pytest.mark.parametrize("args", ["--prune 0,x", "--fallback-discounts 1,a", "--prune ,"])
-def test_no_numbers_is_a_usage_error(seqtool: Run, args: str) -> None:
-    result = seqtool("ngram", "train", "text.txt", *args.split())
-    assert result.code == 2
-    assert "is no list of" in " ".join(result.stderr.split())
-
-
-def test_unusable_texts(seqtool: Run) -> None:
-    Path("empty.txt").write_text("")
-    assert "empty" in two_lines(seqtool("ngram", "train", "empty.txt"))[0]
-    assert "no such file" in two_lines(seqtool("ngram", "train", "nothing.txt"))[0]
-    Path("special.txt").write_text("a <s> b\n")
-    error, _ = two_lines(seqtool("ngram", "train", "special.txt"))
-    assert error.startswith("error: special.txt:1: ")
-    seqtool("ngram", "train", "text.txt", "--order", 1, "-o", "m")
-    assert two_lines(seqtool("ngram", "train", "text.txt", "-o", "m")) == (
-        "error: m: exists already",
-        "hint: replace it with --force, or choose another with -o",
-    )
-    for command in ("train", "counts"):
-        error, _ = two_lines(seqtool("ngram", command, "m"))
-        assert error == "error: m: is a model, not a text"
-
-
-def test_memory_is_what_the_user_says(seqtool: Run) -> None:
-    for command in (["train", "-o", "small"], ["counts"]):
-        error, hint = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "1K"))
-        if command[0] == "train":  # by DuckDB, as memory has no room
-            assert error.endswith("GB of memory for any text, but 0.0 MB are given")
-            assert hint == "hint: give it --memory 500M or more"
-        else:
-            assert error.endswith("B of memory, but 0.0 MB are available")
-            assert hint.endswith("; raise --memory")
-        error, _ = two_lines(seqtool("ngram", *command, "text.txt", "--memory", "much"))
-        assert error == "error: 'much' is no size of memory"
+    Path("words").write_text("the\ndog\ncat\nsleeps\nhorse\n")
+    words = ("text.txt", "--order", 2, "--limit-vocab", "words", "-o", "n", "--json")
+    answer = as_json(seqtool("ngram", "train", *words))
+    # <unk>, </s>, the, dog, cat, sleeps; the horse does not occur; sees is in every second line
+    assert (answer["vocabulary_size"], answer["unknown"]) == (6, 30)
+    assert "sees" not in seqtool("ngram", "export", "n", "-").stdout
 
 
 def test_the_sample_is_the_default(seqtool: Run) -> None:
     result = seqtool("ngram", "train", "--order", 2)
     assert result.code == 0
-    assert result.stderr.startswith("no CORPUS given: training on the shipped English sample\n")
+    assert "the shipped English sample" in result.stderr.splitlines()[0]
     assert "valid perplexity" in result.stderr
-    evaluated = seqtool("eval-ppl", "text.txt")
-    assert "no model given: using runs/ngram" in evaluated.stderr
+    assert "no model given: using runs/ngram" in seqtool("eval-ppl", "text.txt").stderr
+
+
+def test_stdin_and_stdout(seqtool_process: Run) -> None:
+    words = ("ngram", "train", "-", "--order", 2, "-o", "m", "--arpa", "-")
+    result = seqtool_process(*words, input=TEXT.encode())
+    assert result.code == 0
+    arpa = seqtool_process("ngram", "export", "m", "-").stdout
+    assert result.stdout == arpa
+    assert result.stderr.endswith("\nm\n")
+    assert arpa.startswith("\\data\\\nngram 1=8\nngram 2=8\n\n\\1-grams:\n")
+    lines = [line for line in arpa.splitlines(keepends=True) if "<unk>" not in line]
+    without = "".join(lines).replace("1=8", "1=7").encode()
+    result = seqtool_process("ngram", "import", "-", "-o", "n", input=without)
+    note, sizes = result.stderr.splitlines()
+    assert note == "the file has no <unk>: its log10 probability is set to -100"
+    assert sizes.startswith("8 1-grams, 8 2-grams in ")
+    empty = seqtool_process("ngram", "train", "-", "-o", "e", input=b"\n\n")
+    assert "error: <stdin>: the text has only empty lines" in empty.stderr
 
 
 def test_export_and_import(seqtool: Run) -> None:
@@ -243,63 +239,25 @@ def test_export_and_import(seqtool: Run) -> None:
     assert (result.code, result.stdout) == (0, "x.arpa.gz\n")
     size = Path("x.arpa.gz").stat().st_size
     assert result.stderr == f"16 n-grams of orders 1 to 2, {size:,} bytes\n"
-    again = seqtool("ngram", "export", "x.arpa.gz", "y.arpa", "--threads", 1)
-    assert again.code == 0
+    assert seqtool("ngram", "export", "x.arpa.gz", "y.arpa", "--threads", 1).code == 0
     assert gzip.decompress(Path("x.arpa.gz").read_bytes()) == Path("y.arpa").read_bytes()
-    result = seqtool("ngram", "import", "y.arpa", "-o", "n")
-    assert (result.code, result.stdout) == (0, "n\n")
-    assert result.stderr.startswith("8 1-grams, 8 2-grams in ")
-    answer = json.loads(seqtool("ngram", "import", "y.arpa", "-o", "n", "--force", "--json").stdout)
-    assert answer.pop("seconds") > 0
-    assert answer == {
-        "model": "n",
-        "order": 2,
-        "ngrams": [8, 8],
-        "vocabulary_size": 7,
-        "notes": [],
-    }
-    perplexities = {
-        json.loads(seqtool("eval-ppl", "text.txt", "-m", model, "--json").stdout)["perplexity"]
-        for model in ("y.arpa", "n", "x.arpa.gz")
-    }
-    assert len(perplexities) == 1
+    assert seqtool("ngram", "import", "y.arpa", "-o", "n").stdout == "n\n"
+    answer = as_json(seqtool("ngram", "import", "y.arpa", "-o", "n", "--force", "--json"))
+    assert (answer["model"], answer["ngrams"], answer["vocabulary_size"]) == ("n", [8, 8], 7)
+    assert len({perplexity(seqtool, model) for model in ("y.arpa", "n", "x.arpa.gz")}) == 1
 
 
-def test_export_to_stdout_and_import_from_stdin(seqtool_process: Run) -> None:
-    seqtool_process("ngram", "train", "text.txt", "--order", 2, "-o", "m")
-    text = seqtool_process("ngram", "export", "m", "-").stdout
-    assert text.startswith("\\data\\\nngram 1=8\nngram 2=8\n\n\\1-grams:\n")
-    without = "".join(line for line in text.splitlines(keepends=True) if "<unk>" not in line)
-    result = seqtool_process(
-        "ngram", "import", "-", "-o", "n", input=without.replace("1=8", "1=7").encode()
-    )
-    assert result.code == 0
-    assert result.stderr.startswith(
-        "the file has no <unk>: its log10 probability is set to -100\n8 1-grams, 8 2-grams in "
-    )
+def test_what_is_no_ngram_model_or_no_arpa_file(seqtool: Run, model: str) -> None:
+    for words in (("export", KEPT / "lm-rnn", "x.arpa"), ("prune", KEPT / "lm-rnn", "-o", "p")):
+        error, hint = two_lines(seqtool("ngram", *words))
+        assert "is a model of kind neural-lm, and only n-gram models" in error
+        assert "seqtool ngram train" in hint
+    for name, word in (("x.bin", "KenLM"), ("x.arpa.zst", ".zst")):
+        assert word in two_lines(seqtool("ngram", "export", model, name))[0]
+        assert not Path(name).exists()
 
 
-def test_only_ngram_models_are_exported(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    network = SimpleNamespace(kind="neural-lm")
-    monkeypatch.setattr(checkpoint, "load", lambda path: network)
-    error, hint = two_lines(seqtool("ngram", "export", "net", "x.arpa"))
-    assert (
-        error
-        == "error: net: is a model of kind neural-lm, and only n-gram models have an ARPA form"
-    )
-    assert "seqtool ngram train" in hint
-    assert not Path("x.arpa").exists()
-
-
-def test_damaged_arpa(seqtool: Run) -> None:
-    Path("x.arpa").write_text("\\data\\\nngram 1=1\n\n\\1-grams:\n0.5 a\n\n\\end\\\n")
-    error, hint = two_lines(seqtool("ngram", "import", "x.arpa", "-o", "n"))
-    assert error == "error: x.arpa:5: the log-probability 0.5 is positive"
-    assert hint.startswith("hint: ")
-    assert not Path("n").exists()
-
-
-def test_counts_as_tsv(seqtool: Run) -> None:
+def test_counts(seqtool: Run) -> None:
     result = seqtool("ngram", "counts", "text.txt", "--top", 2)
     # inside sentences: the dog 60; dog sleeps, the cat, cat sees, sees the 30 each: 180 in all
     assert result.stdout == (
@@ -307,78 +265,41 @@ def test_counts_as_tsv(seqtool: Run) -> None:
     )
     assert result.stderr == "2 of 5 n-grams of order 2\n"
     result = seqtool("ngram", "counts", "text.txt", "--filter", "dog", "--sort", "text")
-    assert [line.split("\t")[2] for line in result.stdout.splitlines()[1:]] == [
-        "dog sleeps",
-        "the dog",
-    ]
+    shown = [line.split("\t")[2] for line in result.stdout.splitlines()[1:]]
+    assert shown == ["dog sleeps", "the dog"]
+    words = ("ngram", "counts", "text.txt", "--boundaries", "-o", "counts.tsv", "--json")
+    assert len(as_json(seqtool(*words))["ngrams"]) == 8
+    assert len(Path("counts.tsv").read_text().splitlines()) == 1 + 8  # all of them
+    words = ("ngram", "counts", "text.txt", "--order", 3, "--filter", "cat", "--json")
+    assert as_json(seqtool(*words)) == {
+        "order": 3,
+        "distinct": 4,
+        "total": 120,
+        "ngrams": [
+            {"ngram": ["the", "cat", "sees"], "count": 30},
+            {"ngram": ["cat", "sees", "the"], "count": 30},
+        ],
+    }
 
 
 def test_counts_as_parquet(seqtool: Run) -> None:
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    found = []
-    for words in ((), ("--filter", "dog")):
-        result = seqtool("ngram", "counts", "text.txt", *words, "-o", "counts.parquet")
-        assert result.code == 0, result.stderr
+    for words, num in (((), 5), (("--min-count", 99), 0)):
+        assert seqtool("ngram", "counts", "text.txt", *words, "-o", "counts.parquet").code == 0
         table = parquet.read_table("counts.parquet")
         assert table.column_names == ["count", "per million", "n-gram"]
         assert [str(kind) for kind in table.schema.types] == ["int64", "double", "string"]
-        found.append(table["n-gram"].to_pylist())
-    assert len(found[0]) > len(found[1]) > 0
-    assert all(isinstance(each, str) for each in found[0])
-
-
-def test_counts_to_a_file_and_as_json(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngram, "LISTED", 1)
-    assert len(seqtool("ngram", "counts", "text.txt").stdout.splitlines()) == 2
-    result = seqtool("ngram", "counts", "text.txt", "--boundaries", "-o", "counts.tsv")
-    assert result.stdout == ""
-    written = Path("counts.tsv").read_text()
-    assert len(written.splitlines()) == 1 + 8  # all of them
-    words = ("ngram", "counts", "text.txt", "--boundaries", "-o", "again.tsv", "--json")
-    assert len(json.loads(seqtool(*words).stdout)["ngrams"]) == 8
-    assert Path("again.tsv").read_text() == written
-    answer = json.loads(
-        seqtool("ngram", "counts", "text.txt", "--order", 3, "--filter", "cat", "--json").stdout
-    )
-    assert answer == {
-        "order": 3,
-        "distinct": 4,
-        "total": 120,
-        "ngrams": [{"ngram": ["the", "cat", "sees"], "count": 30}],
-    }
-
-
-def test_counts_refuses(seqtool: Run) -> None:
-    error, _ = two_lines(seqtool("ngram", "counts", "text.txt", "--filter", "dgo"))
-    assert error == "error: the word 'dgo' does not occur in the text"
-    assert seqtool("ngram", "counts", "text.txt", "--sort", "size").code == 2
-    error, _ = two_lines(seqtool("ngram", "counts", "text.txt", "-o", "-", "--json"))
-    assert error == "error: --json and a table both write to stdout"
-    before = Path("text.txt").read_bytes()
-    Path("text.tsv").write_bytes(before)
-    error, _ = two_lines(seqtool("ngram", "counts", "text.tsv", "-o", "text.tsv"))
-    assert error == "error: text.tsv: is read, and would be replaced"
-    assert Path("text.tsv").read_bytes() == before
+        assert len(table["n-gram"].to_pylist()) == num
 
 
 def test_counts_of_special_tokens(seqtool: Run) -> None:
     Path("special.txt").write_text("a <s> b\n")
-    _, hint = two_lines(seqtool("ngram", "counts", "special.txt"))
-    assert hint == "hint: remove it, or choose --special-tokens unknown or skip"
-    listed = {}
-    for policy in ("unknown", "skip"):
-        words = ("ngram", "counts", "special.txt", "--special-tokens", policy, "--json")
-        listed[policy] = [row["ngram"] for row in json.loads(seqtool(*words).stdout)["ngrams"]]
-    assert listed["skip"] == [["a", "b"]]
-    assert sorted(listed["unknown"]) == [["<unk>", "b"], ["a", "<unk>"]]
-
-
-def test_counts_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = []
-    monkeypatch.setattr(options.sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(ngram, "show_table", lambda *table: shown.append(table))
-    assert main(["ngram", "counts", "text.txt", "--top", "1"]) == 0
-    assert shown == [("", ("count", "per million", "n-gram"), [("60", "333333.3", "the dog")])]
+    words = ("ngram", "counts", "special.txt", "--json", "--special-tokens")
+    listed = {
+        policy: sorted(row["ngram"] for row in as_json(seqtool(*words, policy))["ngrams"])
+        for policy in ("unknown", "skip")
+    }
+    assert listed == {"skip": [["a", "b"]], "unknown": [["<unk>", "b"], ["a", "<unk>"]]}
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -393,48 +314,153 @@ def test_help_imports_nothing_heavy() -> None:
     assert "--prune" in run.stdout
 
 
-def test_without_a_command_the_group_shows_its_help(seqtool: Run) -> None:
-    result = seqtool("ngram")
-    assert result.code == 2
-    assert "export" in result.stdout + result.stderr
+# pruned, and mixed
 
 
-@pytest.mark.parametrize("command", ["train", "counts"])
-def test_an_order_is_no_output(seqtool: Run, command: str) -> None:
-    error, hint = two_lines(seqtool("ngram", command, "text.txt", "-o", "5"))
-    assert error == "error: -o 5 would write to '5', and no --order is given"
-    assert "--order 5 -o" in hint
-    assert not Path("5").exists()
-    # who says both means it
-    named = {"train": "5", "counts": "5.tsv"}[command]  # a table is of a kind
-    assert seqtool("ngram", command, "text.txt", "--order", 2, "-o", named).code == 0
-    assert Path(named).exists()
-
-
-def test_a_long_option_with_one_dash_is_no_output(seqtool: Run) -> None:
-    error, hint = two_lines(seqtool("ngram", "train", "text.txt", "-order"))
-    assert error == "error: -order is read as -o rder, the output, and no --order is given"
-    assert hint == "hint: the option has two dashes here: --order N"
+def test_a_pruned_model(seqtool: Run) -> None:
+    lines = "the dog sleeps\nthe cat sees the dog\na dog sees a cat\n" * 9
+    Path("text.txt").write_text(f"{lines}the owl sleeps\n")
+    assert seqtool("ngram", "train", "text.txt", "--order", 3, "-o", "m").code == 0
+    words = ("ngram", "prune", "m", "--threshold", 1e-3, "-o", "p", "--arpa", "p.arpa")
+    result = seqtool(*words)
+    assert (result.code, result.stdout) == (0, "p\n")
+    old, new = (checkpoint.read_header(name) for name in ("m", "p"))
+    sizes = [order["ngrams"] for order in new.statistics["orders"]]
+    assert 0 < sum(sizes) < sum(order["ngrams"] for order in old.statistics["orders"])
+    assert new.config == {**old.config, "prune_entropy": 1e-3}
+    assert perplexity(seqtool, "p") == pytest.approx(perplexity(seqtool, "p.arpa"), rel=1e-5)
+    # the same at once
+    words = ("text.txt", "--order", 3, "--prune-entropy", 1e-3, "-o", "q", "--json")
+    answer = as_json(seqtool("ngram", "train", *words))
+    assert [order["ngrams"] for order in answer["orders"]] == sizes
+    weights = [Path(name, "weights.safetensors").read_bytes() for name in ("p", "q")]
+    assert weights[0] == weights[1]
+    words = ("ngram", "prune", "p.arpa", "--threshold", 0.5, "-o", "r", "--json")
+    answer = as_json(seqtool(*words))
+    assert (answer["order"], answer["ngrams"][1:]) == (1, [0, 0])
 
 
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
+    ("command", "message"),
     [
-        ("--discount_fallback", "--fallback-discounts"),
-        ("--discount-fallback", "--fallback-discounts"),
-        ("--limit_vocab_file", "--limit-vocab"),
-        ("--text", "the argument CORPUS"),
-        ("-S", "--memory"),
+        ("prune m -o p --threshold 2", "the threshold is 2"),
+        ("prune m -o m", "exists already"),
+        ("prune no -o p", "no such model"),
+        ("prune m.arpa -o p --arpa m.arpa", "m.arpa: is read, and would be replaced"),
+        ("mix m -o p", "needs two models or more"),
+        ("mix m m -o p", "m is given twice"),
+        ("mix m m.arpa -o p --arpa m.arpa", "m.arpa: is read, and would be replaced"),
+        ("mix m m.arpa -o p --tune text.txt --arpa text.txt", "would be replaced"),
+        ("mix m m.arpa -o p --tune text.txt --weights .5,.5", "--tune fits the weights"),
+        ("mix m m.arpa -o p --tune -", "stdin can be read once"),
+        ("mix m low -o p", "lower-cases the text"),
     ],
 )
-def test_options_of_other_programs_are_told_by_their_names_here(
-    seqtool: Run, theirs: str, ours: str
+def test_what_is_not_pruned_or_mixed(
+    seqtool: Run, seqtool_process: Run, model: str, command: str, message: str
 ) -> None:
-    result = seqtool("ngram", "train", theirs, "text.txt")
-    assert result.code == 2
-    assert result.stderr.splitlines()[-1].startswith(f"hint: it is {ours} here; see `seqtool ngram")
+    seqtool("ngram", "export", "m", "m.arpa")
+    seqtool("ngram", "train", "text.txt", "--order", 2, "--lowercase", "-o", "low")
+    before = Path("m.arpa").read_bytes()
+    if command.endswith("-"):
+        error, _ = two_lines(seqtool_process("ngram", *command.split(), input=b""))
+    else:
+        error, _ = two_lines(seqtool("ngram", *command.split()))
+    assert message in error
+    assert (Path("m.arpa").read_bytes(), Path("p").exists()) == (before, False)
 
 
-def test_empty_lines_of_stdin(seqtool_process: Run) -> None:
-    result = seqtool_process("ngram", "train", "-", "-o", "m", input=b"\n\n")
-    assert "error: <stdin>: the text has only empty lines" in result.stderr
+def test_a_pruned_model_knows_its_held_out_text(seqtool: Run) -> None:
+    Path("texts").mkdir()
+    for name in ("train", "valid"):
+        Path(f"texts/{name}.txt").write_text(TEXT, encoding="utf-8")
+    seqtool("prepare", "texts", "-o", "corpus")
+    for source in ("texts", "corpus"):
+        assert seqtool("ngram", "train", source, "-o", "runs/deep/big", "--force").code == 0
+        assert seqtool("ngram", "prune", "runs/deep/big", "-o", "small", "--force").code == 0
+        assert [seqtool("eval-ppl", "-m", name).code for name in ("runs/deep/big", "small")] == [
+            0,
+            0,
+        ]
+
+
+def test_a_mixture(seqtool: Run, model: str) -> None:
+    Path("birds.txt").write_text("a bird sings\nthe bird sees a dog\n" * 8, encoding="utf-8")
+    seqtool("ngram", "train", "birds.txt", "--order", 2, "-o", "n")
+    words = ("ngram", "mix", model, "n", "--tune", "text.txt", "-o", "x")
+    answer = as_json(seqtool(*words, "--arpa", "x.arpa", "--json"))
+    assert answer["weights"][0] > 0.9
+    assert answer["perplexity"] == pytest.approx(perplexity(seqtool, "x"))
+    assert perplexity(seqtool, "x") == pytest.approx(perplexity(seqtool, "x.arpa"), rel=1e-5)
+    assert checkpoint.read_header("x").data["mixed_of"] == ["m", "n"]
+    shown = seqtool(*words, "--force")
+    assert shown.stdout == "x\n"
+    assert "of the models mixed at every word" in shown.stderr
+    # of the one alone it gives the same as that, but to its words
+    seqtool("ngram", "mix", model, "n", "--weights", "1,0", "-o", "y")
+    assert perplexity(seqtool, "y") == pytest.approx(perplexity(seqtool, model), rel=1e-5)
+
+
+def test_a_file_without_the_unknown_word(seqtool: Run) -> None:
+    Path("special.txt").write_text("a <unk> b\na b c\n" * 3)
+    seqtool("ngram", "train", "special.txt", "--order", 3, "-o", "u")
+    seqtool("ngram", "export", "u", "whole.arpa")
+    result = seqtool("ngram", "export", "u", "closed.arpa", "--no-unk")
+    whole, closed = (Path(name).read_text() for name in ("whole.arpa", "closed.arpa"))
+    wanted = [line for line in whole.splitlines()[5:] if "<unk>" not in line]
+    assert closed.splitlines()[5:] == wanted
+    # <unk>, "a <unk>", "<unk> b", "<s> a <unk>", "a <unk> b", "<unk> b </s>" are gone
+    num = sum(line.startswith("-") for line in wanted)
+    assert result.stderr.startswith(f"{num} n-grams of orders 1 to 3, ")
+    assert len([line for line in whole.splitlines() if "<unk>" in line]) == 6
+    # two of three tokens have a log10 probability of -100: a figure with an exponent
+    Path("new.txt").write_text("unseen words\n", encoding="utf-8")
+    shown = seqtool("eval-ppl", "new.txt", "-m", "closed.arpa").stdout
+    (figure,) = (line.split()[1] for line in shown.splitlines() if line.startswith("perplexity"))
+    assert figure == f"{perplexity(seqtool, 'closed.arpa', 'new.txt'):.3e}"
+
+
+def test_order_1_is_not_for_kenlm(seqtool: Run) -> None:
+    result = seqtool("ngram", "train", "text.txt", "--order", 1, "-o", "n", "--arpa", "n.arpa")
+    for shown in (result, seqtool("ngram", "export", "n", "x.arpa")):
+        assert "warning: KenLM refuses an ARPA file of order 1" in shown.stderr
+
+
+# of classes
+
+
+def test_from_classes_to_a_model_in_use(seqtool: Run, seqtool_process: Run) -> None:
+    Path("text.txt").write_text("the dog sleeps\nthe cat sees a dog\na dog sees the cat\n" * 9)
+    result = seqtool("ngram", "classes", "text.txt", "--num", 3, "-o", "c.tsv")
+    assert (result.code, result.stdout) == (0, "c.tsv\n")
+    lines = Path("c.tsv").read_text(encoding="utf-8").splitlines()
+    # the largest class first, and of each the most frequent word
+    assert lines == ["dog\t1", "cat\t1", "the\t2", "a\t2", "sees\t3", "sleeps\t3"]
+    shown = seqtool_process("ngram", "classes", "text.txt", "--num", 3).stdout
+    assert shown.splitlines() == lines
+    words = ("text.txt", "--num", 3, "--sweeps", 1, "-o", "d.tsv", "--json")
+    made = as_json(seqtool("ngram", "classes", *words))
+    assert (made["num"], made["words"], len(made["moved"])) == (3, 6, 1)
+    words = ("text.txt", "--classes", "c.tsv", "--order", 3, "-o", "m", "--json")
+    assert as_json(seqtool("ngram", "train", *words))["vocabulary_size"] == 8
+    assert seqtool("ngram", "train", "text.txt", "--order", 3, "-o", "words").code == 0
+    of_classes, of_words = (perplexity(seqtool, name, "other.txt") for name in ("m", "words"))
+    assert of_classes < of_words  # it generalises over the cat
+    words = ("other.txt", "-m", "m", "-m", "words", "--tune", "text.txt", "--json")
+    assert sum(as_json(seqtool("eval-ppl", *words))["weights"]) == pytest.approx(1)
+    for command in (
+        "generate -m m --seed 1",
+        "surprisal other.txt -m m --entropy",
+        "compare other.txt -m m -m words",
+        "analyse context text.txt -m m --json",
+    ):
+        assert seqtool(*command.split()).code == 0, command
+    shown = seqtool("inspect", "m").stdout.splitlines()
+    assert ["classes", "5"] in [line.split() for line in shown]
+    for command in ("export m x.arpa", "prune m -o p", "mix m words -o p"):
+        error, hint = two_lines(seqtool("ngram", *command.split()))
+        assert "m: is a model of kind class-ngram, and only n-gram models" in error
+        assert "without --classes" in hint
+    assert seqtool("prepare", "text.txt", "--unit", "char", "-o", "chars").code == 0
+    error, _ = two_lines(seqtool("ngram", "classes", "chars", "--num", 3))
+    assert "classes are of words, but the corpus is of char units" in error

@@ -37,7 +37,7 @@ from seqtool.lm.ngram.table import BackoffTable
 from seqtool.lm.ngram.trie import word_columns
 from seqtool.parsing.annotation import Annotation, open_models
 from seqtool.spark.folders import Folder, _num_tasks, _remove_for_good, temporary_folder
-from seqtool.spark.session import settled, without_pandas_warning
+from seqtool.spark.session import without_pandas_warning
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
 Run = Callable[..., CommandResult]
@@ -113,8 +113,11 @@ def many_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def large_blocks(session: Any) -> Iterator[None]:
     """A task reads several small files."""
-    with settled(session, "spark.sql.files.maxPartitionBytes", "128m"):
-        yield
+    key = "spark.sql.files.maxPartitionBytes"
+    before = session.conf.get(key)
+    session.conf.set(key, "128m")
+    yield
+    session.conf.set(key, before)
 
 
 def parts_of(folder: Path) -> str:

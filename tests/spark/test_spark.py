@@ -4,16 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import seqtool as package
 from seqtool.core.errors import DataError
-from seqtool.spark import ngrams, preparation
+from seqtool.spark import ngrams
 from seqtool.spark.blocks import BLOCK, FILE, LINES, PARAGRAPHS, VALUE, parts_of
 from seqtool.spark.session import raise_user_error
 from seqtool.text.prepared import PrepareConfig
@@ -23,7 +20,7 @@ ALLOWED = ("no disk can be mounted here", "asks Linux for the parent of a proces
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["on_spark", "corpora_on_spark", "cluster_on_spark"])
+@pytest.mark.parametrize("name", ["on_spark", "cluster_on_spark"])
 def test_on_a_real_spark(name: str) -> None:
     """In a process of its own: Spark leaves threads and connections behind as long as it lives."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'seqtool[scale]'")
@@ -92,30 +89,3 @@ def test_a_hint_names_an_option_where_it_helps(name: str, hint: str) -> None:
     with pytest.raises(DataError) as caught:
         raise_user_error(RuntimeError(text))
     assert (caught.value.path, caught.value.hint) == (f"/data/{name}", hint)
-
-
-def test_tasks_are_stopped_before_their_corpus_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After Ctrl-C: a task that still writes would make its directory anew, or tell of it."""
-    text = tmp_path / "text.txt"
-    text.write_text("a b\n")
-    directories: list[Path] = []
-
-    @contextmanager
-    def stopping(session: Any, parent: str) -> Iterator[str]:
-        try:
-            yield parent
-        finally:
-            directories[0].joinpath("train.bin").write_text("of a task")
-
-    def run(prepared: Any) -> None:
-        directories.append(prepared.directory)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(preparation, "temporary_folder", stopping)
-    monkeypatch.setattr(preparation._Preparation, "run", run)
-    session: Any = None
-    with pytest.raises(KeyboardInterrupt):
-        preparation.prepare(session, text, tmp_path / "corpus", PrepareConfig(split=(100.0,)))
-    assert [*tmp_path.iterdir()] == [text]

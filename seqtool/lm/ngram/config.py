@@ -64,9 +64,14 @@ class NgramConfig(WordsConfig):
     """How an n-gram model is estimated."""
 
     order: int = setting(5, "length of the longest n-grams", maximum=DEEPEST)
-    smoothing: str = setting("modified-kneser-ney", "how probability is kept for what was not seen")
+    smoothing: str = setting(
+        "modified-kneser-ney",
+        "how probability is kept for what was not seen: modified-kneser-ney, kneser-ney, "
+        "absolute-discounting, witten-bell, add-k, stupid-backoff or maximum-likelihood",
+    )
     prune: tuple[int, ...] = setting(
-        (), "per order, leave out n-grams that occur at most this often; the last one goes on"
+        (),
+        "per order, leave out n-grams that occur at most this often; the last one goes on: 0 0 1",
     )
     prune_entropy: float = setting(
         0.0,
