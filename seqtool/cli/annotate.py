@@ -19,7 +19,7 @@ from seqtool.cli.models import (
     one_model,
     open_model,
 )
-from seqtool.cli.options import UNNAMED, note, stdin_or_sample, takes_options
+from seqtool.cli.options import UNNAMED, argument, note, option, stdin_or_sample, takes_options
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
@@ -59,27 +59,15 @@ RetagOption = Annotated[
 ]
 
 
-def _model(help: str) -> Any:
-    return typer.Option("--model", "-m", metavar="DIR", help=help)
-
-
 @dataclass(frozen=True)
 class LayoutOptions:
     """How plain text is split."""
 
-    rules: Annotated[
-        bool,
-        typer.Option("--rules", help="Split text by simple rules, not by the model; any language."),
-    ] = False
-    presegmented: Annotated[
-        bool, typer.Option("--presegmented", help="The text has a sentence a line.")
-    ] = False
-    pretokenized: Annotated[
-        bool,
-        typer.Option(
-            "--pretokenized", help="The text has a sentence a line, and spaces between all words."
-        ),
-    ] = False
+    rules: bool = option(False, "Split text by simple rules, not by the model; any language.")
+    presegmented: bool = option(False, "The text has a sentence a line.")
+    pretokenized: bool = option(
+        False, "The text has a sentence a line, and spaces between all words."
+    )
 
     @property
     def layout(self) -> Layout:
@@ -93,21 +81,13 @@ class LayoutOptions:
 class RawTextOptions(LayoutOptions):
     """Whether there is plain text in place of CoNLL-U, and how it is laid out or split."""
 
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw", help="FILE is plain text, as files named .txt are without this option."
-        ),
-    ] = False
-    named: Annotated[
-        str | None,
-        typer.Option(
-            "--input",
-            metavar="|".join(INPUTS),
-            help="What FILE is: plain text (as --raw), CoNLL-U, a sentence a line with spaces "
-            "between all words, or a word a line with an empty line between sentences.",
-        ),
-    ] = None
+    raw: bool = option(False, "FILE is plain text, as files named .txt are without this option.")
+    named: str | None = option(
+        None,
+        "What FILE is; horizontal and vertical: words between blanks or lines.",
+        "|".join(INPUTS),
+        "--input",
+    )
 
     @property
     def layout(self) -> Layout:
@@ -156,27 +136,18 @@ def _inputs(files: list[str] | None, spark: SparkOptions, kind: Any = "text") ->
     "cat letter.txt | seqtool segment -m runs/mine -o letter.conllu",
 )
 def segment(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Files of plain text (also packed), directories, or - for stdin; each is a "
-            f"document. {UNNAMED} the shipped sample's English test text.",
-        ),
-    ] = None,
-    models: Annotated[
-        list[Path] | None, _model("A segmenter; runs/segmenter if not given.")
-    ] = None,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="|".join(TEXT_FORMATS),
-            help="conllu; text: a sentence a line, blanks between its tokens, as language models "
-            "read it; lines: a sentence a line, as it is written.",
-        ),
-    ] = "conllu",
+    files: list[str] | None = argument(
+        None, "Plain text, a document a file; the sample's English if not given.", "FILE"
+    ),
+    models: list[Path] | None = option(
+        None, "A segmenter; runs/segmenter if not given.", "DIR", "--model", "-m"
+    ),
+    format_: str = option(
+        "conllu",
+        "CoNLL-U, or a sentence a line: split into words, or as it is.",
+        "|".join(TEXT_FORMATS),
+        "-f",
+    ),
     *,
     out: OutputOptions,
     layout: LayoutOptions,
@@ -213,12 +184,13 @@ def segment(
 )
 def tag(
     files: FilesArgument = None,
-    models: Annotated[
-        list[Path] | None,
-        _model(
-            "A tagger, or what train-parser --raw made; runs/tagger or runs/parser if not given."
-        ),
-    ] = None,
+    models: list[Path] | None = option(
+        None,
+        "A tagger, or a model of --raw; runs/tagger or runs/parser if not given.",
+        "DIR",
+        "--model",
+        "-m",
+    ),
     retag: RetagOption = False,
     embeddings: MoreWordsOption = None,
     *,
@@ -301,26 +273,13 @@ def _label(
 )
 def parse(
     files: FilesArgument = None,
-    model: Annotated[
-        list[Path] | None,
-        _model(
-            "A parser; runs/parser if not given. Several of one treebank (-m A -m B) vote on each "
-            "arc, or are averaged where they differ in the seed alone; a model of --raw among them "
-            "splits and tags text for all."
-        ),
-    ] = None,
-    beam: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Hypotheses per sentence: 4 is better and slower than 1."
-        ),
-    ] = 1,
+    model: list[Path] | None = option(
+        None, "A parser; runs/parser if not given. Several vote.", "DIR", "--model", "-m"
+    ),
+    beam: int = option(1, "Hypotheses per sentence: 4 is better and slower than 1.", "N", min=1),
     retag: RetagOption = False,
     allow_missing: AllowMissingOption = False,
-    clear_deps: Annotated[
-        bool,
-        typer.Option("--clear-deps", help="Leave out the enhanced graph, which is not parsed."),
-    ] = False,
+    clear_deps: bool = option(False, "Leave out the enhanced graph, which is not parsed."),
     embeddings: MoreWordsOption = None,
     *,
     out: OutputOptions,

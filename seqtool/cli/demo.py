@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
-
-from seqtool.cli.options import JsonOption, emit, note, show_table
+from seqtool.cli.options import JsonOption, emit, note, option, show_table
 from seqtool.cli.usage import examples
 from seqtool.core import checkpoint
 from seqtool.core.errors import SeqtoolError
@@ -69,18 +67,10 @@ MIX = "eval-ppl {test} -m {out}/rhn -m {out}/lstm --tune {valid}"
     "seqtool demo -o runs/demo --json",
 )
 def demo(
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Directory; an earlier demo in it is replaced."
-        ),
-    ] = Path("runs/demo"),
-    threads: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="CPU threads of a command; two commands run at a time."
-        ),
-    ] = 1,
+    output: Path = option(
+        Path("runs/demo"), "Directory; an earlier demo in it is replaced.", "DIR", "-o"
+    ),
+    threads: int = option(1, "CPU threads of a command; two commands run at a time.", "N", min=1),
     as_json: JsonOption = False,
 ) -> None:
     """Train, measure and use language models and parsers on the shipped sample, in three minutes.

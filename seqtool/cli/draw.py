@@ -8,11 +8,17 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
-from seqtool.cli.options import UNNAMED, is_folder, note, stdin_or_sample, takes_options
+from seqtool.cli.options import (
+    UNNAMED,
+    argument,
+    is_folder,
+    note,
+    option,
+    stdin_or_sample,
+    takes_options,
+)
 from seqtool.cli.usage import WIDEST, examples
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError, counted, did_you_mean
@@ -140,47 +146,22 @@ def draw_groups(
 class TreeOptions:
     """What `parse` writes of a tree, or beyond one tree of each sentence."""
 
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="|".join(FORMATS),
-            help="What to write; if not given, what the name after -o ends in, else conllu; tree "
-            "with --trace. Into a directory, svg and tikz go as a file for each sentence.",
-        ),
-    ] = None
-    gold: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Mark wrong arcs in drawings by the trees of this CoNLL-U file, which may be FILE "
-            "itself; repeatable.",
-        ),
-    ] = None
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace",
-            help="Show how each tree is built, step by step: stack, buffer, what is looked at, "
-            "transition, probability, and the beam; --format tree (in the terminal), html or json.",
-        ),
-    ] = False
-    nbest: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=1000,
-            metavar="N",
-            help="Give the N best trees of each sentence, with their rank and score in comments.",
-        ),
-    ] = None
-    scores: Annotated[
-        bool,
-        typer.Option(
-            "--scores", help="Write how probable it is that each head is right: MISC, Score=0.987."
-        ),
-    ] = False
+    format_: str | None = option(
+        None,
+        "What to write; as -o ends, else conllu, and tree with --trace.",
+        "|".join(FORMATS),
+        "-f",
+    )
+    gold: list[str] | None = option(
+        None, "Mark wrong arcs in drawings by these trees; repeatable.", "FILE"
+    )
+    trace: bool = option(False, "Show how each tree is built, step by step, as tree, html or json.")
+    nbest: int | None = option(
+        None, "Give the N best trees of each sentence, with their scores.", "N", min=1, max=1000
+    )
+    scores: bool = option(
+        False, "Write how probable it is that each head is right: MISC, Score=0.987."
+    )
 
     def format_for(self, output: str, known: Collection[str], others: Sequence[str]) -> str:
         """Return the format to write, after all checks that need no model.
@@ -270,22 +251,10 @@ def write_text(pieces: Iterable[str], output: str, *, colour: bool = False) -> N
 class ChoiceOptions:
     """Which sentences are drawn."""
 
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Only sentences with a word that has this in a column, as deprel=nsubj or "
-            "feats.Case=Nom, see `seqtool inspect --where`; repeatable: one word must have all.",
-        ),
-    ] = None
-    differing: Annotated[
-        bool,
-        typer.Option(
-            "--differing",
-            help="Only sentences with errors, or in which analyses differ: in heads, or in "
-            "relations without their subtypes.",
-        ),
-    ] = False
+    where: list[str] | None = option(
+        None, "Only sentences with such a word, as deprel=nsubj; repeatable.", "NAME=VALUE"
+    )
+    differing: bool = option(False, "Only sentences with errors, or in which analyses differ.")
 
     def chosen(self, groups: Iterator[Group]) -> Iterator[Group]:
         """Give the sentences that are asked for.
@@ -322,52 +291,20 @@ class ChoiceOptions:
     "seqtool draw dev.conllu --where deprel=csubj -f svg -o pictures/",
 )
 def draw(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="CoNLL-U with trees (also packed), a directory, - for stdin; of several, each "
-            "has its own analysis of the same sentences, and where they differ is marked. "
-            f"{UNNAMED} the shipped sample's English test treebank.",
-        ),
-    ] = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|DIR/",
-            help="Where to write; a directory (new, or empty) gets a file for each sentence.",
-        ),
-    ] = "-",
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="|".join(DRAWINGS),
-            help="If not given, what the name after -o ends in: .svg, .html, .tex (tikz), .json, "
-            "else tree; svg for a directory.",
-        ),
-    ] = None,
-    gold: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Mark what is wrong by the trees of this CoNLL-U file."),
-    ] = None,
-    beside: Annotated[
-        bool,
-        typer.Option(
-            "--beside", help="Several analyses stand side by side, not one over the other."
-        ),
-    ] = False,
-    down: Annotated[
-        bool,
-        typer.Option(
-            "--down",
-            help="Words stand below one another, arcs beside them: for long sentences (svg; a page "
-            "of HTML has a switch).",
-        ),
-    ] = False,
+    files: list[str] | None = argument(
+        None, "CoNLL-U with trees; where several differ is marked; else the sample.", "FILE"
+    ),
+    output: str = option(
+        "-", "Where to write; DIR/ gets a file for each sentence.", "FILE|DIR/", "-o"
+    ),
+    format_: str | None = option(
+        None, "If not given, as -o ends, else tree; svg for a directory.", "|".join(DRAWINGS), "-f"
+    ),
+    gold: str | None = option(
+        None, "Mark what is wrong by the trees of this CoNLL-U file.", "FILE"
+    ),
+    beside: bool = option(False, "Several analyses stand side by side, not one over the other."),
+    down: bool = option(False, "Words stand below one another, arcs beside them (svg, html)."),
     *,
     choice: ChoiceOptions,
 ) -> None:

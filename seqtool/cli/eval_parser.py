@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import (
@@ -22,8 +20,10 @@ from seqtool.cli.options import (
     UNNAMED,
     JsonOption,
     SeedOption,
+    argument,
     emit,
     note,
+    option,
     show_table,
     stdin_instead,
     stdin_or_sample,
@@ -45,25 +45,12 @@ COMMONEST = 20  # confusions that are shown
 class TableOptions:
     """What is counted, and which tables are shown."""
 
-    no_punct: Annotated[
-        bool,
-        typer.Option(
-            "--no-punct",
-            help="Leave punctuation (gold UPOS PUNCT or relation punct) out of UAS and LAS.",
-        ),
-    ] = False
-    per_relation: Annotated[
-        bool, typer.Option("--per-relation", help="Also labelled attachment of each relation.")
-    ] = False
-    per_length: Annotated[
-        bool,
-        typer.Option(
-            "--per-length", help="Also labelled attachment by words from head to dependent."
-        ),
-    ] = False
-    confusion: Annotated[
-        bool, typer.Option("--confusion", help="Also the commonest relations taken for others.")
-    ] = False
+    no_punct: bool = option(
+        False, "Leave punctuation (gold UPOS PUNCT or relation punct) out of UAS and LAS."
+    )
+    per_relation: bool = option(False, "Also labelled attachment of each relation.")
+    per_length: bool = option(False, "Also labelled attachment by words from head to dependent.")
+    confusion: bool = option(False, "Also the commonest relations taken for others.")
 
     @property
     def wanted(self) -> dict[str, Any]:
@@ -79,43 +66,19 @@ class TableOptions:
     "seqtool eval-parser dev.conllu -m runs/parser -m runs/other --together",
 )
 def eval_parser(
-    gold: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="GOLD",
-            help="Treebank: a CoNLL-U file (also packed), a directory, - for stdin. "
-            f"{UNNAMED} the shipped sample's English test treebank.",
-        ),
-    ] = None,
-    predicted: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PREDICTED",
-            help="Annotations of the same text; several are compared with the first. Without one "
-            "and without -m: stdin where that is a pipe or a file, else GOLD's words parsed by the "
-            "default model.",
-        ),
-    ] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="Parse GOLD's words with this model, then score; repeatable. Tags and lemmas that "
-            "GOLD has are kept, also by a model of --raw.",
-        ),
-    ] = None,
-    beam: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Hypotheses that a model follows at once.")
-    ] = 1,
-    together: Annotated[
-        bool,
-        typer.Option(
-            "--together",
-            help="Score also what the models find together, as of `seqtool parse -m A -m B`.",
-        ),
-    ] = False,
+    gold: str | None = argument(
+        None, "A treebank; the sample's English test part if not given.", "GOLD"
+    ),
+    predicted: list[str] | None = argument(
+        None, "Annotations of the same text; without any, a model parses GOLD.", "PREDICTED"
+    ),
+    model: list[Path] | None = option(
+        None, "Parse GOLD's words with this model, then score; repeatable.", "MODEL", "-m"
+    ),
+    beam: int = option(1, "Hypotheses that a model follows at once.", "N", min=1),
+    together: bool = option(
+        False, "Score also what the models find together, as of `seqtool parse -m A -m B`."
+    ),
     allow_missing: AllowMissingOption = False,
     seed: SeedOption = None,
     as_json: JsonOption = False,

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
 from seqtool.cli.options import (
@@ -18,9 +16,11 @@ from seqtool.cli.options import (
     TestSplitOption,
     TextFieldOption,
     ThreadsOption,
+    argument,
     emit,
     note,
     offer,
+    option,
     show_table,
     stdin_instead,
     takes_options,
@@ -75,75 +75,37 @@ class MixtureOptions:
     """How several models become one."""
 
     weights: WeightsOption = None
-    tune: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Fit the weights of a mixture, and what is not given of --cache and --dynamic, on "
-            "this held-out text (a corpus: its valid split).",
-        ),
-    ] = None
-    save_mixture: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the mixture as a model that refers to its parts and needs them to stay.",
-        ),
-    ] = None
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the directory of --save-mixture.")
-    ] = False
+    tune: str | None = option(
+        None, "Fit what is not given of weights, cache and dynamic on this text.", "TEXT"
+    )
+    save_mixture: Path | None = option(
+        None, "Write the mixture as a model that refers to its parts and needs them to stay.", "DIR"
+    )
+    force: bool = option(False, "Replace the directory of --save-mixture.")
 
 
 @dataclass(frozen=True)
 class ComparisonOptions:
     """Models side by side."""
 
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Do not mix the models, but show them side by side: how well, how large, how "
-            "fast. Each is tested against the first by a paired bootstrap over sentences.",
-        ),
-    ] = False
-    samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Texts drawn for each test of --compare.")
-    ] = 10_000
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Seed of the draws of --compare.")
-    ] = 1
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the table of --compare (.tsv, .csv, .jsonl, .parquet; - is TSV on stdout).",
-        ),
-    ] = None
+    compare: bool = option(False, "Show models side by side, each tested against the first one.")
+    samples: int = option(10_000, "Texts drawn for each test of --compare.", "N", min=1)
+    seed: int = option(1, "Seed of the draws of --compare.", "N", min=0)
+    output: str | None = option(
+        None, "Write the table of --compare; - is TSV on stdout.", "FILE", "-o"
+    )
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Tables of scores."""
 
-    per_token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a table, .tsv, .csv, .jsonl or .parquet: sentence, token, surprisal in "
-            "bits, oov (- is TSV on stdout). For one row per word, whatever the unit: seqtool "
-            "surprisal.",
-        ),
-    ] = None
-    per_sentence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a table: sentence, tokens, oov, log10_probability, perplexity.",
-        ),
-    ] = None
+    per_token: str | None = option(
+        None, "Write a table (as -o) of each token's surprisal in bits.", "FILE"
+    )
+    per_sentence: str | None = option(
+        None, "Write a table: sentence, tokens, oov, log10_probability, perplexity.", "FILE"
+    )
 
 
 @dataclass(frozen=True)
@@ -152,37 +114,15 @@ class ReadingOptions:
 
     split: TestSplitOption = None
     field: TextFieldOption = None
-    reset_state: Annotated[
-        bool,
-        typer.Option(
-            "--reset-state",
-            help="Start every sentence from the initial state, as is the default where a table is "
-            "written.",
-        ),
-    ] = False
-    carry_state: Annotated[
-        bool,
-        typer.Option(
-            "--carry-state",
-            help="Carry the state of a neural model from sentence to sentence, as is the default "
-            "without a table.",
-        ),
-    ] = False
+    reset_state: bool = option(False, "Each sentence begins anew, as is the default for a table.")
+    carry_state: bool = option(False, "A network reads on from sentence to sentence.")
 
 
 @dataclass(frozen=True)
 class ScoringOnSpark(EngineOptions):
     """Spark in place of this process."""
 
-    skip_invalid: Annotated[
-        bool,
-        typer.Option(
-            "--skip-invalid",
-            help="Leave out compressed files that are damaged, and name them; each is read once "
-            "before.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
+    skip_invalid: bool = option(False, "Leave out compressed files that are damaged.", panel=PANEL)
 
 
 @takes_options(
@@ -210,15 +150,9 @@ class ScoringOnSpark(EngineOptions):
     "seqtool segment raw.txt --rules --format text | seqtool eval-ppl -m runs/my",
 )
 def eval_ppl(
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="Text, one sentence per line: files (also packed, .jsonl, .parquet), "
-            "directories, - for stdin, or one prepared corpus. If not given: stdin where that "
-            "is a pipe or a file, else the held-out part of the model's own corpus.",
-        ),
-    ] = None,
+    text: list[str] | None = argument(
+        None, "Text, a sentence a line; else the model's own held-out text.", "TEXT"
+    ),
     model: ModelsOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,

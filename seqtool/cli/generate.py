@@ -5,9 +5,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
 from seqtool.cli.options import (
@@ -17,6 +15,7 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
+    option,
     prompt_text,
     takes_options,
 )
@@ -50,31 +49,15 @@ if TYPE_CHECKING:
     'seqtool generate --prompt "the old" --next 5',
 )
 def generate(
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "-p",
-            "--prompt",
-            metavar="TEXT",
-            help="The beginning of the text; - reads stdin, as does a command at the end of a "
-            "pipe without it.",
-        ),
-    ] = None,
+    prompt: str | None = option(
+        None, "The beginning of the text; - reads stdin.", "TEXT", "-p", "--prompt"
+    ),
     model: ModelsOption = None,
     weights: WeightsOption = None,
-    allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Read unknown words of the prompt as <unk>.")
-    ] = False,
-    next_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--next",
-            min=1,
-            metavar="N",
-            help="Instead of writing, show the N most probable next tokens, and where their "
-            "probabilities come from.",
-        ),
-    ] = None,
+    allow_unknown: bool = option(False, "Read unknown words of the prompt as <unk>."),
+    next_tokens: int | None = option(
+        None, "Show the N most probable next tokens, and write nothing.", "N", "--next", min=1
+    ),
     *,
     settings: dict[str, Any],
     seed: SeedOption = None,

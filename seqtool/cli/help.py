@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from seqtool.cli.options import flattened, show_table
+from seqtool.cli.options import argument, flattened, show_table
 from seqtool.cli.usage import WIDEST, examples
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.core.terminal import echo, stream
@@ -111,14 +111,9 @@ CONFIGURATIONS = (
     "seqtool help ngram train",
 )
 def show_manual(
-    topic: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TOPIC",
-            help="A page of the manual, or a command such as `ngram train`; without it, the pages "
-            "are listed.",
-        ),
-    ] = None,
+    topic: list[str] | None = argument(
+        None, "A page of the manual, or a command; else the list of pages.", "TOPIC"
+    ),
 ) -> None:
     """Show the manual: its list of pages, one page, or the --help of one command.
 

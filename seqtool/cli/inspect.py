@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
-
-import typer
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, note, show_table
+from seqtool.cli.options import (
+    JsonOption,
+    StrictOption,
+    argument,
+    emit,
+    flattened,
+    note,
+    option,
+    show_table,
+)
 from seqtool.cli.usage import examples
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, ModelError, counted
@@ -36,29 +43,15 @@ CONTEXT = 30  # characters of a line on each side of a word
     "seqtool inspect train.conllu --json",
 )
 def inspect(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model (an ARPA file too), a prepared corpus or a treebank; the default output "
-            "of a training command if not given. With --plot several runs.",
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw learning curves of runs, or sizes of an n-gram model's orders.",
-        ),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Show the words of a treebank whose column is so: deprel=nsubj (or nsubj:pass; "
-            "deprel==nsubj does not), feats.Case=Nom, form=un*, xpos=_; repeatable, all hold.",
-        ),
-    ] = None,
+    paths: list[Path] | None = argument(
+        None, "A model, corpus or treebank; with --plot several runs.", "MODEL"
+    ),
+    plot: Path | None = option(
+        None, "Draw learning curves of runs, or sizes of an n-gram model's orders.", "FILE"
+    ),
+    where: list[str] | None = option(
+        None, "Show the words whose column is so, as deprel=nsubj; repeatable.", "NAME=VALUE"
+    ),
     strict: StrictOption = False,
     as_json: JsonOption = False,
 ) -> None:

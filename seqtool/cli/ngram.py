@@ -21,11 +21,13 @@ from seqtool.cli.options import (
     OutputOption,
     TextFieldOption,
     ThreadsOption,
+    argument,
     emit,
     is_typed,
     note,
     note_next,
     offer,
+    option,
     show_table,
     stdin_or_sample,
     takes_options,
@@ -70,9 +72,6 @@ FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="An n-gram model, or an ARPA file.")
 ]
-NewModelOption = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="Where the new model goes.")
-]
 ArpaOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write ARPA too (.gz: packed), or to stdout (-)."),
@@ -85,9 +84,7 @@ class CountingOptions:
 
     field: FieldOption = None
     threads: ThreadsOption = None
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory that it may take, such as 8G.")
-    ] = None
+    memory: str | None = option(None, "Memory that it may take, such as 8G.", "SIZE")
 
     def arguments(self) -> dict[str, Any]:
         """Return them as functions of the library take them."""
@@ -100,15 +97,9 @@ class CountingOptions:
 class SpillOptions(CountingOptions):
     """The same, where the disk takes what the memory does not."""
 
-    temp: Annotated[
-        str | None,  # no path: a URL would lose a slash
-        typer.Option(
-            metavar="DIR",
-            help="Folder for temporary files, beside the output if not given; of Spark one that "
-            "all machines see.",
-            rich_help_panel="Engine",
-        ),
-    ] = None
+    temp: str | None = option(
+        None, "Folder for temporary files; beside the output if not given.", "DIR", panel="Engine"
+    )
 
 
 def _refuse_two_outputs(path: str | Path | None, as_json: bool, option: str = "--output") -> None:
@@ -180,21 +171,14 @@ def train(
     inputs: InputsArgument = None,
     output: OutputOption = OUTPUT,
     arpa: ArpaOption = None,
-    parquet: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the n-grams as Parquet too.")
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(ENGINES),
-            help="memory, duckdb (the disk for what does not fit), the first of both that has room "
-            "(auto), or Apache Spark; the result is the same.",
-            rich_help_panel="Engine",
-        ),
-    ] = "auto",
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out and name files that are damaged.")
-    ] = False,
+    parquet: Path | None = option(None, "Write the n-grams as Parquet too.", "DIR"),
+    engine: str = option(
+        "auto",
+        "What counts; auto is the first of two that has room.",
+        "|".join(ENGINES),
+        panel="Engine",
+    ),
+    skip_invalid: bool = option(False, "Leave out and name files that are damaged."),
     force: ForceOption = False,
     as_json: JsonOption = False,
     *,
@@ -299,12 +283,8 @@ def _show_training(trained: NgramTraining) -> None:
 )
 def export(
     model: ModelArgument,
-    target: Annotated[
-        str, typer.Argument(metavar="FILE", help="The ARPA file (.gz: packed), or - for stdout.")
-    ],
-    no_unk: Annotated[
-        bool, typer.Option("--no-unk", help="Leave out <unk>; other words keep their probability.")
-    ] = False,
+    target: str = argument(..., "The ARPA file (.gz: packed), or - for stdout.", "FILE"),
+    no_unk: bool = option(False, "Leave out <unk>; other words keep their probability."),
     threads: ThreadsOption = None,
 ) -> None:
     """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read.
@@ -334,13 +314,9 @@ def export(
 
 @examples("seqtool ngram import my.arpa.gz -o runs/imported")
 def import_(
-    source: Annotated[
-        str, typer.Argument(metavar="FILE", help="An ARPA file of any program, or - for stdin.")
-    ],
+    source: str = argument(..., "An ARPA file of any program, or - for stdin.", "FILE"),
     output: OutputOption = OUTPUT,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="The model is of lower-cased text.")
-    ] = False,
+    lowercase: bool = option(False, "The model is of lower-cased text."),
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -371,10 +347,8 @@ def import_(
 )
 def prune(
     model: ModelArgument,
-    output: NewModelOption,
-    threshold: Annotated[
-        float, typer.Option(metavar="X", help="How much the perplexity may grow, by each n-gram.")
-    ] = 1e-8,
+    output: Path = option(..., "Where the new model goes.", "DIR", "-o"),
+    threshold: float = option(1e-8, "How much the perplexity may grow, by each n-gram.", "X"),
     arpa: ArpaOption = None,
     threads: ThreadsOption = None,
     force: ForceOption = False,
@@ -411,14 +385,10 @@ def prune(
     "seqtool ngram mix a.arpa b.arpa --weights 0.3,0.7 -o runs/mixed",
 )
 def mix(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL", help="Two n-gram models or more, or ARPA.")
-    ],
-    output: NewModelOption,
+    models: list[Path] = argument(..., "Two n-gram models or more, or ARPA.", "MODEL"),
+    output: Path = option(..., "Where the new model goes.", "DIR", "-o"),
     weights: WeightsOption = None,
-    tune: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Fit the weights on this held-out text.")
-    ] = None,
+    tune: str | None = option(None, "Fit the weights on this held-out text.", "TEXT"),
     field: TextFieldOption = None,
     arpa: ArpaOption = None,
     threads: ThreadsOption = None,
@@ -476,28 +446,14 @@ def mix(
 )
 def counts(
     inputs: InputsArgument = None,
-    top: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help=f"How many; 0 is all. {LISTED}, or all with -o."),
-    ] = None,
-    min_count: Annotated[
-        int, typer.Option(metavar="N", help="Leave out n-grams that are rarer.")
-    ] = 1,
-    sort: Annotated[
-        Literal["frequency", "text"],
-        typer.Option(metavar="frequency|text", help="What to sort by."),
-    ] = "frequency",
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="WORD", help="Only n-grams with this word; repeatable."),
-    ] = None,
-    boundaries: Annotated[
-        bool, typer.Option("--boundaries", help="Also n-grams with <s> and </s>.")
-    ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A .tsv, .csv, .jsonl or .parquet."),
-    ] = None,
+    top: int | None = option(None, f"How many; 0 is all. {LISTED}, or all with -o.", "N", min=0),
+    min_count: int = option(1, "Leave out n-grams that are rarer.", "N"),
+    sort: Literal["frequency", "text"] = option("frequency", "What to sort by.", "frequency|text"),
+    filters: list[str] | None = option(
+        None, "Only n-grams with this word; repeatable.", "WORD", "--filter"
+    ),
+    boundaries: bool = option(False, "Also n-grams with <s> and </s>."),
+    output: str | None = option(None, "A .tsv, .csv, .jsonl or .parquet.", "FILE", "-o"),
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],
@@ -579,13 +535,9 @@ def _show_listing(listing: Listing, output: str | None) -> None:
 )
 def classes(
     inputs: InputsArgument = None,
-    num: Annotated[int, typer.Option(min=1, metavar="N", help="How many classes.")] = 100,
-    sweeps: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many times each word may move, at most.")
-    ] = 20,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or stdout.")
-    ] = "-",
+    num: int = option(100, "How many classes.", "N", min=1),
+    sweeps: int = option(20, "How many times each word may move, at most.", "N", min=1),
+    output: str = option("-", "The file to write, or stdout.", "FILE", "-o"),
     as_json: JsonOption = False,
     *,
     settings: dict[str, Any],

@@ -144,6 +144,35 @@ offer = Offer
 OptionTable = Mapping[str, str | Offer]
 
 
+def option(
+    default: Any, help: str, metavar: str = "", *names: str, panel: str | None = None, **more: Any
+) -> Any:
+    """Declare an option, as the default of a command's parameter or of a dataclass's field.
+
+    Args:
+        default: `...` where the option must be given.
+        help: one sentence.
+        metavar: of its value.
+        names: without a long one, it is `--` and the name of the parameter.
+        panel: where it stands in --help.
+        more: `min` and `max` of a number.
+    """
+    declare = partial(
+        typer.Option, help=help, metavar=metavar or None, rich_help_panel=panel, **more
+    )
+    return _declared(default, declare, names)
+
+
+def argument(default: Any, help: str, metavar: str) -> Any:
+    """Declare an argument, as `option` declares an option."""
+    return _declared(default, partial(typer.Argument, help=help, metavar=metavar), None)
+
+
+def _declared(default: Any, declare: Callable[..., Any], names: tuple[str, ...] | None) -> Any:
+    default = dataclasses.MISSING if default is ... else default
+    return dataclasses.field(default=default, metadata={"declare": declare, "names": names})
+
+
 def takes_options(
     config: str = "",
     table: OptionTable | None = None,
@@ -195,11 +224,13 @@ def with_options(function: Callable[..., None], *, reads_text: bool = False) -> 
             groups[own.name] = own.annotation
             hints = get_type_hints(own.annotation, include_extras=True)
             parameters += [
-                _parameter(field.name, hints[field.name], field.default)
+                _parameter(
+                    field.name, hints[field.name], field if field.metadata else field.default
+                )
                 for field in dataclasses.fields(own.annotation)
             ]
         else:
-            parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(_parameter(own.name, own.annotation, own.default))
     if reads_text:
         parameters.append(_parameter("max_line", MaxLineOption, MAX_LINE >> 20))
 
@@ -227,6 +258,15 @@ def with_options(function: Callable[..., None], *, reads_text: bool = False) -> 
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """Return a parameter as Typer takes it, of one that `option` or `argument` may declare."""
+    if isinstance(default, dataclasses.Field):
+        names = default.metadata["names"]
+        if names is not None and not any(name.startswith("--") for name in names):
+            names = (f"--{name.strip('_').replace('_', '-')}", *names)
+        annotation = Annotated[annotation, default.metadata["declare"](*names or ())]
+        default = default.default
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

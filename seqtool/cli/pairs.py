@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.models import EachModelOption, chosen_models, names_of
 from seqtool.cli.options import (
     DeviceOption,
     JsonOption,
     ThreadsOption,
+    argument,
     emit,
     note,
+    option,
     show_table,
     stdin_or_sample,
     takes_options,
@@ -32,33 +32,16 @@ if TYPE_CHECKING:
     "seqtool pairs blimp.jsonl -m runs/lm --score region -o pairs.tsv",
 )
 def pairs(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Tables (.tsv, .csv) with the columns good and bad, and perhaps phenomenon and "
-            "paradigm, or BLiMP's JSON Lines; also packed, directories, - for stdin. The pairs "
-            "of the shipped sample if not given: English ones.",
-        ),
-    ] = None,
+    files: list[str] | None = argument(
+        None, "Tables of good and bad sentences; the sample's pairs if not given.", "FILE"
+    ),
     model: EachModelOption = None,
-    score: Annotated[
-        str,
-        typer.Option(
-            metavar="sentence|region",
-            help="Compare whole sentences, or only the words in which they differ.",
-        ),
-    ] = "sentence",
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write a table of all pairs (.tsv, .csv, .jsonl, .parquet; - is TSV on stdout): "
-            "both log2 probabilities, their difference, the unknown words.",
-        ),
-    ] = None,
+    score: str = option(
+        "sentence", "Compare sentences, or only the words that differ.", "sentence|region"
+    ),
+    output: str | None = option(
+        None, "Write a table of all pairs; - is TSV on stdout.", "FILE", "-o"
+    ),
     device: DeviceOption = "auto",
     threads: ThreadsOption = None,
     as_json: JsonOption = False,

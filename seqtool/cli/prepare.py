@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,10 +17,12 @@ from seqtool.cli.options import (
     MemoryOption,
     SeedOption,
     StrictOption,
+    argument,
     emit,
     is_typed,
     note,
     offer,
+    option,
     stdin_or_sample,
     takes_options,
 )
@@ -62,34 +64,16 @@ SHOWN = 10  # broken sentences, and doubtful lines
 )
 def prepare(
     context: typer.Context,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="Text: files (packed, .jsonl, .parquet too), directories, or - for stdin. A "
-            "directory with train.*, valid.* (or dev.*) and test.* files gives the splits. "
-            "Treebanks (.conllu) are checked and summarised, or with --column read as text. "
-            f"{UNNAMED} the shipped English sample.",
-        ),
-    ] = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Directory; with --column, - is text on stdout."
-        ),
-    ] = DEFAULT_OUTPUT,
-    valid: Annotated[str | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
-    test: Annotated[str | None, typer.Option(metavar="FILE", help="The test text.")] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="PERCENTAGES", help="Of train, valid and test lines; else 90,5,5."),
-    ] = None,
-    shards: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10_000, metavar="N", help="Files of training ids, one for each machine."
-        ),
-    ] = 1,
+    inputs: list[str] | None = argument(
+        None, "Text, or a folder with its splits, or CoNLL-U; else the sample.", "INPUT"
+    ),
+    output: str = option(
+        DEFAULT_OUTPUT, "Directory; with --column, - is text on stdout.", "DIR", "-o"
+    ),
+    valid: str | None = option(None, "The validation text.", "FILE"),
+    test: str | None = option(None, "The test text.", "FILE"),
+    split: str | None = option(None, "Of train, valid and test lines; else 90,5,5.", "PERCENTAGES"),
+    shards: int = option(1, "Files of training ids, one for each machine.", "N", min=1, max=10_000),
     memory: MemoryOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
@@ -255,19 +239,13 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
     "seqtool fetch wikitext-2 -o corpora/wikitext-2/text",
 )
 def fetch(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="wikitext-2 or ptb; else all are listed.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="The folder to make; NAME by default."),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FOLDER", help="A folder or zip file with the texts."),
-    ] = None,
+    name: str | None = argument(None, "wikitext-2 or ptb; else all are listed.", "NAME"),
+    output: Path | None = option(
+        None, "The folder to make; NAME by default.", "DIR", "-o", "--output"
+    ),
+    source: Path | None = option(None, "A folder or zip file with the texts.", "FOLDER", "--from"),
     force: ForceOption = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List the data sets.")] = False,
+    list_all: bool = option(False, "List the data sets.", "", "--list"),
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a public data set, checked by its SHA-256, to a folder of train, valid and test text.

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.options import (
     UNNAMED,
     OutputOption,
+    argument,
     note,
     offer,
+    option,
     stdin_or_sample,
     takes_options,
 )
@@ -63,22 +63,14 @@ if TYPE_CHECKING:
     "seqtool train-lm --resume -o runs/my",
 )
 def train_lm(
-    corpus: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="CORPUS",
-            help="A prepared corpus, a text file, a folder with train, valid and test files, or - "
-            f"for stdin. {UNNAMED} the shipped English sample.",
-        ),
-    ] = None,
+    corpus: str | None = argument(
+        None, "A prepared corpus, a text or a folder of splits; else the sample.", "CORPUS"
+    ),
     output: OutputOption = Path("runs/lm"),
-    config: Annotated[
-        str | None, setting_option("A recipe by name, or a YAML file of settings.", "NAME|FILE")
-    ] = None,
-    tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Also write TensorBoard events to OUTPUT/tensorboard."),
-    ] = False,
+    config: str | None = setting_option(
+        None, "A recipe by name, or a YAML file of settings.", "NAME|FILE"
+    ),
+    tensorboard: bool = option(False, "Also write TensorBoard events to OUTPUT/tensorboard."),
     *,
     settings: dict[str, Any],
     options: TrainingOptions,

@@ -8,21 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqtool.cli.options import (
     OutputOption,
+    argument,
     emit,
     note,
+    option,
     print_settings,
     show_table,
     takes_options,
     typed,
 )
-from seqtool.cli.training import RunOptions, note_shared
-from seqtool.cli.training import setting_option as option
+from seqtool.cli.training import RunOptions, note_shared, setting_option
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, did_you_mean
 
@@ -66,40 +65,17 @@ KINDS = {
 class SearchOptions:
     """How settings are searched for."""
 
-    trials: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Trials; more than before add to a search."),
-    ] = 16
-    rounds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Rounds of successive halving: the first has a share of the time or epochs, and "
-            "only the best trials come into the next.",
-        ),
-    ] = 1
-    factor: Annotated[
-        float,
-        typer.Option(
-            metavar="X",
-            help="With --rounds: the best 1/X of the trials come into the next round, with X times "
-            "the time or epochs.",
-        ),
-    ] = 3.0
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which score counts (default valid_perplexity, dev_las, dev_tags, dev_words).",
-        ),
-    ] = None
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Seed of the draws; --set training.seed is that of trainings."
-        ),
-    ] = 1
+    trials: int = option(16, "Trials; more than before add to a search.", "N", min=1)
+    rounds: int = option(
+        1, "Rounds of successive halving, of which the best trials go on.", "N", min=1
+    )
+    factor: float = option(3.0, "With --rounds: the best 1/X go on, with X times the epochs.", "X")
+    score: str | None = option(
+        None, "Which score counts (default valid_perplexity, dev_las, dev_tags, dev_words).", "NAME"
+    )
+    seed: int = option(
+        1, "Seed of the draws; --set training.seed is that of trainings.", "N", min=0
+    )
 
 
 @takes_options()
@@ -109,36 +85,20 @@ class SearchOptions:
     "seqtool tune parser train.conllu --dev dev.conllu --try exploration=0.5..1.0",
 )
 def tune(
-    kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="What is trained: lm, parser, tagger, segmenter.")
-    ],
-    data: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="DATA",
-            help="A corpus or a text, or CoNLL-U files. Without any, the shipped English sample.",
-        ),
-    ] = None,
-    try_: Annotated[
-        list[str] | None,
-        option(
-            "A setting and what it may be: a,b,c, or low..high (whole numbers if both are), "
-            "or low..high:log (logarithms as likely as each other); repeatable.",
-            "KEY=VALUES",
-            "--try",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        option("The other settings: a recipe or preset by name, or a YAML file.", "NAME|FILE"),
-    ] = None,
+    kind: str = argument(..., "What is trained: lm, parser, tagger, segmenter.", "KIND"),
+    data: list[Path] | None = argument(
+        None, "A corpus, a text or CoNLL-U; the shipped sample if not given.", "DATA"
+    ),
+    try_: list[str] | None = setting_option(
+        None, "A setting and its values a,b,c or low..high[:log]; repeatable.", "KEY=VALUES"
+    ),
+    config: str | None = setting_option(
+        None, "The other settings: a recipe or preset by name, or a YAML file.", "NAME|FILE"
+    ),
     output: OutputOption = Path("runs/tune"),
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="CoNLL-U by which parsers, taggers, segmenters are chosen."
-        ),
-    ] = None,
+    dev: Path | None = option(
+        None, "CoNLL-U by which parsers, taggers, segmenters are chosen.", "FILE"
+    ),
     *,
     search: SearchOptions,
     options: RunOptions,
