@@ -19,7 +19,7 @@ from seqtool.cli.models import (
     one_model,
     open_model,
 )
-from seqtool.cli.options import UNNAMED, argument, note, option, stdin_or_sample, takes_options
+from seqtool.cli.options import argument, note, option, stdin_or_sample, takes_options
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
@@ -33,29 +33,16 @@ INPUTS = ("text", "conllu", "horizontal", "vertical")
 
 FilesArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="FILE",
-        help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
-        f"packed), directories, or - for stdin. {UNNAMED} the shipped sample's English test trees.",
-    ),
+    typer.Argument(metavar="FILE", help="CoNLL-U or, see --raw, text; else the sample."),
 ]
 AllowMissingOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-missing",
-        help="Parse also sentences without tags or other columns that the parser reads.",
-    ),
+    bool, typer.Option("--allow-missing", help="Parse sentences without tags, too.")
 ]
 MoreWordsOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The file of word vectors that the model was trained with: also words beyond the "
-        "first 100,000, which the model has not kept, get theirs.",
-    ),
+    Path | None, typer.Option(metavar="FILE", help="The word vectors of training, for rarer words.")
 ]
 RetagOption = Annotated[
-    bool, typer.Option("--retag", help="Predict also the tags, lemmas or labels that FILE has.")
+    bool, typer.Option("--retag", help="Predict also the tags or labels that FILE has.")
 ]
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seqtool.cli.options import (
-    UNNAMED,
     argument,
     is_folder,
     note,

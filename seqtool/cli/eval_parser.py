@@ -17,7 +17,6 @@ from seqtool.cli.models import (
     open_model,
 )
 from seqtool.cli.options import (
-    UNNAMED,
     JsonOption,
     SeedOption,
     argument,

@@ -37,29 +37,15 @@ KINDS = {
 ModelsOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "-m",
-        "--model",
-        metavar="MODEL",
-        help="A language model, or an ARPA file; several (-m A -m B) are mixed. "
-        "runs/lm by default, else runs/ngram.",
+        "-m", "--model", metavar="MODEL", help="A language model, ARPA too; several are mixed."
     ),
 ]
 EachModelOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "-m",
-        "--model",
-        metavar="MODEL",
-        help="A language model, or an ARPA file; of several (-m A -m B) each by itself. "
-        "runs/lm by default, else runs/ngram.",
-    ),
+    typer.Option("-m", "--model", metavar="MODEL", help="A language model, ARPA too; repeatable."),
 ]
 WeightsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="W,W...",
-        help="The share of each model in a mixture, as 0.3,0.7; equal if not given.",
-    ),
+    str | None, typer.Option(metavar="W,W...", help="Shares of models, as 0.3,0.7; else equal.")
 ]
 
 

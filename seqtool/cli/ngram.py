@@ -14,7 +14,6 @@ import typer
 from seqtool.cli.models import WeightsOption, names_of, parse_weights
 from seqtool.cli.options import (
     FIELD_HELP,
-    UNNAMED,
     ForceOption,
     JsonOption,
     Offer,
@@ -62,19 +61,14 @@ WORDS: dict[str, str | Offer] = {  # which words there are
 
 InputsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="CORPUS",
-        help="A prepared corpus, or text: files (packed, .jsonl, .parquet too), directories, or "
-        f"- for stdin. {UNNAMED} the shipped English sample.",
-    ),
+    typer.Argument(metavar="CORPUS", help="A prepared corpus, or text; else the sample."),
 ]
 FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="An n-gram model, or an ARPA file.")
 ]
 ArpaOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write ARPA too (.gz: packed), or to stdout (-)."),
+    Path | None, typer.Option(metavar="FILE", help="Write ARPA, too; - is stdout.")
 ]
 
 

@@ -41,86 +41,45 @@ from seqtool.core.terminal import echo, json_text
 MAX_LETTERS = 20  # shown of those that no font has
 MAX_SHOWN = 5  # broken sentences named on stderr
 UNNAMED = "If not given: stdin where that is a pipe or a file, else"
-FIELD_HELP = (
-    "The field of JSON Lines, or the column of Parquet, that holds the text; text if not given. "
-    "With it, other files are read as JSON Lines."
-)
+FIELD_HELP = "The field of JSON Lines, or column of Parquet, with the text; text if not given."
 
+# options of several commands
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
-    int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of every random choice.")
+    int | None, typer.Option(min=0, metavar="N", help="Seed of every random choice.")
 ]
-DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")
-]
+DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
 ThreadsOption = Annotated[
-    int | None,
-    typer.Option(
-        "--threads", min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."
-    ),
+    int | None, typer.Option(min=1, max=1024, metavar="N", help="CPU threads; all if not given.")
 ]
 MemoryOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Memory that it may take, such as 8G; what the machine has free if not given.",
-    ),
+    typer.Option(metavar="SIZE", help="Memory that it may take, as 8G; else what is free."),
 ]
 JobsOption = Annotated[
-    int,
-    typer.Option(
-        "--jobs", "-j", min=1, max=256, metavar="N", help="Processes that share the work, in order."
-    ),
+    int, typer.Option("--jobs", "-j", min=1, max=256, metavar="N", help="Processes to work with.")
 ]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
 ]
 TableOption = Annotated[
-    str,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the table there: .tsv, .csv, .jsonl or .parquet; - is TSV on stdout.",
-    ),
+    str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout, as TSV.")
 ]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Continue the run in the output directory.")
-]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in the output.")]
 MaxMinutesOption = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
-    ),
+    float | None, typer.Option(min=0.0, metavar="N", help="Save and stop after this long.")
 ]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Replace the output directory if it exists.")
-]
-# of a text that is measured
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output directory.")]
 TextFieldOption = Annotated[
-    str | None,
-    typer.Option(
-        "--field",
-        metavar="NAME",
-        help="The field of .jsonl, or the column of .parquet, that holds the text.",
-    ),
+    str | None, typer.Option(metavar="NAME", help="The field of .jsonl, or column of .parquet.")
 ]
 TestSplitOption = Annotated[
-    str | None,
-    typer.Option("--split", metavar="NAME", help="Split of a prepared corpus: test, else valid."),
+    str | None, typer.Option(metavar="NAME", help="Split of a corpus: test, else valid.")
 ]
 StrictOption = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Of a treebank, refuse doubtful lines, too: a text or sent_id that does not fit, "
-        "an unknown UPOS, a rare unknown relation, malformed FEATS, a misplaced root, a broken "
-        "enhanced graph (DEPS).",
-    ),
+    bool, typer.Option("--strict", help="Refuse doubtful lines of a treebank, too.")
 ]
-MaxLineOption = Annotated[
-    int, typer.Option("--max-line", min=1, metavar="MB", help="Longest line that is read.")
-]
+MaxLineOption = Annotated[int, typer.Option(min=1, metavar="MB", help="Longest line that is read.")]
 
 SETTINGS = "settings"  # the parameter that gets them
 METAVARS = {int: "N", float: "X", str: "NAME"}

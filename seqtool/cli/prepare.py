@@ -11,7 +11,6 @@ import typer
 
 from seqtool.cli.options import (
     FIELD_HELP,
-    UNNAMED,
     ForceOption,
     JsonOption,
     MemoryOption,

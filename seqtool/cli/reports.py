@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 PictureOption = Annotated[
     Path | None,
     typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Draw the charts into this file (.svg, .png, .pdf) instead of printing tables.",
+        "--output", "-o", metavar="FILE", help="Draw the charts there (.svg, .png, .pdf)."
     ),
 ]
 

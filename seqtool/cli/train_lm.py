@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtool.cli.options import (
-    UNNAMED,
     OutputOption,
     argument,
     note,
