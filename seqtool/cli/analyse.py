@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, NamedTuple
 
+from seqtool.cli import options as cli
 from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import (
     default_model,
@@ -27,18 +28,6 @@ from seqtool.cli.models import (
     note_beam,
     note_unknown,
     open_model,
-)
-from seqtool.cli.options import (
-    DeviceOption,
-    JsonOption,
-    SeedOption,
-    ThreadsOption,
-    argument,
-    emit,
-    is_stdin_given,
-    note,
-    option,
-    stdin_or_sample,
 )
 from seqtool.cli.reports import (
     ShownOptions,
@@ -93,7 +82,7 @@ LEAST = {"num_mapped": 2, "seed": 0}  # else 1
 class ModelOptions:
     """Which models are shown."""
 
-    models: list[Path] | None = option(
+    models: list[Path] | None = cli.option(
         None,
         "A model, or an ARPA file; repeat it to see several; else the default.",
         "MODEL",
@@ -106,8 +95,8 @@ class ModelOptions:
 class NetworkOptions(ModelOptions):
     """The same, where networks are among them."""
 
-    initial: bool = option(False, "Show each network before its training, too.")
-    threads: ThreadsOption = None
+    initial: bool = cli.option(False, "Show each network before its training, too.")
+    threads: cli.ThreadsOption = None
 
 
 class Analysis:
@@ -143,7 +132,7 @@ class Analysis:
         if self.module not in ("cells", "embeddings"):
             what = "Treebank" if self._text == "GOLD" else "Text, or a prepared corpus"
             help = f"{what}. {UNNAMED} test part."
-            yield parameter("text", Path | None, argument(None, help, self._text))
+            yield parameter("text", Path | None, cli.argument(None, help, self._text))
         if self._kinds:
             has_networks = "lm" in self._kinds
             yield parameter("chosen", NetworkOptions if has_networks else ModelOptions)
@@ -152,7 +141,7 @@ class Analysis:
             help += "." if default is None else f"; {default:,} if not given."
             least = LEAST.get(name, 1) if kind is int else None
             yield parameter(
-                name, kind | None, option(None, help, metavar, *names.split(), min=least)
+                name, kind | None, cli.option(None, help, metavar, *names.split(), min=least)
             )
         yield parameter("shown", ShownOptions)
 
@@ -193,8 +182,8 @@ class Analysis:
         needing = {"lengths", "num_targets", "num_tokens", "tagger"} & options.keys()
         is_of_sentences = text is None and options.get("sentences") and not needing
         named: str | Path | None = text
-        if text is None and not (is_of_sentences and not is_stdin_given()):
-            named = stdin_or_sample(self._text, "trees" if self._text == "GOLD" else "text")
+        if text is None and not (is_of_sentences and not cli.is_stdin_given()):
+            named = cli.stdin_or_sample(self._text, "trees" if self._text == "GOLD" else "text")
         with kept_text(named) as kept:
             show(analyse(opened, kept, **options), shown)
             if self.module == "errors":
@@ -345,13 +334,15 @@ embeddings = Analysis(
 
 @examples("seqtool analyse report runs -o report.html")
 def report(
-    directory: Path = argument(Path("runs"), "A folder of models, or of folders of models.", "DIR"),
-    output: Path | None = option(None, "DIR/report.html if new.", "FILE", "-o"),
-    text: Path | None = option(None, "For language models; the sample's if not given.", "TEXT"),
-    treebank: Path | None = option(None, "For parsers; the sample's if not given.", "GOLD"),
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    as_json: JsonOption = False,
+    directory: Path = cli.argument(
+        Path("runs"), "A folder of models, or of folders of models.", "DIR"
+    ),
+    output: Path | None = cli.option(None, "DIR/report.html if new.", "FILE", "-o"),
+    text: Path | None = cli.option(None, "For language models; the sample's if not given.", "TEXT"),
+    treebank: Path | None = cli.option(None, "For parsers; the sample's if not given.", "GOLD"),
+    seed: cli.SeedOption = None,
+    threads: cli.ThreadsOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Write one page about the models of a directory: what was trained, how well, what it does.
 
@@ -368,11 +359,11 @@ def report(
     require_matplotlib()
     options: dict[str, Any] = {"text": text, "treebank": treebank, "threads": threads}
     reports = list(
-        overview(directory, seed=1 if seed is None else seed, on_analysis=note, **options)
+        overview(directory, seed=1 if seed is None else seed, on_analysis=cli.note, **options)
     )
     write_page(path, f"What the models of {directory} do", reports)
     if as_json:
-        return emit({"page": path, "reports": list(map(to_json, reports))})
+        return cli.emit({"page": path, "reports": list(map(to_json, reports))})
     echo(path)
 
 
@@ -381,31 +372,31 @@ def report(
     "seqtool analyse states dev.conllu -m runs/tagger --layer 1 -o states.npy",
 )
 def states(
-    text: list[str] | None = argument(
+    text: list[str] | None = cli.argument(
         None,
         "Text for a language model, else CoNLL-U; the sample's test part if not given.",
         "TEXT",
     ),
-    model: Path | None = option(
+    model: Path | None = cli.option(
         None, "A language model, tagger or parser; runs/lm if not given.", "MODEL", "-m"
     ),
-    output: Path | None = option(
+    output: Path | None = cli.option(
         None, "The array, beside a .tsv of its words; a new states.npy if not given.", "FILE", "-o"
     ),
-    layer: int | None = option(
+    layer: int | None = cli.option(
         None, "From 1, or 0 for word vectors; else the last one.", "N", min=0
     ),
-    pool: Literal["last", "mean"] = option(
+    pool: Literal["last", "mean"] = cli.option(
         "last", "A word's last unit, or the mean of all.", "last|mean"
     ),
-    part: Literal["parser", "tagger"] | None = option(
+    part: Literal["parser", "tagger"] | None = cli.option(
         None, "Of a model of train-parser --raw; its parser.", "parser|tagger"
     ),
-    raw: bool = option(False, "TEXT is plain, as files named .txt are without this."),
+    raw: bool = cli.option(False, "TEXT is plain, as files named .txt are without this."),
     allow_missing: AllowMissingOption = False,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    as_json: JsonOption = False,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Write the state of a network after each word of a text: word vectors in context.
 
@@ -428,7 +419,7 @@ def states(
         if is_lm
         else checkpoint.load(path)
     )
-    given = text or [stdin_or_sample("TEXT", "text" if is_lm else "trees")]
+    given = text or [cli.stdin_or_sample("TEXT", "text" if is_lm else "trees")]
     try:
         with hinting_allow_missing(), progress_bar("reading", is_bytes=True) as on_progress:
             written = write_states(
@@ -446,6 +437,6 @@ def states(
         raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
     if as_json:
         result = {**written._asdict(), "seconds": time.perf_counter() - began}
-        return emit({"output": output, "table": output.with_suffix(".tsv"), **result})
+        return cli.emit({"output": output, "table": output.with_suffix(".tsv"), **result})
     words, sentences = counted(written.rows, "word"), counted(written.sentences, "sentence")
     echo(f"{output}: {words} of {sentences}, {written.width:,} numbers each")

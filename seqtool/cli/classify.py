@@ -53,7 +53,7 @@ def train_classifier(
     ),
     dev: Path | None = training.dev_option("accuracy", "A table", "row"),
     output: cli.OutputOption = Path("runs/classifier"),
-    preset: str | None = training.setting_option(
+    preset: str | None = cli.setting_option(
         None, "Settings by name; that of the --encoder if not given.", "linear|recurrent|fine-tuned"
     ),
     config: Path | None = training.preset_file_option(),

@@ -10,14 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seqtool.cli.options import (
-    argument,
-    is_folder,
-    note,
-    option,
-    stdin_or_sample,
-    takes_options,
-)
+from seqtool.cli import options as cli
 from seqtool.cli.usage import WIDEST, examples
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError, counted, did_you_mean
@@ -83,7 +76,7 @@ def format_of(name: str | None, output: str, known: Collection[str], default: st
         hint = "name a .svg file, or print the page of a .html file"
         raise ConfigError(f"trees are not drawn as {suffix} files", hint=hint)
     by_name = SUFFIXES.get(suffix, "")
-    if is_folder(output) and by_name != "parquet":  # which is a directory where Spark writes it
+    if cli.is_folder(output) and by_name != "parquet":  # which is a directory where Spark writes it
         return default
     return by_name if by_name in known else default
 
@@ -100,7 +93,7 @@ def check_drawing(format_: str, output: str) -> None:
     path = Path(output)
     if output == "-":
         return
-    if not is_folder(output):
+    if not cli.is_folder(output):
         return check_folders(path)
     if format_ not in SINGLE:
         hint = f"name a file, or choose --format {' or '.join(SINGLE)}"
@@ -129,7 +122,7 @@ def draw_groups(
         return render_groups(groups, kind, beside=beside, down=down, colour=colour)
 
     groups = begun(groups)
-    if not is_folder(output):
+    if not cli.is_folder(output):
         colour = format_ == "tree" and is_terminal(output)
         return write_text(drawn(groups, colour=colour), output, colour=colour)
     number = 0
@@ -138,27 +131,29 @@ def draw_groups(
             own = re.sub(r"[^\w.-]+", "_", group[0].name)[:NAME_LENGTH]
             name = f"{number:04d}{f'-{own}' if own else ''}{SINGLE[format_]}"
             (folder / name).write_bytes("".join(drawn([group])).encode())
-    note(f"{Path(output)}: {counted(number, 'picture')}")
+    cli.note(f"{Path(output)}: {counted(number, 'picture')}")
 
 
 @dataclass(frozen=True)
 class TreeOptions:
     """What `parse` writes of a tree, or beyond one tree of each sentence."""
 
-    format_: str | None = option(
+    format_: str | None = cli.option(
         None,
         "What to write; as -o ends, else conllu, and tree with --trace.",
         "|".join(FORMATS),
         "-f",
     )
-    gold: list[str] | None = option(
+    gold: list[str] | None = cli.option(
         None, "Mark wrong arcs in drawings by these trees; repeatable.", "FILE"
     )
-    trace: bool = option(False, "Show how each tree is built, step by step, as tree, html or json.")
-    nbest: int | None = option(
+    trace: bool = cli.option(
+        False, "Show how each tree is built, step by step, as tree, html or json."
+    )
+    nbest: int | None = cli.option(
         None, "Give the N best trees of each sentence, with their scores.", "N", min=1, max=1000
     )
-    scores: bool = option(
+    scores: bool = cli.option(
         False, "Write how probable it is that each head is right: MISC, Score=0.987."
     )
 
@@ -250,10 +245,10 @@ def write_text(pieces: Iterable[str], output: str, *, colour: bool = False) -> N
 class ChoiceOptions:
     """Which sentences are drawn."""
 
-    where: list[str] | None = option(
+    where: list[str] | None = cli.option(
         None, "Only sentences with such a word, as deprel=nsubj; repeatable.", "NAME=VALUE"
     )
-    differing: bool = option(False, "Only sentences with errors, or in which analyses differ.")
+    differing: bool = cli.option(False, "Only sentences with errors, or in which analyses differ.")
 
     def chosen(self, groups: Iterator[Group]) -> Iterator[Group]:
         """Give the sentences that are asked for.
@@ -281,7 +276,7 @@ class ChoiceOptions:
             raise DataError(what, hint="leave out --differing")
 
 
-@takes_options()
+@cli.takes_options()
 @examples(
     "seqtool draw dev.conllu",
     "seqtool draw dev.conllu -o trees.html",
@@ -290,20 +285,22 @@ class ChoiceOptions:
     "seqtool draw dev.conllu --where deprel=csubj -f svg -o pictures/",
 )
 def draw(
-    files: list[str] | None = argument(
+    files: list[str] | None = cli.argument(
         None, "CoNLL-U with trees; where several differ is marked; else the sample.", "FILE"
     ),
-    output: str = option(
+    output: str = cli.option(
         "-", "Where to write; DIR/ gets a file for each sentence.", "FILE|DIR/", "-o"
     ),
-    format_: str | None = option(
+    format_: str | None = cli.option(
         None, "If not given, as -o ends, else tree; svg for a directory.", "|".join(DRAWINGS), "-f"
     ),
-    gold: str | None = option(
+    gold: str | None = cli.option(
         None, "Mark what is wrong by the trees of this CoNLL-U file.", "FILE"
     ),
-    beside: bool = option(False, "Several analyses stand side by side, not one over the other."),
-    down: bool = option(False, "Words stand below one another, arcs beside them (svg, html)."),
+    beside: bool = cli.option(
+        False, "Several analyses stand side by side, not one over the other."
+    ),
+    down: bool = cli.option(False, "Words stand below one another, arcs beside them (svg, html)."),
     *,
     choice: ChoiceOptions,
 ) -> None:
@@ -315,8 +312,8 @@ def draw(
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.drawing.rendering import grouped
 
-    format_ = format_of(format_, output, DRAWINGS, "svg" if is_folder(output) else "tree")
-    given = files or [stdin_or_sample("FILE", "trees")]
+    format_ = format_of(format_, output, DRAWINGS, "svg" if cli.is_folder(output) else "tree")
+    given = files or [cli.stdin_or_sample("FILE", "trees")]
     if [*given, gold].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="name a file for the others")
     hint = "name several files of the same sentences"

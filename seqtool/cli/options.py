@@ -122,6 +122,11 @@ def option(
     return _declared(default, declare, names)
 
 
+def setting_option(default: Any, help: str, *names: str) -> Any:
+    """Declare an option that stands among the settings; see `option`."""
+    return option(default, help, *names, panel="Settings")
+
+
 def argument(default: Any, help: str, metavar: str) -> Any:
     """Declare an argument, as `option` declares an option."""
     return _declared(default, partial(typer.Argument, help=help, metavar=metavar), None)

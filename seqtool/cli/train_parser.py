@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.cli import training
-from seqtool.cli.options import MAX_SHOWN, note, offer, option, takes_options
-from seqtool.cli.training import note_data, report, setting_option
+from seqtool.cli.options import MAX_SHOWN, note, offer, option, setting_option, takes_options
+from seqtool.cli.training import note_data, report
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.cli import labels, training
-from seqtool.cli.options import OutputOption, note, takes_options
-from seqtool.cli.training import note_data, report, setting_option
+from seqtool.cli.options import OutputOption, note, setting_option, takes_options
+from seqtool.cli.training import note_data, report
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 

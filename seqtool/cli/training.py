@@ -6,14 +6,13 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from seqtool.cli import options as cli
-from seqtool.cli.options import argument, emit, note, option
+from seqtool.cli.options import argument, emit, note, option, setting_option
 from seqtool.core.errors import counted
 from seqtool.core.terminal import echo
 
@@ -23,9 +22,6 @@ SETTINGS = {
     "--lr": "training.learning_rate",
     "--patience": "training.patience",
 }
-
-
-setting_option = partial(option, panel="Settings")
 
 
 def treebank_argument(what: str) -> Any:

@@ -10,18 +10,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seqtool.cli.options import (
-    OutputOption,
-    argument,
-    emit,
-    note,
-    option,
-    print_settings,
-    show_table,
-    takes_options,
-    typed,
-)
-from seqtool.cli.training import RunOptions, note_shared, setting_option
+from seqtool.cli import options as cli
+from seqtool.cli.training import RunOptions, note_shared
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, did_you_mean
 
@@ -65,38 +55,40 @@ KINDS = {
 class SearchOptions:
     """How settings are searched for."""
 
-    trials: int = option(16, "Trials; more than before add to a search.", "N", min=1)
-    rounds: int = option(
+    trials: int = cli.option(16, "Trials; more than before add to a search.", "N", min=1)
+    rounds: int = cli.option(
         1, "Rounds of successive halving, of which the best trials go on.", "N", min=1
     )
-    factor: float = option(3.0, "With --rounds: the best 1/X go on, with X times the epochs.", "X")
-    score: str | None = option(
+    factor: float = cli.option(
+        3.0, "With --rounds: the best 1/X go on, with X times the epochs.", "X"
+    )
+    score: str | None = cli.option(
         None, "Which score counts (default valid_perplexity, dev_las, dev_tags, dev_words).", "NAME"
     )
-    seed: int = option(
+    seed: int = cli.option(
         1, "Seed of the draws; --set training.seed is that of trainings.", "N", min=0
     )
 
 
-@takes_options()
+@cli.takes_options()
 @examples(
     "seqtool tune lm corpora/my --try hidden_size=100,200,400 --time-limit 2m",
     "seqtool tune lm my.txt --try learning_rate=1e-4..0.01:log --rounds 3",
     "seqtool tune parser train.conllu --dev dev.conllu --try exploration=0.5..1.0",
 )
 def tune(
-    kind: str = argument(..., "What is trained: lm, parser, tagger, segmenter.", "KIND"),
-    data: list[Path] | None = argument(
+    kind: str = cli.argument(..., "What is trained: lm, parser, tagger, segmenter.", "KIND"),
+    data: list[Path] | None = cli.argument(
         None, "A corpus, a text or CoNLL-U; the shipped sample if not given.", "DATA"
     ),
-    try_: list[str] | None = setting_option(
+    try_: list[str] | None = cli.setting_option(
         None, "A setting and its values a,b,c or low..high[:log]; repeatable.", "KEY=VALUES"
     ),
-    config: str | None = setting_option(
+    config: str | None = cli.setting_option(
         None, "The other settings: a recipe or preset by name, or a YAML file.", "NAME|FILE"
     ),
-    output: OutputOption = Path("runs/tune"),
-    dev: Path | None = option(
+    output: cli.OutputOption = Path("runs/tune"),
+    dev: Path | None = cli.option(
         None, "CoNLL-U by which parsers, taggers, segmenters are chosen.", "FILE"
     ),
     *,
@@ -120,7 +112,7 @@ def tune(
     settings = tunable.resolve(config, options.limited({}), options.set_ or [])
     space = _read_space(settings, try_ or [], options, config)
     if options.list_settings:
-        return print_settings(settings)
+        return cli.print_settings(settings)
     more: dict[str, Any] = vars(search) | {"score": search.score or tunable.score}
     if kind != "lm":
         more["dev"] = dev if data or dev else sample_treebank("en", "valid")
@@ -134,20 +126,25 @@ def tune(
             force=options.force,
             on_event=display.show,
             on_outcome=lambda outcome: display.note(_line(outcome)),
-            **{"device": options.device, "threads": options.threads, "command": typed(), **more},
+            **{
+                "device": options.device,
+                "threads": options.threads,
+                "command": cli.typed(),
+                **more,
+            },
         )
     best = output / tuning.BEST
     if options.json:
-        return emit({"best": tuned.best, "config": best, "trials": tuned.ranking()})
+        return cli.emit({"best": tuned.best, "config": best, "trials": tuned.ranking()})
     columns = ["trial", "round", tuned.score, *(name.rpartition(".")[2] for name in space)]
     rows = [
         [one.trial, one.round, _score(one), *one.settings.values(), f"{one.seconds:.0f}"]
         for one in tuned.ranking()
     ]
-    show_table("", [*columns, "seconds"], rows)
-    note(f"best: trial {tuned.best.trial}, {tuning.describe(tuned.best.settings)}")
+    cli.show_table("", [*columns, "seconds"], rows)
+    cli.note(f"best: trial {tuned.best.trial}, {tuning.describe(tuned.best.settings)}")
     given = [*map(str, data or ()), *(("--dev", str(dev)) if dev else ()), "--config", str(best)]
-    note(f"next: seqtool {tunable.command} {shlex.join(given)}")
+    cli.note(f"next: seqtool {tunable.command} {shlex.join(given)}")
 
 
 def _data(kind: str, data: list[Path] | None, dev: Path | None) -> Any:
@@ -159,7 +156,7 @@ def _data(kind: str, data: list[Path] | None, dev: Path | None) -> Any:
     if not data:
         from seqtool.text.datasets import sample_text, sample_treebank
 
-        note("no DATA given: searching on the shipped English sample")
+        cli.note("no DATA given: searching on the shipped English sample")
         return (
             sample_text("en", "train").parent if kind == "lm" else [sample_treebank("en", "train")]
         )
