@@ -19,7 +19,7 @@ from seqtool.cli.models import (
     one_model,
     open_model,
 )
-from seqtool.cli.options import argument, note, option, stdin_or_sample, takes_options
+from seqtool.cli.options import argument, note, option, stdin_or_sample
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
@@ -116,7 +116,6 @@ def _inputs(files: list[str] | None, spark: SparkOptions, kind: Any = "text") ->
     return files or ([] if spark.is_spark() else [stdin_or_sample("FILE", kind)])
 
 
-@takes_options()
 @examples(
     "seqtool segment letter.txt -m runs/segmenter",
     "seqtool segment letter.txt --rules --format text > sentences.txt",
@@ -163,7 +162,6 @@ def segment(
     corpus.write(out, spark=spark, format_=None if format_ == "conllu" else format_)
 
 
-@takes_options()
 @examples(
     "seqtool tag text.conllu -m runs/tagger -o tagged.conllu",
     "seqtool tag letter.txt -m runs/mine",
@@ -250,7 +248,6 @@ def _label(
     note_labels(counts, retag=options["retag"])
 
 
-@takes_options()
 @examples(
     "seqtool parse text.conllu -m runs/parser -o parsed.conllu",
     "seqtool parse letter.txt -m runs/mine --format tree",

@@ -276,7 +276,6 @@ class ChoiceOptions:
             raise DataError(what, hint="leave out --differing")
 
 
-@cli.takes_options()
 @examples(
     "seqtool draw dev.conllu",
     "seqtool draw dev.conllu -o trees.html",

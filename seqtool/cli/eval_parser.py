@@ -49,7 +49,6 @@ class TableOptions:
         return {"relations": self.per_relation, "lengths": self.per_length, **sizes}
 
 
-@cli.takes_options()
 @examples(
     "seqtool eval-parser dev.conllu -m runs/parser --beam 4",
     "seqtool eval-parser dev.conllu parsed.conllu --per-relation",

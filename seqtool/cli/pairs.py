@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from seqtool.lm.pairs import PairsEvaluation, Tally
 
 
-@cli.takes_options()
 @examples(
     "seqtool pairs -m runs/ngram -m runs/lm",
     "seqtool pairs blimp.jsonl -m runs/lm --score region -o pairs.tsv",

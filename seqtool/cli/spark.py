@@ -28,7 +28,7 @@ class SessionOptions:
     """The session of Spark."""
 
     master: str | None = option(
-        None, "Where Spark runs; all cores here if not given.", "URL", panel=PANEL
+        None, "Where Spark runs, as local[2]; all cores here if not given.", "URL", panel=PANEL
     )
     spark_conf: list[str] | None = option(
         None, "A setting of Spark; repeatable.", "KEY=VALUE", panel=PANEL

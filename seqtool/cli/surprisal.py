@@ -54,7 +54,6 @@ class WordOptions:
     )
 
 
-@cli.takes_options()
 @examples(
     "seqtool surprisal text.txt -m runs/lm -o surprisal.csv",
     "seqtool surprisal stimuli.csv --text-column text -m runs/ngram",

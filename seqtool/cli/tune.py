@@ -70,7 +70,6 @@ class SearchOptions:
     )
 
 
-@cli.takes_options()
 @examples(
     "seqtool tune lm corpora/my --try hidden_size=100,200,400 --time-limit 2m",
     "seqtool tune lm my.txt --try learning_rate=1e-4..0.01:log --rounds 3",

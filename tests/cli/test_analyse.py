@@ -171,7 +171,7 @@ def test_a_group_alone_is_its_own_command() -> None:
         ("analyse errors -m runs/lm", "is no parser"),
         ("analyse embeddings -m runs/ngram", "has no vectors"),
         ("analyse embeddings -m runs/lm -w dgo", "no vector of 'dgo'"),
-        ("generate --next 3 --seed 1 --top-k 2", "top-k and seed cannot apply"),
+        ("generate --next 3 --seed 1 --top-k 2", "writes no text"),
         ("generate --next 3 -p dgo", "outside the model's vocabulary"),
         ("inspect runs/lm runs/ngram --plot x.svg", "no training log is there"),
         ("inspect runs/lm runs/parser", "several models are for --plot"),
