@@ -23,7 +23,6 @@ from seqtool.cli import options as cli
 from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import (
     default_model,
-    hinting_allow_missing,
     names_of,
     note_beam,
     note_unknown,
@@ -421,7 +420,7 @@ def states(
     )
     given = text or [cli.stdin_or_sample("TEXT", "text" if is_lm else "trees")]
     try:
-        with hinting_allow_missing(), progress_bar("reading", is_bytes=True) as on_progress:
+        with progress_bar("reading", is_bytes=True) as on_progress:
             written = write_states(
                 opened,
                 given,

@@ -14,7 +14,6 @@ from seqtool.cli.draw import DRAWINGS, FORMATS, TreeOptions, check_name
 from seqtool.cli.labels import ColumnOptions, note_columns, note_labels
 from seqtool.cli.models import (
     default_model,
-    hinting_allow_missing,
     note_beam,
     one_model,
     open_model,
@@ -308,12 +307,11 @@ def parse(
         **broken.of_annotation,
     )
     corpus = Corpus(annotation, given, parser, paths, embeddings)
-    with hinting_allow_missing():
-        if format_ in DRAWINGS and not spark.is_spark():
-            with corpus.items(out.output, broken.invalid) as items:
-                trees.draw(annotation, parser, items, format_, out.output)
-        else:
-            corpus.write(out, broken.invalid, spark=spark, format_=format_)
+    if format_ in DRAWINGS and not spark.is_spark():
+        with corpus.items(out.output, broken.invalid) as items:
+            trees.draw(annotation, parser, items, format_, out.output)
+    else:
+        corpus.write(out, broken.invalid, spark=spark, format_=format_)
     if corpus.seen.num_long:
         note(
             f"{counted(corpus.seen.num_long, 'sentence')} of more than {parser.longest:,} words: "

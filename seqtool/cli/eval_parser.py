@@ -11,7 +11,6 @@ from seqtool.cli import options as cli
 from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import (
     default_model,
-    hinting_allow_missing,
     names_of,
     note_beam,
     note_unknown,
@@ -154,7 +153,7 @@ def _parsed(
                 row[MISC] = without_score(row[MISC])
             yield sentence
 
-    with hinting_allow_missing(), naming_reader(shown):
+    with naming_reader(shown):
         for item in parser.parse_stream(copies(), **options):
             if isinstance(item, Sentence):
                 yield item

@@ -33,14 +33,10 @@ LISTED = 20  # n-grams that are shown when nothing is said
 COUNTED = 2  # the order of n-grams that are counted; that of a model is another
 SHOWN = 10  # classes, and words of each
 # how a text is read, of every command that counts
-READING: dict[str, str | cli.Offer] = {
-    "--special-tokens": "special_tokens",
-    "--lowercase": "lowercase",
-}
-WORDS: dict[str, str | cli.Offer] = {  # which words there are
+READING: cli.OptionTable = cli.same_names("special_tokens", "lowercase")
+WORDS: cli.OptionTable = {  # which words there are
     "--vocab": cli.offer("vocab", metavar="FILE"),
-    "--vocab-size": "vocab_size",
-    "--min-count": "min_count",
+    **cli.same_names("vocab_size", "min_count"),
 }
 
 InputsArgument = Annotated[
@@ -122,17 +118,12 @@ def refuse_unprepared(
 @cli.takes_options(
     CONFIG,
     {
-        "--order": "order",
-        "--smoothing": "smoothing",
-        "--prune": "prune",
-        "--prune-entropy": "prune_entropy",
+        **cli.same_names("order", "smoothing", "prune", "prune_entropy", "discounts"),
+        **cli.same_names("add", "backoff"),
         **WORDS,
         "--limit-vocab": cli.offer("limit_vocab", metavar="FILE"),
         "--classes": cli.offer("classes", metavar="FILE"),
-        "--discounts": "discounts",
         "--fallback-discounts": cli.offer("fallback", metavar="D D D"),
-        "--add": "add",
-        "--backoff": "backoff",
         **READING,
     },
     panel=None,
@@ -510,7 +501,7 @@ def _show_listing(listing: Listing, output: str | None) -> None:
 
 
 @cli.takes_options(
-    "seqtool.lm.ngram.config:WordsConfig", WORDS | READING, panel=None, shows_defaults=True
+    "seqtool.lm.ngram.config:WordsConfig", {**WORDS, **READING}, panel=None, shows_defaults=True
 )
 @examples(
     "seqtool ngram classes my.txt --num 200 -o classes.tsv",

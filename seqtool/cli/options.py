@@ -99,6 +99,13 @@ class Offer:
 
 
 offer = Offer
+
+
+def same_names(*settings: str) -> dict[str, str]:
+    """Return options for settings that are called as these are: --prune-entropy, prune_entropy."""
+    return {f"--{name.rpartition('.')[2].replace('_', '-')}": name for name in settings}
+
+
 # "--hidden", "--tied/--untied" or "-n,--num" -> what it sets
 OptionTable = Mapping[str, str | Offer]
 

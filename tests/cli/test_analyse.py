@@ -376,5 +376,7 @@ def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path:
     given = ("analyse", "states", bare, "-m", KEPT / "parser-bilstm", "-o", output)
     refused = seqtool(*given)
     assert refused.code == 1
-    assert refused.stderr.splitlines()[-1].endswith("; --allow-missing parses it as it is")
+    assert refused.stderr.splitlines()[-1].endswith(
+        "`seqtool parse --allow-missing` parses it as it is"
+    )
     assert seqtool(*given, "--allow-missing").code == 0
