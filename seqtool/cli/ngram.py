@@ -76,6 +76,31 @@ class SpillOptions(CountingOptions):
     )
 
 
+@dataclass(frozen=True)
+class NewModelOptions:
+    """Where a model goes that is made of others."""
+
+    output: Path = cli.option(..., "Where the new model goes.", "DIR", "-o")
+    arpa: ArpaOption = None
+    threads: cli.ThreadsOption = None
+    force: cli.ForceOption = False
+    as_json: cli.JsonOption = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as functions of the library take them."""
+        _refuse_two_outputs(self.arpa, self.as_json, "--arpa")
+        threads = self.threads or available_threads()
+        return {"arpa": self.arpa, "threads": threads, "force": self.force, "command": cli.typed()}
+
+    def warnings(self, table: Any) -> list[str]:
+        """Print and return the warnings of an ARPA file, where one is written."""
+        from seqtool.lm.ngram.arpa import warnings_of
+
+        warnings = [] if self.arpa is None else warnings_of(table)
+        _warn(warnings)
+        return warnings
+
+
 def _refuse_two_outputs(path: str | Path | None, as_json: bool, option: str = "--output") -> None:
     """Refuse a file and JSON that would both go to stdout."""
     if as_json and str(path) == "-":
@@ -163,9 +188,8 @@ def train(
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
-    if str(output).isdigit() and not cli.is_typed(
-        context, "order"
-    ):  # an order, as KenLM's lmplz takes it
+    # as KenLM's lmplz takes the order
+    if str(output).isdigit() and not cli.is_typed(context, "order"):
         what = f"-o {output} would write to {str(output)!r}, and no --order is given"
         raise ConfigError(what, hint=f"the order is --order {output}, and -o names a directory")
     _refuse_two_outputs(arpa, as_json, "--arpa")
@@ -202,18 +226,35 @@ def train(
             "arpa": trained.arpa,
             "parquet": trained.parquet,
             "engine": trained.engine,
-            "seconds": trained.total_seconds,
-            "stages": trained.seconds,
-            "tokens": trained.num_tokens,
-            "sentences": trained.num_sentences,
-            "unknown": trained.num_unknown,
-            "vocabulary_size": trained.vocabulary_size,
+            **counts_to_json(trained),
             "ngrams": trained.num_ngrams,
             "orders": trained.statistics,
             "warnings": trained.warnings,
             "skipped": trained.skipped,
             **trained.scores,
         }
+    )
+
+
+def counts_to_json(trained: Any) -> dict[str, Any]:
+    """Return what --json prints of the text and the time of a training."""
+    return {
+        "seconds": trained.total_seconds,
+        "stages": trained.seconds,
+        "tokens": trained.num_tokens,
+        "sentences": trained.num_sentences,
+        "unknown": trained.num_unknown,
+        "vocabulary_size": trained.vocabulary_size,
+    }
+
+
+def note_counts(trained: Any) -> None:
+    """Say on stderr what was counted."""
+    words = trained.num_tokens - trained.num_sentences
+    cli.note(
+        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
+        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
+        f"vocabulary of {trained.vocabulary_size:,}"
     )
 
 
@@ -229,13 +270,8 @@ def _show_training(trained: NgramTraining) -> None:
     ]
     columns = ["order", "n-grams", "kept", "singletons", "discounts"]
     num_columns = 5 if any(row[-1] for row in rows) else 4
-    words = trained.num_tokens - trained.num_sentences
     cli.note(f"engine: {trained.engine}")
-    cli.note(
-        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
-        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
-        f"vocabulary of {trained.vocabulary_size:,}"
-    )
+    note_counts(trained)
     cli.show_table("", columns[:num_columns], [row[:num_columns] for row in rows], to_stderr=True)
     seconds = trained.total_seconds
     parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
@@ -316,37 +352,29 @@ def import_(
 )
 def prune(
     model: ModelArgument,
-    output: Path = cli.option(..., "Where the new model goes.", "DIR", "-o"),
     threshold: float = cli.option(1e-8, "How much the perplexity may grow, by each n-gram.", "X"),
-    arpa: ArpaOption = None,
-    threads: cli.ThreadsOption = None,
-    force: cli.ForceOption = False,
-    as_json: cli.JsonOption = False,
+    *,
+    new: NewModelOptions,
 ) -> None:
     """Leave out the n-grams that matter least, by relative entropy (Stolcke 1998).
 
     What SRILM does as `ngram -prune`. The model that is read stays.
     """
-    from seqtool.lm.ngram.arpa import warnings_of
     from seqtool.lm.ngram.train import prune_model
 
-    _refuse_two_outputs(arpa, as_json, "--arpa")
-    options: dict[str, Any] = {"arpa": arpa, "force": force, "command": cli.typed()}
-    options["threads"] = threads or available_threads()
-    before, after = prune_model(model, output, threshold, **options)
+    before, after = prune_model(model, new.output, threshold, **new.arguments())
     old = [len(level) for level in before.levels]
-    new = [len(level) for level in after.levels]
-    new += [0] * (len(old) - len(new))
-    warnings = warnings_of(after) if arpa is not None else []
-    _warn(warnings)
-    if as_json:
-        about = {"order": after.order, "before": old, "ngrams": new, "warnings": warnings}
-        return cli.emit({"model": output, "arpa": arpa, **about})
-    rows = [*zip(range(1, len(old) + 1), old, new, strict=True), ("all", sum(old), sum(new))]
+    kept = [len(level) for level in after.levels]
+    kept += [0] * (len(old) - len(kept))
+    warnings = new.warnings(after)
+    if new.as_json:
+        about = {"order": after.order, "before": old, "ngrams": kept, "warnings": warnings}
+        return cli.emit({"model": new.output, "arpa": new.arpa, **about})
+    rows = [*zip(range(1, len(old) + 1), old, kept, strict=True), ("all", sum(old), sum(kept))]
     # pruned by counts, an order may be empty already
     cells = [[n, f"{a:,}", f"{b:,}", f"{b / max(1, a):.1%}"] for n, a, b in rows]
     cli.show_table("", ["order", "n-grams", "kept", "share"], cells, to_stderr=True)
-    _show_path(output, arpa)
+    _show_path(new.output, new.arpa)
 
 
 @examples(
@@ -355,40 +383,25 @@ def prune(
 )
 def mix(
     models: list[Path] = cli.argument(..., "Two n-gram models or more, or ARPA.", "MODEL"),
-    output: Path = cli.option(..., "Where the new model goes.", "DIR", "-o"),
     weights: WeightsOption = None,
     tune: str | None = cli.option(None, "Fit the weights on this held-out text.", "TEXT"),
     field: cli.TextFieldOption = None,
-    arpa: ArpaOption = None,
-    threads: cli.ThreadsOption = None,
-    force: cli.ForceOption = False,
-    as_json: cli.JsonOption = False,
+    *,
+    new: NewModelOptions,
 ) -> None:
     """Interpolate n-gram models into one, with the words and the n-grams of all.
 
     Probabilities of n-grams that any of them has are exact; for others the new model backs off.
     """
     from seqtool.lm.mixture.static import mix_ngrams
-    from seqtool.lm.ngram.arpa import warnings_of
 
-    _refuse_two_outputs(arpa, as_json, "--arpa")
     names = names_of(models)
+    options = {**new.arguments(), "tune": tune, "field": field}
+    options["weights"] = parse_weights(weights, len(models)) if len(models) > 1 else None
     with progress_bar("tuning", is_bytes=True) as on_progress:
-        mixed = mix_ngrams(
-            models,
-            output,
-            weights=parse_weights(weights, len(models)) if len(models) > 1 else None,
-            tune=tune,
-            field=field,
-            arpa=arpa,
-            force=force,
-            threads=threads or available_threads(),
-            command=cli.typed(),
-            on_progress=on_progress,
-        )
-    warnings = warnings_of(mixed.model.table) if arpa is not None else []
-    _warn(warnings)
-    if as_json:
+        mixed = mix_ngrams(models, new.output, on_progress=on_progress, **options)
+    warnings = new.warnings(mixed.model.table)
+    if new.as_json:
         about = {"weights": list(mixed.weights), "ngrams": list(mixed.sizes), "warnings": warnings}
         if mixed.tuning is not None:
             about |= {"perplexity": mixed.perplexity, "tuning": mixed.tuning.to_json()}
@@ -401,7 +414,7 @@ def mix(
             f"perplexity of {mixed.tuning.text}: {mixed.perplexity:.2f}; of the models mixed at "
             f"every word, by `eval-ppl`: {mixed.tuning.perplexity:.2f}"
         )
-    _show_path(mixed.path, arpa)
+    _show_path(mixed.path, new.arpa)
 
 
 @cli.takes_options(

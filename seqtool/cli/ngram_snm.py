@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from seqtool.cli import options as cli
-from seqtool.cli.ngram import READING, FieldOption, InputsArgument, refuse_unprepared
+from seqtool.cli.ngram import (
+    READING,
+    FieldOption,
+    InputsArgument,
+    counts_to_json,
+    note_counts,
+    refuse_unprepared,
+)
 from seqtool.cli.usage import examples
-from seqtool.core.errors import counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
@@ -79,12 +85,7 @@ def snm(
         return cli.emit(
             {
                 "model": trained.path,
-                "seconds": trained.total_seconds,
-                "stages": trained.seconds,
-                "tokens": trained.num_tokens,
-                "sentences": trained.num_sentences,
-                "unknown": trained.num_unknown,
-                "vocabulary_size": trained.vocabulary_size,
+                **counts_to_json(trained),
                 "kinds": trained.kinds,
                 "losses": trained.losses,
                 "passes": trained.passes,
@@ -100,12 +101,7 @@ def snm(
 
 def _show(trained: SnmTraining, *, is_limited: bool) -> None:
     """Say on stderr what was counted and learnt."""
-    words = trained.num_tokens - trained.num_sentences
-    cli.note(
-        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
-        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
-        f"vocabulary of {trained.vocabulary_size:,}"
-    )
+    note_counts(trained)
     columns = ["remote", "skipped", "adjacent", "features", "pairs"]
     rows = [[f"{kind[name]:,}" for name in columns] for kind in trained.kinds]
     cli.show_table("", columns, rows, to_stderr=True)
