@@ -32,7 +32,7 @@ INPUTS = ("text", "conllu", "horizontal", "vertical")
 
 FilesArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE", help="CoNLL-U or, see --raw, text; else the sample."),
+    typer.Argument(metavar="FILE", help="CoNLL-U, or text (--raw); else the sample."),
 ]
 AllowMissingOption = Annotated[
     bool, typer.Option("--allow-missing", help="Parse sentences without tags, too.")
@@ -129,7 +129,7 @@ def segment(
     ),
     format_: str = option(
         "conllu",
-        "CoNLL-U, or a sentence a line: split into words, or as it is.",
+        "conllu, or a sentence a line: text with blanks between tokens, lines as it is.",
         "|".join(TEXT_FORMATS),
         "-f",
     ),
@@ -257,7 +257,7 @@ def _label(
 def parse(
     files: FilesArgument = None,
     model: list[Path] | None = option(
-        None, "A parser; runs/parser if not given. Several vote.", "DIR", "--model", "-m"
+        None, "A parser, or several that vote; runs/parser if not given.", "DIR", "--model", "-m"
     ),
     beam: int = option(1, "Hypotheses per sentence: 4 is better and slower than 1.", "N", min=1),
     retag: RetagOption = False,

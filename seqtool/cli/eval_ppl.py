@@ -141,7 +141,7 @@ class ScoringOnSpark(EngineOptions):
 )
 def eval_ppl(
     text: list[str] | None = cli.argument(
-        None, "Text, a sentence a line; else the model's own held-out text.", "TEXT"
+        None, "Text, a sentence a line, or a corpus; else the model's own held-out text.", "TEXT"
     ),
     model: ModelsOption = None,
     device: cli.DeviceOption = "auto",

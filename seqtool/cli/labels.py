@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from seqtool.parsing.labeller.entities import LabelCounts
 
 WordColumnOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="The column of words; the first.")
+    int | None,
+    typer.Option(min=1, metavar="N", help="The column of words; the first if not given."),
 ]
 LabelColumnOption = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="The column of labels; the last.")
+    int | None,
+    typer.Option(min=1, metavar="N", help="The column of labels; the last if not given."),
 ]
 
 

@@ -37,12 +37,14 @@ KINDS = {
 ModelsOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "-m", "--model", metavar="MODEL", help="A language model, ARPA too; several are mixed."
+        "-m", "--model", metavar="MODEL", help="A language model or ARPA file; several are mixed."
     ),
 ]
 EachModelOption = Annotated[
     list[Path] | None,
-    typer.Option("-m", "--model", metavar="MODEL", help="A language model, ARPA too; repeatable."),
+    typer.Option(
+        "-m", "--model", metavar="MODEL", help="A language model or ARPA file; repeatable."
+    ),
 ]
 WeightsOption = Annotated[
     str | None, typer.Option(metavar="W,W...", help="Shares of models, as 0.3,0.7; else equal.")

@@ -41,14 +41,14 @@ WORDS: cli.OptionTable = {  # which words there are
 
 InputsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="CORPUS", help="A prepared corpus, or text; else the sample."),
+    typer.Argument(metavar="CORPUS", help="A prepared corpus, text files or -; else the sample."),
 ]
 FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=cli.FIELD_HELP)]
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="An n-gram model, or an ARPA file.")
 ]
 ArpaOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write ARPA, too; - is stdout.")
+    Path | None, typer.Option(metavar="FILE", help="Write ARPA, too (.gz: packed); - is stdout.")
 ]
 
 
@@ -168,7 +168,7 @@ def train(
     parquet: Path | None = cli.option(None, "Write the n-grams as Parquet too.", "DIR"),
     engine: str = cli.option(
         "auto",
-        "What counts; auto is the first of two that has room.",
+        "Where to count: memory, disk (duckdb) or Spark; auto is the first that has room.",
         "|".join(ENGINES),
         panel="Engine",
     ),
@@ -419,8 +419,10 @@ def mix(
 
 @cli.takes_options(
     CONFIG,
-    {"--order": cli.offer("order", help=f"Length of the n-grams; {COUNTED} if not given.")}
-    | READING,
+    {
+        "--order": cli.offer("order", help=f"Length of the n-grams; {COUNTED} if not given."),
+        **READING,
+    },
     panel=None,
 )
 @examples(

@@ -50,7 +50,8 @@ SeedOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
 ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, max=1024, metavar="N", help="CPU threads; all if not given.")
+    int | None,
+    typer.Option(min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."),
 ]
 MemoryOption = Annotated[
     str | None,
@@ -63,7 +64,10 @@ OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
 ]
 TableOption = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="Where to write; - is stdout, as TSV.")
+    str,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="The table (.tsv, .csv, .jsonl, .parquet); - is TSV."
+    ),
 ]
 ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in the output.")]
 MaxMinutesOption = Annotated[
@@ -71,7 +75,8 @@ MaxMinutesOption = Annotated[
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output directory.")]
 TextFieldOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The field of .jsonl, or column of .parquet.")
+    str | None,
+    typer.Option(metavar="NAME", help="The field of .jsonl, or column of .parquet, with text."),
 ]
 TestSplitOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="Split of a corpus: test, else valid.")

@@ -76,7 +76,7 @@ def train_parser(
     output: Path | None = option(
         None, "Directory to write to; runs/parser if not given, with --only runs/PART.", "DIR", "-o"
     ),
-    raw: bool = option(False, "Train all that plain text needs: segmenter, taggers and parsers."),
+    raw: bool = option(False, "Train all that plain text needs: a segmenter, taggers and parsers."),
     only: str | None = option(
         None, "Of --raw, train this part alone: segmenter. Settings are those of the part.", "PART"
     ),
