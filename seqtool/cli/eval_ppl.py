@@ -229,8 +229,15 @@ def _check_options(options: Mapping[str, object]) -> None:
 
 def _texts(text: Sequence[str] | None, *, is_spark: bool) -> list[str]:
     """Return the texts that are named, or stdin; none for those of the model's own corpus."""
+    from seqtool.lm.stimuli import is_stimuli
+
     if not text and not is_spark and cli.stdin_instead("TEXT"):
         return ["-"]
+    for table in filter(is_stimuli, text or ()):
+        cli.note(
+            f"note: {table} is read as lines of text, separators and names of columns too; "
+            "`seqtool surprisal --text-column NAME` reads its column of texts"
+        )
     return [*(text or ())]
 
 
