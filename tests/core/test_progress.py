@@ -254,7 +254,11 @@ def test_a_training_shows_itself_unless_somebody_listens(
 
     @shows_progress(has_parts=True)
     def train(
-        *, on_event: Any = None, on_part: Any = None, progress: bool | None = None
+        *,
+        on_event: Any = None,
+        on_part: Any = None,
+        on_plan: Any = None,
+        progress: bool | None = None,
     ) -> tuple[bool, bool]:
         if on_part is not None:
             on_part("tagger")
