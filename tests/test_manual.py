@@ -218,9 +218,10 @@ def test_front_page_is_short_and_tells_how_to_install() -> None:
 
 
 def test_topics_are_the_pages() -> None:
-    assert sorted(TOPICS) == sorted(page.stem for page in MANUAL.glob("*.md"))
-    unlinked = [name for name in TOPICS if f"(seqtool/manual/{name}.md)" not in PAGES["README.md"]]
-    assert unlinked == []
+    pages = sorted(TOPICS.keys() - {"reference", "settings"})  # these are made when asked for
+    assert pages == sorted(page.stem for page in MANUAL.glob("*.md"))
+    readme = PAGES["README.md"]
+    assert [name for name in pages if f"(seqtool/manual/{name}.md)" not in readme] == []
 
 
 def test_pages_begin_with_a_heading_and_a_sentence() -> None:
