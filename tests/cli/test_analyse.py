@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from conftest import CommandResult
 
 import seqtool as library
+from seqtool.cli import analyse
 from seqtool.cli.app import complete, main
 from seqtool.text.datasets import sample_text, sample_treebank
 
@@ -171,7 +174,7 @@ def test_a_group_alone_is_its_own_command() -> None:
         ("analyse errors -m runs/lm", "is no parser"),
         ("analyse embeddings -m runs/ngram", "has no vectors"),
         ("analyse embeddings -m runs/lm -w dgo", "no vector of 'dgo'"),
-        ("generate --next 3 --seed 1 --top-k 2", "top-k and seed cannot apply"),
+        ("generate --next 3 --seed 1 --top-k 2", "writes no text"),
         ("generate --next 3 -p dgo", "outside the model's vocabulary"),
         ("inspect runs/lm runs/ngram --plot x.svg", "no training log is there"),
         ("inspect runs/lm runs/parser", "several models are for --plot"),
@@ -220,6 +223,22 @@ def test_of_a_mixture(here: Path, seqtool: Run) -> None:
         assert one["probability"] == pytest.approx(parts)
     total = content["rest"] + sum(one["probability"] for one in content["tokens"])
     assert total == pytest.approx(1)
+
+
+def test_help_says_the_defaults_of_the_functions() -> None:
+    analyses = [each for each in vars(analyse).values() if isinstance(each, analyse.Analysis)]
+    assert len(analyses) == 10
+    for analysis in analyses:
+        function = import_module(f"seqtool.analysis.{analysis.module}").analyse
+        own = inspect.signature(function).parameters
+        for name, default in analysis.settings.items():
+            assert default in (None, own[name].default), name
+
+
+def test_help_of_an_analysis_imports_no_torch() -> None:
+    code = "import sys; from seqtool.cli.app import main; main(['analyse', 'gates', '--help'])"
+    code += "; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_one_analysis_imports_no_other(here: Path) -> None:
@@ -376,5 +395,7 @@ def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path:
     given = ("analyse", "states", bare, "-m", KEPT / "parser-bilstm", "-o", output)
     refused = seqtool(*given)
     assert refused.code == 1
-    assert refused.stderr.splitlines()[-1].endswith("; --allow-missing parses it as it is")
+    assert refused.stderr.splitlines()[-1].endswith(
+        "`seqtool parse --allow-missing` parses it as it is"
+    )
     assert seqtool(*given, "--allow-missing").code == 0

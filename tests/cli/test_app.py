@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -49,7 +48,6 @@ def test_version(seqtool: Run) -> None:
         ("inspect -- --debug", "--debug", ""),
         ("ngram export", "'MODEL'", "seqtool ngram export"),
         ("train-lm --cell", "'--cell' requires", "seqtool train-lm"),
-        ("ngram train x --skip-symbols y", "--skip-symbols", "seqtool ngram train"),
     ],
 )
 def test_mistakes_of_use_are_two_lines(seqtool: Run, words: str, said: str, command: str) -> None:
@@ -60,7 +58,6 @@ def test_mistakes_of_use_are_two_lines(seqtool: Run, words: str, said: str, comm
     assert said in error
     assert hint.startswith("hint: ")
     assert f"{command} --help" in hint or not command
-    assert ("--special-tokens skip" in hint) is ("symbols" in words)  # KenLM's name for it
 
 
 @pytest.mark.parametrize(
@@ -92,20 +89,15 @@ def caused_by(error: Exception, cause: Exception) -> Exception:
     ("error", "words"),
     [
         (MemoryError(), "error: out of memory"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory", "weights"), "error: out of memory"),
         (ImportError("x.so: failed to map segment from shared object"), "error: out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "error: out of memory"),
-        (RuntimeError("can't start new thread"), "error: out of memory"),
-        (SystemError("error return without exception set"), "error: out of memory"),
         (caused_by(DataError("is damaged"), MemoryError()), "error: out of memory"),
         (torch.OutOfMemoryError("Allocation on device 0 would exceed"), "the GPU is out of memory"),
         (RuntimeError("CUDA error: out of memory"), "the GPU is out of memory"),
-        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "the GPU is out of memory"),
         (RuntimeError("MPS backend out of memory"), "the GPU is out of memory"),
         (DataError("the word 'out of memory' does not occur", hint="x"), "does not occur"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "log"), "log: no space left on device"),
         (RuntimeError("shapes differ"), "error: RuntimeError in test_app.py:"),
-        (KeyError("x"), "error: KeyError in test_app.py:"),
     ],
     ids=repr,
 )
@@ -156,25 +148,6 @@ def test_a_closed_pipe_is_no_error_and_a_full_disk_is_one(command: list[str]) ->
     error, hint = run.stderr.decode().splitlines()  # the end of the interpreter adds nothing
     assert error.endswith("no space left on device")
     assert hint.startswith("hint: ")
-
-
-def test_help_is_quick() -> None:
-    """It takes less than twice as long again as what reads options and draws, whatever the load."""
-
-    def least(*arguments: str) -> float:
-        seconds = []
-        for _ in range(3):
-            used = []
-            for _ in range(2):  # of the processes that ended; wall time depends on other work
-                children = resource.getrusage(resource.RUSAGE_CHILDREN)
-                used.append(children.ru_utime + children.ru_stime)
-                if len(used) == 1:
-                    subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-            seconds.append(used[1] - used[0])
-        return min(seconds)
-
-    drawing = "import typer.rich_utils, rich.console, rich.markdown, rich.panel, rich.table"
-    assert least("-m", "seqtool", "--help") < 3 * least("-c", drawing)
 
 
 @pytest.mark.parametrize(

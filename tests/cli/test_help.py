@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from seqtool.cli.app import COMMANDS
 from seqtool.cli.help import MANUAL, TOPICS
 
 Run = Callable[..., Any]
@@ -26,13 +27,22 @@ def test_without_topic_all_topics_are_listed(seqtool: Run) -> None:
     assert "seqtool help TOPIC" in result.stdout
 
 
-@pytest.mark.parametrize("topic", ["parsing", "PARSING", "settings"])
+@pytest.mark.parametrize("topic", ["parsing", "PARSING"])
 def test_a_page_is_markdown_where_there_is_no_terminal(seqtool: Run, topic: str) -> None:
     code, page, errors = seqtool("help", topic)
     assert (code, errors) == (0, "")
     assert (
         page.partition("\n")[0] == (MANUAL / f"{topic.lower()}.md").read_text().partition("\n")[0]
     )
+
+
+def test_commands_and_settings_are_shown(seqtool: Run) -> None:
+    commands = seqtool("help", "reference")
+    assert (commands.code, commands.stderr) == (0, "")
+    assert commands.stdout.count("Usage: seqtool ") == len(COMMANDS)
+    settings = seqtool("help", "settings").stdout
+    for line in ("- `model.cell` = ", "- `order` = `", "`seqtool train-parser --preset fast`:"):
+        assert line in settings
 
 
 @pytest.mark.parametrize("name", ["parse", "ngram train", "ngram", "help"])

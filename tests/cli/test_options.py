@@ -17,7 +17,15 @@ import typer
 from typer.testing import CliRunner
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import emit, offer, show_table, takes_options, with_options
+from seqtool.cli.options import (
+    argument,
+    emit,
+    offer,
+    option,
+    show_table,
+    takes_options,
+    with_options,
+)
 from seqtool.cli.usage import Command, UsageError
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ModelError
@@ -40,8 +48,8 @@ class Outer(Config):
 
 @dataclass(frozen=True)
 class Group:
-    loud: Annotated[bool, typer.Option("--loud", help="Shout.")] = False
-    num: Annotated[int, typer.Option(help="A number.")] = 3
+    loud: bool = option(False, "Shout.")
+    num: Annotated[int, typer.Option("--num", "-n", help="A number.")] = 3
 
 
 TABLE = {
@@ -59,8 +67,15 @@ def run(*args: str, shows_defaults: bool = False) -> tuple[int, str, dict[str, A
     seen: dict[str, Any] = {}
 
     @takes_options(PLACE, TABLE, shows_defaults=shows_defaults)
-    def command(text: str = "t", *, settings: dict[str, Any], group: Group) -> None:
+    def command(
+        text: str = option("t", "A text.", "TEXT", "-x"),
+        file: str = argument("f", "A file.", "FILE"),
+        *,
+        settings: dict[str, Any],
+        group: Group,
+    ) -> None:
         """Do it."""
+        assert file == "f"
         seen.update(text=text, settings=settings, group=group)
 
     app = typer.Typer()
@@ -84,7 +99,7 @@ def test_only_what_is_given_is_set(words: str, settings: dict[str, Any]) -> None
 
 
 def test_fields_of_a_dataclass_are_options_and_a_list_may_be_refused() -> None:
-    _, _, seen = run("--loud", "--num", "4", "--text", "u", "--keep", "0, 1 2")
+    _, _, seen = run("f", "--loud", "-n", "4", "-x", "u", "--keep", "0, 1 2")
     assert (seen["text"], seen["group"]) == ("u", Group(loud=True, num=4))
     assert seen["settings"] == {"model.keep": (0, 1, 2)}
     code, output, _ = run("--keep", "0 x")
@@ -101,7 +116,9 @@ def test_help_and_defaults_come_from_the_fields() -> None:
         "rhn: tied weights.",
         "--keep N N ... Numbers to keep.",
         "--rate R How fast.",
-        "--loud",
+        "FILE A file.",
+        "--text -x TEXT A text. [default: t]",
+        "--loud Shout.",
     ):
         assert words in output
     assert run(shows_defaults=True)[2]["settings"]["model.size"] == 8

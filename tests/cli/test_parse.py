@@ -212,14 +212,14 @@ def test_gold_trees_that_do_not_fit(seqtool: Run) -> None:
 
 
 def test_who_can_allow_what_is_missing(seqtool: Run) -> None:
-    """A hint names --allow-missing where the command has it; a pipeline has nothing to allow."""
+    """A hint names --allow-missing; a pipeline has nothing to allow."""
     lines = [row.split("\t") for row in Path("gold.conllu").read_text().split("\n")]
     bare = "\n".join("\t".join([*row[:3], "_", *row[4:]]) if row[1:] else row[0] for row in lines)
     write("bare.conllu", bare)
-    for command, has_it in (("parse", True), ("eval-parser", True), ("analyse errors", False)):
+    for command in ("parse", "eval-parser", "analyse errors"):
         result = seqtool(*command.split(), "bare.conllu", "-m", "parser")
         assert (result.code, "has UPOS, which" in result.stderr) == (1, True)
-        assert ("--allow-missing parses it as it is" in result.stderr) == has_it
+        assert "`seqtool parse --allow-missing`" in result.stderr
     for command in ("parse", "eval-parser"):
         for model in ("parser", "pipeline"):
             given = (command, "bare.conllu", "-m", model, "--allow-missing")
