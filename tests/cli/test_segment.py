@@ -72,28 +72,6 @@ def test_rules_and_given_words_need_no_model(seqtool: Run, letter: Path, tmp_pat
     assert both.count(f"# newdoc id = {letter}\n") == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "content", "message"),
-    [
-        ("--presegmented --pretokenized", b"a", "--pretokenized includes --presegmented"),
-        ("--rules -m x", b"a", "--rules needs no model"),
-        ("--pretokenized -m x", b"a", "--pretokenized needs no model"),
-        ("-m nothing", b"a", "no such model"),
-        ("--rules --format line", b"a", "no format is called 'line'"),
-        ("--rules", b"", "the file is empty"),
-        ("--rules", b"a\0b", "a NUL at byte 1"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    seqtool: Run, tmp_path: Path, options: str, content: bytes, message: str
-) -> None:
-    (tmp_path / "t.txt").write_bytes(content)
-    result = seqtool("segment", tmp_path / "t.txt", *options.split(), "-o", tmp_path / "o.conllu")
-    assert (result.code, result.stderr.count("\n")) == (1, 2)
-    assert message in result.stderr
-    assert not (tmp_path / "o.conllu").exists()
-
-
 def test_sentences_as_lines(seqtool: Run, letter: Path, tmp_path: Path) -> None:
     for name, expected in (
         ("text", ["Dear all ,", "yes we can't .", "No ."]),
