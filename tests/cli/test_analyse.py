@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import subprocess
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
@@ -96,26 +94,6 @@ def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> Non
     assert all(f'href="#part-{number}"' in html for number in range(1, len(titles) + 1))
 
 
-def test_a_page_leaves_out_what_has_no_vectors_and_mixtures_of_other_models(
-    here: Path, seqtool: Run
-) -> None:
-    for command in (
-        "ngram train train.txt --order 2 -o models/two",
-        "ngram train train.txt --order 3 -o models/three",
-        "eval-ppl test.txt -m models/two -m models/three --save-mixture models/mix",
-        "ngram train test.txt --order 3 -o models/three --force",
-        "train-parser trees.conllu --dev trees.conllu --preset linear --epochs 1 -o models/linear",
-    ):
-        assert seqtool(*command.split()).code == 0, command
-    words = "analyse report models --text test.txt --treebank trees.conllu --json"
-    reports = json.loads(seqtool(*words.split()).stdout)["reports"]
-    mixture, linear = (
-        remark for report in reports for remark in report["remarks"] if "eft out" in remark
-    )
-    assert "models/three" in mixture
-    assert "linear has no vectors" in linear
-
-
 def test_a_hostile_token_stays_a_text(here: Path, seqtool: Run) -> None:
     token = '<script>"&'
     Path("hostile.txt").write_text(f"a {token} b\n" * 9, encoding="utf-8")
@@ -129,24 +107,6 @@ def test_a_hostile_token_stays_a_text(here: Path, seqtool: Run) -> None:
         assert "&lt;script&gt;" in written
     shown: Any = ElementTree.parse("p.svg").getroot()
     assert any(token in (node.text or "") for node in shown.iter())
-
-
-def test_one_analysis_imports_no_other(here: Path) -> None:
-    script = here / "imports.py"
-    script.write_text(
-        "import sys\nfrom seqtool.cli.app import main\n"
-        "main(['analyse', 'sparsity', 'test.txt', '--json'])\n"
-        "own = [name for name in sys.modules if name.startswith('seqtool.analysis.')]\n"
-        "loaded = {name.rpartition('.')[2] for name in own}\n"
-        "print(*sorted(loaded), 'torch' in sys.modules, file=sys.stderr)\n"
-    )
-    run = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True, cwd=here
-    )
-    loaded = run.stderr.splitlines()[-1].split()
-    assert "sparsity" in loaded
-    assert loaded[-1] == "False"  # no torch
-    assert {"context", "surprisal", "errors", "embeddings"} & set(loaded) == set()
 
 
 def test_runs_stand_beside_each_other_in_a_picture(here: Path, seqtool: Run) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from seqtool.treebank.sentence import UPOS, Sentence
+from seqtool import evaluate_parser
+from seqtool.core.checkpoint import load
+from seqtool.treebank.conllu import read_conllu
 
 Run = Callable[..., Any]
 
@@ -40,46 +39,6 @@ def in_a_folder_with_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     Path("gold.conllu").write_text(conllu(GOLD))
     Path("half.conllu").write_text(conllu(HALF))
-
-
-class Guesser:
-    """A parser that lets every word depend on the one before it, and calls it dep.
-
-    One that tags as well finds another root where a word had no tag, which it then has.
-    """
-
-    has_beam = True
-
-    def __init__(self, *, has_tagger: bool = False) -> None:
-        self.has_tagger = has_tagger
-
-    def parse_stream(
-        self, items: Iterable[Sentence], *, beam: int, scores: bool, allow_missing: bool = False
-    ) -> Iterator[Sentence]:
-        for sentence in items:
-            heads = list(range(len(sentence)))
-            if self.has_tagger and sentence.rows[1][UPOS] == "_":
-                heads = [2, 0, 2, 2]
-                for row in sentence.rows:
-                    row[UPOS] = "X"
-            sentence.set_tree(heads, ["dep" if head else "root" for head in heads])
-            if scores:
-                sentence.set_scores([0.25] * len(heads))
-            yield sentence
-
-
-@pytest.fixture
-def guess(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Run the command with guessers for models; return the object of --json."""
-
-    def run(*args: str, has_tagger: bool = False) -> Any:
-        guesser = Guesser(has_tagger=has_tagger)
-        monkeypatch.setattr("seqtool.core.checkpoint.load", lambda path: guesser)
-        result = seqtool("eval-parser", *args, "--json")
-        assert result.code == 0, result.stderr
-        return json.loads(result.stdout)
-
-    return run
 
 
 def test_scores_are_shown(seqtool: Run) -> None:
@@ -145,35 +104,41 @@ def test_two_annotations(seqtool: Run) -> None:
 
 
 def test_models_parse_the_words_of_gold(
-    guess: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    seqtool: Run, seqtool_process: Run, models: Path, tmp_path: Path
 ) -> None:
-    content = guess("gold.conllu", "-m", "a", "--beam", "2")
-    # heads 0 1 2 3: that of loudly is right, its relation is not
-    assert [content[key] for key in ("predicted", "words")] == ["a", 4]
-    assert (content["UAS"]["f1"], content["LAS"]["f1"]) == (25, 0)
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(conllu(GOLD).encode())))
-    both = guess("-", "half.conllu", "-m", "a", "-m", "b", "--together")
-    assert [(each["predicted"], each["UAS"]["f1"]) for each in both["results"]] == [
-        ("half.conllu", 50),
-        *(("a", 25), ("b", 25), ("together", 25)),
-    ]
-    assert [each["second"] for each in both["significance"]] == ["a", "b", "together"]
+    parser, second = str(models / "parser"), str(models / "second")
+    words = ("eval-parser", "gold.conllu", "-m", parser, "--beam", "2")
+    content = json.loads(seqtool(*words, "--json").stdout)
+    parsed = load(parser).parse_stream(read_conllu("gold.conllu"), beam=2)
+    scores = evaluate_parser("gold.conllu", list(parsed)).scores
+    for name in ("UAS", "LAS", "CLAS"):
+        assert content[name]["f1"] == scores[name].f1
+    assert (content["predicted"], content["words"]) == (parser, 4)
+    # they are asked for probabilities in JSON alone
+    assert "calibration" in content
+    assert "calibration" not in seqtool(*words).stdout
+    words = ("eval-parser", "-", "half.conllu", "-m", parser, "-m", second, "--together", "--json")
+    both = json.loads(seqtool_process(*words, input=conllu(GOLD).encode(), cwd=tmp_path).stdout)
+    names = ["half.conllu", parser, second, "together"]
+    assert [each["predicted"] for each in both["results"]] == names
+    assert [each["second"] for each in both["significance"]] == names[1:]
 
 
-def test_a_model_does_not_see_what_another_wrote(guess: Callable[..., Any]) -> None:
+def test_a_model_does_not_see_what_another_wrote(seqtool: Run, models: Path) -> None:
     bare = [(form, "_", head, relation) for form, _, head, relation in GOLD]
     Path("bare.conllu").write_text(conllu(bare))
-    for options in ((), ("--allow-missing",)):
-        content = guess("bare.conllu", "-m", "a", "-m", "b", *options, has_tagger=True)
-        assert [each["UAS"]["f1"] for each in content["results"]] == [100, 100]
+    words = ("eval-parser", "bare.conllu", "--allow-missing", "--json")
+    pipeline, parser = ("-m", models / "pipeline"), ("-m", models / "parser")
+    both = json.loads(seqtool(*words, *pipeline, *parser).stdout)["results"]
+    alone = [json.loads(seqtool(*words, *model).stdout) for model in (pipeline, parser)]
+    assert [each["UAS"] for each in both] == [each["UAS"] for each in alone]
+    # a pipeline keeps gold tags, and says so
+    kept = seqtool("eval-parser", "gold.conllu", *pipeline)
+    assert f"{models / 'pipeline'}: gold words, " in kept.stderr
+    assert "UPOS          100.00  100.00  100.00            100.00\n" in kept.stdout
 
 
-def test_a_pipeline_keeps_gold_tags_and_says_so(seqtool: Run, guess: Callable[..., Any]) -> None:
-    assert guess("gold.conllu", "-m", "a", has_tagger=True)["UPOS"]["f1"] == 100
-    assert seqtool("eval-parser", "gold.conllu", "-m", "a").stderr.startswith("a: gold words, ")
-
-
-def test_the_calibration_error_of_probabilities(seqtool: Run, guess: Callable[..., Any]) -> None:
+def test_the_calibration_error_of_probabilities(seqtool: Run) -> None:
     """Each of the four words is a bin; the heads of the first two are right, 0.5 and 0.5."""
     rows = [line.split("\t") for line in conllu(HALF).splitlines()]
     for row, score in zip(rows, ("0.5", "0.500", "0.25", "0.75"), strict=False):
@@ -185,9 +150,6 @@ def test_the_calibration_error_of_probabilities(seqtool: Run, guess: Callable[..
     assert [each["accuracy"] for each in calibration["bins"]] == [0.0, 1.0, 1.0, 0.0]
     shown = seqtool("eval-parser", "gold.conllu", "half.conllu").stdout
     assert "expected calibration error of the arcs' probabilities 0.5000" in shown
-    # models are asked for them in JSON alone
-    assert "calibration" in guess("gold.conllu", "-m", "a")
-    assert "calibration" not in seqtool("eval-parser", "gold.conllu", "-m", "a").stdout
     Path("scored.conllu").write_text(conllu(GOLD).replace("\t_\t_\n", "\t_\tScore=1.5\n"))
     result = seqtool("eval-parser", "gold.conllu", "scored.conllu", "--json")
     assert "calibration" not in json.loads(result.stdout)

@@ -141,22 +141,6 @@ def test_words_without_probability(seqtool: Run) -> None:
     assert [part["perplexity"] for part in content["parts"]] == [None, None]
 
 
-@pytest.mark.parametrize("has_unknown", [False, True])
-def test_an_arpa_file_without_the_unknown_word(
-    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_unknown: bool
-) -> None:
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
-    lines = UNIGRAM_ARPA.splitlines(keepends=True)
-    if not has_unknown:
-        lines = [line.replace("1=5", "1=4") for line in lines if "<unk>" not in line]
-    Path("x.arpa").write_text("".join(lines))
-    for text, is_noted in (("a", False), ("a c", not has_unknown)):
-        Path("x.txt").write_text(f"{text}\n")
-        result = seqtool("eval-ppl", "x.txt", "-m", "x.arpa")
-        assert (result.code, "from an ARPA file without <unk>" in result.stderr) == (0, is_noted)
-
-
 BOTH = ("-m", "two", "-m", "uniform")
 
 

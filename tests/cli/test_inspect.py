@@ -184,17 +184,6 @@ def test_a_value_that_no_word_has(trees: Path, seqtool: Run, query: str, note: s
     assert [note in line for line in notes] == [True] * bool(note)
 
 
-def test_words_that_are_written_together(tmp_path: Path, seqtool: Run) -> None:
-    path = tmp_path / "x.conllu"
-    row = "{}\t{}\t_\tX\t_\t_\t{}\t{}\t_\t_\n".format
-    joined = "1-2\tdu" + "\t_" * 8 + "\n" + row(1, "de", 3, "a") + row(2, "le", 3, "a")
-    path.write_text((joined + row(3, "pain", 0, "root") + "\n") * 2 + row(1, "du", 0, "root"))
-    note, found = seqtool("inspect", path, "--where", "form=du").stderr.splitlines()
-    assert "2 multiword tokens are written du" in note
-    assert found == "1 word in 1 of 3 sentences"
-    assert "note" not in seqtool("inspect", path, "--where", "form=de").stderr
-
-
 @pytest.mark.parametrize("command", ["inspect", "prepare"])
 def test_a_directory_of_treebanks(tmp_path: Path, seqtool: Run, command: str) -> None:
     for name in ("a.conllu", "b.conllu", "README.txt"):

@@ -39,16 +39,13 @@ def ngram() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "parse a.conllu b.conllu -m parser",
         "parse a.conllu b.conllu -m parser --nbest 2 --allow-missing",
         "parse letter.txt more.txt -m pipeline",
-        "parse letter.txt more.txt -m pipeline --nbest 2",
         "tag letter.txt -m pipeline",
         "tag a.conllu b.conllu -m tagger --retag",
         "segment letter.txt letter.txt --rules",
         "segment letter.txt --rules --format text",
         "eval-ppl lines.txt -m ngram --per-token -",
-        "eval-ppl lines.txt -m ngram --per-sentence -",
     ],
 )
 def test_the_output_is_that_of_one_process(
@@ -91,6 +88,7 @@ def test_a_directory_gets_a_file_for_each(seqtool: Run, jobs: int) -> None:
     assert Path("in/more/c.conllu.gz").read_bytes() != before
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_broken_sentences_and_files_are_set_aside(
     seqtool: Run, refused: Callable[..., str], jobs: int
 ) -> None:

@@ -12,7 +12,6 @@ import pytest
 from seqtool.lm.neural.config import resolve
 from seqtool.lm.neural.train import train_lm
 from seqtool.text.datasets import sample_treebank
-from seqtool.training.tuning import tune
 
 Run = Callable[..., Any]
 TINY = ("--set", "batch_size=4", "--set", "bptt=5", "--threads", "1", "--device", "cpu")
@@ -42,27 +41,6 @@ def test_a_search(seqtool: Run, letters: Path, tmp_path: Path) -> None:
     assert trained.scores["valid_perplexity"] == found["best"]["score"]
     other = seqtool(*command, "--try", "hidden_size=2,4")
     assert (other.code, "holds another search" in other.stderr) == (1, True)
-
-
-def test_a_training_that_was_stopped_goes_on(letters: Path, tmp_path: Path) -> None:
-    config = resolve(None, {}, ["batch_size=4", "bptt=5", "epochs=2"])
-    more: dict[str, Any] = {"threads": 1, "device": "cpu", "on_event": lambda event, name: None}
-    space = {"hidden_size": [4, 8]}
-    whole = tune(train_lm, letters, config, space, output=tmp_path / "whole", **more)
-    asked: list[int] = []
-
-    def stop(step: int) -> bool:
-        asked.append(step)
-        return len(asked) in (5, 40)
-
-    out = tmp_path / "out"
-    for _ in range(2):
-        with pytest.raises(Exception, match="search was interrupted in trial"):
-            tune(train_lm, letters, config, space, output=out, should_stop=stop, **more)
-    tuned = tune(train_lm, letters, config, space, output=out, should_stop=stop, **more)
-    assert [(each.trial, each.score, each.epochs) for each in tuned.outcomes] == [
-        (each.trial, each.score, each.epochs) for each in whole.outcomes
-    ]
 
 
 def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
