@@ -200,18 +200,13 @@ def test_library_stays_in_its_place(library: str, may_import: Callable[[str], bo
 
 def test_every_library_that_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    used = [
-        requirement
-        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale", "serve")
-        for requirement in extras[name]
-    ]
-    requirements = map(Requirement, project["dependencies"] + used)
-    declared = {
-        requirement.name.replace("pyyaml", "yaml").replace("-", "_") for requirement in requirements
-    }
+    lines = [*project["dependencies"]]
+    for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale", "serve"):
+        lines += project["optional-dependencies"][name]
+    names = [Requirement(line).name.replace("pyyaml", "yaml") for line in lines]
     imported = {found.target.partition(".")[0] for found in all_imports()}
-    assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
+    declared = {name.replace("-", "_") for name in names} | {"seqtool"}
+    assert imported - declared - sys.stdlib_module_names == set()
 
 
 def test_nothing_executes_code_from_files() -> None:
@@ -233,24 +228,24 @@ def test_nothing_executes_code_from_files() -> None:
 
 
 def test_all_that_is_printed_is_made_safe_for_a_terminal() -> None:
-    own = {"core.terminal": {"sys.stdout", "sys.stderr"}, "core.progress": {"Console"}}
-    # lines that get a name
-    own |= {"spark.session": {"sys.stderr"}}  # flushed before the JVM writes to another
-    found = []
+    own = {
+        "core.terminal": {"sys.stdout", "sys.stderr"},
+        "core.progress": {"Console"},
+        "spark.session": {"sys.stderr"},  # flushed before the JVM writes to another
+    }
+    unsafe = {"typer.echo", "typer.secho", "click.echo", "Console", "print"}
+    streams = {"sys.stdout", "sys.stderr", "sys.__stdout__"}
+    wrong = []
     for name, tree in trees().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
+            used = ""
+            if isinstance(node, ast.Call) and "file" not in {key.arg for key in node.keywords}:
                 used = ast.unparse(node.func)
-                wanted = {"print", "typer.echo", "typer.secho", "click.echo", "Console"}
-                if used == "print" and any(keyword.arg == "file" for keyword in node.keywords):
-                    continue
-            elif isinstance(node, ast.Attribute):
-                used, wanted = ast.unparse(node), {"sys.stdout", "sys.stderr", "sys.__stdout__"}
-            else:
-                continue
-            if used in wanted and used not in own.get(name, set()):
-                found.append(f"{name}:{node.lineno}: {used}")
-    assert found == []
+            elif isinstance(node, ast.Attribute) and ast.unparse(node) in streams:
+                used = ast.unparse(node)
+            if used in (unsafe | streams) - own.get(name, set()):
+                wrong.append(f"{name}:{node.lineno}: {used}")
+    assert wrong == []
 
 
 def test_every_error_names_the_next_step() -> None:
@@ -358,29 +353,23 @@ def test_wheel_carries_sample_recipes_and_manual(tmp_path: Path) -> None:
     assert [name for name in names if "sample_data" in name and name.endswith(".py")] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        # counts and networks meet in a mixture, by what every language model answers
-        ("lm.ngram", "lm.neural"),
-        ("lm.neural", "lm.ngram"),
-        # all parts of a pipeline know the encoding; the pipeline alone knows them
-        *itertools.permutations(("parsing.segmenter", "parsing.tagger", "parsing.parser"), 2),
-        *(
-            ("parsing.encoding", f"parsing.{name}")
-            for name in ("segmenter", "tagger", "parser", "labeller", "annotation", "pipeline")
-        ),
-        *(
-            (f"parsing.{part}", f"parsing.{name}")
-            for part in ("segmenter", "tagger", "parser")
-            for name in ("labeller", "annotation", "pipeline")
-        ),
-    ],
-)
-def test_parts_know_nothing_of_one_another(one: str, other: str) -> None:
+STRANGERS = [
+    # counts and networks meet in a mixture, by what every language model answers
+    *itertools.permutations(("lm.ngram", "lm.neural"), 2),
+    # all parts of a pipeline know the encoding; what goes through a corpus knows them
+    *itertools.permutations(("parsing.segmenter", "parsing.tagger", "parsing.parser"), 2),
+    *itertools.product(
+        ("parsing.encoding", "parsing.segmenter", "parsing.tagger", "parsing.parser"),
+        ("parsing.labeller", "parsing.annotation", "parsing.pipeline"),
+    ),
+]
+
+
+def test_parts_know_nothing_of_one_another() -> None:
     assert [
         f"{found.source} -> {found.inner}"
         for found in inner_imports()
+        for one, other in STRANGERS
         if covers((one,), found.source) and covers((other,), found.inner)
     ] == []
 

@@ -115,8 +115,6 @@ def test_lines_of_text(seqtool: Run, seqtool_process: Run, folder: Path, tmp_pat
     ("command", "error"),
     [
         ("classify new.csv -m network", "new.csv:1: has no column 'text'"),
-        ("classify new.csv -m none", "none: no such model"),
-        ("classify new.csv -m linear -o x.xls", "x.xls has no suffix of a table"),
         ("classify new.csv -m linear -o new.csv", "would be replaced"),
         ("classify clash.csv -m linear", "clash.csv:1: has a column 'prediction'"),
         ("classify new.csv -m linear -m network", "-m names 2 models"),

@@ -206,13 +206,6 @@ def test_a_prepared_corpus_is_tuned_on_its_valid_split(seqtool: Run, refused: Ru
     answer(seqtool("eval-ppl", "text.jsonl", "--tune", "corpus", *BOTH, "--field=body", "--json"))
 
 
-def test_generation_from_a_mixture(seqtool: Run) -> None:
-    arguments = ("generate", "--num", 6, "--seed", 4, "--max-tokens", 8, "--no-stop", "--json")
-    alone = answer(seqtool(*arguments, "-m", "two"))
-    assert answer(seqtool(*arguments, "-m", "two", "-m", "turned", "--weights", "1,0")) == alone
-    assert answer(seqtool(*arguments, "-m", "two", "-m", "turned")) != alone
-
-
 # several models, side by side
 
 
@@ -354,7 +347,6 @@ def test_a_cache_is_tuned_with_the_weights_saved_and_used_again(
         ("text.txt -m absent", "absent: no such model"),
         ("text.txt -m two --per-token - --json", "--json"),
         ("text.txt -m two --per-token x --per-sentence x", "--per-token and"),
-        ("text.txt -m two --per-token x.txt", "x.txt has no suffix of a table"),
         ("text.txt -m two --per-token no/x.tsv", "no/x.tsv: the directory"),
         ("x.jsonl -m two --per-token x.jsonl", "x.jsonl: is read, and would be replaced"),
         (
@@ -362,24 +354,18 @@ def test_a_cache_is_tuned_with_the_weights_saved_and_used_again(
             "x.jsonl: is read, and would be replaced",
         ),
         ("text.txt -m two --split test", "--split test needs a prepared corpus"),
-        ("text.txt -m two --reset-state --carry-state", "--carry-state"),
-        ("text.txt -m two --engine=spark --tune x", "--tune"),
         ("text.txt -m two --master local", "--engine spark"),
         ("text.txt -m two --weights 1", "--weights is for a mixture"),
-        ("text.txt -m two -m uniform --weights 0.5,0.4", "the weights sum to 0.9 instead of 1"),
         ("text.txt -m two -m uniform --weights 1,0 --tune tune.txt", "--weights"),
-        ("none.txt -m two -m uniform --tune tune.txt", "none.txt: no such file"),
         ("text.txt - -m two -m uniform --tune -", "stdin"),
         ("text.txt -m two -m uniform --force", "--force is for --save-mixture"),
         ("text.txt -m two -m far", "the vocabularies differ: two has 0 words that far lacks"),
         ("text.txt -m two --cache-theta 1", "--cache-theta is for --cache"),
-        ("text.txt -m two --dynamic-stats text.txt", "--dynamic-stats is for --dynamic"),
         ("text.txt -m two --cache --reset-state", "--cache"),
         ("text.txt -m two --cache --cache-lambda 0.1 --tune tune.txt", "--cache-lambda"),
         ("text.txt -m two --cache --dynamic --save-mixture mix", "--dynamic"),
         ("text.txt -m two --dynamic", "--dynamic is for neural models, and there is none"),
         ("text.txt -m two --compare", "one model to compare"),
-        ("text.txt -m two -m uniform --compare --cache", "--cache"),
         ("text.txt -m two -m uniform -o x.tsv", "--output is for --compare"),
     ],
 )
@@ -421,7 +407,6 @@ def test_dynamic_evaluation(seqtool: Run, measure: Run, refused: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--dynamic --dynamic-stats-tokens 5", "statistics_tokens is 5"),
         ("--dynamic --jobs 2", "processes cannot share"),
         ("--cache --jobs 2", "--jobs is for one model"),
         ("--cache --tune read.tsv --per-token read.tsv", "would be replaced"),

@@ -64,27 +64,23 @@ def test_the_output_is_that_of_one_process(
 def test_a_directory_gets_a_file_for_each(seqtool: Run, jobs: int) -> None:
     os.makedirs("in/more")
     Path("in/more/c.conllu.gz").write_bytes(gzip.compress(Path("a.conllu").read_bytes()))
-    options = ("-m", "parser", "--jobs", jobs, "-o")
-    done = seqtool("parse", "in", "b.conllu", *options, "out/")
+    parse = f"parse -m parser --jobs {jobs}"
+    done = seqtool(*f"{parse} in b.conllu -o out/".split())
     assert (done.code, done.stderr) == (0, "")
     out = Path("out")
     written = {str(path.relative_to(out)) for path in out.rglob("*") if path.is_file()}
     assert written == {"more/c.conllu.gz", "b.conllu"}
-    for name, path in (("a", "more/c.conllu.gz"), ("b", "b.conllu")):
-        content = (out / path).read_bytes()
-        content = gzip.decompress(content) if path.endswith(".gz") else content
-        expected = seqtool("parse", f"{name}.conllu", "-m", "parser").stdout
-        assert content.decode() == expected
-    segmented = seqtool("segment", "letter.txt", "--rules", "-o", "out", "--jobs", jobs)
-    assert (segmented.code, (out / "letter.conllu").is_file()) == (0, True)
-    twice = seqtool("parse", "in/more", out / "more", *options, "other/")
+    expected = [seqtool("parse", f"{name}.conllu", "-m", "parser").stdout for name in "ab"]
+    assert gzip.decompress((out / "more/c.conllu.gz").read_bytes()).decode() == expected[0]
+    assert (out / "b.conllu").read_text() == expected[1]
+    twice = seqtool(*f"{parse} in/more out/more -o other/".split())
     assert (twice.code, "other/c.conllu.gz" in twice.stderr) == (1, True)
     assert not Path("other").exists()
     # a treebank is replaced where it or its directory is named, and not where it lies in that
     before = Path("in/more/c.conllu.gz").read_bytes()
-    assert seqtool("parse", "in/more/c.conllu.gz", *options, "in/more").code == 1
+    assert seqtool(*f"{parse} in/more/c.conllu.gz -o in/more".split()).code == 1
     assert Path("in/more/c.conllu.gz").read_bytes() == before
-    assert seqtool("parse", "in", *options, "in").code == 0
+    assert seqtool(*f"{parse} in -o in".split()).code == 0
     assert Path("in/more/c.conllu.gz").read_bytes() != before
 
 

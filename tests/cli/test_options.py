@@ -160,19 +160,6 @@ def test_plain_table_aligns_wide_characters(capsys: pytest.CaptureFixture[str]) 
     )  # fmt: skip
 
 
-def test_no_cell_is_cut_on_a_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "66")
-    row = ["[red]말[/red]", "runs/lm", "1,374,712", " ".join(["a b c d e f"] * 8)]
-    show_table("Title", ["word", "model", "parameters", "about"], [row])
-    out = re.sub(r"\x1b\[\d*m", "", capsys.readouterr().out)
-    assert max(map(len, out.splitlines())) <= 66
-    assert all(cell in out for cell in row[:3])
-    assert set(row[3].split()) <= set(out.split())  # prose is folded
-
-
 def test_default_model_is_the_one_that_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

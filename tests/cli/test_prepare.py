@@ -129,43 +129,16 @@ def test_a_column_is_a_text(seqtool: Run) -> None:
     assert [splits[name]["sentences"] for name in ("train", "valid", "test")] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("command", ["prepare", "ngram train", "eval-ppl"])
-def test_of_texts_and_treebanks_in_a_directory_the_texts_are_read(
-    seqtool: Run, refused: Callable[..., str], command: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    Path("mixed").mkdir()
-    for name in ("train", "valid"):
-        Path(f"mixed/{name}.txt").write_text("a b\n" * 40)
-        Path(f"mixed/{name}.conllu").write_text(GOOD_TREE)
-    assert seqtool("ngram", "train", "text.txt", "-o", "m").code == 0
-    options = {"eval-ppl": "-m m", "prepare": "-o out"}.get(command, "--order 2 -o out")
-    assert seqtool(*command.split(), "mixed", *options.split()).code == 0
-    (note,) = caplog.messages
-    assert note.startswith("mixed: 2 treebanks left out")
-    assert "seqtool prepare mixed --column form" in note
-    Path("ud").mkdir()  # as Universal Dependencies has it
-    for name in ("LICENSE.txt", "README.md", "x-ud-train.txt"):
-        Path(f"ud/{name}").write_text("a\n")
-    Path("ud/x-ud-train.conllu").write_text(GOOD_TREE)
-    assert "sentences" in seqtool("prepare", "ud").stdout
-    # a licence is no text to count
-    refused("ngram counts ud", "x-ud-train.conllu: is a treebank, not text")
-
-
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
         ("none.txt -o out", "none.txt: no such file or directory"),
-        ("empty.txt -o out", "empty.txt: the file is empty"),
         ("bad.txt -o out", "bad.txt:4: not UTF-8 at byte 16"),
         ("bad.gz -o out", "bad.gz: the gzip file is damaged"),
         ("bad.jsonl -o out", "bad.jsonl:2: the field 'text'"),
         ("s.txt -o out", "s.txt:2: the text contains the spe"),
         ("text.txt -o out --split 50,40", "sums to 90"),
-        ("text.txt -o out --split most", "'most'"),
         ("text.txt -o out --split 90,10 --valid valid.txt", "--valid gives one"),
-        ("text.txt -o out --unit words", "'words'"),
-        ("text.txt -o out --unit bpe --vocab-size 4", "alone need"),
         ("text.txt -o out --unit byte --vocab-size 300", "means nothing"),
         ("text.txt -o out --vocab none.txt", "none.txt: no such file"),
         ("text.txt -o out --valid a.conllu", "a.conllu: is a treebank, not text"),
@@ -173,15 +146,12 @@ def test_of_texts_and_treebanks_in_a_directory_the_texts_are_read(
         ("text.txt a.conllu -o out", "a.conllu: is a treebank, but text.txt is not"),
         ("text.txt -o -", "a corpus is a directory"),
         ("text.txt -o mine --force", "no prepared corpus"),
-        ("none.conllu", "none.conllu: no such file or directory"),
-        ("a.conllu --column form --field text", "column is for CoNLL-U"),
         ("a.conllu --column xpos -o -", "a.conllu:1: no word of the sentence has XPOS"),
         ("a.conllu --unit char", "--unit means nothing for a treebank that is only checked"),
     ],
 )
 def test_mistakes(refused: Callable[..., str], typed: str, message: str) -> None:
     for name, content in {
-        "empty.txt": b"",
         "bad.txt": b"good\n" * 3 + b"b\xe4d\n",
         "bad.gz": gzip.compress(b"text " * 1000)[:-20],
         "bad.jsonl": b'{"text": "fine"}\n{"text": 1}\n',
@@ -197,3 +167,23 @@ def test_output_that_exists_is_replaced_by_force(seqtool: Run, refused: Callable
     assert seqtool("prepare", "text.txt", "-o", "out").code == 0
     refused("prepare text.txt -o out", "out: exists already")
     assert seqtool("prepare", "text.txt", "-o", "out", "--force").code == 0
+
+
+def test_of_texts_and_treebanks_in_a_directory_texts_are_read(
+    seqtool: Run, refused: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    Path("mixed").mkdir()
+    for name in ("train", "valid"):
+        Path(f"mixed/{name}.txt").write_text("a b\n" * 40)
+        Path(f"mixed/{name}.conllu").write_text(GOOD_TREE)
+    assert seqtool("prepare", "mixed", "-o", "out").code == 0
+    (note,) = caplog.messages
+    assert note.startswith("mixed: 2 treebanks left out")
+    assert "seqtool prepare mixed --column form" in note
+    Path("ud").mkdir()  # as Universal Dependencies has it
+    for name in ("LICENSE.txt", "README.md", "x-ud-train.txt"):
+        Path(f"ud/{name}").write_text("a\n")
+    Path("ud/x-ud-train.conllu").write_text(GOOD_TREE)
+    assert "sentences" in seqtool("prepare", "ud").stdout
+    # a licence is no text to count
+    refused("ngram counts ud", "x-ud-train.conllu: is a treebank, not text")

@@ -92,8 +92,6 @@ def test_resume(seqtool: Run, refused: Callable[..., str], folder: Path, tmp_pat
         ("--fast --preset accurate", "exclude each other"),
         ("--fields forms", "no field is called 'forms'"),
         ("--set hiden=3", "unknown setting hiden"),
-        ("--hidden 0", "hidden_size is 0"),
-        ("--distil ,", "names no parser"),
         ("--unlabelled x.txt", "there are none"),
         ("--config fast", "no such"),  # the name of a preset is no file
         ("broken.conllu", "broken.conllu:1: token 1 has head 31"),
@@ -104,11 +102,9 @@ def test_resume(seqtool: Run, refused: Callable[..., str], folder: Path, tmp_pat
         ("--preset graph --classifier linear", "classifier is linear, which reads no bilstm"),
         ("--raw --preset accurate --classifier linear", "classifier is linear, which reads no"),
         ("--raw --fast --set graph.model.arc_size=8", "graph.model.arc_size counts only"),
-        ("--raw --config fast", "no such"),
         ("--raw --distil x", "--distil is not for"),
         # of one part
         ("--raw --only tagger", "no part that is trained alone is called 'tagger'"),
-        ("--raw --only segmenter --lm x", "--lm is not for"),
         ("--raw --only segmenter --hidden 8", "unknown setting model.hidden_size"),
     ],
 )
