@@ -1,4 +1,4 @@
-"""Tiny models of treebanks that the tests of several commands share."""
+"""Tiny models of treebanks that the tests of several commands share, and how errors are judged."""
 
 from __future__ import annotations
 

@@ -50,7 +50,6 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = {
         "two": two_words,
         "uniform": lambda: BigramModel(word_tokenizer("ab"), np.full((5, 4), 1 / 4)),
-        "turned": lambda: random_bigrams(word_tokenizer("ba"), OTHER),
         "far": lambda: random_bigrams(word_tokenizer("abc"), OTHER),
         **{"hopeless": hopeless, "lost": hopeless},
         "runs/lm": two_words,

@@ -49,7 +49,7 @@ def test_texts_come_from_stdin(given: Run, root: Path) -> None:
         words = [sys.executable, "-m", "seqtool", "ngram", "counts", "--order", "1"]
         env = {**os.environ, "PYTHONPATH": str(root)}
         result = subprocess.run(words, stdin=stream, capture_output=True, check=True, env=env)
-    assert result.stderr.startswith(b"no TEXT given: reading stdin\n")
+    assert b"given: reading stdin\n" in result.stderr
 
 
 def test_treebanks_come_from_stdin(given: Run, parser: str) -> None:
