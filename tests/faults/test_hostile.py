@@ -10,16 +10,14 @@ from pathlib import Path
 
 import pytest
 from faults import models
-from faults.attacks import attack, copy_to, write_json
-from faults.conftest import SOAK, Clock, locked
+from faults.attacks import attack, write_json
+from faults.conftest import locked
 from faults.models import KEPT
-from faults.runs import Commands, Result
-from faults.targets import TARGETS
+from faults.runs import Commands
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.reading import MODEL
 
-TRIES = 150 if SOAK else 1
 SECONDS = 10
 
 Source = Callable[[str], Path]
@@ -45,7 +43,7 @@ def lay_out(folder: Path, name: str, source: Source) -> Path:
     for needed in models.NEEDS.get(name, ()):
         path = source(needed)
         (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / needed)
-    return copy_to(source(name), folder / "x")
+    return Path(shutil.copytree(source(name), folder / "x", symlinks=True))
 
 
 def test_every_kind_of_model_and_of_run_is_attacked(source: Source) -> None:
@@ -54,41 +52,31 @@ def test_every_kind_of_model_and_of_run_is_attacked(source: Source) -> None:
     assert kinds == set(checkpoint.LOADERS)
     runs = {checkpoint.run_kind(path) for path in attacked if (path / "run.json").is_file()}
     assert runs >= set(checkpoint.TRAINERS)
-    assert set(checkpoint.FILE_LOADERS) <= set(TARGETS)
 
 
 @pytest.mark.parametrize(
     ("name", "use"), models.USES, ids=[f"{name} {' '.join(use)}" for name, use in models.USES]
 )
-@pytest.mark.timeout(3600)
 def test_hostile_directories(
     name: str,
     use: tuple[str, ...],
     commands: Commands,
     source: Source,
     chosen: random.Random,
-    clock: Clock,
     tmp_path: Path,
 ) -> None:
     lay_out(tmp_path / "honest", name, source)
     before = {path.name for path in (tmp_path / "honest").iterdir()}
     honest = commands(*use, cwd=tmp_path / "honest")
     assert honest.code in (0, 130 if name == "pipeline-stopped" else 0), honest
-    outside = {path.name for path in tmp_path.iterdir()}
-    for number in clock.tries(range(TRIES)):
-        folder = tmp_path / f"try-{number}"
-        lay_out(folder, name, source)
-        told = attack(folder / models.attacked(name, use), chosen)
-        result = commands(*use, cwd=folder, seconds=2 * SECONDS)
-        check(result, honest, told)
-        made = {path.name for path in folder.iterdir()} - before - {"out", "x.arpa"}
-        assert not made, f"{told}: wrote {made}"
-        shutil.rmtree(folder)
-    assert {path.name for path in tmp_path.iterdir()} == outside
-
-
-def check(result: Result, honest: Result, told: str) -> None:
-    """Check that a command answered, soon and in the memory that an honest file takes."""
+    folder = tmp_path / "hostile"
+    lay_out(folder, name, source)
+    told = attack(folder / models.attacked(name, use), chosen)
+    result = commands(*use, cwd=folder, seconds=2 * SECONDS)
+    made = {path.name for path in folder.iterdir()} - before - {"out", "x.arpa"}
+    assert not made, f"{told}: wrote {made}"
+    assert {path.name for path in tmp_path.iterdir()} == {"honest", "hostile"}
+    # it answers soon, and in the memory that an honest file takes
     assert result.is_clean, f"{told}\n{result}"
     assert result.seconds < SECONDS + honest.seconds, f"{told}\n{result}"
     assert result.memory < 2 * honest.memory + (64 << 20), f"{told}: {result.memory:,} bytes"
@@ -252,34 +240,25 @@ def test_corpora_are_not_believed(
     assert not (tmp_path / "x" / "out" / "model.json").exists()
 
 
+_FIRST = "1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_\n"
+_GRAPH = _FIRST + "2\tb\tb\tX\t_\t_\t1\tdep\t{}\t_\n\n"
+
+
 @pytest.mark.parametrize("option", ["--strict", ""])
 @pytest.mark.parametrize(
-    ("column", "value"),
-    [(8, "5:x|1:y"), (8, "99:nsubj"), (8, "0:root|0:root"), (8, "x"), (8, "2:a|1:b")],
+    ("trees", "column"),
+    [
+        *((_GRAPH.format(x), "DEPS") for x in ("5:x|1:y", "99:nsubj", "0:root|0:root", "x")),
+        (_GRAPH.format("2:a|1:b"), "DEPS"),
+        ("1-2\tab\t_\t_\t_\t_\t1\tdep\t_\t_\n" + _GRAPH.format("1:dep"), "HEAD"),
+    ],
 )
 def test_graphs_that_are_none(
-    column: int, value: str, option: str, commands: Commands, tmp_path: Path
+    trees: str, column: str, option: str, commands: Commands, tmp_path: Path
 ) -> None:
-    """DEPS with a head that is not there, twice the same, out of order, or no list at all."""
-    lines = ["1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_", "2\tb\tb\tX\t_\t_\t1\tdep\t1:dep\t_"]
-    columns = lines[1].split("\t")
-    columns[column] = value
-    (tmp_path / "x.conllu").write_text("\n".join((lines[0], "\t".join(columns))) + "\n\n")
+    """A head that is not there, twice the same, out of order, no list, or of a range."""
+    (tmp_path / "x.conllu").write_text(trees)
     told = commands("inspect", "x.conllu", *([option] if option else []), cwd=tmp_path)
     assert told.is_clean, told
     assert told.code == (1 if option else 0), told
-    assert "DEPS" in told.stdout + told.stderr, told
-
-
-@pytest.mark.parametrize("option", ["--strict", ""])
-def test_heads_of_ranges(option: str, commands: Commands, tmp_path: Path) -> None:
-    lines = [
-        "1-2\tab\t_\t_\t_\t_\t1\tdep\t_\t_",
-        "1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_",
-        "2\tb\tb\tX\t_\t_\t1\tdep\t1:dep\t_",
-    ]
-    (tmp_path / "x.conllu").write_text("\n".join(lines) + "\n\n")
-    told = commands("inspect", "x.conllu", *([option] if option else []), cwd=tmp_path)
-    assert told.is_clean, told
-    assert told.code == (1 if option else 0), told
-    assert "HEAD" in told.stdout + told.stderr, told
+    assert column in told.stdout + told.stderr, told
