@@ -37,7 +37,7 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         (
-            *("arrays", "errors", "fonts", "signals", "terminal", "units"),
+            *("arrays", "errors", "signals", "terminal", "units"),
             "version",
         ),
         ("jit", "one_line", "storage", "strict_yaml"),
