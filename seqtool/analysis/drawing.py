@@ -156,7 +156,8 @@ def _fonts_of(text: str) -> tuple[list[str], set[str]]:
     files = {entry.name: entry.fname for entry in reversed(fontManager.ttflist)}
     # TeX's fonts have letters at places of their own, the last resort boxes for all of them
     named = [name for name in files if not name.startswith(("cm", "Last Resort"))]
-    families, letters = [], {letter for letter in text if not letter.isspace()}
+    families: list[str] = []
+    letters = {letter for letter in text if not letter.isspace()}
     # the one that comes with matplotlib first, so that English looks alike everywhere
     for name in sorted(named, key=lambda name: (name != "DejaVu Sans", "Sans" not in name, name)):
         charmap = get_font(files[name]).get_charmap() if letters else ()

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from seqtool.core import terminal
 from seqtool.core.errors import counted
@@ -224,11 +224,8 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             return f"{event.reason} after {format_seconds(event.seconds)}{best}"
 
 
-class Listener:
+class Listener(AbstractContextManager[Any]):
     """Takes the events of one run by `show`; a context manager that closes it."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -265,7 +262,9 @@ def open_console(*, err: bool = False, **settings: Any) -> Console:
         err: stderr.
         settings: those of Rich's Console.
     """
-    return _safe_console()(file=terminal.drawn(err=err), force_jupyter=False, **settings)
+    return _safe_console()(
+        file=terminal.stream(err=err, draws=True), force_jupyter=False, **settings
+    )
 
 
 def _bars(console: Console, *columns: ProgressColumn) -> Progress:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import io
 import json
 import lzma
 import tracemalloc
@@ -111,28 +110,28 @@ def test_directories_are_read_sorted_and_recursively(tmp_path: Path) -> None:
     assert total_size([tmp_path]) == 3
 
 
-def test_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stdin:
-        buffer = io.BytesIO(gzip.compress(b"a b"))
-
-    monkeypatch.setattr("sys.stdin", Stdin)
-    digests: dict[str, str] = {}
-    blocks = list(read_blocks("-", digests=digests))
-    assert blocks == [b"a b\n"]
-    assert digests == {"<stdin>": hashlib.sha256(Stdin.buffer.getvalue()).hexdigest()}
-    assert total_size(["-"]) is None
-
-
-def test_progress_and_digests(tmp_path: Path) -> None:
-    path = tmp_path / "a.gz"
-    data = gzip.compress(TEXT)
+def test_stdin_progress_and_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, data = tmp_path / "a.gz", gzip.compress(TEXT)
     path.write_bytes(data)
     seen: list[tuple[int, int | None]] = []
     digests: dict[str, str] = {}
     list(read_blocks(path, on_progress=lambda *at: seen.append(at), digests=digests, block_size=9))
     assert seen[-1] == (len(data), len(data))
-    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
-    assert digests == {str(path): hashlib.sha256(data).hexdigest()}
+    assert seen == sorted(seen)
+    with path.open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert b"".join(read_blocks("-", digests=digests)) == TEXT
+    assert digests == dict.fromkeys((str(path), "<stdin>"), hashlib.sha256(data).hexdigest())
+    assert total_size(["-"]) is None
+
+
+@pytest.mark.parametrize("cut", [15, -9, -1])
+@pytest.mark.parametrize("name", [name for name in PACKED if name.startswith("a.txt.")])
+def test_a_packed_file_that_is_cut_is_damaged(tmp_path: Path, name: str, cut: int) -> None:
+    path = tmp_path / name
+    path.write_bytes(PACKED[name](bytes(range(33, 120)) * 50)[:cut])
+    with pytest.raises(DataError, match="damaged"):
+        read(path)
 
 
 def test_json_lines(tmp_path: Path) -> None:
@@ -194,16 +193,6 @@ def test_invalid_utf8_is_located(tmp_path: Path, name: str, block_size: int) -> 
         read(path, block_size=block_size)
     assert (error.value.path, error.value.line) == (str(path), 3)
     assert "iconv" in error.value.hint
-
-
-@pytest.mark.parametrize("cut", [15, -9, -1])
-@pytest.mark.parametrize("name", [name for name in PACKED if name.startswith("a.txt.")])
-def test_truncated_packed_file(tmp_path: Path, name: str, cut: int) -> None:
-    packed = PACKED[name](bytes(range(33, 120)) * 50)
-    path = tmp_path / name
-    path.write_bytes(packed[:cut])
-    with pytest.raises(DataError, match="damaged"):
-        read(path)
 
 
 @pytest.mark.parametrize("block_size", [4, 7, 10, 1 << 20])

@@ -64,27 +64,6 @@ def test_sizes_of_memory() -> None:
             runtime.parse_size(text)
 
 
-FRAGMENTED = """
-from seqtool.core.runtime import give_back_memory
-
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * 4096
-
-blocks = [bytes([1]) * size for _ in range(1000) for size in (100_000, 1_000)]
-del blocks[::2]
-kept = resident()
-give_back_memory()
-print(kept - resident())
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc keeps such memory")
-def test_memory_between_blocks_that_stay_is_given_back() -> None:
-    code = [sys.executable, "-c", FRAGMENTED]
-    given = subprocess.run(code, capture_output=True, text=True, check=True).stdout
-    assert 0.9 * 100_000_000 < int(given) < 1.1 * 100_000_000
-
-
 KEPT = """
 import mmap, resource
 from seqtool.core.runtime import give_back_memory, keeping_freed_memory

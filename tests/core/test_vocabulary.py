@@ -25,22 +25,6 @@ def test_ids_follow_counts_and_ties_their_first_occurrence() -> None:
     assert BOS not in vocabulary
 
 
-@pytest.mark.parametrize(
-    ("options", "kept", "unknown"),
-    [
-        ({"max_size": 3}, ["c"], 5),
-        ({"max_size": 100}, ["c", "b", "a", "d"], 0),
-        ({"min_count": 2}, ["c", "b", "a"], 1),
-        ({"min_count": 2, "max_size": 4}, ["c", "b"], 3),
-        ({"min_count": 99}, [], 10),
-    ],
-)
-def test_cut_offs(options: dict[str, int], kept: list[str], unknown: int) -> None:
-    vocabulary = Vocabulary.from_counts({"b": 2, "a": 2, "c": 5, "d": 1}, **options)
-    assert vocabulary.symbols[2:] == kept
-    assert vocabulary.counts[UNK_ID] == unknown
-
-
 def test_special_symbols_among_the_counts() -> None:
     # a literal <unk> adds to the unknown mass, </s> to the sentences, <s> to nothing
     counts = {"a": 3, UNK: 7, BOS: 5, EOS: 2, "b": 1}
@@ -99,6 +83,10 @@ def test_nearest() -> None:
         ('{"format_version": 1, "symbols": ["<unk>", 1], "counts": [0, 0]}', "not a vocabulary"),
         ('{"format_version": 1, "symbols": ["a"], "counts": [0]}', "not a vocabulary"),
         ('{"format_version": 1, "symbols": ["<unk>", "</s>"], "counts": 3}', "not a vocabulary"),
+        *(
+            (f'{{"format_version": 1, "tables": {{"t": {table}}}, "extra": {{}}}}', "not a voc")
+            for table in ('"abc"', "[3]", '[["a", null]]', '[{"a": 1}]', '{"a": "b"}')
+        ),
         ('{"format_version": 99, "symbols": [], "counts": []}', "another version"),
     ],
 )
@@ -126,11 +114,3 @@ def test_tables_with_names(tmp_path: Path) -> None:
     assert again.symbols == []
     assert repr(again) == "Vocabulary(4 entries in 2 tables)"
     assert again != Vocabulary(tables=tables)
-
-
-@pytest.mark.parametrize("table", ["abc", [3], [["a", None]], [{"a": 1}], {"a": "b"}])
-def test_what_is_no_table(table: object, tmp_path: Path) -> None:
-    path = tmp_path / "vocabulary.json"
-    path.write_text(json.dumps({"format_version": 1, "tables": {"t": table}, "extra": {}}))
-    with pytest.raises(ModelError, match="not a vocabulary of seqtool"):
-        Vocabulary.load(path)

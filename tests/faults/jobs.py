@@ -81,16 +81,6 @@ JOBS = {
             ("eval-ppl", "v.txt", "-m", "out"),
         ),
         Job(
-            "segmenter",
-            ("train-parser", *_TREES, "--raw", "--only", "segmenter", "--epochs", "2"),
-            ("segment", "v.txt", "-m", "out"),
-        ),
-        Job(
-            "tagger",
-            ("train-tagger", *_TREES, "--epochs", "2", "--set=encoder_size=8"),
-            ("tag", "d.conllu", "-m", "out"),
-        ),
-        Job(
             "parser",
             ("train-parser", *_TREES, "--epochs", "2", "--hidden", "16"),
             ("parse", "d.conllu", "-m", "out"),

@@ -12,7 +12,6 @@ import pytest
 from faults import models
 from faults.attacks import attack, write_json
 from faults.conftest import locked
-from faults.models import KEPT
 from faults.runs import Commands
 
 from seqtool.core import checkpoint, storage
@@ -134,63 +133,6 @@ def test_chains_of_mixtures(
     assert result.seconds < SECONDS
 
 
-@pytest.mark.parametrize(
-    "words", [("train-lm", "t.txt"), ("eval-ppl", "valid.txt", "-m", "lm-rnn")]
-)
-@pytest.mark.parametrize("threads", ["100000", "0", "-1", "99999999999999999999"])
-def test_threads_that_nobody_has(
-    words: tuple[str, ...], threads: str, commands: Commands, tmp_path: Path
-) -> None:
-    shutil.copytree(KEPT / "lm-rnn", tmp_path / "lm-rnn")
-    shutil.copy(KEPT / "valid.txt", tmp_path / "valid.txt")
-    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
-    result = commands(*words, "--threads", threads, cwd=tmp_path, seconds=60)
-    assert result.code in (1, 2), result
-    assert result.is_clean, result
-
-
-YAML = {
-    "aliases": "a: &a [x, x]\n"
-    + "".join(f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefghij", "bcdefghijk", strict=True)),
-    "date": "model:\n  hidden_size: 2001-13-99\n",
-    "underscores": "model:\n  hidden_size: 0x_\n",
-    "digits": f"model:\n  hidden_size: {'9' * 5000}\n",
-    "deep": "a: " + "[" * 5000 + "]" * 5000 + "\n",
-    "deep mapping": "".join(" " * i + f"k{i}:\n" for i in range(1000)),
-    "python": "!!python/object/apply:os.system [touch owned]\n",
-    "binary": "model: !!binary x\n",
-    "set": "model: !!set {a, b}\n",
-    "merge": "a: &a {<<: *a}\n",
-    "complex key": "? [a, b]\n: 1\n",
-    "nul": "model: \x00\n",
-    "twice": "model: {layers: 1}\nmodel: {layers: 2}\n",
-}
-
-
-@pytest.mark.parametrize("name", YAML)
-def test_hostile_settings(name: str, commands: Commands, tmp_path: Path) -> None:
-    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
-    (tmp_path / "x.yaml").write_text(YAML[name], "utf-8")
-    result = commands("train-lm", "t.txt", "--config", "x.yaml", cwd=tmp_path, seconds=20)
-    assert result.code == 1, result
-    assert result.is_clean, result
-    assert "x.yaml" in result.stderr, result
-    assert result.seconds < SECONDS
-    assert not (tmp_path / "owned").exists()
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["2001-13-99", "0x_", "9" * 5000, "[" * 5000, "&a [*a]", "!!python/name:os.system", ".nan"],
-)
-def test_hostile_overrides(value: str, commands: Commands, tmp_path: Path) -> None:
-    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
-    result = commands("train-lm", "t.txt", "--set", f"hidden_size={value}", cwd=tmp_path)
-    assert result.code == 1, result
-    assert result.is_clean, result
-    assert "hidden_size" in result.stderr, result
-
-
 CORPORA = {
     "an id beyond the vocabulary": ("train.bin", lambda c: c[:-2] + b"\xff\xff"),
     "no end of a sentence": ("train.bin", lambda c: b"\x02\x00" * (len(c) // 2)),
@@ -238,27 +180,3 @@ def test_corpora_are_not_believed(
     assert result.code == 1, result
     assert result.is_clean, result
     assert not (tmp_path / "x" / "out" / "model.json").exists()
-
-
-_FIRST = "1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_\n"
-_GRAPH = _FIRST + "2\tb\tb\tX\t_\t_\t1\tdep\t{}\t_\n\n"
-
-
-@pytest.mark.parametrize("option", ["--strict", ""])
-@pytest.mark.parametrize(
-    ("trees", "column"),
-    [
-        *((_GRAPH.format(x), "DEPS") for x in ("5:x|1:y", "99:nsubj", "0:root|0:root", "x")),
-        (_GRAPH.format("2:a|1:b"), "DEPS"),
-        ("1-2\tab\t_\t_\t_\t_\t1\tdep\t_\t_\n" + _GRAPH.format("1:dep"), "HEAD"),
-    ],
-)
-def test_graphs_that_are_none(
-    trees: str, column: str, option: str, commands: Commands, tmp_path: Path
-) -> None:
-    """A head that is not there, twice the same, out of order, no list, or of a range."""
-    (tmp_path / "x.conllu").write_text(trees)
-    told = commands("inspect", "x.conllu", *([option] if option else []), cwd=tmp_path)
-    assert told.is_clean, told
-    assert told.code == (1 if option else 0), told
-    assert column in told.stdout + told.stderr, told

@@ -20,7 +20,7 @@ from faults.runs import ROOT, Commands, leftovers
 
 OutcomeOf = Callable[[Job], Outcome]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SLOW = ("lm-raw-text", "segmenter", "tagger", "parser", "pipeline")  # tried once, others twice
+SLOW = ("lm-raw-text", "parser", "pipeline")  # tried once, others twice
 FAULTS: dict[str, dict[str, Any]] = {
     "kill": {"do": "kill"},
     "full disk": {"do": "errors", "value": errno.ENOSPC},
