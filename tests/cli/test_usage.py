@@ -57,7 +57,7 @@ def test_commands_and_options_stand_in_groups(seqtool: Run) -> None:
         return re.findall(r"╭─ (.*?) ─", seqtool(*words, "--help").stdout)
 
     assert headings()[1:] == list(app.PANELS)
-    assert headings("parse")[-3:] == ["Input", "Output", "Run"]
+    assert headings("parse")[-4:] == ["Input", "Output", "Run", "Spark"]
     assert headings("train-lm") == ["Arguments", "Settings", "Input", "Output", "Run"]
 
 

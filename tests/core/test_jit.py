@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -99,3 +101,16 @@ def test_without_a_place_to_keep_code_a_line_says_so(tmp_path: Path) -> None:
     output, said = run(Path(os.devnull) / "home", package)
     assert output == "2"
     assert said.startswith("note: compiled code cannot be kept")
+
+
+def test_named_tuples_of_one_layout_have_names_of_their_own() -> None:
+    """Numba takes two classes for one where name and types of the items are the same."""
+    classes: dict[str, set[type]] = {}
+    for module in pkgutil.walk_packages(seqtool.__path__, "seqtool."):
+        if module.name.startswith(("seqtool.cli", "seqtool.spark", "seqtool.__main__")):
+            continue
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, types.BaseNamedTuple):
+                classes.setdefault(value.name, set()).add(value.instance_class)
+    assert len(classes) > 10
+    assert {name: found for name, found in classes.items() if len(found) > 1} == {}
