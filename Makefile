@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-scale demo report test check format bench scale soak wikitext2 ptb pipeline treebank ewt parsers lm-table clean
+.PHONY: help install install-scale demo report test check format bench scale wikitext2 ptb pipeline treebank ewt parsers lm-table clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
@@ -46,12 +46,6 @@ report: $(INSTALLED)  ## one page about the demo's models: runs/demo/report.html
 
 test: $(INSTALLED)  ## run the tests
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
-
-soak: $(INSTALLED)  ## kill, fill, fuzz and overload for 90 minutes; ends with a table
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint .constraints.txt --editable '.[soak]' || \
-	  echo "note: atheris could not be installed; nothing is fuzzed by coverage"
-	@PYTHONPATH=tests $(BIN)/python -m faults.soak
 
 check: $(INSTALLED)  ## lint, format and types
 	$(BIN)/ruff check .

@@ -37,7 +37,10 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 # inside a folder, too, imports point downward; a module that is not named has no inner importer
 INNER_FLOORS = {
     "core": (
-        ("arrays", "errors", "fonts", "signals", "terminal", "units", "version"),
+        (
+            *("arrays", "errors", "signals", "terminal", "units"),
+            "version",
+        ),
         ("jit", "one_line", "storage", "strict_yaml"),
         ("bootstrap", "config", "progress", "reading", "runtime", "vocabulary"),
         ("checkpoint", "processes"),

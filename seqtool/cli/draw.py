@@ -232,7 +232,7 @@ def write_text(pieces: Iterable[str], output: str, *, colour: bool = False) -> N
     from seqtool.treebank.conllu import open_target
 
     if output == "-":
-        shown = terminal.drawn() if colour else terminal.stream()
+        shown = terminal.stream(draws=colour)
         shown.writelines(pieces)
         shown.flush()
         return
