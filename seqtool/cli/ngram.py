@@ -108,9 +108,9 @@ def _refuse_two_outputs(path: str | Path | None, as_json: bool, option: str = "-
         raise ConfigError(what, hint=f"name a file after {option}, or drop --json")
 
 
-def _show_path(path: Path, arpa: Path | None) -> None:
+def _show_path(path: Path, arpa: Path | None, text: str = " TEXT") -> None:
     """Print the path of a new model last: to stdout, where no ARPA file went there."""
-    cli.note_next("eval-ppl TEXT -m {}", "inspect {}", model=path)
+    cli.note_next(f"eval-ppl{text} -m {{}}", "inspect {}", model=path)
     if str(arpa) == "-":
         return cli.note(str(path))
     if arpa is not None:
@@ -278,7 +278,8 @@ def _show_training(trained: NgramTraining) -> None:
     cli.note(f"{seconds:.1f} s ({parts}), {trained.num_tokens / seconds:,.0f} tokens/s")
     for name, value in trained.scores.items():
         cli.note(f"{name.replace('_', ' ')} {value:.2f}")
-    _show_path(trained.path, trained.arpa)
+    # what was measured here has a text of its own, and TEXT can be left out
+    _show_path(trained.path, trained.arpa, "" if trained.scores else " TEXT")
 
 
 @examples(

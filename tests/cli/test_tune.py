@@ -51,7 +51,6 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
     command = ("tune", "parser", short, "--dev", short, "-o", tmp_path / "out", *one)
     result = seqtool(*command, *options.split(), "--json")
     assert result.code == 0
-    assert f"next: seqtool train-parser {short} --dev {short} --config" in result.stderr
     tuned = json.loads(result.stdout)
     scores = [each["score"] for each in tuned["trials"]]
     assert len({*scores}) == 2

@@ -20,6 +20,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from seqtool.cli.options import with_options
 from seqtool.cli.prepare import fetch as fetch_command
 from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError
 from seqtool.text import datasets
@@ -415,7 +416,7 @@ def test_a_folder_without_a_usable_description(text: str, tmp_path: Path) -> Non
 @pytest.fixture
 def app() -> typer.Typer:
     app = typer.Typer()
-    app.command("fetch")(fetch_command)
+    app.command("fetch")(with_options(fetch_command))
     return app
 
 
