@@ -32,6 +32,7 @@ from typing import (
     get_type_hints,
 )
 
+from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, did_you_mean
 
 C = TypeVar("C")
@@ -384,7 +385,8 @@ def refuse_unread(
         places: configurations, each with the dotted name that the setting has in it: those of
             several trials, or the settings that one option stands for.
         facts: as for `unmet_condition`.
-        path: the file that names the setting.
+        path: the file that names the setting. It may serve several networks, so a note on stderr
+            says what would be an error where it is typed.
 
     Raises:
         ConfigError: it counts in none of these.
@@ -404,8 +406,10 @@ def refuse_unread(
         others = dict.fromkeys(re.findall(r"(\S+) (?:is|>)", condition))
         changes = (f"{'train with' if other[0] == '-' else 'change'} {other}" for other in others)
         last = name.rpartition(".")[2]
-        hint = f"leave {last} out, or {' or '.join(changes)}"
-        raise ConfigError(f"{name} counts only where {condition}", hint=hint, path=path)
+        what = f"{name} counts only where {condition}"
+        if path is not None:
+            return terminal.echo(f"note: {path}: {what}", err=True)
+        raise ConfigError(what, hint=f"leave {last} out, or {' or '.join(changes)}")
 
 
 class Registry(Generic[T]):

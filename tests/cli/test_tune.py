@@ -83,4 +83,4 @@ def test_what_some_trials_read_may_be_searched_for_all(seqtool: Run, tmp_path: P
     command = ("tune", "lm", "--config", file, "--list-settings", "-o", tmp_path / "tune")
     assert seqtool(*command, "--try", "cell=lstm,rhn", "--try", "layers=1,2").code == 0
     few = seqtool(*command, "--try", "layers=1,2")
-    assert few.stderr.startswith(f"error: {file}: model.")
+    assert few.stderr.startswith(f"note: {file}: model.")

@@ -209,7 +209,7 @@ def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path, seqto
     assert trained.scores == header["scores"]
     # its dev is not typed again
     again = seqtool("train-parser", "--raw", "--resume", "-o", output, "--device", "cpu")
-    assert "dev, from raw text on: words" in again.stderr
+    assert "dev words" in again.stderr
     for name in (*PARTS, *(f"{part}-2" for part in PARTS)):
         path = Path(name, "weights.safetensors")
         assert (output / path).read_bytes() == (models / "whole" / path).read_bytes(), name
@@ -430,7 +430,7 @@ def test_the_command_trains_stops_and_goes_on(models: Path, tmp_path: Path, seqt
     assert result.code == 0, result.stderr
     shown = json.loads(result.stdout)
     assert {"segmenter_dev_words", "tagger_dev_upos", "parser_dev_las"} <= set(shown)
-    assert "segmenter: reading the treebank" in result.stderr
+    assert "segmenter begins" in result.stderr
     assert (output / "model.json").is_file()
     assert "jackknife" not in {path.name for path in output.iterdir()}
 
