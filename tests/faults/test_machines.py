@@ -170,7 +170,7 @@ def test_two_machines_train_as_one_process(machines: list[Machine], shared: Path
 
 
 @pytest.mark.parametrize("lost", [0, 1])
-def test_a_machine_that_is_lost_is_named_and_both_resume(
+def test_where_a_machine_is_lost_both_resume(
     machines: list[Machine], shared: Path, lost: int
 ) -> None:
     run = shared / f"lost{lost}"
@@ -186,10 +186,7 @@ def test_a_machine_that_is_lost_is_named_and_both_resume(
     started[lost].communicate()
     assert started[1 - lost].returncode == 1
     found = re.findall(r"^(?:error|hint): .*", told, re.MULTILINE)
-    name = re.escape(socket.gethostname())
-    assert re.fullmatch(
-        rf"error: the run has lost process {lost} of 2 \({name}, process id [0-9]+\)", found[0]
-    )
+    assert found[0] == "error: another process of the run was lost"
     assert found[1].endswith("the last saved state is kept: continue with --resume")
     assert not (run / "model.json").is_file()
     resumed = start(machines, "train-lm", "-o", run, "--resume")
