@@ -232,7 +232,7 @@ def _read_space(settings: Any, texts: list[str], set_: list[str]) -> Space:
         with suppress(ConfigError):  # the search tells which trial cannot be
             configs.append(with_values(settings, trial))
     for name in (*space, *fixed):
-        refuse_unread([(config, name) for config in configs or [settings]])
+        refuse_unread([(config, name) for config in configs or [settings]], ())
     return space
 
 
