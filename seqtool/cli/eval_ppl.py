@@ -20,7 +20,6 @@ from seqtool.cli.options import (
     ThreadsOption,
     emit,
     note,
-    offer,
     show_table,
     stdin_instead,
     takes_options,
@@ -56,7 +55,12 @@ FORMS = {
     **{"difference": "+.4f", "low": "+.4f", "high": "+.4f"},
 }
 TABLE_ON_STDOUT = "a table on stdout"
-NEEDS = {"--force": "--save-mixture", "--output": "--compare"}
+NEEDS = {
+    **{"--force": "--save-mixture", "--output": "--compare"},
+    **{f"--cache-{name}": "--cache" for name in ("window", "theta", "decay", "lambda")},
+    **{f"--dynamic-{name}": "--dynamic" for name in ("rate", "decay", "segment", "stats")},
+    "--dynamic-stats-tokens": "--dynamic",
+}
 # option -> those that it does not go with
 APART = {
     TABLE_ON_STDOUT: "--json",
@@ -170,6 +174,63 @@ class ReadingOptions:
     ] = False
 
 
+def _adaptation(help: str, metavar: str = "X", name: str | None = None) -> Any:
+    """Return an option of the panel of adaptation."""
+    names = [] if name is None else [name]
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel="Adaptation")
+
+
+@dataclass(frozen=True)
+class AdaptationOptions:
+    """How models learn from the text that they are measured on; what is None may be tuned."""
+
+    cache: Annotated[
+        bool, _adaptation("Mix in the words that the text used last.", "", "--cache")
+    ] = False
+    cache_window: Annotated[int | None, _adaptation("Tokens that it remembers (2,000).", "N")] = (
+        None
+    )
+    cache_theta: Annotated[
+        float | None, _adaptation("How strongly it prefers words after a similar state (0.4).")
+    ] = None
+    cache_decay: Annotated[
+        float | None, _adaptation("A word fades by exp(-X) with each token after it (0.004).")
+    ] = None
+    cache_lambda: Annotated[float | None, _adaptation("Its share in the mixture (0.15).")] = None
+    dynamic: Annotated[
+        bool, _adaptation("Let networks go on learning from the text.", "", "--dynamic")
+    ] = False
+    dynamic_rate: Annotated[float | None, _adaptation("Learning rate (0.0001).")] = None
+    dynamic_decay: Annotated[
+        float | None, _adaptation("How fast weights go back to the trained ones (0.008).")
+    ] = None
+    dynamic_segment: Annotated[int | None, _adaptation("Tokens between two steps (20).", "N")] = (
+        None
+    )
+    dynamic_stats: Annotated[
+        str | None, _adaptation("The training text, for the size of gradients.", "TEXT")
+    ] = None
+    dynamic_stats_tokens: Annotated[
+        int | None, _adaptation("How many of its first tokens are read (200,000).", "N")
+    ] = None
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `evaluate_models`: of settings, those that are given."""
+        cache = {"window": self.cache_window, "theta": self.cache_theta, "decay": self.cache_decay}
+        dynamic = {"rate": self.dynamic_rate, "decay": self.dynamic_decay}
+        dynamic |= {"segment": self.dynamic_segment, "statistics_tokens": self.dynamic_stats_tokens}
+        return {
+            "cache": _given(cache) if self.cache else None,
+            "cache_weight": self.cache_lambda,
+            "dynamic": _given(dynamic) if self.dynamic else None,
+            "dynamic_text": self.dynamic_stats,
+        }
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 @dataclass(frozen=True)
 class ScoringOnSpark(EngineOptions):
     """Spark in place of this process."""
@@ -185,23 +246,7 @@ class ScoringOnSpark(EngineOptions):
     ] = False
 
 
-@takes_options(
-    "seqtool.lm.mixture.config:AdaptationConfig",
-    {
-        "--cache": "cache",
-        "--cache-window": "cache_window",
-        "--cache-theta": "cache_theta",
-        "--cache-decay": "cache_decay",
-        "--cache-lambda": "cache_lambda",
-        "--dynamic": "dynamic",
-        "--dynamic-rate": "dynamic_rate",
-        "--dynamic-decay": "dynamic_decay",
-        "--dynamic-segment": "dynamic_segment",
-        "--dynamic-stats": offer("dynamic_stats", metavar="TEXT"),
-        "--dynamic-stats-tokens": "dynamic_stats_tokens",
-    },
-    panel="Adaptation",
-)
+@takes_options()
 @examples(
     "seqtool eval-ppl -m runs/my",
     "seqtool eval-ppl test.txt -m runs/my --per-token surprisal.tsv",
@@ -229,7 +274,7 @@ def eval_ppl(
     mixing: MixtureOptions,
     comparing: ComparisonOptions,
     tables: TableOptions,
-    settings: dict[str, Any],
+    adapting: AdaptationOptions,
     spark: ScoringOnSpark,
 ) -> None:
     """Measure how well a language model predicts a text.
@@ -242,7 +287,7 @@ def eval_ppl(
     is better than the first: in bits per token, or per byte where tokens differ.
     """
     is_spark, on_stdout = spark.is_spark(), "-" in (*vars(tables).values(), comparing.output)
-    groups = vars(reading) | vars(mixing) | vars(comparing) | vars(tables) | settings
+    groups = vars(reading) | vars(mixing) | vars(comparing) | vars(tables) | vars(adapting)
     _check_options(
         {f"--{name.replace('_', '-')}": value for name, value in groups.items()}
         | {"--json": as_json, TABLE_ON_STDOUT: on_stdout, "--jobs": jobs > 1}
@@ -260,14 +305,13 @@ def eval_ppl(
     if comparing.compare:
         options["reset_state"] = reading.reset_state
         return _compare(models, paths, comparing, options, as_json=as_json)
-    from seqtool.lm.mixture.config import AdaptationConfig
     from seqtool.lm.mixture.evaluation import evaluate_models
 
     is_chosen = reading.reset_state or reading.carry_state
     found = evaluate_models(
         models,
         paths,
-        AdaptationConfig(**settings),
+        **adapting.arguments(),
         weights=weights,
         tune=mixing.tune,
         output=mixing.save_mixture,

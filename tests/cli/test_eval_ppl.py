@@ -222,7 +222,6 @@ BOTH = ("-m", "two", "-m", "uniform")
         ("text.txt -m two --dynamic-stats text.txt", "--dynamic-stats is for --dynamic"),
         ("text.txt -m two --cache --reset-state", "--cache"),
         ("text.txt -m two --dynamic --reset-state", "--dynamic"),
-        ("text.txt -m two --dynamic --dynamic-rate 0", "dynamic_rate is 0"),
         ("text.txt -m two --cache --cache-lambda 0.1 --tune tune.txt", "--cache-lambda"),
         ("- -m two --dynamic --dynamic-stats -", "stdin is named twice"),
         ("text.txt -m two --cache --dynamic --save-mixture mix", "--dynamic"),

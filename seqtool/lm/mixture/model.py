@@ -37,7 +37,7 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK, UNK_ID
 from seqtool.lm.evaluation import ScoredBlock, TextBlock, scorer
 from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
-from seqtool.lm.mixture.config import WEIGHT, CacheConfig, FreeConfig
+from seqtool.lm.mixture.config import WEIGHT, CacheConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import (
@@ -623,7 +623,7 @@ def mix(
     paths: Sequence[Path],
     weights: Sequence[float] | None = None,
     *,
-    cache: FreeConfig | None = None,
+    cache: Mapping[str, Any] | None = None,
     cache_weight: float | None = None,
 ) -> LanguageModel:
     """Return one model as it is, several as their mixture, and either with a cache if it is wanted.
@@ -632,7 +632,7 @@ def mix(
         models: one or more.
         paths: where they are.
         weights: of the models, among themselves; equal ones when not given.
-        cache: settings of a cache; None for no cache.
+        cache: those settings of `CacheConfig` that are given; None for no cache.
         cache_weight: of the cache in the mixture.
 
     Raises:
@@ -643,8 +643,8 @@ def mix(
     if cache is None:
         return models[0] if len(models) == 1 else MixedModel(models, weights, names=names)
     source, name = source_of(models, names)
-    with_cache = CacheModel(source, cache.chosen(), name=name)
-    if cache.theta and not with_cache.has_states:
+    with_cache = CacheModel(source, CacheConfig(**cache), name=name)
+    if cache.get("theta") and not with_cache.has_states:
         raise ConfigError(
             "--cache-theta compares the states of a network, but there is none",
             hint="drop it: the cache then counts words",

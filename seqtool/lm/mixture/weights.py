@@ -6,7 +6,7 @@ Shapes: P parts and N tokens. Log-probabilities are nats.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +20,7 @@ from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.cache import CacheModel
-from seqtool.lm.mixture.config import CacheConfig, FreeConfig
+from seqtool.lm.mixture.config import CacheConfig, candidates
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.perplexity import LMEvaluation
 
@@ -135,7 +135,7 @@ def tune_mixture(
     model: MixedModel,
     text: str | Path,
     *,
-    cache: FreeConfig | None = None,
+    cache: Mapping[str, Any] | None = None,
     field: str | None = None,
     reset_state: bool = False,
     on_progress: Callable[[int, int | None], None] | None = None,
@@ -148,7 +148,7 @@ def tune_mixture(
     Args:
         model: the mixture, whose present weights do not matter.
         text: a file or directory of text, or a prepared corpus, whose valid split is read.
-        cache: what is free to be chosen of the settings of the cache, if there is one in it.
+        cache: those settings of its cache that stay, if it has one; the others are chosen.
         field: which field of .jsonl files holds the text.
         reset_state: forget the text before each sentence, for models that carry it on.
         on_progress: called with bytes done and in all (None when not known).
@@ -158,12 +158,12 @@ def tune_mixture(
     """
     place = next((k for k, part in enumerate(model.parts) if isinstance(part, CacheModel)), None)
     tried: list[npt.NDArray[np.float32]] = []
-    candidates: list[CacheConfig] = []
+    configs: list[CacheConfig] = []
     trial = model
     if place is not None and cache is not None:
         part = cast("CacheModel", model.parts[place])
-        candidates = cache.candidates(has_states=part.has_states)
-        keep = part.trying(candidates, lambda found: tried.append(found.astype(np.float32)))
+        configs = candidates(cache, has_states=part.has_states)
+        keep = part.trying(configs, lambda found: tried.append(found.astype(np.float32)))
         trial = model.with_part(place, keep)
     blocks: list[Doubles] = []
     split = "valid" if is_corpus(text) else None  # never its test split, which evaluation reads
@@ -177,15 +177,15 @@ def tune_mixture(
     )
     log_probs_PN = np.concatenate(blocks, axis=1)
     blocks.clear()
-    if place is not None and candidates:
+    if place is not None and configs:
         tried_CN = np.concatenate(tried, axis=1)
         tried.clear()
         best = _best_row(log_probs_PN, place, tried_CN)
         log_probs_PN[place] = tried_CN[best]
-        model = model.with_part(place, part.with_config(candidates[best]))
+        model = model.with_part(place, part.with_config(configs[best]))
     fitted = fit_weights(log_probs_PN)
     tuned = model.with_weights(fitted.weights)
-    return Tuning(tuned, fitted, str(text), split, log_probs_PN.shape[1], len(candidates))
+    return Tuning(tuned, fitted, str(text), split, log_probs_PN.shape[1], len(configs))
 
 
 def _best_row(log_probs_PN: Doubles, place: int, tried_CN: npt.NDArray[np.float32]) -> int:
