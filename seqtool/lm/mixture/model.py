@@ -52,7 +52,6 @@ from seqtool.lm.protocol import (
 )
 from seqtool.text.tokenizers import Tokenizer
 
-MAX_PARTS = 100
 MOST_SPELLED = 1 << 20  # unknown words that are told from one another
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
 
@@ -260,12 +259,10 @@ def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
             raise ConfigError(f"a weight is {weight:g}", hint="give weights from 0 to 1")
     total = math.fsum(weights)
     if abs(total - 1) > SUM_SLACK:
-        parts = (
-            [f"{weight / total:.6f}" for weight in weights] if total else [f"{1 / num:.6f}"] * num
-        )
+        shares = [weight / total if total else 1 / num for weight in weights]
         raise ConfigError(
             f"the weights sum to {total:.6g} instead of 1",
-            hint=f"give weights that sum to 1, in these proportions {','.join(parts)}",
+            hint=f"in these proportions give {','.join(f'{share:.6f}' for share in shares)}",
         )
     return tuple(weight / total for weight in weights)
 
@@ -422,7 +419,7 @@ def _describe(
         return {"kind": part.kind, "weight": weight, "settings": to_dict(part.config)}
     path = Path(next(paths))
     return {
-        "path": _reference(path.resolve(), output),
+        "path": Path(os.path.relpath(path.resolve(), output)).as_posix(),
         "kind": part.kind,
         "weight": weight,
         "sha256": _sum_of_part(path),
@@ -466,7 +463,6 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         ]
     except (KeyError, TypeError, ArithmeticError, ValueError, AttributeError, ConfigError) as error:
         raise _damaged(directory) from error
-    _check_number(directory)
     for path, sum_then in references:
         if not storage.present(path).exists():
             raise ModelError(
@@ -492,22 +488,6 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         raise _damaged(directory) from error
 
 
-def _check_number(directory: Path) -> None:
-    """Refuse a mixture of mixtures of so many parts that it would be opened for ever."""
-    num, pending = 0, [directory]
-    while pending and num <= MAX_PARTS:
-        num += 1
-        path = pending.pop()
-        if path.is_dir() and (header := checkpoint.read_header(path)).kind == MixedModel.kind:
-            parts = header.config.get("parts")
-            parts = parts.values() if isinstance(parts, dict) else ()
-            paths = [part.get("path") for part in parts if isinstance(part, dict)]
-            pending += [path / name for name in paths if isinstance(name, str) and "\0" not in name]
-    if num > MAX_PARTS:
-        what = f"a mixture of more than {MAX_PARTS} models, those inside its parts counted"
-        raise ModelError(what, hint="mix fewer models", path=directory)
-
-
 def _damaged(directory: Path) -> ModelError:
     return ModelError("damaged model header", hint=_MIX_AGAIN, path=directory / checkpoint.HEADER)
 
@@ -515,13 +495,6 @@ def _damaged(directory: Path) -> ModelError:
 def _sum_of_part(path: Path) -> str:
     """Return the SHA-256 of a model's header, which holds the sums of its files, or of a file."""
     return storage.sum_of(path if path.is_file() else checkpoint.find(path) / checkpoint.HEADER)
-
-
-def _reference(part: Path, output: Path) -> str:
-    try:
-        return Path(os.path.relpath(part, output)).as_posix()
-    except ValueError:  # on another drive
-        return part.as_posix()
 
 
 def _shown_part(part: dict[str, Any]) -> str:
