@@ -30,7 +30,6 @@ from seqtool.training.tuning import (
     draw,
     draw_trials,
     read_domain,
-    read_space,
     tune,
 )
 
@@ -324,11 +323,6 @@ def test_mistakes_are_found_before_anything_is_trained(
     assert caught.value.hint
     assert not train.calls
     assert not (tmp_path / "out" / "tune.json").exists()
-
-
-def test_spaces(tmp_path: Path) -> None:
-    space = read_space({"model.size": [1, 2], "rate": "0.1..0.5:log"}, ToyConfig)
-    assert space == {"model.size": (1, 2), "model.rate": Range(0.1, 0.5, True)}
 
 
 def test_epochs_of_a_small_treebank_are_searched_and_halved_like_others(tmp_path: Path) -> None:
