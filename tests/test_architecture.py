@@ -50,7 +50,6 @@ INNER_FLOORS = {
         ("config", "hardware", "run", "task"),
         ("optimisers", "tuning"),
         ("state",),
-        ("losses",),
         ("loop",),
     ),
 }

@@ -288,14 +288,16 @@ class _Loop:
         """Fetch losses and norms of the pending steps, which waits for a GPU, and sum them up."""
         if not self.pending:
             return
-        steps, losses, items, norms = zip(*self.pending, strict=True)
+        steps, losses, items, unread_norms = zip(*self.pending, strict=True)
         self.pending.clear()
         values = torch.stack(losses).tolist()  # one copy from the device for all of them
         if self.group.size > 1:  # those of the joint batches of all processes
             nats = self.group.totals([x * num for x, num in zip(values, items, strict=True)])
             items = tuple(map(int, self.group.totals(items)))
             values = [total / num for total, num in zip(nats, items, strict=True)]
-        norms = torch.stack(norms).tolist() if norms[0] is not None else [None] * len(norms)
+        norms: Sequence[float | None] = (None,) * len(steps)
+        if unread_norms[0] is not None:
+            norms = torch.stack(unread_norms).tolist()
         for step, loss, num, norm in zip(steps, values, items, norms, strict=True):
             self.check_loss(loss, step)
             for sums in (self.run.sums, self.recent):

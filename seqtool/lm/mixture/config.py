@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,6 @@ class CacheConfig(Config):
 
 def candidates(settings: Mapping[str, Any], *, has_states: bool) -> list[CacheConfig]:
     """Return what is to be tried: the settings that are given, and the grid for the others."""
-    grid = dict(GRID) if has_states else {**GRID, "theta": (0.0,)}
+    grid: dict[str, Sequence[Any]] = {**GRID} if has_states else {**GRID, "theta": (0.0,)}
     grid |= {name: (value,) for name, value in settings.items()}
     return [CacheConfig(*values) for values in itertools.product(*grid.values())]
