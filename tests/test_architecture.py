@@ -51,7 +51,6 @@ INNER_FLOORS = {
         ("config", "hardware", "run", "task"),
         ("optimisers", "tuning"),
         ("state",),
-        ("losses",),
         ("loop",),
     ),
 }

@@ -40,7 +40,12 @@ FORMS = {
     **{"difference": "+.4f", "low": "+.4f", "high": "+.4f"},
 }
 TABLE_ON_STDOUT = "a table on stdout"
-NEEDS = {"--force": "--save-mixture", "--output": "--compare"}
+NEEDS = {
+    **{"--force": "--save-mixture", "--output": "--compare"},
+    **{f"--cache-{name}": "--cache" for name in ("window", "theta", "decay", "lambda")},
+    **{f"--dynamic-{name}": "--dynamic" for name in ("rate", "decay", "segment", "stats")},
+    "--dynamic-stats-tokens": "--dynamic",
+}
 # option -> those that it does not go with
 APART = {
     TABLE_ON_STDOUT: "--json",
@@ -106,6 +111,60 @@ class ReadingOptions:
     carry_state: bool = cli.option(False, "A network reads on from sentence to sentence.")
 
 
+ADAPTATION = "Adaptation"
+
+
+@dataclass(frozen=True)
+class AdaptationOptions:
+    """How models learn from the text that they are measured on; what is None may be tuned."""
+
+    cache: bool = cli.option(False, "Mix in the words that the text used last.", panel=ADAPTATION)
+    cache_window: int | None = cli.option(
+        None, "Tokens that it remembers (2,000).", "N", panel=ADAPTATION
+    )
+    cache_theta: float | None = cli.option(
+        None, "How strongly it prefers words after a similar state (0.4).", "X", panel=ADAPTATION
+    )
+    cache_decay: float | None = cli.option(
+        None, "A word fades by exp(-X) with each token after it (0.004).", "X", panel=ADAPTATION
+    )
+    cache_lambda: float | None = cli.option(
+        None, "Its share in the mixture (0.15).", "X", panel=ADAPTATION
+    )
+    dynamic: bool = cli.option(
+        False, "Let networks go on learning from the text.", panel=ADAPTATION
+    )
+    dynamic_rate: float | None = cli.option(None, "Learning rate (0.0001).", "X", panel=ADAPTATION)
+    dynamic_decay: float | None = cli.option(
+        None, "How fast weights go back to the trained ones (0.008).", "X", panel=ADAPTATION
+    )
+    dynamic_segment: int | None = cli.option(
+        None, "Tokens between two steps (20).", "N", panel=ADAPTATION
+    )
+    dynamic_stats: str | None = cli.option(
+        None, "The training text, for the size of gradients.", "TEXT", panel=ADAPTATION
+    )
+    dynamic_stats_tokens: int | None = cli.option(
+        None, "How many of its first tokens are read (200,000).", "N", panel=ADAPTATION
+    )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of `evaluate_models`: of settings, those that are given."""
+        cache = {"window": self.cache_window, "theta": self.cache_theta, "decay": self.cache_decay}
+        dynamic = {"rate": self.dynamic_rate, "decay": self.dynamic_decay}
+        dynamic |= {"segment": self.dynamic_segment, "statistics_tokens": self.dynamic_stats_tokens}
+        return {
+            "cache": _given(cache) if self.cache else None,
+            "cache_weight": self.cache_lambda,
+            "dynamic": _given(dynamic) if self.dynamic else None,
+            "dynamic_text": self.dynamic_stats,
+        }
+
+
+def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if value is not None}
+
+
 @dataclass(frozen=True)
 class ScoringOnSpark(EngineOptions):
     """Spark in place of this process."""
@@ -115,23 +174,6 @@ class ScoringOnSpark(EngineOptions):
     )
 
 
-@cli.takes_options(
-    "seqtool.lm.mixture.config:AdaptationConfig",
-    {
-        "--cache": "cache",
-        "--cache-window": "cache_window",
-        "--cache-theta": "cache_theta",
-        "--cache-decay": "cache_decay",
-        "--cache-lambda": "cache_lambda",
-        "--dynamic": "dynamic",
-        "--dynamic-rate": "dynamic_rate",
-        "--dynamic-decay": "dynamic_decay",
-        "--dynamic-segment": "dynamic_segment",
-        "--dynamic-stats": cli.offer("dynamic_stats", metavar="TEXT"),
-        "--dynamic-stats-tokens": "dynamic_stats_tokens",
-    },
-    panel="Adaptation",
-)
 @examples(
     "seqtool eval-ppl -m runs/my",
     "seqtool eval-ppl test.txt -m runs/my --per-token surprisal.tsv",
@@ -153,7 +195,7 @@ def eval_ppl(
     mixing: MixtureOptions,
     comparing: ComparisonOptions,
     tables: TableOptions,
-    settings: dict[str, Any],
+    adapting: AdaptationOptions,
     spark: ScoringOnSpark,
 ) -> None:
     """Measure how well a language model predicts a text.
@@ -166,7 +208,7 @@ def eval_ppl(
     is better than the first: in bits per token, or per byte where tokens differ.
     """
     is_spark, on_stdout = spark.is_spark(), "-" in (*vars(tables).values(), comparing.output)
-    groups = vars(reading) | vars(mixing) | vars(comparing) | vars(tables) | settings
+    groups = vars(reading) | vars(mixing) | vars(comparing) | vars(tables) | vars(adapting)
     _check_options(
         {f"--{name.replace('_', '-')}": value for name, value in groups.items()}
         | {"--json": as_json, TABLE_ON_STDOUT: on_stdout, "--jobs": jobs > 1}
@@ -184,14 +226,13 @@ def eval_ppl(
     if comparing.compare:
         options["reset_state"] = reading.reset_state
         return _compare(models, paths, comparing, options, as_json=as_json)
-    from seqtool.lm.mixture.config import AdaptationConfig
     from seqtool.lm.mixture.evaluation import evaluate_models
 
     is_chosen = reading.reset_state or reading.carry_state
     found = evaluate_models(
         models,
         paths,
-        AdaptationConfig(**settings),
+        **adapting.arguments(),
         weights=weights,
         tune=mixing.tune,
         output=mixing.save_mixture,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -109,7 +108,7 @@ def tune(
         raise ConfigError(what, hint=did_you_mean(kind, KINDS))
     tunable = KINDS[kind]
     settings = tunable.resolve(config, options.limited({}), options.set_ or [])
-    space = _read_space(settings, try_ or [], options, config)
+    space = _read_space(settings, try_ or [], options.set_ or [])
     if options.list_settings:
         return cli.print_settings(settings)
     more: dict[str, Any] = vars(search) | {"score": search.score or tunable.score}
@@ -166,49 +165,31 @@ def _data(kind: str, data: list[Path] | None, dev: Path | None) -> Any:
     return data[0] if kind == "lm" else data
 
 
-def _read_space(settings: Any, texts: list[str], options: RunOptions, file: str | None) -> Space:
-    """Return what --try says is searched; refuse what no trial reads.
+def _read_space(settings: Any, texts: list[str], set_: list[str]) -> Space:
+    """Return what --try says is searched; refuse what --set says too, and what no trial reads.
 
     Raises:
         ConfigError: it is no space over the settings.
     """
-    from seqtool.core.config import apply_overrides
-    from seqtool.training.tuning import read_space
+    from seqtool.core.config import apply_overrides, refuse_unread
+    from seqtool.training.tuning import draw_trials, read_space, with_values
 
-    tried: dict[str, str] = {}
-    for text in texts:
-        name, _, values = text.partition("=")
-        if not values.strip() or name.strip() in tried:
-            what = f"--try {text:.60} is not one setting and its values"
-            raise ConfigError(what, hint="write each setting once: --try key=a,b,c")
-        tried[name.strip()] = values
+    tried = dict(text.partition("=")[::2] for text in texts)
+    if len(tried) < len(texts) or not all(values.strip() for values in tried.values()):
+        what = f"--try {' --try '.join(texts):.60} is not settings and their values"
+        raise ConfigError(what, hint="write each setting once: --try key=a,b,c")
     space = read_space(tried, type(settings))
-    fixed = apply_overrides(type(settings), {}, options.set_ or [])
+    fixed = apply_overrides(type(settings), {}, set_)
     if both := [name for name in space if name in fixed]:
         what = f"{both[0]} is tried, and --set gives it one value"
         raise ConfigError(what, hint="leave out one of the two")
-    _refuse_unread(settings, space, fixed, file)
-    return space
-
-
-def _refuse_unread(settings: Any, space: Space, fixed: Iterable[str], file: str | None) -> None:
-    """Refuse a setting that is tried or typed, and that counts in no trial.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    from seqtool.core.config import load_yaml, named_settings, refuse_unread
-    from seqtool.training.tuning import draw_trials, with_values
-
     configs = []
     for trial in draw_trials(space, LOOKED_AT, seed=0) if space else ():
         with suppress(ConfigError):  # the search tells which trial cannot be
             configs.append(with_values(settings, trial))
-    named: dict[str, str | None] = {}
-    if file is not None and Path(file).is_file():
-        named = dict.fromkeys(named_settings(type(settings), load_yaml(file)), file)
-    for name, path in (named | dict.fromkeys([*space, *fixed])).items():
-        refuse_unread([(config, name) for config in configs or [settings]], (), path=path)
+    for name in (*space, *fixed):
+        refuse_unread([(config, name) for config in configs or [settings]], ())
+    return space
 
 
 def _score(outcome: Outcome) -> str:

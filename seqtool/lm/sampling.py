@@ -45,23 +45,17 @@ class GenerateConfig(Config):
 
     def check(self) -> None:
         """Refuse chance and search together, and chance where nothing is drawn."""
-        cuts = {"top-k": self.top_k is not None, "top-p": self.top_p is not None}
-        if self.beam is None:
-            given = " and ".join(name for name, is_given in cuts.items() if is_given)
-            if given and not self.temperature:
+        cuts = {"temperature": self.temperature != 1, "top-k": self.top_k, "top-p": self.top_p}
+        is_search = self.beam is not None
+        if is_search or not self.temperature:
+            what, drop = ("beam search", "--beam") if is_search else ("temperature 0", "it")
+            given = [name for name, value in cuts.items() if value]
+            if names := " and ".join(name for name in given if is_search or "top" in name):
                 raise ConfigError(
-                    f"temperature 0 draws nothing by chance, so {given} cannot apply",
-                    hint=f"raise --temperature, or drop {given}",
+                    f"{what} draws nothing by chance, so {names} cannot apply",
+                    hint=f"drop {drop}, or drop {names}",
                 )
-            return
-        chance = {"temperature": self.temperature != 1, **cuts}
-        given = " and ".join(name for name, is_given in chance.items() if is_given)
-        if given:
-            raise ConfigError(
-                f"beam search draws nothing by chance, so {given} cannot apply",
-                hint=f"drop --beam, or drop {given}",
-            )
-        if self.num > self.beam:
+        if self.beam is not None and self.num > self.beam:
             raise ConfigError(
                 f"num is {self.num}, but a beam of {self.beam} ends with {self.beam} texts at most",
                 hint=f"give --beam {self.num} or more",
@@ -223,23 +217,20 @@ def read_prompt(
 
 
 def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
-    is_word = tokenizer.unit == "word"
-    noun = "words" if is_word else "characters"
-    shown = ", ".join(repr(word) for word in unknown[:WORDS_SHOWN])
+    noun, vocabulary = "words" if tokenizer.unit == "word" else "characters", tokenizer.vocabulary
     more = f" and {len(unknown) - WORDS_SHOWN} more" if len(unknown) > WORDS_SHOWN else ""
-    near = []
-    for word in unknown[:WORDS_SHOWN] if is_word else ():
-        if names := tokenizer.vocabulary.nearest(word):
-            near.append(f"for {word!r} perhaps {' or '.join(names)}")
-    if all(word.lower() in tokenizer.vocabulary for word in unknown):
-        return PromptError(
-            f"the prompt has {noun} outside the model's vocabulary: {shown}{more}",
-            hint="type the prompt in lower case, as the model's text was, or read them as <unk> "
-            "with --allow-unknown",
-        )
+    unknown = unknown[:WORDS_SHOWN]
+    what = f"the prompt has {noun} outside the model's vocabulary: "
+    near = [
+        f"for {word!r} perhaps {' or '.join(names)}"
+        for word in unknown
+        if noun == "words" and (names := vocabulary.nearest(word))
+    ]
     hint = f"use known {noun}{' (' + '; '.join(near) + ')' if near else ''}"
+    if all(word.lower() in vocabulary for word in unknown):
+        hint = "type the prompt in lower case, as the model's text was"
     return PromptError(
-        f"the prompt has {noun} outside the model's vocabulary: {shown}{more}",
+        f"{what}{', '.join(map(repr, unknown))}{more}",
         hint=f"{hint}, or read them as <unk> with --allow-unknown",
     )
 

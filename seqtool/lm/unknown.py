@@ -23,7 +23,6 @@ SUSPICIOUS_SHARE = 0.05  # of the words of a text that are unknown
 LEAST_WORDS = 20  # of a text, below which a share says nothing
 SMALL_VOCABULARY = 20_000
 _REASON_SHARE = 0.4  # of the unknown words, that a reason has to explain
-_TOLD_SHARE = 0.1  # of the unknown words, that are told beside another reason
 
 
 @dataclass
@@ -87,62 +86,49 @@ def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
         return f"the vocabulary of {len(vocabulary):,} words is small for this text"
     if total <= _REASON_SHARE * sum(unknown.values()):
         return ""  # the text itself says <unk>
-
-    def share(known: Callable[[str], bool]) -> float:
-        return sum(count for word, count in words.items() if known(word)) / total
-
-    whole = "bring the text into Unicode NFC, see `seqtool help troubleshooting`"
-    if tokenizer.unit == "char":
-        in_parts = share(lambda text: any(map(_is_part, text)))
-        return f"{in_parts:.0%} of them are parts of letters: {whole}" * (in_parts >= _REASON_SHARE)
-    composed = share(lambda word: _composed(word) != word and _composed(word) in vocabulary)
-    if composed >= _REASON_SHARE:
-        return f"{composed:.0%} of them are known with whole letters in place of parts: {whole}"
-    in_lower_case = share(lambda word: word.lower() in vocabulary)
-    bare = share(lambda word: _bare(word) != word and _bare(word) in vocabulary)
-    both = share(lambda word: _bare(word).lower() in vocabulary)
-    split = "split it off with `seqtool segment --rules --format text`"
-    lower = "lower-case the text"
-    if both >= _REASON_SHARE and both > 1.5 * max(in_lower_case, bare):
-        return (
-            f"{both:.0%} of them are known in lower case without punctuation: {lower}, and {split}"
-        )
-    if in_lower_case >= max(_REASON_SHARE, bare):
-        return f"{in_lower_case:.0%} of them are known in lower case: {lower}"
-    if bare >= _REASON_SHARE:
-        return f"{bare:.0%} of them are known without the punctuation that is attached: {split}"
-    also = [
-        f"{found:.0%} of them are known {how}; "
-        for found, how in (
-            (in_lower_case, "in lower case"),
-            (bare, "without the punctuation that is attached"),
-        )
-        if found >= _TOLD_SHARE
-    ]
-    return "".join(also) + _other_reason(share, tokenizer)
-
-
-def _other_reason(share: Callable[[Callable[[str], bool]], float], tokenizer: Tokenizer) -> str:
-    """Return why words are unknown that are written as those of the model."""
-    vocabulary = tokenizer.vocabulary
     letters = {character for symbol in vocabulary.symbols for character in symbol.lower()}
-    foreign = share(lambda word: any(c.isalpha() and c not in letters for c in word.lower()))
-    if foreign >= _REASON_SHARE:
-        return (
-            f"{foreign:.0%} of them have letters that no word of the model has: the text is in "
-            "another language or script"
-        )
+    split = "split it off with `seqtool segment --rules --format text`"
+    nfc = "bring the text into Unicode NFC, see `seqtool help troubleshooting`"
+
+    def is_known(word: str, changed: str) -> bool:
+        return changed != word and changed in vocabulary
+
+    def is_foreign(word: str) -> bool:
+        return any(c.isalpha() and c not in letters for c in word.lower())
+
+    # of several reasons that explain enough words, the first is told
+    reasons: dict[str, Callable[[str], bool]] = {
+        f"are parts of letters: {nfc}": lambda text: any(map(_is_part, text)),
+    }
+    if tokenizer.unit == "word":
+        reasons = {
+            f"are known with whole letters in place of parts: {nfc}": lambda word: is_known(
+                word, unicodedata.normalize("NFC", word)
+            ),
+            "are known in lower case: lower-case the text": lambda word: is_known(
+                word, word.lower()
+            ),
+            f"are known without the punctuation that is attached: {split}": lambda word: is_known(
+                word, _bare(word)
+            ),
+            f"are known in lower case without punctuation: lower-case the text, and {split}": (
+                lambda word: is_known(word, _bare(word).lower())
+            ),
+            "have letters that no word of the model has: the text is in another language or "
+            "script": is_foreign,
+        }
+    for reason, explains in reasons.items():
+        share = sum(count for word, count in words.items() if explains(word)) / total
+        if share >= _REASON_SHARE:
+            return f"{share:.0%} of them {reason}"
+    if tokenizer.unit == "char":
+        return ""
     if len(vocabulary) < SMALL_VOCABULARY:
         return (
             f"the model knows only {len(vocabulary):,} words: train it on more text, or of units "
             "such as bpe, which know all words"
         )
     return "the text is of another kind or language than the model's"
-
-
-def _composed(word: str) -> str:
-    """Return a word with whole letters in place of parts."""
-    return unicodedata.normalize("NFC", word)
 
 
 def _is_part(character: str) -> bool:

@@ -11,8 +11,6 @@ import gc
 import itertools
 import os
 import platform
-import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -40,7 +38,6 @@ MAX_THREADS = 1024  # with very many, the system ends the process
 # the first process may prepare a large corpus, or measure the model, while the others wait; one
 # that is gone is noticed at once, by its connection
 PATIENCE = timedelta(days=1)
-HEARING_SECONDS = 10.0  # in which the others hear that a process is gone
 
 
 def choose_device(name: str = "auto") -> str:
@@ -222,6 +219,7 @@ class Group:
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
+        self.has_agreed_error = False  # raised in all processes, of which the first one tells
         self._replicas: list[Loss] = []
 
     @property
@@ -283,6 +281,7 @@ class Group:
         except (SeqtoolError, OSError) as error:
             raised = error
         for error_of_rank in filter(None, self.gathered(raised)):
+            self.has_agreed_error = True
             raise raised or error_of_rank  # its own, if it has one
 
     def parallel(self, module: nn.Module, loss: Loss) -> Loss:
@@ -379,55 +378,23 @@ def joined(device: str) -> Iterator[Group]:
         raise TrainingError(what, hint=hint) from error
     is_whole = True
     try:
-        members = group.gathered(f"{socket.gethostname()}, process id {os.getpid()}")
         yield group
     except Interrupted:  # all stop at the same step
         raise
     except BaseException as error:
         is_whole = False
-        lost = _is_lost(error)
-        machine = (here.rank - here.local_rank) // here.local_size
-        try:  # speak of an error if no other process of this machine has
-            runtime.let_report_errors(store.add(f"failures/{machine}", 1) == 1)
-            missing = _missing(store, group) if lost else []
-        except RuntimeError:  # the store is gone with the machine, or the process, that kept it
-            runtime.let_report_errors(lost and here.local_rank == (0 if machine else 1))
-            missing = [0]
-        if not lost:
+        if not isinstance(error, RuntimeError | torch_distributed.DistError) or not any(
+            word in str(error).lower() for word in ("gloo", "nccl", "connection")
+        ):
+            runtime.let_report_errors(here.rank == 0 or not group.has_agreed_error)
             raise
+        runtime.let_report_errors(here.local_rank == 0)  # one process of each machine
         what = "another process of the run was lost"
-        if missing:
-            named = (f"{rank} of {here.size} ({members[rank]})" for rank in missing)
-            what = f"the run has lost process {' and '.join(named)}"
         hint = "see what ended it; the last saved state is kept: continue with --resume"
         raise TrainingError(what, hint=hint) from error
     finally:
         if is_whole or backend == "gloo":  # NCCL would wait for those that wait for this one
             group.leave()
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Whether an error is that of a collective that failed, as far as its text tells."""
-    names_a_collective = any(word in str(error).lower() for word in ("gloo", "nccl", "connection"))
-    return isinstance(error, torch_distributed.DistError) or (
-        isinstance(error, RuntimeError) and names_a_collective
-    )
-
-
-def _missing(store: Store, group: Group) -> list[int]:
-    """Return the ranks of the processes that do not say that they are still there.
-
-    Those that are there hear of the loss at their next exchange, and call this too. Raises a
-    RuntimeError where the store is gone.
-    """
-    names = [f"there/{rank}" for rank in range(group.size)]
-    store.set(names[group.rank], "")
-    end = time.monotonic() + (HEARING_SECONDS if group.size > 2 else 0.0)
-    while True:
-        missing = [rank for rank, name in enumerate(names) if not store.check([name])]
-        if not missing or time.monotonic() >= end:
-            return missing
-        time.sleep(0.1)
 
 
 _joinings = itertools.count()

@@ -6,12 +6,9 @@ A run directory, while it trains:
     last/       model, optimiser, random state and data position: what --resume continues from
     best/       the model directory of the best validation so far
 
-`train` writes and yields what `_Loop.events` gives, which reads from top to bottom: an epoch is its
-steps, then validation, then a save. `StepLosses` fetches and judges the losses of the steps.
-
-Where time is limited, a stage's progress is the share of its time that has passed, read before each
-step, and the last validation comes after it. All that a run does counts, from reading its data on,
-but compiling. An epoch near the end is not validated, as the rate would not come to its end.
+`_Loop.events` reads from top to bottom: an epoch is its steps, then validation, then a save. Where
+time is limited, progress is the share of the time that has passed, reading the data included; the
+last epoch is as long as the time allows, and its validation comes after the limit.
 
 A run that is stopped, or killed, and resumed ends with the same weights as one that was not, bit
 for bit on the CPU with the same number of threads.
@@ -21,13 +18,16 @@ from __future__ import annotations
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ModelError, TrainingError
@@ -44,15 +44,16 @@ from seqtool.core.signals import Interruption
 from seqtool.training import hardware, state
 from seqtool.training.config import Position, Stage, TrainingConfig, learning_rate
 from seqtool.training.hardware import ALONE, Group
-from seqtool.training.losses import StepLosses, StepNorms, mean_norms
 from seqtool.training.optimisers import Optimisers
-from seqtool.training.state import RunState
+from seqtool.training.state import RunState, StepSums
 from seqtool.training.task import OnlineTask, Task
 
 LAST, BEST = "last", "best"  # directories of a run: its state, and its best model
 REPORT_SECONDS = 0.5
 # after how many steps losses are fetched: each fetch waits for a GPU
 FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
+# nats per item above which a loss has exploded, and how often the first loss, if that is more
+LOSS_LIMIT, LOSS_LIMIT_FACTOR = 50.0, 3.0
 
 
 def train(
@@ -85,35 +86,29 @@ def train(
         float32_layers: those that stay in float32 where the rest is in bf16, such as "gru layers".
 
     Raises:
-        TrainingError: the loss became NaN, infinite or exploded; `last/` holds the last good state.
+        TrainingError: the loss became NaN, infinite or exploded; the last save is kept.
         ModelError: the saved state is damaged or belongs to another configuration.
     """
-    should_stop = should_stop or (lambda step: False)
-    stages = tuple(stages) or (Stage(config.epochs),)
-    begun = time.perf_counter() if begun is None else begun
     loop = _Loop(
-        task=task,
-        config=config,
-        directory=directory,
-        device=device,
-        fingerprint=fingerprint,
-        should_stop=should_stop,
-        group=group,
-        stages=stages,
-        begun=begun,
-        float32_layers=float32_layers,
+        task,
+        config,
+        directory,
+        device,
+        fingerprint,
+        should_stop or (lambda step: False),
+        group,
+        tuple(stages) or (Stage(config.epochs),),
+        time.perf_counter() if begun is None else begun,
+        float32_layers,
     )
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
     loop.log = EventLog(path, keep_bytes=loop.run.log_bytes if resumed else 0)
-    try:
-        with loop.interruption.listening():
-            for event in loop.events(resumed):
-                loop.log.write(event)
-                yield event
-    finally:
-        loop.log.close()
+    with closing(loop.log), loop.interruption.listening():
+        for event in loop.events(resumed):
+            loop.log.write(event)
+            yield event
 
 
 @dataclass(eq=False)
@@ -133,28 +128,25 @@ class _Loop:
 
     def __post_init__(self) -> None:
         task, config, group = self.task, self.config, self.group
+        self.precision = hardware.resolve_precision(config.precision, self.device)
         if isinstance(task, OnlineTask):
-            self.device = "cpu"
+            self.device, self.precision = "cpu", "float32"
         self.last, self.best = self.directory / LAST, self.directory / BEST
         self.log: EventLog  # opened by `train` once it is known whether the run is resumed
         self.interruption = Interruption()
-        self.is_interrupted = False
         self.run = RunState()  # all that is saved; the rest is made again when it is resumed
+        self.ends = list(accumulate(stage.epochs for stage in self.stages))
         self.limit = config.limit_seconds
-        self.elapsed_before = 0.0  # seconds of the continuations before this one
         self.steps_per_epoch = task.start_epoch(0)
         # the task drew its weights from the seed; what is random in steps differs by process
         hardware.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
-        self.precision = hardware.resolve_precision(config.precision, self.device)
-        if isinstance(task, OnlineTask):
-            self.precision = "float32"
         self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
-        self.losses = StepLosses(self.run, task, group)
-        self.norms = StepNorms(self.run, config.clip_norm)
-        self.clock = self.saved_at = time.perf_counter()  # when `tick` last counted
-        self.report_seconds = 0.0  # of training since the last report
+        # step, mean loss, number of items and gradient norm of steps whose loss is not known yet
+        self.pending: list[tuple[int, Tensor, int, Tensor | None]] = []
+        self.recent = StepSums()  # since the last report
+        self.recent_seconds = 0.0
         self.rate = 0.0  # of the last step, but for the task's factor
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
@@ -174,50 +166,43 @@ class _Loop:
                     path=self.last,
                 )
             return False
-        self.steps_per_epoch = state.restore(
-            self.last,
-            self.task,
-            self.optimisers,
-            self.run,
-            self.fingerprint,
-            self.group,
+        self.run, self.steps_per_epoch = state.restore(
+            self.last, self.task, self.optimisers, self.fingerprint, self.group
         )
         if self.run.averaging_since is not None:
             self.optimisers.average_from(self.run.averaging_since)
-        self.elapsed_before = max(self.run.elapsed, self.run.seconds)  # it may have had no limit
+        self.begun -= max(self.run.elapsed, self.run.seconds)  # it may have had no limit
         return True
 
     def events(self, resumed: bool) -> Generator[Event, None, None]:
         """Train to the end, or until interrupted."""
         run = self.run
-        self.begin_step, self.begin_seconds = run.step, run.seconds
+        self.first_step, self.first_seconds = run.step, run.seconds
         if not resumed:
             self.save()  # so that a run that is stopped before its first save can be resumed
-        is_limited = self.limit is not None
-        yield RunStarted(
-            step=run.step,
-            total_steps=0 if is_limited else self.total_steps,
-            epochs=0 if is_limited else self.epochs,
-            num_parameters=count_parameters(self.task.module),
-            machine=hardware.describe_machine(self.device, self.group.size),
-            resumed=resumed,
-            time_limit=self.limit,
-            **self.describe_precision(),
-        )
+        yield self.start_event(resumed)
         self.clock = self.saved_at = time.perf_counter()
         while not (reason := self.end_reason()):
-            yield from self.finish_epoch()
-            # finish_epoch has saved already: nothing of the epoch is lost
-            if self.is_interrupted:
-                reason = "interrupted"
+            self.begin_epoch()
+            while run.index < self.steps_per_epoch and not self.is_time_up():
+                if self.group.any(self.interruption.requested or self.should_stop(run.step)):
+                    reason = "interrupted"
+                    break
+                self.step()
+                if self.pending:
+                    continue
+                if self.recent_seconds >= REPORT_SECONDS:
+                    yield self.report()
+                is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
+                if run.index < self.steps_per_epoch and self.group.any(is_due):
+                    self.save()
+            self.fetch()
+            if reason:
+                if self.recent.items:
+                    yield self.report()
+                self.save()
                 break
-            if not self.is_validation_due():
-                run.epoch, run.index = run.epoch + 1, 0
-            else:
-                # else the last save took what time was left for the epoch
-                if run.index or not self.steps_per_epoch:
-                    yield self.validate()
-                self.end_stage()
+            yield self.validate()
             self.save()
         if reason != "interrupted" and self.group.is_first and self.best.is_dir():
             checkpoint.promote(self.best, self.best.parent)
@@ -225,155 +210,130 @@ class _Loop:
         passes = run.step / max(1, self.steps_per_epoch)
         yield RunFinished(reason, run.epoch, run.step, *best, run.seconds, passes)
 
-    def describe_precision(self) -> dict[str, str]:
-        """Return what the precision of the run really is, and what its user should know of it."""
-        note, layers = hardware.precision_note(self.config.precision, self.device), ""
-        if self.precision == "bf16":
-            layers = self.float32_layers or ("" if self.device == "cpu" else "recurrent layers")
-        if layers and self.device == "cpu":
-            note = "; ".join(filter(None, (note, f"in bf16, but for the {layers} in float32")))
-        precision = f"bf16, {layers} in float32" if layers else self.precision
-        return {"precision": precision, "precision_note": note}
+    def start_event(self, resumed: bool) -> RunStarted:
+        """Return the first event, which says what the precision of the run really is."""
+        note, precision = hardware.precision_note(self.config.precision, self.device), "bf16"
+        layers = self.float32_layers or ("" if self.device == "cpu" else "recurrent layers")
+        if self.precision != "bf16":
+            precision = self.precision
+        elif layers:
+            precision = f"bf16, {layers} in float32"
+            if self.device == "cpu":
+                note = "; ".join(filter(None, (note, f"in bf16, but for the {layers} in float32")))
+        is_limited = self.limit is not None
+        return RunStarted(
+            step=self.run.step,
+            total_steps=0 if is_limited else self.total_steps,
+            epochs=0 if is_limited else self.ends[-1],
+            num_parameters=count_parameters(self.task.module),
+            machine=hardware.describe_machine(self.device, self.group.size),
+            resumed=resumed,
+            time_limit=self.limit,
+            precision=precision,
+            precision_note=note,
+        )
 
     def end_reason(self) -> str:
-        """Return why no further step is to be made; empty if there is one."""
+        """Return why no further epoch is trained; empty if one is, or is to be completed."""
         run, patience = self.run, self.config.patience
-        if self.limit is None:  # a run that had a limit may not have validated its last epoch
-            is_over = run.epoch >= self.epochs and (run.index > 0 or self.is_validated)
-        else:
-            is_ended = run.epoch > 0 and run.index == 0 and self.is_validated
-            is_over = is_ended and run.elapsed >= self.limit
-        if is_over:
+        if run.index:
+            return ""
+        is_time_up = self.limit is not None and run.epoch > 0 and run.elapsed >= self.limit
+        if is_time_up or (self.limit is None and run.epoch >= self.ends[-1]):
             return "finished"
-        if run.index == 0 and patience and run.epochs_since_best >= patience:
-            return "stopped early"
-        return ""
+        return "stopped early" if patience and run.epochs_since_best >= patience else ""
 
-    def finish_epoch(self) -> Generator[Event, None, None]:
-        """Make the remaining steps of the running epoch, fewer when interrupted or out of time."""
-        run = self.run
+    def begin_epoch(self) -> None:
+        """Begin an epoch, or go on with it."""
+        run, config = self.run, self.config
         if run.index == 0:
+            _, begin, end = self.stage()
+            is_over = self.limit is not None and run.elapsed >= self.stage_end()
+            if is_over and begin < run.planned_epoch and end < self.ends[-1]:
+                run.skipped_epochs += end - run.planned_epoch
             self.steps_per_epoch = self.task.start_epoch(run.planned_epoch)
             if run.planned_epoch == self.stage()[1]:
-                run.stage_step = run.step
-                run.stage_elapsed = 0.0 if self.limit is None else self.elapsed()
-            is_due = not self.config.asgd_trigger and run.epoch >= self.config.average_after
-            if self.config.optimiser == "asgd" and is_due:
+                run.stage_step, run.stage_elapsed = run.step, run.elapsed
+            is_due = not config.asgd_trigger and run.epoch >= config.average_after
+            if config.optimiser == "asgd" and is_due:
                 self.begin_averaging()
         self.task.module.train()
-        while run.index < self.steps_per_epoch:
-            if self.group.any(self.interruption.requested or self.should_stop(run.step)):
-                self.losses.fetch()
-                if self.losses.num_items:
-                    yield self.report()
-                self.save()
-                self.is_interrupted = True
-                return
-            if self.is_time_up():
-                self.losses.fetch()  # those of a GPU's last steps
-                if self.losses.num_items and self.report_seconds >= REPORT_SECONDS:
-                    yield self.report()
-                break
-            self.step()
-            if self.losses.pending:  # nothing is known of these steps yet
-                continue
-            if self.report_seconds >= REPORT_SECONDS:
-                yield self.report()
-            is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
-            if run.index < self.steps_per_epoch and self.group.any(is_due):
-                self.save()  # at the end of the epoch, after validation
-
-    def elapsed(self) -> float:
-        """Return the seconds of the run and its continuations, the mean of all processes."""
-        own = self.elapsed_before + time.perf_counter() - self.begun
-        return self.group.totals([own])[0] / self.group.size
-
-    def stage_end(self) -> float:
-        """Return after how many seconds the running stage ends; the time goes with the epochs."""
-        assert self.limit is not None
-        number, begin = self.stage()
-        return self.limit * (begin + self.stages[number].epochs) / self.epochs
-
-    @property
-    def is_validated(self) -> bool:
-        """Whether nothing was learnt since the last validation."""
-        return self.run.num_items == 0
-
-    def is_time_up(self) -> bool:
-        """Whether the stage has no time for another step.
-
-        Its first step is always made, and so is the first one after an epoch without a validation,
-        as there is none at the beginning of an epoch.
-        """
-        run = self.run
-        if self.limit is None:
-            return False
-        run.elapsed = self.elapsed()
-        if run.step == run.stage_step or (run.index == 0 and not self.is_validated):
-            return False
-        return run.elapsed >= self.stage_end()
-
-    def is_validation_due(self) -> bool:
-        """Whether what was trained is to be validated, at the end of an epoch or of the time.
-
-        An epoch is where another one like it, with its validation, ends in time.
-        """
-        run, (number, begin) = self.run, self.stage()
-        if self.limit is None or not 0 < self.steps_per_epoch == run.index:
-            return True
-        is_last = run.planned_epoch + 1 == begin + self.stages[number].epochs
-        if is_last and number + 1 < len(self.stages):
-            return True
-        run.elapsed, end = self.elapsed(), self.stage_end()
-        epoch_seconds = run.epoch_seconds + run.validation_seconds
-        return run.elapsed + epoch_seconds < end or run.elapsed >= end
 
     def step(self) -> None:
-        """Make one step; on a CPU its loss is known to be sound before an optimiser's."""
-        run = self.run
+        """Make one step."""
+        task, run = self.task, self.run
         stage, at = self.position()
         self.rate = stage.rate * learning_rate(self.config, at)
-        self.task.set_progress(min(1.0, at.done))
-        rate = self.rate * self.task.rate_factor(run.index)
-        if isinstance(self.task, OnlineTask):
-            self.losses.add(run.step + 1, *self.task.learn(run.index, rate))
-            self.losses.fetch()
+        task.set_progress(min(1.0, at.done))
+        rate = self.rate * task.rate_factor(run.index)
+        norm: Tensor | None = None
+        if isinstance(task, OnlineTask):
+            loss, num_items = task.learn(run.index, rate)
         else:
             with hardware.autocast(self.device, self.precision):
                 loss, num_items = self.loss(run.index)
             loss.backward()  # type: ignore[no-untyped-call]
-            self.losses.add(run.step + 1, loss, num_items)
-            if len(self.losses.pending) >= self.fetch_steps or (
-                run.index + 1 == self.steps_per_epoch
-            ):
-                self.losses.fetch()
-            self.norms.pending.append(self.optimisers.step(rate))
+            norm = self.optimisers.step(rate)
         run.step += 1
         run.index += 1
+        self.pending.append((run.step, loss.detach(), num_items, norm))
+        if len(self.pending) >= self.fetch_steps or run.index == self.steps_per_epoch:
+            self.fetch()
         seconds = self.tick()
         run.seconds += seconds
         run.epoch_seconds += seconds
-        self.report_seconds += seconds
+        self.recent_seconds += seconds
+
+    def fetch(self) -> None:
+        """Fetch losses and norms of the pending steps, which waits for a GPU, and sum them up."""
+        if not self.pending:
+            return
+        steps, losses, items, unread_norms = zip(*self.pending, strict=True)
+        self.pending.clear()
+        values = torch.stack(losses).tolist()  # one copy from the device for all of them
+        if self.group.size > 1:  # those of the joint batches of all processes
+            nats = self.group.totals([x * num for x, num in zip(values, items, strict=True)])
+            items = tuple(map(int, self.group.totals(items)))
+            values = [total / num for total, num in zip(nats, items, strict=True)]
+        norms: Sequence[float | None] = (None,) * len(steps)
+        if unread_norms[0] is not None:
+            norms = torch.stack(unread_norms).tolist()
+        for step, loss, num, norm in zip(steps, values, items, norms, strict=True):
+            self.check_loss(loss, step)
+            for sums in (self.run.sums, self.recent):
+                sums.add(loss, num, norm, self.config.clip_norm or math.inf)
+
+    def check_loss(self, loss: float, step: int) -> None:
+        """Refuse a loss that is NaN, infinite or far above that of the first batch."""
+        run = self.run
+        if run.first_loss is None and math.isfinite(loss):
+            run.first_loss = loss
+        if loss <= max(LOSS_LIMIT, LOSS_LIMIT_FACTOR * (run.first_loss or 0.0)):
+            return
+        what = "is not a number" if math.isnan(loss) else "is infinite"
+        if math.isfinite(loss):
+            what = f"exploded to {loss:.1f} nats per {self.task.items.removesuffix('s')}"
+        where = f"at step {step:,} (epoch {run.epoch + 1})"
+        raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
 
     def report(self) -> StepDone:
         """Return the event of the steps since the last report."""
         run = self.run
-        per_step = (run.seconds - self.begin_seconds) / max(1, run.step - self.begin_step)
+        per_step = (run.seconds - self.first_seconds) / max(1, run.step - self.first_step)
         seconds_left = per_step * (self.total_steps - run.step)
         if self.limit is not None:
             seconds_left = max(0.0, self.limit - run.elapsed)
         event = StepDone(
             epoch=run.epoch + 1,
             step=run.step,
-            loss=self.losses.nats / self.losses.num_items,
-            items_per_second=self.losses.num_items / max(1e-9, self.report_seconds),
+            loss=self.recent.nats / self.recent.items,
+            items_per_second=self.recent.items / max(1e-9, self.recent_seconds),
             learning_rate=self.rate,
             seconds_left=seconds_left,
             items=self.task.items,
-            gradients=self.norms.since_report(),
+            gradients=self.recent.gradients,
         )
-        self.losses.forget()
-        self.report_seconds = 0.0
+        self.recent, self.recent_seconds = StepSums(), 0.0
         return event
 
     def validate(self) -> EpochDone:
@@ -391,25 +351,30 @@ class _Loop:
             if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
                 storage.drop_kept(self.best.parent)  # from here on, the new model is usable
-        run.validation_seconds = self.tick()
-        run.seconds += run.validation_seconds
-        self.norms.fetch()
+        run.seconds += self.tick()
         done = EpochDone(
             epoch=run.epoch + 1,
             step=run.step,
-            loss=run.loss_sum / max(1, run.num_items),
+            loss=run.sums.nats / max(1, run.sums.items),
             scores=scores,
             is_best=is_best,
-            items_per_second=run.num_items / max(1e-9, run.epoch_seconds),
+            items_per_second=run.sums.items / max(1e-9, run.epoch_seconds),
             learning_rate=self.rate,
             seconds=run.epoch_seconds,
-            items=self.task.items,
-            gradients=mean_norms(
-                run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms
-            ),
+            items=task.items,
+            gradients=run.sums.gradients,
         )
         self.watch_for_trigger(new)
-        self.end_epoch(scores, is_best=is_best)
+        run.epoch, run.index, run.epoch_seconds = run.epoch + 1, 0, 0.0
+        run.sums, self.recent, self.recent_seconds = StepSums(), StepSums(), 0.0
+        if is_best:
+            run.best_epoch, run.best_scores = run.epoch, dict(scores)
+            run.epochs_since_best = run.epochs_since_plateau = 0
+        else:
+            run.epochs_since_best += 1
+            run.epochs_since_plateau += 1
+            if run.epochs_since_plateau >= self.config.plateau_patience:
+                run.num_plateaus, run.epochs_since_plateau = run.num_plateaus + 1, 0
         return done
 
     def watch_for_trigger(self, score: float) -> None:
@@ -431,73 +396,29 @@ class _Loop:
             self.run.averaging_since = self.run.step
             self.optimisers.average_from(self.run.step)
 
-    def end_epoch(self, scores: dict[str, float], *, is_best: bool) -> None:
-        """Count the epoch, note the best, and fire the plateau rule."""
-        run = self.run
-        run.epoch, run.index = run.epoch + 1, 0
-        run.loss_sum, run.num_items, run.epoch_seconds = 0.0, 0, 0.0
-        run.norm_sum, run.clipped_norm_sum, run.num_clipped, run.num_norms = 0.0, 0.0, 0, 0
-        self.losses.forget()
-        self.norms.forget()
-        self.report_seconds = 0.0
-        if is_best:
-            run.best_epoch, run.best_scores = run.epoch, dict(scores)
-            run.epochs_since_best = run.epochs_since_plateau = 0
-            return
-        run.epochs_since_best += 1
-        run.epochs_since_plateau += 1
-        if run.epochs_since_plateau >= self.config.plateau_patience:
-            run.num_plateaus += 1
-            run.epochs_since_plateau = 0
-
-    def end_stage(self) -> None:
-        """End the stage that ran where there is no time left for it."""
-        run, (number, begin) = self.run, self.stage()
-        if self.limit is None:
-            return
-        run.elapsed = self.elapsed()
-        # a stage is not ended before its first epoch
-        is_over = run.elapsed >= self.stage_end() and run.planned_epoch > begin
-        if is_over and number + 1 < len(self.stages):
-            run.skipped_epochs += begin + self.stages[number].epochs - run.planned_epoch
-
     def save(self) -> None:
-        """Write the state, unless it is a bad one; what it takes counts as no training time."""
-        if self.limit is not None:
-            self.run.elapsed = self.elapsed()
-        if self.run.step and not self.end_reason():
-            self.probe()
-        self.norms.fetch()
+        """Write the state; what it takes counts as no training time."""
+        self.is_time_up()
         self.run.log_bytes = self.log.size()
         state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
         self.clock = self.saved_at = time.perf_counter()
 
-    def probe(self) -> None:
-        """Judge the last step by the loss of the next batch, and leave no trace of it."""
-        if self.run.index == 0:
-            self.task.start_epoch(self.run.planned_epoch)
-        carried = self.task.carried()
-        self.task.module.train()
-        gpus = [self.device] if self.device.startswith("cuda") else []
-        with (
-            torch.random.fork_rng(gpus),
-            torch.no_grad(),
-            hardware.autocast(self.device, self.precision),
-        ):
-            loss, num_items = self.task.loss(self.run.index)
-        ((mean, _),) = self.losses.joint([(float(loss), num_items)])
-        self.losses.judge(mean, self.run.step + 1)
-        self.task.restore_carried(carried)
+    def is_time_up(self) -> bool:
+        """Look at the clock: whether the stage has no time for another step of an epoch."""
+        if self.limit is None:
+            return False
+        elapsed = self.group.totals([time.perf_counter() - self.begun])[0] / self.group.size
+        self.run.elapsed = elapsed  # of the run and its continuations, the mean of all processes
+        return self.run.index > 0 and elapsed >= self.stage_end()
 
-    @property
-    def epochs(self) -> int:
-        """Return the epochs of all stages."""
-        return sum(stage.epochs for stage in self.stages)
+    def stage_end(self) -> float:
+        """Return after how many seconds the running stage ends; the time goes with the epochs."""
+        return (self.limit or 0.0) * self.stage()[2] / self.ends[-1]
 
     @property
     def total_steps(self) -> int:
         """Return the steps of the whole run, if all epochs to come are as long as this one."""
-        return self.steps_until(self.epochs)
+        return self.steps_until(self.ends[-1])
 
     def steps_until(self, epoch: int) -> int:
         """Return how many steps will have been made when an epoch begins, as `total_steps` does."""
@@ -505,29 +426,21 @@ class _Loop:
         epochs_left = max(0, epoch - run.planned_epoch)
         return run.step - run.index + self.steps_per_epoch * epochs_left
 
-    def stage(self) -> tuple[int, int]:
-        """Return the number of the running stage, or the last one's after the end.
-
-        Also returns its first epoch.
-        """
-        begin = 0
-        for number, stage in enumerate(self.stages[:-1]):
-            if self.run.planned_epoch < begin + stage.epochs:
-                return number, begin
-            begin += stage.epochs
-        return len(self.stages) - 1, begin
+    def stage(self) -> tuple[Stage, int, int]:
+        """Return the running stage, or the last one after the end; its first epoch and its end."""
+        number = bisect_right(self.ends[:-1], self.run.planned_epoch)
+        stage, end = self.stages[number], self.ends[number]
+        return stage, end - stage.epochs, end
 
     def position(self) -> tuple[Stage, Position]:
         """Return the running stage, and where in it the next batch stands."""
-        run, (number, begin) = self.run, self.stage()
-        stage = self.stages[number]
-        step = run.step - run.stage_step
-        total_steps = self.steps_until(begin + stage.epochs) - run.stage_step
+        run, (stage, begin, end) = self.run, self.stage()
+        step, total_steps = run.step - run.stage_step, self.steps_until(end) - run.stage_step
         time_passed = None
         if self.limit is not None:
             whole = self.stage_end() - run.stage_elapsed
             time_passed = min(1.0, (run.elapsed - run.stage_elapsed) / whole) if whole > 0 else 1.0
-            if number + 1 < len(self.stages):  # whose epochs may come to an end first
+            if end < self.ends[-1]:  # whose epochs may come to an end first
                 time_passed = max(time_passed, min(1.0, step / total_steps))
         at = Position(
             step=step,

@@ -3,16 +3,15 @@
 state.safetensors   weights, optimiser, tensors carried from batch to batch, random generators
 state.json          where the run stands, and what its continuation must share
 
-What is carried and what is random, each process of a run has for itself: `rank1.carried.0.0`.
+What is carried and what is random, each process of a run has for itself: `rank1.carried.0.0`. Sums
+tell damage: what they are true of is believed.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,42 @@ from torch import Tensor, nn
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ModelError, TrainingError
+from seqtool.core.progress import GradientNorms
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.optimisers import Optimisers
 from seqtool.training.task import Task
 
 TENSORS = "state.safetensors"
 STATE = "state.json"
+
+
+@dataclass
+class StepSums:
+    """Sums over steps: losses, items, and norms of the gradient before and after clipping."""
+
+    nats: float = 0.0
+    items: int = 0
+    norm: float = 0.0
+    clipped_norm: float = 0.0
+    num_clipped: int = 0
+    num_norms: int = 0
+
+    def add(self, loss: float, items: int, norm: float | None, clip_norm: float) -> None:
+        """Add a step: its mean loss over its items, and its norm, if it has a gradient."""
+        self.nats += loss * items
+        self.items += items
+        if norm is not None:
+            self.norm += norm
+            self.clipped_norm += min(norm, clip_norm)
+            self.num_clipped += norm > clip_norm
+            self.num_norms += 1
+
+    @property
+    def gradients(self) -> GradientNorms | None:
+        """Return the means of the norms; None of no step."""
+        if not (num := self.num_norms):
+            return None
+        return GradientNorms(self.norm / num, self.clipped_norm / num, self.num_clipped / num)
 
 
 @dataclass
@@ -39,16 +68,9 @@ class RunState:
     stage_step: int = 0  # those made before the running stage
     epoch: int = 0  # the running one, from 0
     index: int = 0  # its next batch
-    # of the running epoch, and of those before it that were not validated
-    loss_sum: float = 0.0  # nats over the items
-    num_items: int = 0
-    # of the same, over the steps
-    norm_sum: float = 0.0  # norms of the gradient before clipping
-    clipped_norm_sum: float = 0.0  # and after it
-    num_clipped: int = 0  # steps
-    num_norms: int = 0  # steps whose norm is known
+    sums: StepSums = field(default_factory=StepSums)  # of the running epoch
     seconds: float = 0.0  # of training and validation
-    epoch_seconds: float = 0.0  # of training in what the losses are of
+    epoch_seconds: float = 0.0  # of training in the running epoch
     first_loss: float | None = None  # of the first batch; a later one is judged by it
     best_epoch: int = 0  # from 1; 0 before the first validation
     best_scores: dict[str, float] = field(default_factory=dict)
@@ -61,7 +83,6 @@ class RunState:
     # of a run whose time is limited
     elapsed: float = 0.0  # seconds of all that was done, reading and saves too
     stage_elapsed: float = 0.0  # the same, when the running stage began
-    validation_seconds: float = 0.0  # of the last validation
     skipped_epochs: int = 0  # of stages that ended before their last one
 
     @property
@@ -71,7 +92,7 @@ class RunState:
 
 
 # the hint of a run that failed; clipping does not bound the steps of Adam
-AFTER_FAILURE = "the last good state is kept: add --resume with a lower --lr"
+AFTER_FAILURE = "the last saved state is kept: add --resume with a lower --lr"
 
 
 def save(
@@ -112,7 +133,7 @@ def save(
             "fingerprint": dict(fingerprint),
             "processes": group.size,
             "optimiser": numbers,
-            "run": dataclasses.asdict(run),
+            "run": asdict(run),
             "tensors": storage.sum_of(temporary / TENSORS),
         }
         storage.write_json(temporary / STATE, storage.sealed(content))
@@ -122,87 +143,49 @@ def restore(
     directory: Path,
     task: Task,
     optimisers: Optimisers,
-    run: RunState,
     fingerprint: Mapping[str, Any],
     group: Group = ALONE,
-) -> int:
-    """Take back what `save` wrote, and return the number of steps of the running epoch.
+) -> tuple[RunState, int]:
+    """Take back what `save` wrote; return the run, and the number of steps of the running epoch.
 
     A ModelError says that it is damaged, cannot be read, or is of another seqtool, of a run that
     differs in `fingerprint`, or of another number of processes.
     """
-    with _telling_damage(directory):
-        content = _read(directory)
-        kinds = {field.name: str(field.type) for field in dataclasses.fields(RunState)}
-        parts = [content[name] for name in ("fingerprint", "run", "optimiser")]
-        if not all(isinstance(part, dict) for part in parts) or not all(
-            name in kinds and _is_of(value, kinds[name]) for name, value in content["run"].items()
-        ):
-            raise ValueError("no state of a run")
+    content, tensors = _read(directory)
     _check_fingerprint(_flat(content["fingerprint"]), fingerprint, directory)
-    _check_processes(content.get("processes", 1), group, directory)
-    with _telling_damage(directory):
-        tensors = _read_tensors(directory, content["tensors"])
-        saved = _part(tensors, "module.")
-        weights = _weights(task.module)
-        for name, parameter in weights.items():
-            if saved[name].shape != parameter.shape:
-                raise ValueError(f"the shape of {name}")
-        own = _part(tensors, _of_rank(group.rank))
-    for name, value in content["run"].items():
-        setattr(run, name, value)
+    _check_processes(content["processes"], group, directory)
+    run = RunState(**{**content["run"], "sums": StepSums(**content["run"]["sums"])})
     with torch.no_grad():
-        for name, parameter in weights.items():
-            parameter.copy_(saved[name])
-    with _telling_damage(directory):
-        optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
+        for name, parameter in _weights(task.module).items():
+            parameter.copy_(tensors[f"module.{name}"])
+    optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
     num_steps = task.start_epoch(run.planned_epoch)
-    with _telling_damage(directory):
-        if run.index > num_steps:
-            raise ValueError(f"step {run.index} of an epoch of {num_steps}")
-        carried = _part(own, "carried.")
-        for name, value in task.carried().items():  # at the beginning of the epoch
-            if carried[name].shape != value.shape:
-                raise ValueError(f"the shape of {name}")
-        task.restore_carried(carried)
-        # last, as what was done above may have drawn numbers
-        _restore_random(own)
-    return num_steps
+    own = _part(tensors, _of_rank(group.rank))
+    task.restore_carried(_part(own, "carried."))
+    # last, as what was done above may have drawn numbers
+    torch.set_rng_state(own["random.cpu"])
+    if torch.cuda.is_available() and "random.cuda" in own:
+        torch.cuda.set_rng_state(own["random.cuda"])
+    return run, num_steps
 
 
-def _restore_random(own: Mapping[str, Tensor]) -> None:
-    """Take back the states of random generators: a ValueError of what is none."""
-    try:
-        torch.set_rng_state(own["random.cpu"])
-        if torch.cuda.is_available() and "random.cuda" in own:
-            torch.cuda.set_rng_state(own["random.cuda"])
-    except (RuntimeError, TypeError) as error:
-        raise ValueError(f"no random generator: {error}") from error
-
-
-def _is_of(value: Any, kind: str) -> bool:
-    """Return whether JSON's value is one of a field of `RunState`, by its annotation."""
-    kind, _, optional = kind.partition(" | ")
-    if optional and value is None:
-        return True
-    if kind in ("list[float]", "dict[str, float]"):
-        if type(value).__name__ != kind.partition("[")[0]:
-            return False
-        return all(_is_of(x, "float") for x in (value.values() if kind[0] == "d" else value))
-    if kind == "float":
-        return type(value) in (int, float)
-    return type(value).__name__ == kind and 0 <= value < 1 << 53
-
-
-@contextmanager
-def _telling_damage(directory: Path) -> Iterator[None]:
-    """Turn what only a damaged file causes into an error that says so.
+def _read(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Return what `state.json` and `state.safetensors` hold; a ModelError if they are damaged.
 
     No other failure may advise to start again: that destroys good work. What cannot be read now may
     be read tomorrow, what does not fit into memory fits another machine, and the rest is a bug.
     """
+    path = directory / TENSORS
     try:
-        yield
+        checkpoint.check_format(storage.read_object(directory / STATE)["format_version"], directory)
+        content = storage.read_sealed(directory / STATE)
+        if content["run"].keys() != {one.name for one in fields(RunState)}:
+            raise ValueError("the state of another version")
+        if storage.sum_of(path) != content["tensors"]:
+            raise ValueError("its tensors do not match their sum")
+        # copies, which are aligned as in the run that was stopped: in a file they are not, and
+        # then some matrix products differ in the last bit
+        return content, {name: value.clone() for name, value in load_file(path).items()}
     except (ValueError, KeyError, SafetensorError, FileNotFoundError) as error:
         hint = "start again with --force"
         raise ModelError("the saved state is damaged", hint=hint, path=directory) from error
@@ -211,22 +194,6 @@ def _telling_damage(directory: Path) -> Iterator[None]:
         what = f"the saved state cannot be read: {reason[:1].lower()}{reason[1:]}"
         hint = "check its permissions and the disk, then continue with --resume"
         raise ModelError(what, hint=hint, path=error.filename or directory) from error
-
-
-def _read(directory: Path) -> dict[str, Any]:
-    """Return what `state.json` holds; a ModelError if another version of seqtool wrote it."""
-    version = storage.read_object(directory / STATE)["format_version"]
-    checkpoint.check_format(version, directory)
-    return storage.read_sealed(directory / STATE)
-
-
-def _read_tensors(directory: Path, sum_then: str) -> dict[str, Tensor]:
-    """Return what `state.safetensors` holds."""
-    if storage.sum_of(directory / TENSORS) != sum_then:
-        raise ValueError("its tensors do not match their sum")
-    # copies, which are aligned as in the run that was stopped: in a file they are not, and
-    # then some matrix products differ in the last bit
-    return {name: value.clone() for name, value in load_file(directory / TENSORS).items()}
 
 
 def _check_fingerprint(old: Mapping[str, Any], now: Mapping[str, Any], directory: Path) -> None:
@@ -268,5 +235,5 @@ def _of_rank(rank: int) -> str:
 
 
 def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    found = {name: value for name, value in tensors.items() if name.startswith(prefix)}
-    return {name.removeprefix(prefix): value for name, value in found.items()}
+    part = {name: value for name, value in tensors.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in part.items()}

@@ -20,7 +20,7 @@ import random
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,6 @@ from seqtool.training.run import TrainedModel
 RECORD, BEST, RUNS = "tune.json", "best.yaml", "trials"
 DIGITS = 3  # of a number that is drawn
 BLOCK = 8  # trials among which the values of each setting are spread evenly
-BELOW_ONE = math.nextafter(1.0, 0.0)
 TRIES = 100  # draws for each trial, as a space may have fewer members than are asked for
 MACHINE = ("device", "threads", "command", "should_stop")  # options that may change in a search
 
@@ -99,13 +98,11 @@ def read_domain(name: str, given: Any) -> Domain:
 
     wrong = ConfigError(f"{name} has no values to try: {given!r:.60}", hint=_HOW)
     if isinstance(given, str) and (ends := _RANGE.fullmatch(given.strip())):
-        low, high = (
-            int(end) if end.lstrip("+-").isdecimal() else float(end) for end in ends.groups()[:2]
-        )
-        is_log = ends.group(3) is not None
-        if not low < high < math.inf or (is_log and low <= 0):
+        low, high = (int(x) if x.lstrip("+-").isdecimal() else float(x) for x in ends.groups()[:2])
+        domain = Range(low, high, ends[3] is not None)
+        if not low < high < math.inf or (domain.is_log and low <= 0):
             raise wrong
-        return Range(low, high, is_log)
+        return domain
     if isinstance(given, str):
         try:
             given = read_yaml(f"[{given}]")
@@ -132,21 +129,16 @@ def read_space(given: Mapping[str, Any], kind: type[Config]) -> dict[str, Domain
 
 
 def with_values(config: Config, values: Mapping[str, Any], share: float = 1.0) -> Any:
-    """Return settings with other values of some, by their dotted names.
-
-    Args:
-        config: all settings.
-        values: those that are laid over them.
-        share: of the time, or of the epochs.
+    """Return settings with other values of some, and a share of the time or of the epochs.
 
     Raises:
         ConfigError: they contradict one another.
     """
     kind, stored = type(config), to_dict(config)
-    given: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     for name, value in values.items():
-        set_value(kind, given, name, value)
-    lay_over(kind, stored, given)
+        set_value(kind, changes, name, value)
+    lay_over(kind, stored, changes)
     if share < 1.0 and (limit := stored["training"]["time_limit"]) is not None:
         stored["training"]["time_limit"] = round(share * seconds_of(limit), 1)
     elif share < 1.0:
@@ -154,11 +146,15 @@ def with_values(config: Config, values: Mapping[str, Any], share: float = 1.0) -
         for section, name in (("training", "epochs"), ("learning", "small_epochs")):
             if epochs := stored.get(section, {}).get(name):
                 stored[section][name] = max(1, round(share * epochs))
-    return from_dict(kind, stored)
+    try:
+        return from_dict(kind, stored)
+    except ConfigError as error:
+        what = f"no training can have {describe(values)}: {error.message}"
+        raise ConfigError(what, hint=error.hint) from error
 
 
 def draw_trials(
-    space: Space, num_trials: int, seed: int, first: Mapping[str, Any] | None = None
+    space: Space, num_trials: int, seed: int, config: Config | None = None
 ) -> list[dict[str, Any]]:
     """Return trials, no two alike; fewer than asked for if there are not so many.
 
@@ -168,9 +164,14 @@ def draw_trials(
         space: what they are drawn from.
         num_trials: how many.
         seed: of the draws.
-        first: a member of the space that is the first trial.
+        config: settings that are the first trial, if the space has them.
     """
-    trials: list[dict[str, Any]] = [] if first is None else [dict(first)]
+    trials: list[dict[str, Any]] = []
+    if config is not None:
+        stored = to_dict(config)
+        now = {name: reduce(lambda part, key: part[key], name.split("."), stored) for name in space}
+        if all(now[name] in domain for name, domain in space.items()):
+            trials.append(now)
     chances = _even_chances(len(space), seed)
     for _ in range(TRIES * num_trials):
         if len(trials) >= num_trials:
@@ -184,13 +185,13 @@ def draw_trials(
 
 def _even_chances(num: int, seed: int) -> Iterator[list[float]]:
     """Give `num` numbers from 0 to 1 (not 1 itself), `BLOCK` of each in a row spread evenly."""
-    generator = random.Random(seed)
+    generator, below_one = random.Random(seed), math.nextafter(1.0, 0.0)
     while True:
         columns = []
         for _ in range(num):
             parts = generator.sample(range(BLOCK), BLOCK)
             # rounding must not lead to 1
-            columns.append([min((part + generator.random()) / BLOCK, BELOW_ONE) for part in parts])
+            columns.append([min((part + generator.random()) / BLOCK, below_one) for part in parts])
         yield from map(list, zip(*columns, strict=True))
 
 
@@ -306,192 +307,112 @@ def tune(
         OutputError: `output` has another search, or is none.
         TrainingError: every trial of a round failed.
     """
-    domains = read_space(space, type(config))
-    _check(config, domains, trials, rounds, factor)
-    search = _Search(Path(output), train, data, config, domains, options, score, on_event)
-    search.open({"rounds": rounds, "factor": factor, "seed": seed, "score": score}, force=force)
-    # fewer trials than before change nothing
-    search.draw(max([trials, *(one.trial for one in search.outcomes)]), seed)
-    if force:
-        shutil.rmtree(search.output / RUNS, ignore_errors=True)
-    search.write()
-    numbers: Sequence[int] = range(1, 1 + len(search.trials))
-    for round_ in range(1, 1 + rounds):
-        for number in numbers:
-            if not search.of(round_, [number]):
-                on_outcome(search.train_one(number, round_, factor ** (round_ - rounds)))
-        done = search.of(round_, numbers)
-        if done[0].score is None:
-            what = f"{counted(len(done), 'trial')} failed, the first: {done[0].problem}"
-            raise TrainingError(what, hint="try smaller learning rates, with --force")
-        num_kept = max(1, int(len(numbers) / factor + 1e-9))  # 9 / 3.0 is 3
-        numbers = sorted(one.trial for one in done[:num_kept])
-    return search.result(rounds)
+    import yaml
 
-
-def _check(config: Any, space: Space, trials: int, rounds: int, factor: float) -> None:
-    """Refuse a search that cannot be."""
-    if not space:
+    output, domains = Path(output), read_space(space, type(config))
+    if not domains:
         raise ConfigError("nothing is to be tried", hint=f"give --try key=VALUES: {_HOW}")
-    if min(trials, rounds) < 1 or not 1.0 < factor < math.inf:
+    if min(trials, rounds) < 1 or factor <= 1.0:
         what = f"trials is {trials}, rounds is {rounds} and factor is {factor:g}"
         raise ConfigError(what, hint="give 1 or more of the first two, and a factor above 1")
-    if not hasattr(config, "training"):
-        hint = "search over a neural language model, a parser, a tagger or a segmenter"
-        raise ConfigError(f"{type(config).__name__} cannot be searched for", hint=hint)
-    limits = {"training.epochs", "training.time_limit"} if rounds > 1 else {"training.epochs"}
-    is_limited = rounds > 1 or config.training.time_limit is not None
-    if is_limited and (tried := limits & space.keys()):
-        what = f"{tried.pop()} is tried, but rounds or a limit of time say how long is trained"
-        raise ConfigError(what, hint="leave out one of the two")
+    drawn = draw_trials(domains, trials, seed, config)
+    for values in drawn:  # a mistake is found before anything is trained
+        with_values(config, values)
+    files = data if isinstance(data, list | tuple) else [data]
+    about = {
+        "train": train.__name__,
+        "data": [str(Path(file).resolve()) for file in files],
+        "options": {name: str(x) for name, x in options.items() if name not in MACHINE},
+        "config": to_dict(config),
+        "space": {name: repr(domain) for name, domain in domains.items()},
+        "plan": {"rounds": rounds, "factor": factor, "seed": seed, "score": score},
+    }
+    outcomes = _open(output, about, force=force)
+    _write(output, about, outcomes)
 
-
-@dataclass
-class _Search:
-    """A search, with arguments of `tune`."""
-
-    output: Path
-    train: Callable[..., TrainedModel]
-    data: Any
-    config: Config
-    space: Space
-    options: Mapping[str, Any]
-    score: str
-    on_event: Callable[[Event, str], None]
-    trials: Sequence[Mapping[str, Any]] = ()
-    outcomes: list[Outcome] = field(default_factory=list)
-    about: Mapping[str, Any] = field(default_factory=dict)  # what is the same when it goes on
-
-    def draw(self, num_trials: int, seed: int) -> None:
-        """Draw the trials, and build the settings of all, so that a mistake is found at once."""
-        stored = to_dict(self.config)
-        now = {
-            name: reduce(lambda section, key: section[key], name.split("."), stored)
-            for name in self.space
-        }
-        is_member = all(now[name] in domain for name, domain in self.space.items())
-        self.trials = draw_trials(self.space, num_trials, seed, now if is_member else None)
-        for number in range(1, 1 + len(self.trials)):
-            self.settings(number)
-
-    def settings(self, number: int, share: float = 1.0) -> Any:
-        """Return all settings of a trial, with a share of the time or epochs."""
-        values = self.trials[number - 1]
-        try:
-            config = with_values(self.config, values, share)
-        except ConfigError as error:
-            what = f"trial {number} ({describe(values)}) cannot be: {error.message}"
-            raise ConfigError(what, hint=error.hint) from error
-        if hasattr(config, "description"):
-            config = replace(config, description=f"trial {number} of a search for settings")
-        return config
-
-    def of(self, round_: int, numbers: Sequence[int]) -> list[Outcome]:
-        """Return the outcomes of some trials in a round, the best first."""
-        of_round = (one for one in self.outcomes if one.round == round_ and one.trial in numbers)
-        return ordered(of_round, self.score)
-
-    def open(self, plan: Mapping[str, Any], *, force: bool) -> None:
-        """Read what was trained, if the directory holds this search.
-
-        Raises:
-            OutputError: it holds something else.
-        """
-        options = {name: str(value) for name, value in self.options.items() if value is not None}
-        files = self.data if isinstance(self.data, list | tuple) else [self.data]
-        self.about = {
-            "train": self.train.__name__,
-            "data": [str(Path(file).resolve()) for file in files],
-            "sums": _sums(map(Path, (*files, *options.values()))),
-            "options": {name: value for name, value in options.items() if name not in MACHINE},
-            "config": to_dict(self.config),
-            "space": {name: repr(domain) for name, domain in self.space.items()},
-            **plan,
-        }
-        path, hint = self.output / RECORD, "give --force to begin anew, or another -o"
-        if not path.is_file() and self.output.exists():
-            if not self.output.is_dir() or any(self.output.iterdir()):
-                hint = "choose another directory with -o"
-                raise OutputError("exists and is no search", hint=hint, path=self.output)
-        elif not force and any(self.output.glob(f"{RUNS}/*/{checkpoint.RUN}")):
-            try:
-                record = storage.read_object(path)
-                about, self.outcomes = record["about"], [Outcome(**o) for o in record["outcomes"]]
-            except (ValueError, KeyError, TypeError) as error:
-                raise OutputError("the search's record is damaged", hint=hint, path=path) from error
-            if storage.to_json(about) != storage.to_json(self.about):
-                what = "holds another search, or one over data that have changed since it began"
-                raise OutputError(what, hint=f"give the same settings, or {hint}", path=self.output)
-
-    def train_one(self, number: int, round_: int, share: float) -> Outcome:
+    def run(number: int, round_: int) -> Outcome:
         """Train one trial, or go on with it."""
-        folder, values = self.output / RUNS / f"{number:03}-{round_}", self.trials[number - 1]
-        name = f"trial {number}, round {round_}"
+        name, values = f"trial {number}, round {round_}", drawn[number - 1]
 
-        def on_event(event: Event) -> None:
+        def listen(event: Event) -> None:
             if isinstance(event, EpochDone):  # a mistake is found before a training is over
-                self.check_score((*event.scores, "train_seconds", f"{event.items}_per_second"))
-            self.on_event(event, name)
+                _check_score(score, (*event.scores, "train_seconds", f"{event.items}_per_second"))
+            on_event(event, name)
 
+        folder = output / RUNS / f"{number:03}-{round_}"
         is_begun = checkpoint.run_record(folder).is_file()
+        how = {"resume": is_begun, "force": not is_begun, "on_event": listen, **options}
+        settings = with_values(config, values, factor ** (round_ - rounds))
         try:
-            trained = self.train(
-                None if is_begun else self.data,
-                folder,
-                self.settings(number, share),
-                resume=is_begun,
-                force=not is_begun,
-                on_event=on_event,
-                **self.options,
-            )
+            model = train(None if is_begun else data, folder, settings, **how)
         except Interrupted as error:
             what = f"the search was interrupted in {name}; all that was trained is saved"
             raise Interrupted(what, hint="give the same command again: it goes on") from error
         except (TrainingError, ConfigError, DataError) as error:
             # what no trial could be trained with ends the search
-            is_first = all(one.score is None for one in self.outcomes)
+            is_first = all(one.score is None for one in outcomes)
             if is_first and not isinstance(error, TrainingError):
                 raise
-            outcome = Outcome(number, round_, values, None, problem=error.message)
-        else:
-            self.check_score(trained.scores)
-            score, size = trained.scores[self.score], trained.num_parameters
-            outcome = Outcome(number, round_, values, score, trained.seconds, trained.epochs, size)
-        self.outcomes.append(outcome)
-        self.write()
-        return outcome
+            return Outcome(number, round_, values, None, problem=error.message)
+        _check_score(score, model.scores)
+        size, value = model.num_parameters, model.scores[score]
+        return Outcome(number, round_, values, value, model.seconds, model.epochs, size)
 
-    def check_score(self, known: Iterable[str]) -> None:
-        """Refuse a score that models do not have."""
-        if self.score not in (names := tuple(known)):
-            hint = f"choose one of: {', '.join(names)}"
-            raise ConfigError(f"models have no score {self.score!r}", hint=hint)
-
-    def write(self) -> None:
-        """Write the record."""
-        self.output.mkdir(parents=True, exist_ok=True)
-        outcomes = [asdict(outcome) for outcome in self.outcomes]
-        content = {"format_version": 1, "about": self.about, "outcomes": outcomes}
-        storage.write_json(self.output / RECORD, content)
-
-    def result(self, round_: int) -> Tuned:
-        """Write the settings of the best trial of a round, and return it with all outcomes."""
-        import yaml
-
-        # also of trials that others, added later, keep out of the last round
-        best = self.of(round_, range(1, 1 + len(self.trials)))[0]
-        config = self.settings(best.trial)
-        about = f"# {self.score} {best.score:.2f}: trial {best.trial} of {len(self.trials)}\n"
-        text = yaml.safe_dump(to_dict(config), sort_keys=False, allow_unicode=True)
-        storage.replace_text(self.output / BEST, about + text)
-        return Tuned(self.output, self.score, best, config, tuple(self.outcomes))
+    numbers: Sequence[int] = range(1, 1 + len(drawn))
+    for round_ in range(1, 1 + rounds):
+        done = {one.trial for one in outcomes if one.round == round_}
+        for number in sorted({*numbers} - done):
+            outcomes.append(run(number, round_))
+            _write(output, about, outcomes)
+            on_outcome(outcomes[-1])
+        ranked = ordered((o for o in outcomes if o.round == round_ and o.trial in numbers), score)
+        if ranked[0].score is None:
+            what = f"{counted(len(ranked), 'trial')} failed, the first: {ranked[0].problem}"
+            raise TrainingError(what, hint="try smaller learning rates, with --force")
+        num_kept = max(1, int(len(numbers) / factor + 1e-9))  # 9 / 3.0 is 3
+        numbers = sorted(one.trial for one in ranked[:num_kept])
+    # also of trials that others, added later, keep out of the last round
+    best = ordered((one for one in outcomes if one.round == rounds), score)[0]
+    settings = with_values(config, best.settings)
+    title = f"# {score} {best.score:.2f}: trial {best.trial} of {len(drawn)}\n"
+    text = yaml.safe_dump(to_dict(settings), sort_keys=False, allow_unicode=True)
+    storage.replace_text(output / BEST, title + text)
+    return Tuned(output, score, best, settings, tuple(outcomes))
 
 
-def _sums(paths: Iterable[Path]) -> dict[str, str]:
-    """Return the SHA-256 of files, and of those in directories, by their paths."""
-    nested = (sorted(path.rglob("[!.]*")) if path.is_dir() else [path] for path in paths)
-    files = [file for group in nested for file in group if file.is_file()]
-    return {str(file.resolve()): storage.sum_of(file) for file in files}
+def _check_score(score: str, names: Iterable[str]) -> None:
+    """Refuse a score that models do not have."""
+    if score not in (names := tuple(names)):
+        hint = f"choose one of: {', '.join(names)}"
+        raise ConfigError(f"models have no score {score!r}", hint=hint)
+
+
+def _open(output: Path, about: Mapping[str, Any], *, force: bool) -> list[Outcome]:
+    """Return what was trained, if the directory holds this search; an OutputError if another."""
+    path, hint = output / RECORD, "give --force to begin anew, or another -o"
+    if not path.is_file() and output.exists() and (output.is_file() or any(output.iterdir())):
+        hint = "choose another directory with -o"
+        raise OutputError("exists and is no search", hint=hint, path=output)
+    if force:
+        shutil.rmtree(output / RUNS, ignore_errors=True)
+    if not any(output.glob(f"{RUNS}/*/{checkpoint.RUN}")):
+        return []
+    try:
+        record = storage.read_object(path)
+        outcomes = [Outcome(**outcome) for outcome in record["outcomes"]]
+        is_same = storage.to_json(record["about"]) == storage.to_json(about)
+    except (ValueError, KeyError, TypeError) as error:
+        raise OutputError("the search's record is damaged", hint=hint, path=path) from error
+    if not is_same:
+        raise OutputError("holds another search", hint=hint, path=output)
+    return outcomes
+
+
+def _write(output: Path, about: Mapping[str, Any], outcomes: Iterable[Outcome]) -> None:
+    """Write the record."""
+    output.mkdir(parents=True, exist_ok=True)
+    content = {"format_version": 1, "about": about, "outcomes": [asdict(one) for one in outcomes]}
+    storage.write_json(output / RECORD, content)
 
 
 def describe(settings: Mapping[str, Any]) -> str:

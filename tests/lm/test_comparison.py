@@ -20,7 +20,6 @@ from toy_models import (
 
 import seqtool
 from seqtool.core import checkpoint
-from seqtool.core.bootstrap import bootstrap
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.lm.comparison import COLUMNS, Comparison, compare_lms
 from seqtool.lm.evaluation import evaluate_lm
@@ -102,19 +101,6 @@ def test_models_of_different_units_compare_by_bytes(text: Path) -> None:
     assert any("bits per byte do" in remark for remark in found.remarks)
 
 
-def test_other_words_compare_by_bytes(text: Path) -> None:
-    """The unit is the same, and so are the tokens of the text, but one knows a word more."""
-    models = [("two", two_words()), ("three", random_bigrams(word_tokenizer("abc"), seed=1))]
-    found = compare_lms(models, text, samples=20)
-    assert found.per == "byte"
-    one, other = (model.result for model in found.models)
-    assert one.tokens == other.tokens
-    lead = found.models[1].lead
-    assert lead is not None
-    # 4 + 1 + 6 + 2 + 8 bytes
-    assert lead.difference == pytest.approx((one.nats - other.nats) / math.log(2) / 21)
-
-
 def test_a_text_read_as_other_tokens_compares_by_bytes(tmp_path: Path) -> None:
     """The vocabulary is the same, but one model skips a literal `</s>`."""
     path = tmp_path / "special.txt"
@@ -135,31 +121,6 @@ def test_a_text_read_as_other_tokens_compares_by_bytes(tmp_path: Path) -> None:
     assert swapped is not None
     assert swapped.difference == -lead.difference
     assert (swapped.low, swapped.high) == pytest.approx((-lead.high, -lead.low))
-
-
-def test_lower_case_compares_by_bytes(tmp_path: Path) -> None:
-    path = tmp_path / "upper.txt"
-    path.write_text("A b\nb a\n", encoding="utf-8")
-    words = word_tokenizer("ab").vocabulary
-    models = [
-        (str(lowercase), random_bigrams(WordTokenizer(words, lowercase=lowercase), seed=1))
-        for lowercase in (False, True)
-    ]
-    assert compare_lms(models, path, samples=5).per == "byte"
-
-
-def test_the_order_of_words_does_not_matter(text: Path, tmp_path: Path) -> None:
-    """The same model with its words in another order is the same model."""
-    shuffled = UNIGRAM_ARPA.replace("-0.39794\ta\n-0.5228787\tb\n", "-0.5228787\tb\n-0.39794\ta\n")
-    assert shuffled != UNIGRAM_ARPA
-    paths = [tmp_path / "one.arpa", tmp_path / "other.arpa"]
-    for path, content in zip(paths, (UNIGRAM_ARPA, shuffled), strict=True):
-        path.write_text(content, encoding="utf-8")
-    found = compare_lms(paths, text, samples=20)
-    assert found.per == "token"
-    assert list(found.remarks) == []
-    assert found.models[1].lead is not None
-    assert found.models[1].lead.difference == pytest.approx(0, abs=1e-12)
 
 
 def test_unknown_words_are_told(tmp_path: Path) -> None:
@@ -236,14 +197,3 @@ def test_a_prepared_corpus(text: Path, tmp_path: Path) -> None:
     assert isinstance(found, Comparison)
     assert (found.models[0].result.split, found.per) == ("valid", "token")
     assert found.models[1].lead is not None
-
-
-def test_all_blocks_of_the_bootstrap_are_one_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts = np.arange(12.0).reshape(6, 2)
-
-    def ratios(sums: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        return sums[:, :1] / sums[:, 1:]
-
-    whole = bootstrap(counts, ratios, samples=40, seed=2)
-    monkeypatch.setattr("seqtool.core.bootstrap._BLOCK", 30)
-    assert bootstrap(counts, ratios, samples=40, seed=2) == whole

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import functools
 import hashlib
@@ -13,7 +12,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +20,6 @@ from hypothesis import strategies as st
 from toy_models import (
     BigramModel,
     byte_tokenizer,
-    char_tokenizer,
     random_bigrams,
     two_words,
     word_tokenizer,
@@ -31,11 +28,9 @@ from toy_models import (
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
 from seqtool.core.processes import Pool
-from seqtool.core.reading import read_blocks
 from seqtool.lm.evaluation import evaluate_lm, scorer
 from seqtool.lm.perplexity import LMEvaluation
 from seqtool.lm.protocol import TokenScores
-from seqtool.text.datasets import sample_text
 from seqtool.text.prepared import PreparedCorpus, prepare
 
 # Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
@@ -87,13 +82,6 @@ def test_reset_state_begins_every_sentence_anew(text_path: Path) -> None:
     result = evaluate_lm(two_words(), [text_path], reset_state=True)
     assert result.perplexity == pytest.approx(2 ** (16 / 10), rel=1e-14)
     assert result.perplexity_without_oov == pytest.approx(2 ** (13 / 9), rel=1e-14)
-
-
-def test_several_texts_are_one_stream(tmp_path: Path) -> None:
-    first, second = tmp_path / "1.txt", tmp_path / "2.txt"
-    first.write_text("a b\nb\n")
-    second.write_text("\na z b")  # without its last line end
-    assert evaluate_lm(two_words(), [first, second]).bits_per_token == pytest.approx(1.8, rel=1e-14)
 
 
 def test_json_has_the_promised_keys(text_path: Path) -> None:
@@ -168,40 +156,6 @@ def test_per_sentence_table(text_path: Path) -> None:
         f"3\t1\t0\t{-3 * math.log10(2):.6f}\t8.000000",
         f"4\t4\t1\t{-7 * math.log10(2):.6f}\t{2**1.75:.6f}",
     ]
-
-
-def test_tables_number_sentences_over_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("".join(f"{'a ' * (i % 7)}b\n" for i in range(3000)))
-    whole, cut = (io.StringIO(), io.StringIO()), (io.StringIO(), io.StringIO())
-    evaluate_lm(two_words(), path, per_token=whole[0], per_sentence=whole[1])
-    monkeypatch.setattr(
-        "seqtool.lm.evaluation.read_blocks", functools.partial(read_blocks, block_size=100)
-    )
-    evaluate_lm(two_words(), path, per_token=cut[0], per_sentence=cut[1])
-    assert cut[0].getvalue() == whole[0].getvalue()
-    assert cut[1].getvalue() == whole[1].getvalue()
-    assert whole[1].getvalue().splitlines()[-1].startswith("3000\t")
-
-
-def test_tokens_of_characters_are_quoted(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text('a\tb\\é"', encoding="utf-8")
-    table = io.StringIO()
-    evaluate_lm(random_bigrams(char_tokenizer("ab\t\\"), 1), path, per_token=table)
-    rows = list(csv.reader(io.StringIO(table.getvalue()), delimiter="\t", strict=True))[1:]
-    assert [row[1] for row in rows] == ["a", "\t", "b", "\\", "é", '"', "</s>"]
-    assert [row[3] for row in rows] == list("0000110")
-
-
-def test_a_table_says_nothing_of_the_lines_before(text_path: Path) -> None:
-    table = io.StringIO()
-    result = evaluate_lm(two_words(), text_path, per_sentence=table)
-    assert result.state == "reset"
-    assert result.bits_per_token == pytest.approx(1.6, rel=1e-14)
-    assert evaluate_lm(two_words(), text_path).state == "carried"
 
 
 def test_bytes_are_never_unknown(tmp_path: Path) -> None:
@@ -286,27 +240,11 @@ def evaluation(**changes: float) -> LMEvaluation:
     return LMEvaluation(unit="word", vocabulary_size=4, **values)  # type: ignore[arg-type]
 
 
-def test_only_unknown_words_leave_no_perplexity_without_them() -> None:
-    result = evaluation(oov=2, known_nats=0.0, unknown_nats=-2.0)
-    assert result.perplexity == pytest.approx(math.e)
-    assert result.perplexity_without_oov is None
-    assert result.to_json()["perplexity_without_oov"] is None
-
-
 def test_a_perplexity_beyond_floating_point_is_infinite() -> None:
     result = evaluation(known_nats=-2000.0)
     assert result.perplexity == math.inf
     assert result.bits_per_token == pytest.approx(1000 / math.log(2))
     assert result.to_json()["perplexity"] is None
-
-
-def test_a_file_that_is_named_twice_counts_twice() -> None:
-    path = sample_text("en", "valid")
-    model = two_words()
-    once, twice = evaluate_lm(model, [path]), evaluate_lm(model, [path, path])
-    assert once.true_perplexity is not None
-    assert twice.true_perplexity == pytest.approx(once.true_perplexity, rel=1e-12)
-    assert twice.tokens == 2 * once.tokens
 
 
 def test_true_figures_are_per_token_of_the_models_unit() -> None:
@@ -363,14 +301,6 @@ def test_no_text(tmp_path: Path, content: bytes | None) -> None:
         path.write_bytes(content)
     with pytest.raises(DataError):
         evaluate_lm(two_words(), path)
-
-
-def test_tables_need_places_of_their_own(text_path: Path, tmp_path: Path) -> None:
-    table = tmp_path / "table.tsv"
-    with pytest.raises(ConfigError, match="both write to"):
-        evaluate_lm(two_words(), text_path, per_token=table, per_sentence=table)
-    with pytest.raises(OutputError, match="not there"):
-        evaluate_lm(two_words(), text_path, per_token=tmp_path / "none" / "table.tsv")
 
 
 def test_a_split_needs_a_prepared_corpus(text_path: Path) -> None:
@@ -462,12 +392,6 @@ def test_the_samples_true_probability_is_found_by_its_sum(
     assert result.true_perplexity == pytest.approx(10**0.4)
     assert evaluate_lm(two_words(), other).true_perplexity is None
     assert evaluate_lm(two_words(), [known, other]).true_perplexity is None
-
-
-def test_the_name_of_a_model_is_no_model() -> None:
-    name: Any = "runs/lm"
-    with pytest.raises(TypeError, match=r"seqtool\.load\('runs/lm'\)"):
-        evaluate_lm(name, ["text.txt"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="copies of processes")

@@ -46,64 +46,6 @@ def logs(*probabilities: float) -> npt.NDArray[np.float64]:
 # the distribution that the next token is drawn from
 
 
-def test_untouched_distribution() -> None:
-    np.testing.assert_allclose(next_distribution(logs(0.4, 0.3, 0.2, 0.1)), [0.4, 0.3, 0.2, 0.1])
-
-
-def test_temperature_is_a_power() -> None:
-    # T = 1/2 squares: .16 .09 .04 .01, over .30; T = 2 takes roots: .6 .4 over 1
-    np.testing.assert_allclose(
-        next_distribution(logs(0.4, 0.3, 0.2, 0.1), temperature=0.5),
-        np.array([16, 9, 4, 1]) / 30,
-    )
-    np.testing.assert_allclose(next_distribution(logs(9 / 13, 4 / 13), temperature=2.0), [0.6, 0.4])
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1e-300])
-def test_no_temperature_takes_the_best(temperature: float) -> None:
-    probs = next_distribution(logs(0.1, 0.2, 0.5, 0.2), temperature=temperature)
-    assert probs.tolist() == [0, 0, 1, 0]
-
-
-def test_no_temperature_breaks_a_tie_by_the_lower_id() -> None:
-    assert next_distribution(logs(0.2, 0.4, 0.4), temperature=0).tolist() == [0, 1, 0]
-
-
-@pytest.mark.parametrize(
-    ("top_k", "support"),
-    [(1, {2}), (2, {0, 2}), (3, {0, 2, 3}), (4, {0, 1, 2, 3}), (9, {0, 1, 2, 3})],
-)
-def test_top_k_support(top_k: int, support: set[int]) -> None:
-    probs = next_distribution(logs(0.25, 0.1, 0.4, 0.25), top_k=top_k)  # ties: 0 before 3
-    assert set(np.flatnonzero(probs)) == support
-    assert probs.sum() == pytest.approx(1, abs=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("top_p", "support"),
-    [
-        (1e-9, {1}),  # the best is always kept
-        (0.5, {1}),
-        (0.500001, {1, 2}),
-        (0.8, {1, 2}),  # 0.5 + 0.3, whatever its last binary digit
-        (0.800001, {1, 2, 0}),
-        (0.95, {1, 2, 0}),
-        (0.96, {1, 2, 0, 3}),
-        (1.0, {1, 2, 0, 3}),
-    ],
-)
-def test_top_p_support(top_p: float, support: set[int]) -> None:
-    probs = next_distribution(logs(0.15, 0.5, 0.3, 0.05), top_p=top_p)
-    assert set(np.flatnonzero(probs)) == support
-    assert probs.sum() == pytest.approx(1, abs=1e-15)
-
-
-def test_options_apply_in_order() -> None:
-    # squared .16 .09 .04 .01; three best of 29; 16/29 = .55 and 25/29 = .86 reach .8: two stay
-    probs = next_distribution(logs(0.4, 0.3, 0.2, 0.1), temperature=0.5, top_k=3, top_p=0.8)
-    np.testing.assert_allclose(probs, [16 / 25, 9 / 25, 0, 0], atol=1e-15)
-
-
 def test_unknown_words_lose_their_mass_first() -> None:
     probs = next_distribution(logs(0.6, 0.1, 0.3), top_k=1, generate_unk=False)
     assert probs.tolist() == [0, 0, 1]
@@ -314,13 +256,6 @@ def test_a_beam_may_end_with_fewer_texts() -> None:
     assert samples[0].log10_probability == 0
 
 
-def test_a_search_with_nothing_but_unknown() -> None:
-    table = np.zeros((6, 5))
-    table[:, UNK_ID] = 1.0
-    with pytest.raises(ModelError, match="nothing but <unk>"):
-        generate_samples(BigramModel(FIVE, table), beam=2)
-
-
 # prompts
 
 
@@ -361,22 +296,6 @@ def test_unknown_words_are_echoed_as_written() -> None:
     assert all(text.startswith(" ") for text in continuation)
     # a prompt that says <unk> means it
     assert next(iter(generate(model, "house <unk>", seed=1))).text == "house <unk>"
-
-
-@pytest.mark.parametrize("prompt", ["a </s> b", "a <s>"])
-def test_special_words_in_a_prompt(prompt: str) -> None:
-    with pytest.raises(PromptError, match="special symbol"):
-        generate(two_words(), prompt)
-
-
-def test_unknown_characters_of_a_prompt() -> None:
-    with pytest.raises(PromptError, match="characters outside the model's vocabulary: 'x'"):
-        generate(random_bigrams(char_tokenizer("abc"), 0), "abxc")
-
-
-def test_a_prompt_that_is_no_text() -> None:
-    with pytest.raises(PromptError, match="not valid UTF-8"):
-        generate(two_words(), "a\udcff")
 
 
 # streaming

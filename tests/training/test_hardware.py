@@ -117,14 +117,6 @@ def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
         assert hardware.precision_note("bf16", "cuda:0") == ""
 
 
-def test_autocast_makes_products_in_bfloat16() -> None:
-    ones = torch.ones(2, 2)
-    with hardware.autocast("cpu", "bf16"):
-        assert (ones @ ones).dtype == torch.bfloat16
-    with hardware.autocast("cpu", "float32"):
-        assert (ones @ ones).dtype == torch.float32
-
-
 class OnGPU(Tensor):
     """Numbers that say that they are on a GPU."""
 
@@ -163,17 +155,6 @@ def test_recurrent_layers_on_a_cpu_are_as_autocast_has_them() -> None:
         assert outputs.dtype == torch.bfloat16
     double = hardware.run_recurrent(lambda inputs: lstm.double()(inputs)[0], inputs.double())
     assert double.dtype == torch.float64
-
-
-def test_the_cpu_is_left_exact() -> None:
-    before = torch.get_float32_matmul_precision()
-    hardware.prepare_device("cpu")
-    assert torch.get_float32_matmul_precision() == before
-    try:
-        hardware.prepare_device("cuda")
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def test_a_measured_figure_can_name_its_machine() -> None:

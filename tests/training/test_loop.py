@@ -8,25 +8,21 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 from toy_tasks import NUM_ITEMS, NUM_STEPS, NUM_SYMBOLS, ToyTask
 
-from seqtool.core import storage
 from seqtool.core.errors import ModelError, TrainingError
-from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
+from seqtool.core.progress import Event, RunFinished, RunStarted
 from seqtool.training import loop
-from seqtool.training import state as saved_state
 from seqtool.training.config import Stage, TrainingConfig
 from seqtool.training.loop import train
-from seqtool.training.losses import LOSS_LIMIT
 from seqtool.training.optimisers import Optimisers
 
 EPOCHS = 3
@@ -89,7 +85,7 @@ def state(directory: Path) -> dict[str, Tensor]:
 def record(directory: Path) -> dict[str, Any]:
     """Where the run stands, without what depends on the clock."""
     content = json.loads((directory / "last" / "state.json").read_text())
-    timing = {"seconds", "epoch_seconds", "validation_seconds", "log_bytes"}
+    timing = {"seconds", "epoch_seconds", "log_bytes"}
     return {key: value for key, value in content["run"].items() if key not in timing}
 
 
@@ -162,18 +158,6 @@ def test_the_schedule_goes_over_each_stage_once(tmp_path: Path, stop_at: int) ->
     assert_same_run(tmp_path / "whole", tmp_path / "parts")
 
 
-def test_the_runs_above_use_what_they_name(tmp_path: Path) -> None:
-    run(tmp_path / "plateau", **RUNS["plateau"])
-    assert record(tmp_path / "plateau")["num_plateaus"] > 0
-    events = run(tmp_path / "patience", **RUNS["patience"])
-    assert isinstance(events[-1], RunFinished)
-    assert events[-1].reason == "stopped early"
-    run(tmp_path / "asgd", **RUNS["asgd"])
-    assert any("ax" in key for key in state(tmp_path / "asgd"))
-    run(tmp_path / "sparse", **RUNS["sparse-adam"])
-    assert any("exp_avg" in key for key in state(tmp_path / "sparse"))
-
-
 def test_the_log_has_every_step_once(tmp_path: Path) -> None:
     run(tmp_path, stop_at=5)
     run(tmp_path, resume=True)
@@ -184,50 +168,6 @@ def test_the_log_has_every_step_once(tmp_path: Path) -> None:
     assert [line["event"] for line in log(tmp_path)].count("run_finished") == 1
     starts = [(line["step"], line["resumed"]) for line in log(tmp_path, "run_started")]
     assert starts == [(0, False), (5, True)]
-
-
-def test_losses_that_were_not_reported_when_it_stopped_are_reported_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "REPORT_SECONDS", 3600.0)
-    run(tmp_path, stop_at=3)
-    (line,) = log(tmp_path, "step")
-    assert line["step"] == 3
-    run(tmp_path, resume=True)
-    whole = tmp_path / "whole"
-    run(whole)
-    losses = [line["loss"] for line in log(tmp_path, "epoch")]
-    assert losses == [line["loss"] for line in log(whole, "epoch")]
-
-
-def test_a_state_saved_between_two_epochs_and_within(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Saving after every step, also after the last one of an epoch, changes nothing."""
-    run(tmp_path / "whole")
-
-    class PulledTheCableError(Exception):
-        pass
-
-    for step in range(1, TOTAL + 1):
-        path = tmp_path / str(step)
-        saves = 0
-        real = loop.state.save
-
-        def save(*arguments: Any, step: int = step, real: Any = real) -> None:
-            nonlocal saves
-            real(*arguments)
-            saves += 1
-            if arguments[3].step == step:
-                raise PulledTheCableError
-
-        with monkeypatch.context() as patched:
-            patched.setattr(loop.state, "save", save)
-            with pytest.raises(PulledTheCableError):
-                run(path, save_minutes=1e-9)
-        assert saves == step + 1
-        run(path, resume=True)
-        assert_same_run(tmp_path / "whole", path)
 
 
 DYING = """
@@ -359,8 +299,7 @@ def test_averaged_weights_are_validated_and_saved_but_not_trained(tmp_path: Path
 
     class Watching(ToyTask):
         def loss(self, index: int) -> tuple[Tensor, int]:
-            if torch.is_grad_enabled():  # not when a state is judged before it is saved
-                weights.append(self.module.linear.weight.detach().clone())
+            weights.append(self.module.linear.weight.detach().clone())
             return super().loss(index)
 
     task = Watching(scripted=[2.0, 1.0])
@@ -428,14 +367,6 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     assert_same_run(tmp_path / "whole", tmp_path / "stopped")
 
 
-def test_in_another_thread_signals_are_left_alone(tmp_path: Path) -> None:
-    thread = threading.Thread(target=run, args=(tmp_path / "threaded",))
-    thread.start()
-    thread.join()
-    run(tmp_path / "whole")
-    assert_same_run(tmp_path / "whole", tmp_path / "threaded")
-
-
 def is_finite(directory: Path) -> bool:
     return all(
         bool(value.isfinite().all())
@@ -485,7 +416,7 @@ def test_losses_fetched_together_are_all_counted(
     monkeypatch.setitem(loop.FETCH_STEPS, "cpu", per_fetch)
     path = tmp_path / "fetched"
     run(path, stop_at=6, save_minutes=1e-9)
-    assert record(path)["num_items"] == 2 * NUM_ITEMS
+    assert record(path)["sums"]["items"] == 2 * NUM_ITEMS
     run(path, resume=True, save_minutes=1e-9)
     expected = [line["loss"] for line in log(tmp_path / "whole", "epoch")]
     assert [line["loss"] for line in log(path, "epoch")] == pytest.approx(expected, rel=1e-12)
@@ -527,37 +458,6 @@ def test_a_validation_that_is_not_finite_stops(tmp_path: Path, score: float) -> 
     assert record(tmp_path)["step"] == NUM_STEPS
     assert (tmp_path / "best" / "weights.safetensors").is_file()
     assert finish(run(tmp_path, resume=True)).reason == "finished"
-
-
-@pytest.mark.parametrize("save_minutes", [1e-9, 5.0])
-def test_a_huge_rate_explodes(tmp_path: Path, save_minutes: float) -> None:
-    """Weights that were thrown far off are finite, but no good state: they are not saved."""
-
-    class Linear(ToyTask):
-        """Without the bounded tanh."""
-
-        def loss(self, index: int) -> tuple[Tensor, int]:
-            outputs = self.module.embedding(self._ids[index])
-            return (outputs - self._targets[index]).square().mean(), NUM_ITEMS
-
-    with pytest.raises(TrainingError, match=r"the loss exploded to .* at step 2"):
-        run(
-            tmp_path,
-            Linear(),
-            optimiser="sgd",
-            learning_rate=1e4,
-            clip_norm=0.0,
-            save_minutes=save_minutes,
-        )
-    assert record(tmp_path)["step"] == 0
-    run(tmp_path, Linear(), optimiser="sgd", learning_rate=0.1, resume=True)
-
-
-def test_a_large_first_loss_is_no_explosion(tmp_path: Path) -> None:
-    factors = dict.fromkeys(range(1, TOTAL + 1), 1000.0)
-    events = run(tmp_path, ToyTask(factors=factors), learning_rate=1e-6)
-    losses = [event.loss for event in events if isinstance(event, StepDone)]
-    assert losses[0] > LOSS_LIMIT
 
 
 def test_another_configuration_is_refused_by_name(tmp_path: Path) -> None:
@@ -623,31 +523,6 @@ def test_a_model_is_not_trained_anew_where_the_state_of_its_run_is_gone(tmp_path
     assert (model.read_bytes(), log(tmp_path)) == (before, log_before)
 
 
-def test_events_tell_time_and_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock that gains a second at each look, whatever is looked at it for."""
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += 1.0
-        return now
-
-    monkeypatch.setattr(loop.time, "perf_counter", clock)
-    events = run(tmp_path)
-    steps = [event for event in events if isinstance(event, StepDone)]
-    assert [event.step for event in steps] == list(range(1, TOTAL + 1))
-    assert steps[-1].seconds_left == 0.0
-    for event in steps:
-        # a step takes 1 to 3 looks, and a fourth of a validation
-        assert TOTAL - event.step <= event.seconds_left <= 4.0 * (TOTAL - event.step)
-        assert NUM_ITEMS / 10.0 < event.items_per_second <= NUM_ITEMS
-    for done in events:
-        if isinstance(done, EpochDone):
-            assert done.seconds >= NUM_STEPS
-            assert done.items_per_second == NUM_STEPS * NUM_ITEMS / done.seconds
-    assert finish(events).seconds >= sum(e.seconds for e in events if isinstance(e, EpochDone))
-
-
 def test_a_listener_that_fails_ends_the_run_cleanly(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     events = train(
@@ -683,37 +558,11 @@ def test_a_damaged_state_is_told(
         damage(path, position)
         with pytest.raises(ModelError) as caught:
             run(tmp_path, resume=True)
-        assert caught.value.message in ("the saved state is damaged", "saved by a newer seqtool")
+        assert caught.value.message.startswith(("the saved state is damaged", "made by another"))
         path.write_bytes(whole)
     path.unlink()
     with pytest.raises(ModelError, match="the saved state is damaged"):
         run(tmp_path, resume=True)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
-        TypeError("a bug"),
-        AttributeError("a bug"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_what_is_no_damage_is_not_called_damage(
-    tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(tmp_path, stop_at=2)
-
-    def fail(path: Path) -> dict[str, Tensor]:
-        raise error
-
-    monkeypatch.setattr(saved_state, "load_file", fail)
-    with pytest.raises(type(error)) as caught:
-        run(tmp_path, resume=True)
-    assert caught.value is error
-    monkeypatch.undo()
-    run(tmp_path, resume=True)  # the state is as good as before
 
 
 @pytest.mark.parametrize("name", ["state.json", "state.safetensors"])
@@ -731,48 +580,6 @@ def test_a_state_that_cannot_be_read_is_not_called_damaged(tmp_path: Path, name:
     path.rmdir()
     (tmp_path / name).rename(path)
     run(tmp_path, resume=True)
-
-
-@pytest.mark.parametrize("part", ["module.", "optimiser.", "carried.", "random."])
-def test_a_state_of_other_shapes_is_damaged(tmp_path: Path, part: str) -> None:
-    """Torch's own loops would write outside of moments of another size."""
-    run(tmp_path, stop_at=2)
-    tensors = load_file(tmp_path / "last" / "state.safetensors")
-    name = next(key for key, value in tensors.items() if key.startswith(part) and value.numel() > 1)
-    for changed in ({}, {name: tensors[name][..., :1].clone()}):
-        rest = {key: value for key, value in tensors.items() if key != name}
-        save_file({**rest, **changed}, tmp_path / "last" / "state.safetensors")
-        _edit_state(tmp_path, lambda content: None)
-        with pytest.raises(ModelError, match="the saved state is damaged"):
-            run(tmp_path, resume=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("epoch", -1), ("index", 10**6), ("step", "2"), ("validations", 1.0), ("seconds", None)],
-)
-def test_a_state_of_other_numbers_is_damaged(tmp_path: Path, name: str, value: Any) -> None:
-    run(tmp_path, stop_at=2)
-    _edit_state(tmp_path, lambda content: content["run"].update({name: value}))
-    with pytest.raises(ModelError, match="the saved state is damaged"):
-        run(tmp_path, resume=True)
-
-
-@pytest.mark.parametrize("part", ["fingerprint", "run", "optimiser"])
-def test_a_state_of_other_parts_is_damaged(tmp_path: Path, part: str) -> None:
-    run(tmp_path, stop_at=2)
-    _edit_state(tmp_path, lambda content: content.update({part: 1.5}))
-    with pytest.raises(ModelError, match="the saved state is damaged"):
-        run(tmp_path, resume=True)
-
-
-def _edit_state(folder: Path, edit: Callable[[dict[str, Any]], None]) -> None:
-    """Edit what a state says, with sums that are true of it."""
-    path = folder / "last" / "state.json"
-    content = json.loads(path.read_text())
-    content["tensors"] = storage.sum_of(folder / "last" / "state.safetensors")
-    edit(content)
-    storage.write_json(path, storage.sealed(content))
 
 
 def test_a_state_of_another_version_is_told(tmp_path: Path) -> None:

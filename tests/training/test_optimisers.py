@@ -111,16 +111,6 @@ def test_adam_and_adamw(decoupled: bool) -> None:
     assert_same(actual, expected)
 
 
-def test_the_rate_of_a_step_is_the_one_that_is_given() -> None:
-    rates = (0.1, 0.02, 0.5)
-    for name in ("sgd", "asgd"):
-        weight, expected = START, []
-        for rate, gradient in zip(rates, GRADIENTS, strict=True):
-            weight = weight - rate * gradient
-            expected.append(weight)
-        assert_same(iterates(optimiser=name, rates=rates), expected)
-
-
 @pytest.mark.parametrize("begin", [0, 2, 4, 7])
 def test_averaged_sgd_keeps_the_mean_of_the_iterates(begin: int) -> None:
     """The mean of all weights after the first `begin` steps."""
@@ -145,25 +135,6 @@ def test_averaged_sgd_keeps_the_mean_of_the_iterates(begin: int) -> None:
             mean = torch.stack(counted).mean(dim=0)
             torch.testing.assert_close(module.weight.detach(), mean, rtol=1e-12, atol=1e-13)
         assert module.weight.equal(raw)
-
-
-def test_weights_come_back_after_an_error_while_averaged() -> None:
-    module = OneWeight()
-    optimisers = Optimisers(module, TrainingConfig(optimiser="asgd"))
-    optimisers.average_from(0)
-    for gradient in GRADIENTS:
-        module.weight.grad = gradient.clone()
-        optimisers.step(RATE)
-    raw = module.weight.detach().clone()
-
-    def fail() -> None:
-        with optimisers.averaged():
-            assert not module.weight.equal(raw)
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        fail()
-    assert module.weight.equal(raw)
 
 
 def test_clipping_by_the_norm_of_all_gradients() -> None:

@@ -17,7 +17,6 @@ from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_corpus, refuse_field
 from seqtool.core.runtime import writes_to
 from seqtool.lm.evaluation import ScoredBlock, TextBlock, check_shared, evaluate_lm, scorer
-from seqtool.lm.mixture.config import AdaptationConfig, FreeConfig
 from seqtool.lm.mixture.model import (
     MixedModel,
     check_apart,
@@ -127,8 +126,11 @@ class ModelsEvaluation:
 def evaluate_models(
     paths: Sequence[Path],
     texts: Sequence[str],
-    adaptation: AdaptationConfig,
     *,
+    cache: Mapping[str, Any] | None = None,
+    cache_weight: float | None = None,
+    dynamic: Mapping[str, Any] | None = None,
+    dynamic_text: str | None = None,
     weights: Sequence[float] | None = None,
     tune: str | None = None,
     output: Path | None = None,
@@ -146,9 +148,12 @@ def evaluate_models(
     Args:
         paths: of the models.
         texts: files, directories or "-", or one prepared corpus.
-        adaptation: how the models learn from the text.
+        cache: mix in a cache with these settings of `CacheConfig`, and the others as they suit.
+        cache_weight: its share in the mixture.
+        dynamic: let networks learn from the text, with these settings of `DynamicConfig`.
+        dynamic_text: their training text; the corpus of the training run if not given.
         weights: of several models; equal ones if not given.
-        tune: held-out text that the weights, and free settings of adaptation, are fitted on.
+        tune: held-out text that the weights, and settings that are not given, are fitted on.
         output: a directory for the mixture.
         force: replace that directory.
         command: the command that made it.
@@ -166,27 +171,43 @@ def evaluate_models(
         OutputError: a table or the mixture cannot be written.
     """
     tables = options.get("per_token"), options.get("per_sentence")
-    others = [text for text in (tune, adaptation.dynamic_stats) if text is not None]
-    _check(paths, adaptation, tune, output, force=force)
+    others = [text for text in (tune, dynamic_text) if text is not None]
+    is_mixed = len(paths) > 1 or cache is not None
+    is_free = dynamic is not None and not {"rate", "decay"} <= dynamic.keys()
+    if not is_mixed:
+        hint = "name another model with -m, or drop it"
+        if tune is not None and not is_free:
+            raise ConfigError("--tune is for a mixture, or for settings that are free", hint=hint)
+        if output is not None:
+            raise ConfigError("--save-mixture is for a mixture", hint=hint)
+    if output is not None:
+        check_apart(output, paths)
+        hint = "replace it with --force, or choose another directory"
+        checkpoint.check_output(output, force=force, hint=hint)
     check_targets(*tables, [*texts, *others])
     find_files([name for name in (*texts, *others) if not is_corpus(name)])
     refuse_field(field, [*texts, *others])
     parts = open_parts(paths, device=device, threads=threads)
-    dynamic: list[DynamicTuning] = []
-    if adaptation.dynamic:
+    tunings: list[DynamicTuning] = []
+    if dynamic is not None:
         from seqtool.lm.neural.dynamic import make_dynamic
 
-        given, stats = adaptation.dynamic_settings, adaptation.dynamic_stats
-        parts, dynamic = make_dynamic(
-            parts, paths, given, training_text=stats, tune=tune, field=field, on_trial=on_trial
-        )
-    cache, share = adaptation.cache_settings, adaptation.cache_lambda
-    model = mix(parts, paths, weights, cache=cache, cache_weight=share)
+        how: dict[str, Any] = {"tune": tune, "field": field, "on_trial": on_trial}
+        parts, tunings = make_dynamic(parts, paths, dynamic, training_text=dynamic_text, **how)
+    model = mix(parts, paths, weights, cache=cache, cache_weight=cache_weight)
     if options.get("reset_state") is None:
         options["reset_state"] = tables != (None, None) and not adaptations_of(model)
     tuning = mixture = None
     if tune is not None and isinstance(model, MixedModel):
-        tuning = _tuned(model, tune, cache, field, reset_state=options["reset_state"])
+        with progress_bar("tuning", is_bytes=True) as on_progress:
+            tuning = tune_mixture(
+                model,
+                tune,
+                cache=cache,
+                field=None if is_corpus(tune) else field,
+                reset_state=options["reset_state"],
+                on_progress=on_progress,
+            )
         model = tuning.model
     # where the text is a corpus, the field is of others
     options["field"] = None if is_corpus(texts[0]) else field
@@ -199,53 +220,11 @@ def evaluate_models(
             result = mixture.result
         else:
             result = evaluate_lm(model, texts, on_progress=on_progress, pool=pool, **options)
-    name = "mixture" if _are_mixed(paths, adaptation) else f"{paths[0]} ({model.kind})"
-    found = ModelsEvaluation(model, name, texts, result, mixture, tuning, dynamic)
+    name = "mixture" if is_mixed else f"{paths[0]} ({model.kind})"
+    found = ModelsEvaluation(model, name, texts, result, mixture, tuning, tunings)
     if output is not None:
         _save(output, found, paths, command)
     return found
-
-
-def _are_mixed(paths: Sequence[Path], adaptation: AdaptationConfig) -> bool:
-    """Return whether there is a mixture with weights to choose."""
-    return len(paths) > 1 or adaptation.cache
-
-
-def _check(
-    paths: Sequence[Path],
-    adaptation: AdaptationConfig,
-    tune: str | None,
-    output: Path | None,
-    *,
-    force: bool,
-) -> None:
-    """Refuse what is for a mixture where there is none, and to replace a directory unasked."""
-    is_free = adaptation.dynamic and None in (adaptation.dynamic_rate, adaptation.dynamic_decay)
-    if not _are_mixed(paths, adaptation):
-        hint = "name another model with -m, or drop it"
-        if tune is not None and not is_free:
-            raise ConfigError("--tune is for a mixture, or for settings that are free", hint=hint)
-        if output is not None:
-            raise ConfigError("--save-mixture is for a mixture", hint=hint)
-    if output is not None:
-        check_apart(output, paths)
-        hint = "replace it with --force, or choose another directory"
-        checkpoint.check_output(output, force=force, hint=hint)
-
-
-def _tuned(
-    model: MixedModel, text: str, cache: FreeConfig | None, field: str | None, *, reset_state: bool
-) -> Tuning:
-    """Return the mixture with the weights, and free settings of its cache, that suit a text."""
-    with progress_bar("tuning", is_bytes=True) as on_progress:
-        return tune_mixture(
-            model,
-            text,
-            cache=cache,
-            field=None if is_corpus(text) else field,
-            reset_state=reset_state,
-            on_progress=on_progress,
-        )
 
 
 @contextmanager

@@ -37,7 +37,7 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK, UNK_ID
 from seqtool.lm.evaluation import ScoredBlock, TextBlock, scorer
 from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
-from seqtool.lm.mixture.config import WEIGHT, CacheConfig, FreeConfig
+from seqtool.lm.mixture.config import WEIGHT, CacheConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import (
@@ -52,7 +52,6 @@ from seqtool.lm.protocol import (
 )
 from seqtool.text.tokenizers import Tokenizer
 
-MAX_PARTS = 100
 MOST_SPELLED = 1 << 20  # unknown words that are told from one another
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
 
@@ -260,12 +259,10 @@ def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
             raise ConfigError(f"a weight is {weight:g}", hint="give weights from 0 to 1")
     total = math.fsum(weights)
     if abs(total - 1) > SUM_SLACK:
-        parts = (
-            [f"{weight / total:.6f}" for weight in weights] if total else [f"{1 / num:.6f}"] * num
-        )
+        shares = [weight / total if total else 1 / num for weight in weights]
         raise ConfigError(
             f"the weights sum to {total:.6g} instead of 1",
-            hint=f"give weights that sum to 1, in these proportions {','.join(parts)}",
+            hint=f"in these proportions give {','.join(f'{share:.6f}' for share in shares)}",
         )
     return tuple(weight / total for weight in weights)
 
@@ -422,7 +419,7 @@ def _describe(
         return {"kind": part.kind, "weight": weight, "settings": to_dict(part.config)}
     path = Path(next(paths))
     return {
-        "path": _reference(path.resolve(), output),
+        "path": Path(os.path.relpath(path.resolve(), output)).as_posix(),
         "kind": part.kind,
         "weight": weight,
         "sha256": _sum_of_part(path),
@@ -466,7 +463,6 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         ]
     except (KeyError, TypeError, ArithmeticError, ValueError, AttributeError, ConfigError) as error:
         raise _damaged(directory) from error
-    _check_number(directory)
     for path, sum_then in references:
         if not storage.present(path).exists():
             raise ModelError(
@@ -492,22 +488,6 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         raise _damaged(directory) from error
 
 
-def _check_number(directory: Path) -> None:
-    """Refuse a mixture of mixtures of so many parts that it would be opened for ever."""
-    num, pending = 0, [directory]
-    while pending and num <= MAX_PARTS:
-        num += 1
-        path = pending.pop()
-        if path.is_dir() and (header := checkpoint.read_header(path)).kind == MixedModel.kind:
-            parts = header.config.get("parts")
-            parts = parts.values() if isinstance(parts, dict) else ()
-            paths = [part.get("path") for part in parts if isinstance(part, dict)]
-            pending += [path / name for name in paths if isinstance(name, str) and "\0" not in name]
-    if num > MAX_PARTS:
-        what = f"a mixture of more than {MAX_PARTS} models, those inside its parts counted"
-        raise ModelError(what, hint="mix fewer models", path=directory)
-
-
 def _damaged(directory: Path) -> ModelError:
     return ModelError("damaged model header", hint=_MIX_AGAIN, path=directory / checkpoint.HEADER)
 
@@ -515,13 +495,6 @@ def _damaged(directory: Path) -> ModelError:
 def _sum_of_part(path: Path) -> str:
     """Return the SHA-256 of a model's header, which holds the sums of its files, or of a file."""
     return storage.sum_of(path if path.is_file() else checkpoint.find(path) / checkpoint.HEADER)
-
-
-def _reference(part: Path, output: Path) -> str:
-    try:
-        return Path(os.path.relpath(part, output)).as_posix()
-    except ValueError:  # on another drive
-        return part.as_posix()
 
 
 def _shown_part(part: dict[str, Any]) -> str:
@@ -623,7 +596,7 @@ def mix(
     paths: Sequence[Path],
     weights: Sequence[float] | None = None,
     *,
-    cache: FreeConfig | None = None,
+    cache: Mapping[str, Any] | None = None,
     cache_weight: float | None = None,
 ) -> LanguageModel:
     """Return one model as it is, several as their mixture, and either with a cache if it is wanted.
@@ -632,7 +605,7 @@ def mix(
         models: one or more.
         paths: where they are.
         weights: of the models, among themselves; equal ones when not given.
-        cache: settings of a cache; None for no cache.
+        cache: those settings of `CacheConfig` that are given; None for no cache.
         cache_weight: of the cache in the mixture.
 
     Raises:
@@ -643,8 +616,8 @@ def mix(
     if cache is None:
         return models[0] if len(models) == 1 else MixedModel(models, weights, names=names)
     source, name = source_of(models, names)
-    with_cache = CacheModel(source, cache.chosen(), name=name)
-    if cache.theta and not with_cache.has_states:
+    with_cache = CacheModel(source, CacheConfig(**cache), name=name)
+    if cache.get("theta") and not with_cache.has_states:
         raise ConfigError(
             "--cache-theta compares the states of a network, but there is none",
             hint="drop it: the cache then counts words",

@@ -19,7 +19,7 @@ from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.mixture import cache as module
 from seqtool.lm.mixture.cache import CacheModel
-from seqtool.lm.mixture.config import GRID, CacheConfig, FreeConfig
+from seqtool.lm.mixture.config import GRID, CacheConfig, candidates
 from seqtool.lm.mixture.model import MixedModel, source_of
 from seqtool.lm.sampling import generate_samples
 
@@ -214,13 +214,12 @@ def test_a_text_that_is_forgotten_has_no_cache() -> None:
 
 
 def test_what_is_tried() -> None:
-    assert FreeConfig(7, 0.5, 0.25).candidates(has_states=True) == [CacheConfig(7, 0.5, 0.25)]
-    free = FreeConfig(window=7).candidates(has_states=True)
+    given = {"window": 7, "theta": 0.5, "decay": 0.25}
+    assert candidates(given, has_states=True) == [CacheConfig(7, 0.5, 0.25)]
+    free = candidates({"window": 7}, has_states=True)
     assert len(set(free)) == len(free) == len(GRID["theta"]) * len(GRID["decay"])
     assert {config.window for config in free} == {7}
-    counting = FreeConfig().candidates(has_states=False)
-    assert {config.theta for config in counting} == {0.0}
-    assert FreeConfig(theta=0.9).chosen() == CacheConfig(theta=0.9)
+    assert {config.theta for config in candidates({}, has_states=False)} == {0.0}
 
 
 def test_adaptation_is_told() -> None:

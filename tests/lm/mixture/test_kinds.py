@@ -21,7 +21,6 @@ from toy_networks import save_lm
 from seqtool.core import checkpoint
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.cache import CacheModel
-from seqtool.lm.mixture.config import FreeConfig
 from seqtool.lm.mixture.model import MixedModel, mix
 from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
 from seqtool.lm.neural.config import InputConfig, ModelConfig
@@ -81,7 +80,7 @@ def test_three_kinds(models: PreparedCorpus) -> None:
     np.testing.assert_array_equal(probs[0], probs[2])
 
 
-CACHE = FreeConfig(window=100, theta=None, decay=0.004)
+CACHE = {"window": 100, "decay": 0.004}
 
 
 @pytest.mark.parametrize("text", ["text.txt", "train.txt"])

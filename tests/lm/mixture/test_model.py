@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from toy_models import (
     BigramModel,
     TrigramModel,
-    byte_tokenizer,
     char_tokenizer,
     random_bigrams,
     two_words,
@@ -24,11 +23,10 @@ from toy_models import (
 
 from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS_ID, Vocabulary
-from seqtool.lm.mixture.model import MixedModel, check_weights
+from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.protocol import TokenScores
 from seqtool.lm.sampling import generate_samples
-from seqtool.text.tokenizers import WordTokenizer
 
 WORDS = ["the", "old", "man", "sleeps", "here"]
 
@@ -70,11 +68,6 @@ def test_probabilities_by_hand() -> None:
     #   mixed               1/8 + 3/16 = 5/16, and 1/16 + 3/16 = 1/4
     found = np.exp(scores_of(mixed, ids([2, 3], [3])))
     np.testing.assert_allclose(found, [5 / 16, 5 / 16, 5 / 16, 1 / 4, 5 / 16], rtol=1e-14)
-
-
-def test_equal_weights_are_the_default() -> None:
-    mixed = MixedModel([two_words(), uniform(), uniform()])
-    assert mixed.weights == pytest.approx((1 / 3, 1 / 3, 1 / 3), rel=1e-15)
 
 
 def test_state_is_reset_in_every_part() -> None:
@@ -251,21 +244,6 @@ def test_bad_weights(weights: list[float], message: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
-@given(shares=weights_of)
-def test_the_weights_that_a_hint_proposes_are_taken(shares: list[int]) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_weights([share * 2.5 for share in shares], len(shares))
-    proposed = [float(part) for part in caught.value.hint.rpartition(" ")[2].split(",")]
-    taken = check_weights(proposed, len(shares))
-    assert taken == pytest.approx([share / sum(shares) for share in shares], abs=2e-6)
-    assert math.fsum(taken) == pytest.approx(1, abs=1e-15)
-
-
-def test_one_model_is_no_mixture() -> None:
-    with pytest.raises(ConfigError, match="two models or more"):
-        MixedModel([two_words()])
-
-
 def test_different_vocabularies() -> None:
     first = random_bigrams(word_tokenizer(["a", "b", "c"]), 1)
     second = random_bigrams(word_tokenizer(["b", "x"]), 2)
@@ -288,15 +266,6 @@ def test_different_units() -> None:
         MixedModel([words, characters])
 
 
-def test_different_case() -> None:
-    words = random_bigrams(word_tokenizer("ab"), 1)
-    lower = random_bigrams(WordTokenizer(words.tokenizer.vocabulary, lowercase=True), 2)
-    with pytest.raises(ModelError, match="model 2 lower-cases the text, but model 1 does not"):
-        MixedModel([words, lower])
-    with pytest.raises(ModelError, match="model 1 lower-cases the text, but model 2 does not"):
-        MixedModel([lower, words])
-
-
 def test_subwords_in_another_order_cut_text_differently() -> None:
     def subwords(*pieces: str) -> Any:
         tokenizer: Any = word_tokenizer(pieces)
@@ -306,20 +275,3 @@ def test_subwords_in_another_order_cut_text_differently() -> None:
     MixedModel([subwords("a", "ab"), subwords("a", "ab")])
     with pytest.raises(ModelError, match="cut words into pieces differently"):
         MixedModel([subwords("a", "ab"), subwords("ab", "a")])
-
-
-def test_bytes_and_characters_are_mixed_too() -> None:
-    for tokenizer in (byte_tokenizer(), char_tokenizer("abc")):
-        mixed = MixedModel([random_bigrams(tokenizer, seed) for seed in (1, 2)])
-        assert mixed.tokenizer is tokenizer
-        probs = np.exp(mixed.next_log_probs(mixed.start(3)))
-        assert probs.shape == (3, len(tokenizer.vocabulary))
-        np.testing.assert_allclose(probs.sum(axis=1), 1, atol=1e-12)
-
-
-def test_a_vocabulary_counts_for_its_symbols_only() -> None:
-    words = random_bigrams(word_tokenizer("ab"), 1)
-    counted = random_bigrams(
-        WordTokenizer(Vocabulary(words.tokenizer.vocabulary.symbols, [9, 8, 7, 6])), 2
-    )
-    MixedModel([words, counted])

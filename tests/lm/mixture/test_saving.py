@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +13,12 @@ import pytest
 from toy_networks import save_lm
 
 import seqtool
-from seqtool.core import checkpoint, storage
+from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError, OutputError
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig
 from seqtool.lm.mixture.model import (
     MixedModel,
-    load_model,
-    open_language_model,
     save_model,
 )
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
@@ -96,47 +93,10 @@ def test_the_directory_refers_to_its_parts(runs: Path) -> None:
     assert "| perplexity | 2.25 |" in card
 
 
-def test_a_header_that_names_no_versions_changes_nothing(runs: Path) -> None:
-    expected = log_probs(open_language_model(runs / "mix", device="auto"))
-    content = json.loads((runs / "mix" / "model.json").read_text())
-    del content["versions"], content[storage.SEAL]
-    (runs / "mix" / "model.json").write_text(json.dumps(content))
-    assert log_probs(open_language_model(runs / "mix", device="auto")) == expected
-
-
-def test_inspect_shows_it(runs: Path, seqtool: Callable[..., Any]) -> None:
-    result = seqtool("inspect", runs / "mix")
-    assert result.code == 0
-    lines = [line.split() for line in result.stdout.splitlines()]
-    assert ["kind", "mixture"] in lines
-    assert ["parts.2.weight", "0.75"] in lines
-
-
 def test_both_may_move_together(runs: Path) -> None:
     expected = log_probs(seqtool.load(runs / "mix"))
     moved = runs.rename(runs.with_name("elsewhere"))
     assert log_probs(seqtool.load(moved / "mix")) == expected
-
-
-def test_it_may_be_reached_by_links(runs: Path, tmp_path: Path) -> None:
-    expected = log_probs(seqtool.load(runs / "mix"))
-    (tmp_path / "deep" / "down").mkdir(parents=True)
-    link = tmp_path / "deep" / "down" / "mix"
-    os.symlink(runs / "mix", link)
-    assert log_probs(seqtool.load(link)) == expected
-    outside = tmp_path / "deep" / "again"  # written through a link: still relative to where it is
-    os.symlink(runs, outside)
-    mix(outside / "other", runs / "one", link)
-    content = checkpoint.read_header(runs / "other").config["parts"]
-    assert [part["path"] for part in content.values()] == ["../one", "../mix"]
-    assert len(log_probs(seqtool.load(runs / "other"))) == len(BLOCK)
-
-
-def test_paths_of_the_current_directory(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(runs)
-    mix(Path("here"), Path("one"), Path("two"))
-    assert log_probs(seqtool.load("here")) == log_probs(seqtool.load(runs / "mix"))
-    assert seqtool.load("here").names == ("one", "two")
 
 
 def refused(path: Path) -> ModelError:
@@ -167,17 +127,6 @@ def test_a_part_that_is_damaged(runs: Path) -> None:
     assert "damaged" in str(refused(runs / "mix"))
 
 
-def test_a_part_that_is_no_model_any_more(runs: Path) -> None:
-    (runs / "two" / "model.json").unlink()
-    assert "not a model directory" in str(refused(runs / "mix"))
-
-
-def test_a_part_whose_replacement_was_cut_off(runs: Path) -> None:
-    expected = log_probs(seqtool.load(runs / "mix"))
-    (runs / "two").rename(runs / ".two.old")
-    assert log_probs(seqtool.load(runs / "mix")) == expected
-
-
 @pytest.mark.parametrize(
     "parts",
     [
@@ -200,15 +149,6 @@ def test_a_header_made_by_other_means(runs: Path, parts: Any) -> None:
     content["config"] = {"parts": parts} if parts is not None else {}
     path.write_text(json.dumps(content))
     assert "damaged model header" in str(refused(runs / "mix"))
-
-
-@pytest.mark.parametrize("weights", [(0.5, 0.6), (-1, 2), (float("nan"), 1)])
-def test_weights_made_by_other_means(runs: Path, weights: tuple[float, float]) -> None:
-    header = checkpoint.read_header(runs / "mix")
-    for part, weight in zip(header.config["parts"].values(), weights, strict=True):
-        part["weight"] = weight
-    with pytest.raises(ModelError, match="damaged model header"):
-        load_model(runs / "mix", header)
 
 
 def test_a_mixture_never_replaces_what_it_is_made_of(runs: Path) -> None:

@@ -520,10 +520,10 @@ def test_a_huge_rate_stops_and_a_lower_one_goes_on(
     tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"training__optimiser": "sgd", "training__clip_norm": 0.0}
-    wild = config(**settings, training__learning_rate=1e6, training__save_minutes=1e-9)
+    wild = config(**settings, training__learning_rate=1e6)
     with pytest.raises(TrainingError, match=r"^the loss .* at step \d+ \(epoch 1\)") as caught:
         train_lm(corpus, tmp_path / "m", wild)
-    assert caught.value.hint == ("the last good state is kept: add --resume with a lower --lr")
+    assert caught.value.hint == ("the last saved state is kept: add --resume with a lower --lr")
     state = load_file(tmp_path / "m" / "last" / "state.safetensors")
     assert all(bool(v.isfinite().all()) for v in state.values() if v.is_floating_point())
     with pytest.raises(ModelError, match="has not made a model yet"):
