@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         "--tied/--untied": "model.tied",
         "--output-layer": offer(
             "model.output.layer",
-            help="The output layer; all but full, mixture and maxent are for large vocabularies.",
+            help="The output layer; all but full and maxent are for large vocabularies.",
         ),
         "--dropout": offer(
             "model.dropout_input",

@@ -108,11 +108,6 @@ ROWS = (
         f"{LSTM} --input char-cnn --untied",
     ),
     Row("lstm-projected", "LSTM of 512, projected to 256", f"{LSTM} --hidden 512 --projection 256"),
-    Row(
-        "lstm-mixture",
-        "LSTM + mixture of 5 softmaxes",
-        f"{LSTM} --output-layer mixture --set mixtures=5",
-    ),
     Row("lstm-adaptive", "LSTM + adaptive softmax", f"{LSTM} --output-layer adaptive"),
     Row("rhn", "RHN of depth 5", f"{RHN} --depth 5"),
     Row(

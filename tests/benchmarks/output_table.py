@@ -49,7 +49,6 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "blackout": ("BlackOut, 500 samples", layer("blackout")),
     "importance": ("importance sampling, 500 samples", layer("importance")),
     "maxent": ("maxent, order 3", layer("maxent")),
-    "mixture": ("mixture of 3 softmaxes", layer("mixture", mixtures=3)),
 }
 COLUMNS = ("output layer", "parameters", "ms a step", "peak MB", "valid perplexity")
 

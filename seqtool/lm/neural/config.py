@@ -26,9 +26,7 @@ from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 
-LayerName = Literal[
-    "full", "adaptive", "class", "nce", "blackout", "importance", "mixture", "maxent"
-]
+LayerName = Literal["full", "adaptive", "class", "nce", "blackout", "importance", "maxent"]
 SPELLED = ("full", "nce", "blackout", "importance")  # layers whose weights characters can make
 
 
@@ -39,8 +37,8 @@ class OutputConfig(Config):
     layer: LayerName = setting(
         "full",
         "full, adaptive (softmax in clusters by frequency), class (a softmax over classes, and one "
-        "within each), nce, blackout or importance (trained on samples), mixture (of softmaxes) or "
-        "maxent (full, with direct connections from n-grams)",
+        "within each), nce, blackout or importance (trained on samples), or maxent (full, with "
+        "direct connections from n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
         None,
@@ -84,16 +82,6 @@ class OutputConfig(Config):
     )
     log_normaliser: float | None = setting(
         None, "nce: the constant ln Z; default: ln of the vocabulary size", when="layer is nce"
-    )
-    mixtures: int = setting(
-        10, "mixture: softmaxes", minimum=1, maximum=DEEPEST, when="layer is mixture"
-    )
-    dropout_latent: float = setting(
-        0.0,
-        "mixture: dropout on what each softmax reads",
-        minimum=0,
-        below=1,
-        when="layer is mixture",
     )
     direct_order: int = setting(
         3, "maxent: longest n-grams", minimum=2, maximum=DEEPEST, when="layer is maxent"
@@ -189,7 +177,7 @@ CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 
 _DROPS = (
     "dropout_words > 0 or dropout_input > 0 or dropout_hidden > 0 or dropout_state > 0 or "
-    "dropout_update > 0 or dropout_weights > 0 or dropout_output > 0 or output.dropout_latent > 0"
+    "dropout_update > 0 or dropout_weights > 0 or dropout_output > 0"
 )
 
 
@@ -399,9 +387,6 @@ class ModelConfig(Config):
                     f"which is {units}",
                     hint="leave projection_size out, or make it smaller",
                 )
-        # a mixture of softmaxes reads maps of what the last layer gives, of any width
-        if self.output.layer == "mixture":
-            return
         if self.tied and self.embedding_size not in (None, self.output_size):
             name = "hidden_size" if self.last_size is None else "last_size"
             name = "projection_size" if self.projection_size is not None else name

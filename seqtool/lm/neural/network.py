@@ -19,7 +19,6 @@ from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.joining import Highway
 from seqtool.lm.neural.maxent import AfterContexts, MaxentSoftmax
 from seqtool.lm.neural.output import OUTPUT_LAYERS, OutputLayer, Surroundings
-from seqtool.lm.neural.softmaxes import MixtureOfSoftmaxes
 from seqtool.lm.neural.spelling import SpelledWords
 
 
@@ -200,8 +199,6 @@ class NeuralNetwork(nn.Module):
         self._dropout_strength = strength
         for cell in self._cells():
             cell.dropout_weights = self._share(self.config.dropout_weights)
-        if isinstance(self.softmax, MixtureOfSoftmaxes):
-            self.softmax.dropout_latent = self._share(self.config.output.dropout_latent)
 
     def _share(self, share: float) -> float:
         """Return what share is dropped, of what is set."""

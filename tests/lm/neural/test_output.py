@@ -1,9 +1,8 @@
-"""What every output layer promises; the adaptive softmax and the mixture by their definitions."""
+"""What every output layer promises; the adaptive softmax by its definition."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any
 
 import numpy as np
@@ -18,14 +17,12 @@ from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import (
     OUTPUT_LAYERS,
-    FullSoftmax,
     OutputLayer,
     Surroundings,
     count_symbols,
 )
 from seqtool.lm.neural.softmaxes import (
     AdaptiveSoftmax,
-    MixtureOfSoftmaxes,
     choose_cutoffs,
     rank_by_count,
 )
@@ -40,7 +37,6 @@ LAYERS: dict[str, dict[str, Any]] = {
     "nce": {"layer": "nce", "noise_samples": 7},
     "blackout": {"layer": "blackout", "noise_samples": 7},
     "importance": {"layer": "importance", "noise_samples": 7},
-    "mixture": {"layer": "mixture", "mixtures": 3},
 }
 AROUND = Surroundings(HIDDEN, VOCABULARY)
 every_layer = pytest.mark.parametrize("name", LAYERS)
@@ -295,72 +291,3 @@ def test_ranks_are_saved_with_the_weights(tied: bool) -> None:
     opened.load_state_dict(layer.state_dict())
     hidden_NH, _ = batch()
     assert torch.equal(opened.log_probs(hidden_NH), layer.log_probs(hidden_NH))
-
-
-# The mixture of softmaxes.
-
-
-def test_mixture_by_its_definition() -> None:
-    layer = make("mixture")
-    state = dict(layer.named_parameters())
-    (hidden_H,) = batch(6)[0][:1].detach()
-    prior_K = (state["prior.weight"] @ hidden_H).exp()
-    expected = torch.zeros(VOCABULARY, dtype=torch.float64)
-    for k in range(3):
-        part = slice(HIDDEN * k, HIDDEN * (k + 1))
-        latent_E = torch.tanh(state["latent.weight"][part] @ hidden_H + state["latent.bias"][part])
-        exps_V = (state["weight"] @ latent_E + state["bias"]).exp()
-        expected += prior_K[k] / prior_K.sum() * exps_V / exps_V.sum()
-    torch.testing.assert_close(
-        layer.log_probs(hidden_H[None])[0].exp(), expected, rtol=0, atol=1e-13
-    )
-
-
-def test_a_mixture_breaks_the_bottleneck() -> None:
-    # Yang et al. (2018): the log-probabilities of one softmax of d units, without a bias, are
-    # H W' - log Z 1', of rank d + 1 at most
-    hidden_NH = batch(30)[0].detach()
-    ranks = {}
-    for name in ("full", "mixture"):
-        layer = make(name)
-        layer.initialise_biases()
-        ranks[name] = int(torch.linalg.matrix_rank(layer.log_probs(hidden_NH), rtol=1e-9))
-    assert ranks["full"] == HIDDEN + 1
-    assert ranks["mixture"] == 30
-
-
-def test_a_mixture_of_one_is_a_softmax() -> None:
-    layer = make("mixture", mixtures=1)
-    assert isinstance(layer, MixtureOfSoftmaxes)
-    softmax = FullSoftmax(OutputConfig(), AROUND).double()
-    softmax.load_state_dict({name: layer.state_dict()[name] for name in ("weight", "bias")})
-    hidden_NH, _ = batch()
-    latent_NE = torch.tanh(layer.latent(hidden_NH))
-    torch.testing.assert_close(
-        layer.log_probs(hidden_NH), softmax.log_probs(latent_NE), rtol=0, atol=1e-13
-    )
-
-
-def test_what_each_softmax_reads_is_dropped_in_training() -> None:
-    layer = make("mixture", dropout_latent=0.4)
-    assert isinstance(layer, MixtureOfSoftmaxes)
-    hidden_NH, _ = batch(80)
-    whole_ME, prior_NK = layer.mix(hidden_NH)
-    torch.manual_seed(0)
-    dropped_ME, same_NK = layer.train().mix(hidden_NH)
-    assert torch.equal(prior_NK, same_NK)
-    ratio_ME = dropped_ME / whole_ME
-    is_kept_ME = ratio_ME != 0
-    torch.testing.assert_close(ratio_ME, is_kept_ME.double() / 0.6, rtol=0, atol=1e-12)
-    # 1440 draws: six standard deviations
-    assert abs(float(is_kept_ME.double().mean()) - 0.6) < 6 * math.sqrt(0.24 / 1440)
-    assert not torch.equal(is_kept_ME[0], is_kept_ME[1])
-
-
-def test_a_tied_mixture_is_as_wide_as_the_embedding() -> None:
-    weight = nn.Parameter(torch.randn(VOCABULARY, 4))
-    layer = MixtureOfSoftmaxes(
-        OutputConfig(layer="mixture", mixtures=3), Surroundings(HIDDEN, VOCABULARY, weight)
-    )
-    assert layer.weight is weight
-    assert layer.log_probs(torch.randn(2, HIDDEN)).shape == (2, VOCABULARY)

@@ -30,12 +30,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "nce-sparse": {"output": {"layer": "nce", "noise_samples": 5}},
     "blackout-tied": {"output": {"layer": "blackout", "noise_samples": 5}, "tied": True},
     "importance": {"output": {"layer": "importance", "noise_samples": 5}},
-    "mixture-bf16": {"output": {"layer": "mixture", "mixtures": 2, "dropout_latent": 0.3}},
-    "mixture-tied": {
-        "output": {"layer": "mixture", "mixtures": 2},
-        "tied": True,
-        "embedding_size": 4,
-    },
     "maxent": {"output": {"layer": "maxent", "direct_size": 70}, "cell": "gru"},
     "maxent-tied-bf16": {"output": {"layer": "maxent", "direct_order": 2}, "tied": True},
 }

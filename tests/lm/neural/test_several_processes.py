@@ -40,7 +40,6 @@ MODELS: dict[str, dict[str, Any]] = {
     # clusters of some letters, of one, and of <unk>, which no process ever sees
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6, 7]}},
     "adaptive, tied": {"output": {"layer": "adaptive", "cutoffs": [2, 4]}, "tied": True},
-    "mixture": {"output": {"layer": "mixture", "mixtures": 3}},
 }
 
 LISTED_SECONDS = 10.0  # for which a thread that has ended may still be listed
