@@ -44,7 +44,6 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "untied": ("full, not tied", {}),
     "full": ("full", TIED),
     "adaptive": ("adaptive", layer("adaptive")),
-    "class": ("class, by frequency", layer("class")),
     "nce": ("NCE, 500 samples", layer("nce")),
     "blackout": ("BlackOut, 500 samples", layer("blackout")),
     "importance": ("importance sampling, 500 samples", layer("importance")),

@@ -3,7 +3,7 @@
 Networks:   network, cells (RNN, LSTM, GRU), highway (recurrent highway), joining (of layers),
             spelling (words by their characters)
 Output:     output (what an output layer answers; full softmax), softmaxes (adaptive, sampled),
-            classes, maxent
+            maxent
 On the CPU: lstm_cpu, highway_cpu (loops over time), products, recurrent_products, threads
 Training:   config, data (windows), task, train
 At work:    model, dynamic (evaluation)

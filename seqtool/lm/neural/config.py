@@ -26,7 +26,7 @@ from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 
-LayerName = Literal["full", "adaptive", "class", "nce", "blackout", "importance", "maxent"]
+LayerName = Literal["full", "adaptive", "nce", "blackout", "importance", "maxent"]
 SPELLED = ("full", "nce", "blackout", "importance")  # layers whose weights characters can make
 
 
@@ -36,9 +36,8 @@ class OutputConfig(Config):
 
     layer: LayerName = setting(
         "full",
-        "full, adaptive (softmax in clusters by frequency), class (a softmax over classes, and one "
-        "within each), nce, blackout or importance (trained on samples), or maxent (full, with "
-        "direct connections from n-grams)",
+        "full, adaptive (softmax in clusters by frequency), nce, blackout or importance (trained "
+        "on samples), or maxent (full, with direct connections from n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
         None,
@@ -52,18 +51,6 @@ class OutputConfig(Config):
         minimum=1,
         maximum=1000,
         when="layer is adaptive",
-    )
-    num_classes: int | None = setting(
-        None,
-        "class: how many classes; default: the root of the vocabulary size, or those of the file",
-        minimum=1,
-        maximum=WIDEST,
-        when="layer is class",
-    )
-    classes: str | None = setting(
-        None,
-        "class: a file of classes, as `seqtool ngram classes` writes them; default: by frequency",
-        when="layer is class",
     )
     noise_samples: int = setting(
         500,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.core.arrays import Ints, Longs
+from seqtool.core.arrays import Longs
 from seqtool.lm.neural.cells import CELLS, Cell
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
@@ -82,7 +82,6 @@ class NeuralNetwork(nn.Module):
         counts: of the symbols in the training text [V], for output layers that need them.
         words: the symbols of the vocabulary by id, which are read by their characters where the
             configuration says so.
-        classes: of the symbols [V], for the class-based softmax, where they are given.
 
     Attributes:
         start_S: the state of all layers that a text begins with, (S,): zero until training measures
@@ -99,7 +98,6 @@ class NeuralNetwork(nn.Module):
         sparse_embedding: bool = False,
         counts: Longs | None = None,
         words: Sequence[str] = (),
-        classes: Ints | None = None,
     ) -> None:
         super().__init__()
         self.config, self.words = config, words
@@ -139,7 +137,6 @@ class NeuralNetwork(nn.Module):
                 counts,
                 sparse_embedding,
                 tied_rows,
-                classes,
             ),
         )
         self.register_buffer("start_S", self.flat_state(self.zero_state(1))[0])

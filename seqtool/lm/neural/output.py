@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from seqtool.core.arrays import Ints, Longs
+from seqtool.core.arrays import Longs
 from seqtool.core.config import Registry
 from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural.config import OutputConfig
@@ -433,7 +433,6 @@ class Surroundings:
         sparse: gradients of weights of which a batch uses some rows only are sparse.
         tied_rows: gives the rows of the output's weight by their ids, where they are to be those of
             an embedding that is no table.
-        classes: the class of each symbol [V], where they are given.
     """
 
     hidden_size: int
@@ -442,7 +441,6 @@ class Surroundings:
     counts: Longs | None = None
     sparse: bool = False
     tied_rows: Callable[[Tensor], Tensor] | None = None
-    classes: Ints | None = None
 
 
 def count_symbols(
@@ -518,7 +516,6 @@ OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
     {
         "full": "seqtool.lm.neural.output:FullSoftmax",
         "adaptive": "seqtool.lm.neural.softmaxes:AdaptiveSoftmax",
-        "class": "seqtool.lm.neural.classes:ClassSoftmax",
         "nce": "seqtool.lm.neural.softmaxes:NoiseContrastive",
         "blackout": "seqtool.lm.neural.softmaxes:BlackOut",
         "importance": "seqtool.lm.neural.softmaxes:ImportanceSampled",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Ints
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
@@ -26,7 +24,6 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detach
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
 from seqtool.text.prepared import PreparedCorpus
-from seqtool.text.word_classes import read_class_numbers
 from seqtool.training import hardware
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.loop import count_parameters
@@ -96,13 +93,9 @@ class LanguageModelTask:
                 f"words are to be read by their characters, but the corpus is one of {unit}s",
                 hint="drop --input char-cnn, or prepare the text by --unit word",
             )
-        self.classes: Ints | None = None  # those of a file, [V]
-        if config.model.output.classes is not None:
-            self.classes = read_class_numbers(config.model.output.classes, corpus.tokenizer)
-            self._config = config = with_num_classes(config, int(self.classes.max()) + 1)
         hardware.seed_everything(config.training.seed)
         counts = None
-        if self.classes is None and OUTPUT_LAYERS[config.model.output.layer].needs_counts:
+        if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
             reader = corpus.reader("train")
             # each process counts where its streams are, and the last one what is left over
             length, is_last = self._train.length, group.rank == group.size - 1
@@ -116,7 +109,6 @@ class LanguageModelTask:
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
             counts=counts,
             words=corpus.vocabulary.symbols,
-            classes=self.classes,
         ).to(device)
         self._state: list[CellState] = []
         length, window = self._train.length, self._train.window
@@ -285,23 +277,6 @@ def save_weights(module: nn.Module, path: Path) -> None:
             array = array.clone()
         written[name] = array.cpu().contiguous()
     save_file(written, path, metadata=shared or None)
-
-
-def with_num_classes(config: NeuralLMConfig, num: int) -> NeuralLMConfig:
-    """Return the settings with the number of classes that a file has: a model is opened by it.
-
-    Raises:
-        ConfigError: another number is set.
-    """
-    output = config.model.output
-    if output.num_classes not in (None, num):
-        raise ConfigError(
-            f"num_classes is {output.num_classes:,}, but by {output.classes} this vocabulary has "
-            f"{num:,}",
-            hint="leave num_classes out",
-        )
-    model = replace(config.model, output=replace(output, num_classes=num))
-    return replace(config, model=model)
 
 
 def describe_corpus(corpus: PreparedCorpus) -> dict[str, Any]:

@@ -33,7 +33,6 @@ COUNTS = np.random.default_rng(0).permutation(np.arange(VOCABULARY) ** 2)
 LAYERS: dict[str, dict[str, Any]] = {
     "full": {"layer": "full"},
     "adaptive": {"layer": "adaptive", "cutoffs": (5, 11, 30)},
-    "class": {"layer": "class", "num_classes": 7},
     "nce": {"layer": "nce", "noise_samples": 7},
     "blackout": {"layer": "blackout", "noise_samples": 7},
     "importance": {"layer": "importance", "noise_samples": 7},

@@ -25,8 +25,6 @@ from seqtool.training.hardware import Group
 RUNS: dict[str, dict[str, Any]] = {
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6]}},
     "adaptive-tied-bf16": {"output": {"layer": "adaptive"}, "tied": True},
-    "class": {"output": {"layer": "class"}},
-    "class-tied-bf16": {"output": {"layer": "class", "num_classes": 4}, "tied": True},
     "nce-sparse": {"output": {"layer": "nce", "noise_samples": 5}},
     "blackout-tied": {"output": {"layer": "blackout", "noise_samples": 5}, "tied": True},
     "importance": {"output": {"layer": "importance", "noise_samples": 5}},

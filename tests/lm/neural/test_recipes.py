@@ -214,7 +214,6 @@ def test_recipes_read_all_of_their_settings(name: str) -> None:
         ),
         ("", "dropout_rise=0.5", ["dropout_words=0.1", "dropout_hidden=0.2 layers=2"]),
         ("", "dropout_words_per=stream", ["dropout_words=0.1"]),
-        ("", "num_classes=3", ["layer=class"]),
         ("", "noise_samples=3", ["layer=nce", "layer=blackout"]),
         ("", "input.highways=2", ["input.kind=char-cnn"]),
     ],
