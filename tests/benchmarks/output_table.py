@@ -46,7 +46,6 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "adaptive": ("adaptive", layer("adaptive")),
     "nce": ("NCE, 500 samples", layer("nce")),
     "blackout": ("BlackOut, 500 samples", layer("blackout")),
-    "importance": ("importance sampling, 500 samples", layer("importance")),
     "maxent": ("maxent, order 3", layer("maxent")),
 }
 COLUMNS = ("output layer", "parameters", "ms a step", "peak MB", "valid perplexity")

@@ -26,8 +26,8 @@ from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 
-LayerName = Literal["full", "adaptive", "nce", "blackout", "importance", "maxent"]
-SPELLED = ("full", "nce", "blackout", "importance")  # layers whose weights characters can make
+LayerName = Literal["full", "adaptive", "nce", "blackout", "maxent"]
+SPELLED = ("full", "nce", "blackout")  # layers whose weights characters can make
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class OutputConfig(Config):
 
     layer: LayerName = setting(
         "full",
-        "full, adaptive (softmax in clusters by frequency), nce, blackout or importance (trained "
-        "on samples), or maxent (full, with direct connections from n-grams)",
+        "full, adaptive (softmax in clusters by frequency), nce or blackout (trained on samples), "
+        "or maxent (full, with direct connections from n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
         None,
@@ -54,18 +54,18 @@ class OutputConfig(Config):
     )
     noise_samples: int = setting(
         500,
-        "nce, blackout and importance: samples per step, which all tokens of the batch share",
+        "nce and blackout: samples per step, which all tokens of the batch share",
         minimum=1,
         maximum=WIDEST,
-        when="layer is nce/blackout/importance",
+        when="layer is nce/blackout",
     )
     noise_power: float | None = setting(
         None,
-        "nce, blackout and importance: samples come from the counts to this power; default: 1, or "
-        "0.4 for blackout",
+        "nce and blackout: samples come from the counts to this power; default: 1, or 0.4 for "
+        "blackout",
         minimum=0,
         maximum=1,
-        when="layer is nce/blackout/importance",
+        when="layer is nce/blackout",
     )
     log_normaliser: float | None = setting(
         None, "nce: the constant ln Z; default: ln of the vocabulary size", when="layer is nce"

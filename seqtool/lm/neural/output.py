@@ -518,7 +518,6 @@ OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
         "adaptive": "seqtool.lm.neural.softmaxes:AdaptiveSoftmax",
         "nce": "seqtool.lm.neural.softmaxes:NoiseContrastive",
         "blackout": "seqtool.lm.neural.softmaxes:BlackOut",
-        "importance": "seqtool.lm.neural.softmaxes:ImportanceSampled",
         "maxent": "seqtool.lm.neural.maxent:MaxentSoftmax",
     },
 )

@@ -322,39 +322,6 @@ class NoiseContrastive(SampledSoftmax):
         return -of_target_N - of_noise_NK.sum(dim=1)
 
 
-def _among_samples(
-    target_N: Tensor,
-    noise_NK: Tensor,
-    targets_N: Tensor,
-    samples_K: Tensor,
-    log_noise_V: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return ln p of the target (N,) and of the samples (N, K), -inf where one is the target.
-
-    p(w) = exp(u(w)) / sum of exp(u) over the target and those samples that are not the target, with
-    u(w) = logit - ln q(w): the softmax over the vocabulary, estimated by importance sampling.
-    """
-    others_NK = targets_N[:, None] != samples_K
-    target_N1 = (target_N - log_noise_V[targets_N])[:, None]
-    noise_NK = (noise_NK - log_noise_V[samples_K]).masked_fill(~others_NK, -math.inf)
-    log_sum_N1 = torch.cat([target_N1, noise_NK], dim=1).logsumexp(dim=1, keepdim=True)
-    return (target_N1 - log_sum_N1)[:, 0], noise_NK - log_sum_N1
-
-
-class ImportanceSampled(SampledSoftmax):
-    """Importance sampling (Bengio & Senecal 2003), as Jozefowicz et al. (2016, section 3.1) do it.
-
-    The target is told from the samples by a softmax over logit - ln q; the loss is -ln p(target).
-    """
-
-    def losses(
-        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
-    ) -> Tensor:
-        """Return the loss of each token, (N,)."""
-        sampled = target_N, noise_NK, targets_N, samples_K
-        return -_among_samples(*sampled, self.log_noise_V)[0]
-
-
 class BlackOut(SampledSoftmax):
     """BlackOut (Ji et al. 2016): discriminates the target from samples by a weighted softmax.
 
@@ -369,8 +336,11 @@ class BlackOut(SampledSoftmax):
         self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
     ) -> Tensor:
         """Return the loss of each token, (N,)."""
-        sampled = target_N, noise_NK, targets_N, samples_K
-        log_prob_N, log_probs_NK = _among_samples(*sampled, self.log_noise_V)
+        others_NK = targets_N[:, None] != samples_K
+        target_N1 = (target_N - self.log_noise_V[targets_N])[:, None]
+        noise_NK = (noise_NK - self.log_noise_V[samples_K]).masked_fill(~others_NK, -math.inf)
+        log_sum_N1 = torch.cat([target_N1, noise_NK], dim=1).logsumexp(dim=1, keepdim=True)
+        log_prob_N, log_probs_NK = (target_N1 - log_sum_N1)[:, 0], noise_NK - log_sum_N1
         # a sample that has everything is left just below 1
         return -log_prob_N - _log_of_rest(log_probs_NK.clamp(max=NEARLY_ONE)).sum(dim=1)
 

@@ -35,7 +35,6 @@ LAYERS: dict[str, dict[str, Any]] = {
     "adaptive": {"layer": "adaptive", "cutoffs": (5, 11, 30)},
     "nce": {"layer": "nce", "noise_samples": 7},
     "blackout": {"layer": "blackout", "noise_samples": 7},
-    "importance": {"layer": "importance", "noise_samples": 7},
 }
 AROUND = Surroundings(HIDDEN, VOCABULARY)
 every_layer = pytest.mark.parametrize("name", LAYERS)

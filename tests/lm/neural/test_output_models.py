@@ -27,7 +27,6 @@ RUNS: dict[str, dict[str, Any]] = {
     "adaptive-tied-bf16": {"output": {"layer": "adaptive"}, "tied": True},
     "nce-sparse": {"output": {"layer": "nce", "noise_samples": 5}},
     "blackout-tied": {"output": {"layer": "blackout", "noise_samples": 5}, "tied": True},
-    "importance": {"output": {"layer": "importance", "noise_samples": 5}},
     "maxent": {"output": {"layer": "maxent", "direct_size": 70}, "cell": "gru"},
     "maxent-tied-bf16": {"output": {"layer": "maxent", "direct_order": 2}, "tied": True},
 }

@@ -171,11 +171,6 @@ RUNS: dict[str, dict[str, Any]] = {
         "training__optimiser": "sgd",
     },
     "mogrifier": {"model__mogrifier_rounds": 3, "model__dropout_update": 0.2},
-    "characters-importance": {
-        "model__input": {"kind": "char-cnn"},
-        "model__output": {"layer": "importance"},
-        "model__tied": True,
-    },
     "window-asgd": {"model__cell": "window", "training__optimiser": "asgd"},
     "bf16": {"training__precision": "bf16", "training__schedule": "one-cycle"},
 }
