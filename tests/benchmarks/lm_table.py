@@ -101,7 +101,6 @@ ROWS = (
     Row("rnn-blackout", "RNN + BlackOut", f"{RNN} --output-layer blackout"),
     Row("gru", "GRU", "--cell gru --lr 0.003"),
     Row("lstm", "LSTM", LSTM),
-    Row("lstm-mogrifier", "Mogrifier LSTM, 5 rounds", f"{LSTM} --set mogrifier_rounds=5"),
     Row(
         "lstm-char-cnn",
         "LSTM, words by a character CNN, not tied",

@@ -196,21 +196,6 @@ class ModelConfig(Config):
         maximum=WIDEST,
         when="cell is lstm",
     )
-    mogrifier_rounds: int = setting(
-        0,
-        "lstm: rounds in which input and state gate each other before the gates read them (the "
-        "Mogrifier; Melis et al. 2020)",
-        minimum=0,
-        maximum=DEEPEST,
-        when="cell is lstm",
-    )
-    mogrifier_rank: int | None = setting(
-        None,
-        "lstm: rank of the weights of these rounds; default: they are full",
-        minimum=1,
-        maximum=WIDEST,
-        when="cell is lstm and mogrifier_rounds > 0",
-    )
     connection: Literal["plain", "residual", "dense", "highway"] = setting(
         "plain",
         "how a layer is joined to the one below: plain, residual, dense or highway",
@@ -343,7 +328,7 @@ class ModelConfig(Config):
         """Refuse combinations that no model can have."""
         # whoever sets them: the network would have them, or fail
         sizes, dropout = ("last_size", "projection_size"), ("dropout_state", "dropout_update")
-        for name in (*sizes, "mogrifier_rounds", *dropout):
+        for name in (*sizes, *dropout):
             refuse_unread([(self, name)])
         self._check_sizes()
         if self.input.kind == "char-cnn" and self.tied and self.output.layer not in SPELLED:

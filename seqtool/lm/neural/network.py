@@ -180,7 +180,6 @@ class NeuralNetwork(nn.Module):
             yield from cell.input_blocks()
             yield from cell.recurrent_blocks()
             yield from cell.output_blocks()
-            yield from cell.gating_blocks()
         for highway in self._joints():
             yield highway.gate.weight
         yield from self.softmax.matrices()

@@ -295,8 +295,6 @@ def model_card(header: checkpoint.Header) -> str:
     if model.get("projection_size") is not None:
         units += f" projected to {model['projection_size']:,}"
     parameters = counted(header.num_parameters, "parameter")
-    rounds = model.get("mogrifier_rounds", 0)
-    rounds = f", {counted(rounds, 'round')} of the Mogrifier" if rounds else ""
     is_spelled = model.get("input", {}).get("kind") == "char-cnn"
     spelled = ", read by their characters" if is_spelled else ""
     splits = [
@@ -306,7 +304,7 @@ def model_card(header: checkpoint.Header) -> str:
     return checkpoint.compose(
         header,
         f"{_TITLES[model['cell']]} language model",
-        f"{layers} of {units.removesuffix(',')}{depth}{rounds}, {parameters}, "
+        f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
         f"over {header.tokenizer['unit']} units{spelled}.",
         checkpoint.scores_table(header),
         "Perplexity counts every token and the sentence end; unknown words are included.",

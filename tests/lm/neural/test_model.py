@@ -42,7 +42,6 @@ SETTINGS: list[dict[str, Any]] = [
     {"cell": "rhn", "carry": "separate", "tied": True},
     {"cell": "rnn", "activation": "relu", "recurrent_init": "identity"},
     {"cell": "lstm", "dropout_state": 0.5, "dropout_words": 0.5, "dropout_output": 0.5},
-    {"cell": "lstm", "layers": 2, "mogrifier_rounds": 3, "mogrifier_rank": 2},
     {
         "cell": "gru",
         "input": InputConfig(kind="char-cnn", filter_widths=(1, 2), num_filters=(3, 2)),

@@ -200,7 +200,6 @@ def test_recipes_read_all_of_their_settings(name: str) -> None:
         ("", "activation=relu", ["cell=rnn"]),
         ("", "window=3", ["cell=window"]),
         ("cell=gru", "forget_bias=1", ["cell=lstm"]),
-        ("", "mogrifier_rank=3", ["mogrifier_rounds=2"]),
         ("", "activation_slope=0.1", ["cell=rnn activation=leaky-relu"]),
         ("", "recurrent_init_noise=0.1", ["recurrent_init=identity"]),
         ("cell=window", "dropout_weights=0.1", ["cell=lstm", "cell=gru"]),

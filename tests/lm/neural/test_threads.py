@@ -151,7 +151,6 @@ NOISE = {"dropout": "variational", "dropout_state": 0.3, "dropout_update": 0.2}
         ("rhn", {"depth": 2, **NOISE, "dropout": "plain"}),
         ("lstm", {**NOISE}),
         ("lstm", {"layers": 2, "projection_size": 4, **NOISE, "dropout": "plain"}),
-        ("lstm", {"mogrifier_rounds": 3, **NOISE}),
     ],
 )
 def test_windows_are_those_of_one_thread(

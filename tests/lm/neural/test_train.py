@@ -170,7 +170,6 @@ RUNS: dict[str, dict[str, Any]] = {
         "training__embedding_optimiser": "sparse-adam",
         "training__optimiser": "sgd",
     },
-    "mogrifier": {"model__mogrifier_rounds": 3, "model__dropout_update": 0.2},
     "window-asgd": {"model__cell": "window", "training__optimiser": "asgd"},
     "bf16": {"training__precision": "bf16", "training__schedule": "one-cycle"},
 }

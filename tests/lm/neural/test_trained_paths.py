@@ -20,7 +20,6 @@ CASES: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm", "layers": 2},
     "lstm-projected": {"cell": "lstm", "layers": 2, "projection_size": 7},
     "lstm-dropped": {"cell": "lstm", "dropout_weights": 0.3, "dropout_input": 0.2},
-    "mogrifier": {"cell": "lstm", "mogrifier_rounds": 3},
     "gru": {"cell": "gru", "layers": 2},
     "rhn": {"cell": "rhn", "depth": 4},
     "rhn-separate": {"cell": "rhn", "depth": 2, "carry": "separate"},

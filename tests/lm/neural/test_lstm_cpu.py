@@ -1,4 +1,4 @@
-"""The Mogrifier against its equations, and the LSTM's loop of the CPU against plain steps."""
+"""The LSTM's loop of the CPU against plain steps, and its gradient against numerical ones."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ from seqtool.lm.neural.products import has_bf16_dot_products
 
 # (T, B, I, H): one of everything, and odd sizes
 SIZES = [(1, 1, 1, 2), (7, 1, 3, 5), (5, 3, 6, 4)]
-MOGRIFIERS: list[dict[str, Any]] = [
-    *({"mogrifier_rounds": num} for num in (1, 2, 3, 5)),
-    {"mogrifier_rounds": 4, "mogrifier_rank": 2},
-    {"mogrifier_rounds": 3, "projection_size": 2},
-]
-LSTMS: list[dict[str, Any]] = [{}, {"projection_size": 1}, *MOGRIFIERS[:5]]
+LSTMS: list[dict[str, Any]] = [{}, {"projection_size": 1}]
 
 
 def draw(*shape: int, seed: int) -> Tensor:
@@ -51,59 +46,7 @@ def plain_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return lambda: monkeypatch.setattr(cells, "numpy_is_fast", lambda: False)
 
 
-def transcribed(cell: Cell, inputs: Tensor, state: State, settings: dict[str, Any]) -> list[Tensor]:
-    """Melis et al. (2020), eqs. 1-5, one stream at a time, by the names of the weights."""
-    weights = dict(cell.named_parameters())
-    size, num_rounds = cell.hidden_size, settings["mogrifier_rounds"]
-    streams: list[Tensor] = []
-    memories, lasts = [], []
-    for stream in range(inputs.shape[1]):
-        h, c = (part[stream] for part in state)
-        outputs = []
-        for x in inputs[:, stream]:
-            versions = {"x": {-1: x}, "h": {0: h}}
-            for i in range(1, num_rounds + 1):
-                matrix = weights[f"rounds.{i - 1}"]
-                if "mogrifier_rank" in settings:
-                    matrix = matrix @ weights[f"readers.{i - 1}"]
-                made, read = ("x", "h") if i % 2 else ("h", "x")
-                gate = torch.sigmoid(matrix @ versions[read][i - 1])
-                versions[made][i] = 2 * gate * versions[made][i - 2]
-            last_x, last_h = (versions[name][max(versions[name])] for name in "xh")
-            sums = weights["inner.weight_ih_l0"] @ last_x + weights["inner.bias_ih_l0"]
-            sums = sums + weights["inner.weight_hh_l0"] @ last_h + weights["inner.bias_hh_l0"]
-            i_, f, g, o = sums.split(size)
-            c = torch.sigmoid(f) * c + torch.sigmoid(i_) * torch.tanh(g)
-            h = torch.sigmoid(o) * torch.tanh(c)
-            if "projection_size" in settings:
-                h = weights["inner.weight_hr_l0"] @ h
-            outputs.append(h)
-        streams.append(torch.stack(outputs))
-        lasts.append(h)
-        memories.append(c)
-    return [torch.stack(streams, dim=1), torch.stack(lasts), torch.stack(memories)]
-
-
-@pytest.mark.parametrize("plain", [False, True], ids=["fast", "plain"])
-@pytest.mark.parametrize("sizes", SIZES[1:], ids=ids)
-@pytest.mark.parametrize("settings", MOGRIFIERS, ids=ids)
-def test_agrees_with_its_equations(
-    settings: dict[str, Any], sizes: tuple[int, ...], plain: bool, plain_steps: Callable[[], None]
-) -> None:
-    num_steps, batch, input_size, hidden_size = sizes
-    cell = make("lstm", input_size, hidden_size, **settings)
-    inputs, state = draw(num_steps, batch, input_size, seed=1), drawn_state(cell, batch)
-    leaves = [inputs, *state, *cell.parameters()]
-    outputs, *last = transcribed(cell, inputs, state, settings)
-    if plain:
-        plain_steps()
-    assert_same(results(*cell(inputs, state), leaves), results(outputs, (last[0], last[1]), leaves))
-    for t, one in enumerate(outputs):  # as analyses step
-        state = cell.step(inputs[t], state)
-        torch.testing.assert_close(state[0], one, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("settings", [{}, MOGRIFIERS[3], MOGRIFIERS[4], MOGRIFIERS[5]], ids=ids)
+@pytest.mark.parametrize("settings", LSTMS, ids=ids)
 def test_gradient_is_the_numerical_one(settings: dict[str, Any]) -> None:
     cell = make("lstm", 2, 3, **settings)
     inputs, state = draw(3, 2, 2, seed=1), drawn_state(cell, 2)
@@ -147,7 +90,7 @@ def test_the_loop_of_the_cpu_is_the_plain_steps(
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize("sizes", SIZES[1:], ids=ids)
-@pytest.mark.parametrize("settings", [*LSTMS[:4], MOGRIFIERS[5]], ids=ids)
+@pytest.mark.parametrize("settings", LSTMS, ids=ids)
 @pytest.mark.parametrize("pairs", [False, True], ids=["torch", "pairs"])
 def test_bfloat16_rounds_products_only(
     settings: dict[str, Any],
@@ -184,7 +127,7 @@ def test_bfloat16_rounds_products_only(
 
 def test_bfloat16_is_exact_where_nothing_is_rounded() -> None:
     # with zero weights no product is rounded: what is left are the biases, in float32
-    cell = make("lstm", 3, 4, mogrifier_rounds=2).float()
+    cell = make("lstm", 3, 4, projection_size=2).float()
     with torch.no_grad():
         for name, weight in cell.named_parameters():
             if "bias" not in name:
@@ -199,41 +142,10 @@ def test_bfloat16_is_exact_where_nothing_is_rounded() -> None:
     assert torch.equal(exact[1][1], half[1][1])
 
 
-def test_pieces_give_what_the_whole_gives() -> None:
-    cell = make("lstm", 3, 4, mogrifier_rounds=4)
-    inputs, state = draw(6, 2, 3, seed=1), drawn_state(cell, 2)
-    whole, last = cell(inputs, state)
-    first, between = cell(inputs[:2], state)
-    second, end = cell(inputs[2:], between)
-    assert_same([whole, *last], [torch.cat([first, second]), *end])
-
-
-def test_rounds_of_zero_weights_are_the_plain_lstm() -> None:
-    # 2 sigmoid(0) = 1, so nothing is gated
-    cell, plain = make("lstm", 3, 4, mogrifier_rounds=5), make("lstm", 3, 4)
-    with torch.no_grad():
-        for weight in cell.gating_blocks():
-            weight.zero_()
-        for name, value in plain.named_parameters():
-            cell.get_parameter(name).copy_(value)
-    inputs, state = draw(6, 2, 3, seed=1), drawn_state(cell, 2)
-    leaves = [inputs, *state]
-    assert_same(results(*cell(inputs, state), leaves), results(*plain(inputs, state), leaves))
-
-
-def test_a_low_rank_needs_fewer_weights() -> None:
-    # 5 rounds of 7 x 9 numbers each; of rank 2: 5 x (7 + 9) x 2
-    full, low = (
-        sum(weight.numel() for weight in make("lstm", 7, 9, **settings).gating_blocks())
-        for settings in ({"mogrifier_rounds": 5}, {"mogrifier_rounds": 5, "mogrifier_rank": 2})
-    )
-    assert (full, low) == (315, 160)
-
-
 def test_the_state_before_is_left_as_it_is() -> None:
-    cell = make("lstm", 3, 4, mogrifier_rounds=2)
+    cell = make("lstm", 3, 4)
     inputs, state = draw(5, 1, 3, seed=1), drawn_state(cell, 1)  # one stream: both orders are one
     before = [part.detach().clone() for part in (inputs, *state)]
-    outputs, _ = cell(inputs, state)
+    outputs, _ = cell(inputs, state, torch.ones_like(state[0]))
     outputs.sum().backward()
     assert all(torch.equal(a, b) for a, b in zip(before, (inputs, *state), strict=True))
