@@ -66,9 +66,9 @@ def initial_model(model: NeuralLanguageModel, seed: int) -> NeuralLanguageModel:
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         size = network.embedding.num_embeddings
-        drawn = NeuralNetwork(network.config, size, words=network.words)
+        drawn = NeuralNetwork(network.config, size)
     # tables that are counted and not drawn: the ranks of words
-    learnt = ("marks_S", "mean_F", "start_S")
+    learnt = ("marks_S", "start_S")
     own = {name for name, _ in drawn.named_buffers() if not name.endswith(learnt)}
     kept = {name: value for name, value in network.state_dict().items() if name in own}
     drawn.load_state_dict(kept, strict=False)

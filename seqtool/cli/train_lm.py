@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     "seqtool.lm.neural.config:NeuralLMConfig",
     {
         "--cell": offer("model.cell", help="The network's cell (default lstm)."),
-        "--input": offer("model.input.kind", help="How words become vectors (default table)."),
         "--hidden": "model.hidden_size",
         "--embedding": "model.embedding_size",
         "--layers": "model.layers",

@@ -1,7 +1,6 @@
 """Neural language models: cells, networks, their training and use.
 
-Networks:   network, cells (RNN, LSTM, GRU), highway (recurrent highway), joining (of layers),
-            spelling (words by their characters)
+Networks:   network, cells (RNN, LSTM, GRU), highway (recurrent highway), joining (of layers)
 Output:     output (what an output layer answers; full softmax), softmaxes (adaptive, sampled),
             maxent
 On the CPU: lstm_cpu, highway_cpu (loops over time), products, recurrent_products, threads

@@ -27,7 +27,6 @@ from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 
 LayerName = Literal["full", "adaptive", "nce", "blackout", "maxent"]
-SPELLED = ("full", "nce", "blackout")  # layers whose weights characters can make
 
 
 @dataclass(frozen=True)
@@ -99,67 +98,6 @@ class OutputConfig(Config):
             )
 
 
-WIDEST_FILTER = 32  # of a longer word, no more characters are looked at
-FILTERS_PER_WIDTH = 25  # as many times a filter's width: the small model of Kim et al.
-
-
-@dataclass(frozen=True)
-class InputConfig(Config):
-    """How words become vectors."""
-
-    kind: Literal["table", "char-cnn"] = setting(
-        "table",
-        "table (a vector for each word) or char-cnn (filters over the characters of a word; Kim et "
-        "al. 2016)",
-    )
-    character_size: int = setting(
-        15,
-        "char-cnn: width of a character's vector",
-        minimum=1,
-        maximum=WIDEST,
-        when="kind is char-cnn",
-    )
-    filter_widths: tuple[int, ...] = setting(
-        (1, 2, 3, 4, 5, 6),
-        "char-cnn: characters that a filter of each kind sees",
-        when="kind is char-cnn",
-    )
-    num_filters: tuple[int, ...] | None = setting(
-        None,
-        "char-cnn: how many filters of each width there are; default: 25 times the width",
-        when="kind is char-cnn",
-    )
-    highways: int = setting(
-        1,
-        "char-cnn: layers with highways above the filters",
-        minimum=0,
-        maximum=DEEPEST,
-        when="kind is char-cnn",
-    )
-
-    @property
-    def filters(self) -> tuple[int, ...]:
-        """Return how many filters of each width there are."""
-        if self.num_filters is not None:
-            return self.num_filters
-        return tuple(FILTERS_PER_WIDTH * width for width in self.filter_widths)
-
-    def check(self) -> None:
-        """Refuse settings that contradict each other."""
-        widths, nums = self.filter_widths, self.filters
-        if not widths or not all(0 < width <= WIDEST_FILTER for width in widths):
-            raise ConfigError(
-                f"filter_widths is {list(widths)}, but must be numbers from 1 to {WIDEST_FILTER}",
-                hint="such as [1, 2, 3, 4, 5, 6], or leave it out",
-            )
-        if len(nums) != len(widths) or not all(0 < num <= WIDEST for num in nums):
-            raise ConfigError(
-                f"num_filters is {list(nums)}, but must be one number for each of the "
-                f"{len(widths)} widths",
-                hint="such as [25, 50, 75, 100, 125, 150], or leave it out",
-            )
-
-
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 
 _DROPS = (
@@ -173,7 +111,6 @@ class ModelConfig(Config):
     """What the network is."""
 
     cell: CellName = setting("lstm", "rnn, lstm, gru, rhn or window (Bengio's fixed window)")
-    input: InputConfig = setting(InputConfig, "how words become vectors")
     hidden_size: int = setting(200, "units per layer", minimum=1, maximum=WIDEST)
     embedding_size: int | None = setting(
         None,
@@ -212,8 +149,7 @@ class ModelConfig(Config):
     transform_bias: float = setting(
         -2.0,
         "rhn and highway: initial bias of the transform gate",
-        when="cell is rhn or connection is highway "
-        "or input.kind is char-cnn and input.highways > 0",
+        when="cell is rhn or connection is highway",
     )
     activation: Literal["tanh", "relu", "leaky-relu", "parametric-relu", "logistic"] = setting(
         "tanh",
@@ -331,12 +267,6 @@ class ModelConfig(Config):
         for name in (*sizes, *dropout):
             refuse_unread([(self, name)])
         self._check_sizes()
-        if self.input.kind == "char-cnn" and self.tied and self.output.layer not in SPELLED:
-            raise ConfigError(
-                f"tied is true, but the output layer {self.output.layer} cannot read words by "
-                "their characters",
-                hint=f"set tied to false, or choose one of: {', '.join(SPELLED)}",
-            )
         if (
             self.tied
             and self.output.layer == "adaptive"
@@ -408,17 +338,6 @@ class NeuralLMConfig(Config):
 
     def check(self) -> None:
         """Refuse combinations across sections."""
-        is_spelled = self.model.input.kind == "char-cnn"
-        if is_spelled and self.training.embedding_optimiser == "sparse-adam":
-            raise ConfigError(
-                "sparse-adam needs a table of words, but words are read by their characters",
-                hint="set embedding_optimiser to same, or drop --input char-cnn",
-            )
-        if is_spelled and self.data.unit in ("char", "byte"):
-            raise ConfigError(
-                f"words are to be read by their characters, but the unit is {self.data.unit}",
-                hint="drop --input char-cnn, or choose the unit word",
-            )
         if self.model.tied and self.training.embedding_optimiser == "sparse-adam":
             raise ConfigError(
                 "sparse-adam needs an embedding of its own, but tied is true",

@@ -19,7 +19,6 @@ from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.joining import Highway
 from seqtool.lm.neural.maxent import AfterContexts, MaxentSoftmax
 from seqtool.lm.neural.output import OUTPUT_LAYERS, OutputLayer, Surroundings
-from seqtool.lm.neural.spelling import SpelledWords
 
 
 def draw_mask(like: Tensor, shape: tuple[int, ...], share: float) -> Tensor:
@@ -80,8 +79,6 @@ class NeuralNetwork(nn.Module):
         sparse_embedding: the embedding's gradient is sparse (for SparseAdam), and that of an output
             layer that is trained on samples.
         counts: of the symbols in the training text [V], for output layers that need them.
-        words: the symbols of the vocabulary by id, which are read by their characters where the
-            configuration says so.
 
     Attributes:
         start_S: the state of all layers that a text begins with, (S,): zero until training measures
@@ -97,28 +94,19 @@ class NeuralNetwork(nn.Module):
         *,
         sparse_embedding: bool = False,
         counts: Longs | None = None,
-        words: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        self.config, self.words = config, words
+        self.config = config
         self._dropout_strength = 1.0
         width = embedding_size(config, vocabulary_size)
         # on this device there are shapes without numbers, and to draw these takes a second
         is_real = torch.get_default_device().type != "meta"
-        self.embedding: nn.Embedding | SpelledWords
-        tied_weight = tied_rows = None
-        if config.input.kind == "char-cnn":
-            assert len(words) == vocabulary_size
-            self.embedding = SpelledWords(words, width, config)
-            tied_rows = self.embedding.rows if config.tied else None
-        else:
-            self.embedding = nn.Embedding(
-                vocabulary_size,
-                width,
-                sparse=sparse_embedding,
-                _weight=None if is_real else torch.empty(vocabulary_size, width),
-            )
-            tied_weight = self.embedding.weight if config.tied else None
+        self.embedding = nn.Embedding(
+            vocabulary_size,
+            width,
+            sparse=sparse_embedding,
+            _weight=None if is_real else torch.empty(vocabulary_size, width),
+        )
         self.cells = nn.ModuleList()
         self.highways = nn.ModuleDict()
         for layer in range(config.layers):
@@ -133,10 +121,9 @@ class NeuralNetwork(nn.Module):
             Surroundings(
                 config.output_size,
                 vocabulary_size,
-                tied_weight,
+                self.embedding.weight if config.tied else None,
                 counts,
                 sparse_embedding,
-                tied_rows,
             ),
         )
         self.register_buffer("start_S", self.flat_state(self.zero_state(1))[0])
@@ -171,8 +158,6 @@ class NeuralNetwork(nn.Module):
                     nn.init.orthogonal_(block)
         for highway in self._joints():
             highway.initialise_biases()
-        if isinstance(self.embedding, SpelledWords):
-            self.embedding.initialise()
 
     def _matrices(self) -> Iterator[Tensor]:
         """Yield every linear map but the embedding: gates that are stored as one stand alone."""
@@ -239,26 +224,17 @@ class NeuralNetwork(nn.Module):
             return self.softmax
         return self.softmax.after(self.softmax.direct.context_hashes(ids_TB, state[-1][0]))
 
-    def word_vectors(self) -> Tensor:
-        """Return what is read for each word of the vocabulary, (V, E)."""
-        if isinstance(self.embedding, SpelledWords):
-            return self.embedding.table()
-        return self.embedding.weight
-
     @property
     def _variational(self) -> bool:
         return self.config.dropout == "variational"
 
     def embed(self, ids_TB: Tensor) -> Tensor:
         """Return the embeddings (T, B, E); in training, some word types are dropped whole."""
-        if isinstance(self.embedding, SpelledWords):
-            embedded_TBE: Tensor = self.embedding(ids_TB)
-        else:
-            # to the gradient that a tied weight has of the softmax, rows are added faster than a
-            # second of its size
-            embedded_TBE = functional.embedding(
-                ids_TB, self.embedding.weight, sparse=self.config.tied or self.embedding.sparse
-            )
+        # to the gradient that a tied weight has of the softmax, rows are added faster than a
+        # second of its size
+        embedded_TBE = functional.embedding(
+            ids_TB, self.embedding.weight, sparse=self.config.tied or self.embedding.sparse
+        )
         share = self._share(self.config.dropout_words)
         if not self.training or share == 0.0:
             return embedded_TBE

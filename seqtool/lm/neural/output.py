@@ -431,8 +431,6 @@ class Surroundings:
         counts: how often each symbol occurs in the training text [V]; None where that is not known,
             as when a model is opened.
         sparse: gradients of weights of which a batch uses some rows only are sparse.
-        tied_rows: gives the rows of the output's weight by their ids, where they are to be those of
-            an embedding that is no table.
     """
 
     hidden_size: int
@@ -440,7 +438,6 @@ class Surroundings:
     tied_weight: Tensor | None = None
     counts: Longs | None = None
     sparse: bool = False
-    tied_rows: Callable[[Tensor], Tensor] | None = None
 
 
 def count_symbols(
@@ -527,43 +524,27 @@ class FullSoftmax(OutputLayer):
     """Softmax over the whole vocabulary.
 
     Attributes:
-        weight: (V, H); there is none where the rows are those of an embedding that is no table.
+        weight: (V, H).
     """
-
-    weight: Tensor
 
     def __init__(self, config: OutputConfig, around: Surroundings) -> None:
         super().__init__(config, around)
         shape, weight = (around.vocabulary_size, around.hidden_size), around.tied_weight
-        self._tied_rows, self._num_symbols = around.tied_rows, around.vocabulary_size
-        self.is_tied = weight is not None or self._tied_rows is not None
-        if self._tied_rows is None:
-            self.weight = nn.Parameter(torch.empty(shape)) if weight is None else weight
+        self.is_tied = weight is not None
+        self.weight = nn.Parameter(torch.empty(shape)) if weight is None else weight
         self.bias = nn.Parameter(torch.zeros(around.vocabulary_size))
-
-    def whole_weight(self) -> Tensor:
-        """Return the weight (V, H)."""
-        return (
-            self.weight if self._tied_rows is None else self.rows(torch.arange(self._num_symbols))
-        )
-
-    def rows(self, ids: Tensor, *, sparse: bool = False) -> Tensor:
-        """Return rows of the weight by their ids; the gradient of a table may be sparse."""
-        if self._tied_rows is not None:
-            return self._tied_rows(ids.to(self.bias.device))
-        return functional.embedding(ids, self.weight, sparse=sparse)
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
-        return cross_entropy(hidden_NH, self.whole_weight(), self.bias, targets_N)
+        return cross_entropy(hidden_NH, self.weight, self.bias, targets_N)
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
-        return log_probs(hidden_NH, self.whole_weight(), self.bias)
+        return log_probs(hidden_NH, self.weight, self.bias)
 
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        return target_log_probs(hidden_NH, self.whole_weight(), self.bias, targets_N)
+        return target_log_probs(hidden_NH, self.weight, self.bias, targets_N)
 
     def summarise(
         self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
@@ -573,7 +554,7 @@ class FullSoftmax(OutputLayer):
             return super().summarise(hidden_NH, targets_N, class_V, entropy=entropy)
         return fused_summaries(
             hidden_NH,
-            self.whole_weight(),
+            self.weight,
             self.bias,
             targets_N,
             class_V,

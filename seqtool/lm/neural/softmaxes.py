@@ -268,7 +268,7 @@ class SampledSoftmax(FullSoftmax):
         targets_N = targets_N.clamp(min=0)
         num_samples = len(samples_K)
         both = torch.cat([samples_K, targets_N])
-        rows_H = self.rows(both, sparse=self.sparse)
+        rows_H = functional.embedding(both, self.weight, sparse=self.sparse)
         biases = self.bias[both]
         # products in bfloat16 where that is asked for; what follows is in the weight's type
         noise_NK = functional.linear(hidden_NH, rows_H[:num_samples]).to(biases.dtype)

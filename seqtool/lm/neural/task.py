@@ -87,12 +87,6 @@ class LanguageModelTask:
                 "several processes cannot share a hash table of n-grams",
                 hint="train in one process, or choose another output layer than maxent",
             )
-        unit = corpus.tokenizer.unit
-        if config.model.input.kind == "char-cnn" and unit in ("char", "byte"):
-            raise ConfigError(
-                f"words are to be read by their characters, but the corpus is one of {unit}s",
-                hint="drop --input char-cnn, or prepare the text by --unit word",
-            )
         hardware.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
@@ -108,7 +102,6 @@ class LanguageModelTask:
             len(corpus.vocabulary),
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
             counts=counts,
-            words=corpus.vocabulary.symbols,
         ).to(device)
         self._state: list[CellState] = []
         length, window = self._train.length, self._train.window
@@ -295,8 +288,6 @@ def model_card(header: checkpoint.Header) -> str:
     if model.get("projection_size") is not None:
         units += f" projected to {model['projection_size']:,}"
     parameters = counted(header.num_parameters, "parameter")
-    is_spelled = model.get("input", {}).get("kind") == "char-cnn"
-    spelled = ", read by their characters" if is_spelled else ""
     splits = [
         (name, f"{split['sentences']:,}", f"{split['tokens']:,}")
         for name, split in header.data.get("splits", {}).items()
@@ -305,7 +296,7 @@ def model_card(header: checkpoint.Header) -> str:
         header,
         f"{_TITLES[model['cell']]} language model",
         f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
-        f"over {header.tokenizer['unit']} units{spelled}.",
+        f"over {header.tokenizer['unit']} units.",
         checkpoint.scores_table(header),
         "Perplexity counts every token and the sentence end; unknown words are included.",
         checkpoint.table(("data", "sentences", "tokens with `</s>`"), splits),

@@ -205,7 +205,7 @@ def test_recipes_read_all_of_their_settings(name: str) -> None:
         ("cell=window", "dropout_weights=0.1", ["cell=lstm", "cell=gru"]),
         ("", "dropout_hidden=0.2", ["layers=2"]),
         ("", "connection=dense", ["layers=2", "connection=residual", "connection=highway"]),
-        ("", "transform_bias=-1", ["cell=rhn", "connection=highway", "input.kind=char-cnn"]),
+        ("", "transform_bias=-1", ["cell=rhn", "connection=highway"]),
         (
             "",
             "dropout=variational",
@@ -214,7 +214,6 @@ def test_recipes_read_all_of_their_settings(name: str) -> None:
         ("", "dropout_rise=0.5", ["dropout_words=0.1", "dropout_hidden=0.2 layers=2"]),
         ("", "dropout_words_per=stream", ["dropout_words=0.1"]),
         ("", "noise_samples=3", ["layer=nce", "layer=blackout"]),
-        ("", "input.highways=2", ["input.kind=char-cnn"]),
     ],
 )
 def test_a_setting_that_changes_nothing_is_refused(

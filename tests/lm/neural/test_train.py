@@ -359,7 +359,6 @@ def test_a_run_remembers_its_device_and_threads(tmp_path: Path, corpus: Prepared
     "content",
     [
         *("", "{}", "[]", '{"format_version": 2}', '{"format_version": 2, "config": 3}'),
-        '{"format_version": 2, "config": {"model": {"cell": "x"}}, "corpus": "c"}',
         '{"format_version": 2, "config": {}, "corpus": 3}',
         '{"format_version": 2, "config": {}, "corpus": "c", "threads": "two"}',
         '{"format_version": "1", "config": {}, "corpus": "c"}',
@@ -408,14 +407,20 @@ def test_a_run_of_a_gpu_is_resumed_without_one(
     train_lm(output=tmp_path / "m", resume=True)  # from now on it is a run of the CPU
 
 
-def test_there_is_no_run_to_resume(tmp_path: Path) -> None:
+def test_there_is_no_run_to_resume_or_one_of_another_version(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for name in ("nothing", "file"):
         with pytest.raises(ModelError, match="no run to resume is there"):
             train_lm(output=tmp_path / name, resume=True)
-    (tmp_path / "run.json").write_text('{"format_version": 1}')
-    with pytest.raises(ModelError, match="made by another version"):
-        train_lm(output=tmp_path, resume=True)
+    rest = {"corpus": "c", "device": "cpu", "threads": 1, "command": ""}
+    unknown: list[dict[str, Any]] = [{"mogrifier_rounds": 0}, {"output": {"layer": "mixture"}}]
+    for record in (
+        {"format_version": 1},
+        *({"format_version": 2, "config": {"model": model}, **rest} for model in unknown),
+    ):
+        (tmp_path / "run.json").write_text(json.dumps(record))
+        with pytest.raises(ModelError, match="made by another version"):
+            train_lm(output=tmp_path, resume=True)
 
 
 BAD_CORPORA: dict[str, tuple[bytes | None, str]] = {
