@@ -28,6 +28,7 @@ from seqtool.core.arrays import Reals
 from seqtool.core.instructions import flat
 from seqtool.core.jit import compiled
 from seqtool.core.runtime import one_blas_thread
+from seqtool.lm.neural.products import in_threads, joined, parts_of
 from seqtool.lm.neural.recurrent_products import (
     FACTORS,
     NUMBERS,
@@ -39,7 +40,6 @@ from seqtool.lm.neural.recurrent_products import (
     project,
     write_product,
 )
-from seqtool.lm.neural.threads import in_threads, joined, parts_of
 
 _int = types.int64
 

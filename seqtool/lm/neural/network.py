@@ -16,7 +16,6 @@ from seqtool.core.arrays import Longs
 from seqtool.lm.neural.cells import CELLS, Cell
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.joining import Highway
 from seqtool.lm.neural.maxent import AfterContexts, MaxentSoftmax
 from seqtool.lm.neural.output import OUTPUT_LAYERS, OutputLayer, Surroundings
 
@@ -64,6 +63,23 @@ def embedding_size(config: ModelConfig, vocabulary_size: int) -> int:
     if config.embedding_size is not None:
         return config.embedding_size
     return config.output_size if config.tied else min(config.hidden_size, vocabulary_size)
+
+
+class Highway(nn.Module):
+    """Joins a layer's output f(x) to its input: t * f(x) + (1 - t) * x (Srivastava et al. 2015)."""
+
+    def __init__(self, size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(size, size)
+        self._bias = config.transform_bias
+
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """Return the gated sum of two (T, B, H)."""
+        return torch.lerp(inputs, outputs, torch.sigmoid(self.gate(inputs)))
+
+    def initialise_biases(self) -> None:
+        """Start by carrying the input, as the transform bias says."""
+        nn.init.constant_(self.gate.bias, self._bias)
 
 
 class NeuralNetwork(nn.Module):

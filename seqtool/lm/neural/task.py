@@ -221,10 +221,7 @@ class LanguageModelTask:
         }
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned, in the type that the layers have now.
-
-        On a GPU an earlier release may have carried float16.
-        """
+        """Take back what `carried` returned."""
         self._state = [
             tuple(tensors[f"{layer}.{part}"].to(like) for part, like in enumerate(parts))
             for layer, parts in enumerate(self.module.zero_state(1))

@@ -102,39 +102,6 @@ def test_gradients_outlive_the_next_loss() -> None:
         assert torch.equal(one, other)
 
 
-def test_without_targets_loss_and_gradients_are_zero() -> None:
-    softmax = make(7)
-    hidden, _ = batch(CHUNK_ROWS + 1, softmax)
-    loss = softmax.loss(hidden, torch.full((len(hidden),), IGNORED))
-    loss.backward()
-    assert loss.item() == 0.0
-    for leaf in (hidden, softmax.weight, softmax.bias):
-        assert leaf.grad is not None
-        assert not leaf.grad.any()
-
-
-def test_huge_logits_do_not_overflow() -> None:
-    softmax = make(9)
-    hidden, targets = batch(20, softmax)
-    hidden = (hidden * 1e4).detach().requires_grad_()
-    loss = softmax.loss(hidden, targets)
-    expected = functional.cross_entropy(
-        functional.linear(hidden, softmax.weight, softmax.bias), targets
-    )
-    torch.testing.assert_close(loss, expected, rtol=1e-14, atol=0)
-    (gradient,) = torch.autograd.grad(loss, hidden)
-    assert gradient.isfinite().all()
-
-
-def test_loss_without_gradients() -> None:
-    softmax = make(7)
-    hidden, targets = batch(20, softmax)
-    with torch.no_grad():
-        loss = softmax.loss(hidden, targets)
-    assert not loss.requires_grad
-    assert loss.item() == softmax.loss(hidden, targets).item()
-
-
 def test_tied_weight_gets_both_gradients() -> None:
     embedding = nn.Embedding(6, 5).double()
     softmax = FullSoftmax(OutputConfig(), Surroundings(5, 6, embedding.weight)).double()
@@ -146,23 +113,6 @@ def test_tied_weight_gets_both_gradients() -> None:
     parts = torch.autograd.grad(functional.cross_entropy(logits, targets), (reading, writing))
     assert embedding.weight.grad is not None
     torch.testing.assert_close(embedding.weight.grad, parts[0] + parts[1], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("num", NUMS)
-def test_target_log_probs_are_gathered_log_probs(num: int) -> None:
-    softmax = make(11)
-    hidden, targets = batch(num, softmax, ignored=0.3)
-    log_probs = softmax.log_probs(hidden)
-    torch.testing.assert_close(
-        log_probs, torch.log_softmax(hidden @ softmax.weight.T + softmax.bias, dim=1)
-    )
-    torch.testing.assert_close(
-        log_probs.exp().sum(dim=1), torch.ones(num, dtype=torch.float64), rtol=0, atol=1e-14
-    )
-    expected = log_probs.gather(1, targets.clamp(min=0)[:, None])[:, 0]
-    expected = expected.masked_fill(targets == IGNORED, 0.0)
-    ours = softmax.target_log_probs(hidden, targets)
-    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-13)
 
 
 def test_bfloat16_products_err_no_more_than_their_rounding() -> None:

@@ -29,9 +29,7 @@ from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, Ste
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural import train as train_module
-from seqtool.lm.neural.cells import CELLS
 from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import RunRecord, TrainedLM, train_lm
 from seqtool.lm.ngram.train import train_ngram
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
@@ -369,28 +367,6 @@ def test_a_damaged_record_is_told(tmp_path: Path, content: str) -> None:
     with pytest.raises(ModelError, match="the run's record is damaged") as caught:
         RunRecord.read(tmp_path)
     assert caught.value.hint == "start again with --force"
-
-
-@pytest.mark.parametrize(
-    "model", [{"cell": name} for name in CELLS] + [{"output": {"layer": "maxent"}}], ids=str
-)
-def test_what_was_carried_in_float16_goes_on_in_the_type_of_the_layers(
-    corpus: PreparedCorpus, model: dict[str, Any]
-) -> None:
-    settings = config(**{f"model__{name}": value for name, value in model.items()})
-    task = LanguageModelTask(corpus, settings, device="cpu")
-    task.start_epoch(0)
-    task.loss(0)
-    carried = task.carried()
-    task.restore_carried(
-        {name: part.half() if part.is_floating_point() else part for name, part in carried.items()}
-    )
-    for name, part in task.carried().items():
-        assert part.dtype == carried[name].dtype
-        # half of an ulp of float16, of numbers between -1 and 1
-        torch.testing.assert_close(part, carried[name], rtol=0.0, atol=2.0**-12)
-    loss, _ = task.loss(1)
-    loss.backward()  # type: ignore[no-untyped-call]
 
 
 def test_a_run_of_a_gpu_is_resumed_without_one(
