@@ -7,38 +7,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
-from toy_cells import ids, make
+from toy_cells import assert_same, draw, draw_state, ids, make, results
 
 from seqtool.lm.neural import cells, recurrent_products
-from seqtool.lm.neural.cells import Cell, State
 from seqtool.lm.neural.products import has_bf16_dot_products
 
 # (T, B, I, H): one of everything, and odd sizes
 SIZES = [(1, 1, 1, 2), (7, 1, 3, 5), (5, 3, 6, 4)]
 LSTMS: list[dict[str, Any]] = [{}, {"projection_size": 1}]
-
-
-def draw(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-
-def drawn_state(cell: Cell, batch: int) -> State:
-    return tuple(draw(*part.shape, seed=7) for part in cell.initial_state(batch))
-
-
-def results(outputs: Tensor, state: State, leaves: list[Tensor]) -> list[Tensor]:
-    """Return everything that comes out, and the gradients of a random weighting of it."""
-    parts = [outputs, *state]
-    total = torch.stack([(part * draw(*part.shape, seed=3).detach()).sum() for part in parts]).sum()
-    return [*parts, *torch.autograd.grad(total, leaves)]
-
-
-def assert_same(one: list[Tensor], other: list[Tensor]) -> None:
-    for a, b in zip(one, other, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
 @pytest.fixture
@@ -49,7 +27,7 @@ def plain_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 @pytest.mark.parametrize("settings", LSTMS, ids=ids)
 def test_gradient_is_the_numerical_one(settings: dict[str, Any]) -> None:
     cell = make("lstm", 2, 3, **settings)
-    inputs, state = draw(3, 2, 2, seed=1), drawn_state(cell, 2)
+    inputs, state = draw(3, 2, 2, seed=1), draw_state(cell, 2)
     mask = torch.full_like(state[0], 2.0).detach()
     update = torch.tensor([[2.0, 0.0, 2.0], [0.0, 2.0, 2.0]], dtype=torch.float64).expand(3, -1, -1)
     names = [name for name, _ in cell.named_parameters()]
@@ -71,7 +49,7 @@ def test_the_loop_of_the_cpu_is_the_plain_steps(
 ) -> None:
     num_steps, batch, input_size, hidden_size = sizes
     cell = make("lstm", input_size, hidden_size, **settings)
-    inputs, state = draw(num_steps, batch, input_size, seed=1), drawn_state(cell, batch)
+    inputs, state = draw(num_steps, batch, input_size, seed=1), draw_state(cell, batch)
     mask = update = None
     if masked in ("state", "both"):
         mask = draw(*state[0].shape, seed=4).detach()
@@ -79,13 +57,13 @@ def test_the_loop_of_the_cpu_is_the_plain_steps(
         update = draw(num_steps, *state[1].shape, seed=5).detach()
     if masked == "shared update":
         update = draw(*state[1].shape, seed=5).detach().expand(num_steps, -1, -1)
-    leaves = [inputs, *state, *cell.parameters()]
-    fast = results(*cell(inputs, state, mask, update), leaves)
+    leaves = [inputs, *state]
+    fast = results(cell, *cell(inputs, state, mask, update), leaves)
     with torch.no_grad():  # and where nothing is kept for a gradient
         outputs, last = cell(inputs, state, mask, update)
     assert_same([outputs, *last], fast[:3])
     plain_steps()
-    assert_same(fast, results(*cell(inputs, state, mask, update), leaves))
+    assert_same(fast, results(cell, *cell(inputs, state, mask, update), leaves))
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
@@ -105,16 +83,16 @@ def test_bfloat16_rounds_products_only(
     num_steps, batch, input_size, hidden_size = sizes
     cell = make("lstm", input_size, hidden_size, **settings).float()
     inputs = draw(num_steps, batch, input_size, seed=1).float().detach().requires_grad_()
-    state = tuple(part.float().detach().requires_grad_() for part in drawn_state(cell, batch))
+    state = tuple(part.float().detach().requires_grad_() for part in draw_state(cell, batch))
     mask = update = None
     if masked:
         mask = draw(*state[0].shape, seed=4).float().detach()
         update = draw(num_steps, *state[1].shape, seed=5).float().detach()
-    leaves = [inputs, *state, *cell.parameters()]
-    exact = results(*cell(inputs, state, mask, update), leaves)
+    leaves = [inputs, *state]
+    exact = results(cell, *cell(inputs, state, mask, update), leaves)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         after = cell(inputs, state, mask, update)
-    half = results(*after, leaves)
+    half = results(cell, *after, leaves)
     assert not torch.equal(exact[0], half[0]), "products were not made in bfloat16"
     assert all(one.dtype == torch.float32 for one in half)
     # each factor, and each product, is rounded by 2^-9 of itself on average; over time this adds
@@ -133,7 +111,7 @@ def test_bfloat16_is_exact_where_nothing_is_rounded() -> None:
             if "bias" not in name:
                 weight.zero_()
     inputs = draw(6, 2, 3, seed=1).float()
-    state = tuple(part.float() for part in drawn_state(cell, 2))
+    state = tuple(part.float() for part in draw_state(cell, 2))
     mask = torch.ones_like(state[0])
     exact = cell(inputs, state, mask)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -144,8 +122,24 @@ def test_bfloat16_is_exact_where_nothing_is_rounded() -> None:
 
 def test_the_state_before_is_left_as_it_is() -> None:
     cell = make("lstm", 3, 4)
-    inputs, state = draw(5, 1, 3, seed=1), drawn_state(cell, 1)  # one stream: both orders are one
+    inputs, state = draw(5, 1, 3, seed=1), draw_state(cell, 1)  # one stream: both orders are one
     before = [part.detach().clone() for part in (inputs, *state)]
     outputs, _ = cell(inputs, state, torch.ones_like(state[0]))
     outputs.sum().backward()
     assert all(torch.equal(a, b) for a, b in zip(before, (inputs, *state), strict=True))
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["compiled", "steps"])
+@pytest.mark.parametrize("sizes", SIZES, ids=ids)
+def test_projection_agrees_with_torch(sizes: tuple[int, ...], masked: bool) -> None:
+    num_steps, batch, input_size, hidden_size = sizes
+    cell = make("lstm", input_size, hidden_size, projection_size=hidden_size - 1)
+    inputs, state = draw(num_steps, batch, input_size, seed=1), draw_state(cell, batch)
+    mask = torch.ones_like(state[0]) if masked else None
+    judge = nn.LSTM(input_size, hidden_size, proj_size=hidden_size - 1).double()
+    with torch.no_grad():
+        for ours, theirs in zip(cell.parameters(), judge.parameters(), strict=True):
+            theirs.copy_(ours)
+    outputs, (output, memory) = judge(inputs, (state[0][None], state[1][None]))
+    expected = results(judge, outputs, (output[0], memory[0]), [inputs, *state])  # type: ignore[arg-type]
+    assert_same(results(cell, *cell(inputs, state, mask), [inputs, *state]), expected)
