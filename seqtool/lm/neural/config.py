@@ -1,4 +1,19 @@
-"""Settings of a neural language model; recipes are settings by name, a YAML file each."""
+"""Settings of a neural language model; recipes are settings by name, a YAML file each.
+
+What there is, and the setting that chooses it (`model.`, `training.`):
+
+    network              cell: rnn, lstm, gru, rhn (recurrent highway), window (fixed window)
+    activation of rnn    activation: tanh, relu, leaky-relu, parametric-relu, logistic
+    identity as start    recurrent_init: identity, with recurrent_init_noise
+    projection           projection_size
+    stacks               layers, connection: plain, residual, dense, highway
+    output               output.layer: full, adaptive, nce, blackout, maxent (n-gram features)
+    optimiser            optimiser: sgd, adagrad, rmsprop, adam, adamw, asgd
+    learning rate        schedule: divide, step (halved by epochs), plateau (where validation
+                         stalls), cosine (by formula), cyclic, one-cycle, constant
+
+Sparse non-negative matrices are in `seqtool.lm.snm`.
+"""
 
 from __future__ import annotations
 

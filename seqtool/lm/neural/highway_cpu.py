@@ -205,7 +205,7 @@ class FeatureMajorLoop(torch.autograd.Function):
     With `bf16`, the factors of all products are rounded to bfloat16, and so are those products
     themselves that are not compiled; what is added to them, and states, are not.
 
-    Threads divide the streams: each takes a part of them through the loop (`threads`).
+    Threads divide the streams: each takes a part of them through the loop (`products`).
     """
 
     @staticmethod

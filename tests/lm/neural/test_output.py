@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from seqtool.core.errors import ConfigError
@@ -17,6 +18,7 @@ from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import (
     OUTPUT_LAYERS,
+    FullSoftmax,
     OutputLayer,
     Surroundings,
     count_symbols,
@@ -289,3 +291,92 @@ def test_ranks_are_saved_with_the_weights(tied: bool) -> None:
     opened.load_state_dict(layer.state_dict())
     hidden_NH, _ = batch()
     assert torch.equal(opened.log_probs(hidden_NH), layer.log_probs(hidden_NH))
+
+
+# The full softmax, against torch's own.
+
+
+@pytest.mark.parametrize("num", [1, 15, 16, 17, 48, 53])  # chunks have 16 rows
+@tied_or_not
+def test_full_softmax_is_that_of_torch(num: int, tied: bool) -> None:
+    softmax = make("full", tied=tied)
+    hidden, targets = batch(num)
+    targets[-1] = 0
+    loss = softmax.loss(hidden, targets)
+    weight, bias = softmax.get_parameter("weight"), softmax.get_parameter("bias")
+    logits = functional.linear(hidden, weight, bias)
+    expected = functional.cross_entropy(logits, targets, ignore_index=IGNORED)
+    torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
+    theirs = gradients(expected, softmax, hidden)
+    loss.backward()  # type: ignore[no-untyped-call]
+    with torch.no_grad():  # which must not write into the gradients
+        softmax.loss(*batch(21))
+    ours = [part.grad for part in (hidden, *softmax.parameters()) if part.grad is not None]
+    assert_near(ours, theirs, 1e-12)
+
+
+def test_gradient_is_the_numerical_one() -> None:
+    softmax = make("full")
+    hidden, targets = batch(18)
+    names = [name for name, _ in softmax.named_parameters()]
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.softmax = softmax
+
+        def forward(self, hidden: Tensor) -> Tensor:
+            return self.softmax.loss(hidden, targets)
+
+    def run(hidden: Tensor, *weights: Tensor) -> Tensor:
+        given = {f"softmax.{name}": value for name, value in zip(names, weights, strict=True)}
+        loss: Tensor = functional_call(Loss(), given, (hidden,))
+        return loss
+
+    assert torch.autograd.gradcheck(run, (hidden, *softmax.parameters()))
+
+
+def test_bfloat16_products_err_no_more_than_their_rounding() -> None:
+    # bfloat16 keeps 8 bits: rounding is relative, by at most u = 2^-8. A logit is a sum of products
+    # of two rounded numbers, itself rounded, so it errs by at most e = (3u + 3u^2 + u^3) sum |h w|;
+    # the loss, a difference of logsumexp and a logit, by 2e, and a probability by a factor exp(2e).
+    # Sums are made in float32, whose own rounding is some 2^-24 per addend: slack below.
+    u, slack = 2.0**-8, 1e-5
+    softmax = make("full", dtype=torch.float32, scale=0.2)
+    assert isinstance(softmax, FullSoftmax)
+    hidden, targets = batch(50, dtype=torch.float32)
+    leaves = [hidden, softmax.weight, softmax.bias]
+    exact = softmax.loss(hidden, targets)
+    exact_gradients = torch.autograd.grad(exact, leaves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = softmax.loss(hidden, targets)
+    half_gradients = torch.autograd.grad(half, leaves)
+    assert half.dtype == torch.float32
+    assert half.item() != exact.item(), "products were not made in bfloat16"
+
+    with torch.no_grad():
+        h, w = hidden.abs(), softmax.weight.abs()
+        error = (((1 + u) ** 3 - 1) * (h @ w.T)).max()
+        assert abs(half - exact) <= 2 * error + slack
+        kept = (targets != IGNORED)[:, None] / (targets != IGNORED).sum()
+        probs = softmax.log_probs(hidden).exp().float()
+        hot = functional.one_hot(targets.clamp(min=0), VOCABULARY)
+        logit_error = torch.expm1(2 * error) * probs * kept  # of d loss / d logits
+        logit_bound = ((probs - hot).abs() * kept + logit_error) * ((1 + u) ** 3 - 1) + logit_error
+        bounds = (logit_bound @ w, logit_bound.T @ h, logit_error.sum(dim=0))
+        for ours, theirs, bound in zip(half_gradients, exact_gradients, bounds, strict=True):
+            assert ours.dtype == torch.float32
+            assert ((ours - theirs).abs() <= bound + slack).all()
+
+
+def test_memory_of_chunks_is_used_again_in_any_mode() -> None:
+    def address(dtype: torch.dtype, num: int) -> int:
+        ((chunk, room),) = module.in_chunks(num, 5, dtype)
+        assert chunk == slice(0, num)
+        assert room.shape == (num, 5)
+        return room.fill_(1).data_ptr()
+
+    with torch.inference_mode():
+        first = address(torch.float64, 16)
+    assert address(torch.float64, 16) == first
+    assert address(torch.bfloat16, 3) == first

@@ -20,7 +20,7 @@ from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
-from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.text.prepared import PreparedCorpus
 
 # Sizes.
 
@@ -195,16 +195,6 @@ def test_dropout_rises_from_half_over_a_share_of_training(corpus: PreparedCorpus
 
 
 # Penalties and windows, in training.
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
-    path = tmp_path_factory.mktemp("raw")
-    generator = np.random.default_rng(1)
-    for name, num_lines in (("train", 60), ("valid", 15)):
-        words = generator.choice(list("abcdef"), size=(num_lines, 4))
-        (path / f"{name}.txt").write_text("".join(f"{' '.join(line)}\n" for line in words))
-    return prepare([path], path.parent / f"{path.name}-prepared", PrepareConfig())
 
 
 def make_task(corpus: PreparedCorpus, **sections: dict[str, Any]) -> LanguageModelTask:

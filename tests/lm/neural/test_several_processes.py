@@ -23,7 +23,7 @@ from seqtool.core.progress import EpochDone, Event
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import TrainedLM, train_lm
-from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import loop
 from seqtool.training.hardware import ALONE, Group, joined
 
@@ -39,19 +39,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6, 7]}},
     "adaptive, tied": {"output": {"layer": "adaptive", "cutoffs": [2, 4]}, "tied": True},
 }
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
-    folder = tmp_path_factory.mktemp("several")
-    generator = np.random.default_rng(3)
-    for name, num_lines in (("train", 60), ("valid", 15)):
-        lines = [
-            " ".join(generator.choice(list("abcdef"), size=k))
-            for k in generator.integers(1, 8, num_lines)
-        ]
-        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
-    return prepare([folder], folder / "prepared", PrepareConfig())
 
 
 def config(model: dict[str, Any], **training: Any) -> NeuralLMConfig:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from toy_models import random_lines
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.config import from_dict
@@ -34,29 +35,6 @@ from seqtool.lm.neural.train import RunRecord, TrainedLM, train_lm
 from seqtool.lm.ngram.train import train_ngram
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
-
-
-def text(num_lines: int, seed: int) -> str:
-    generator = np.random.default_rng(seed)
-    lines = (
-        " ".join(generator.choice(list("abcdef"), size=k))
-        for k in generator.integers(1, 8, num_lines)
-    )
-    return "".join(f"{line}\n" for line in lines)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of raw text: 60 lines to train on, 15 to validate."""
-    path = tmp_path_factory.mktemp("raw")
-    (path / "train.txt").write_text(text(60, 1))
-    (path / "valid.txt").write_text(text(15, 2))
-    return path
-
-
-@pytest.fixture(scope="module")
-def corpus(folder: Path) -> PreparedCorpus:
-    return prepare([folder], folder.parent / f"{folder.name}-prepared", PrepareConfig())
 
 
 def config(**settings: Any) -> NeuralLMConfig:
@@ -232,7 +210,7 @@ def test_resuming_with_the_corpus_typed_again(tmp_path: Path, folder: Path) -> N
     train_lm(folder, tmp_path / "whole", config())
     with pytest.raises(Interrupted):
         train_lm(folder, tmp_path / "m", config(), should_stop=stop_at(5))
-    (copied / "valid.txt").write_text(text(15, 3))
+    (copied / "valid.txt").write_text(random_lines(15, 3))
     before = names(tmp_path / "m")
     for other in (copied, folder / "train.txt"):
         with pytest.raises(ModelError, match="the run was trained on another text") as caught:
