@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, Doubles, Ids, Reals
-from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.perplexity import Adaptation
 from seqtool.text.tokenizers import Tokenizer
 
@@ -228,9 +228,7 @@ def _take(
 ) -> None:
     """Note what a distribution for each of some tokens says."""
     doubles_HV = log_probs_HV.astype(np.float64, copy=False)
-    # a word that is read by its characters is predicted as `<unk>`
-    targets_H = np.where(ids[places] < doubles_HV.shape[1], ids[places], UNK_ID)
-    found.log_probs[places] = doubles_HV[np.arange(len(places)), targets_H]
+    found.log_probs[places] = doubles_HV[np.arange(len(places)), ids[places]]
     if found.class_log_probs is not None and summary.class_V is not None:
         found.class_log_probs[places] = class_log_probs(doubles_HV, summary.class_V)
     if found.entropies is not None:
