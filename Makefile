@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-scale demo report test check format bench scale soak reference wikitext2 ptb pipeline treebank ewt parsers lm-table clean
+.PHONY: help install install-scale demo report test check format bench scale wikitext2 ptb pipeline treebank ewt parsers lm-table clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
@@ -47,12 +47,6 @@ report: $(INSTALLED)  ## one page about the demo's models: runs/demo/report.html
 test: $(INSTALLED)  ## run the tests
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
-soak: $(INSTALLED)  ## kill, fill, fuzz and overload for 90 minutes; ends with a table
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint .constraints.txt --editable '.[soak]' || \
-	  echo "note: atheris could not be installed; nothing is fuzzed by coverage"
-	@PYTHONPATH=tests $(BIN)/python -m faults.soak
-
 check: $(INSTALLED)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -66,9 +60,6 @@ bench: $(INSTALLED)  ## measure speed; each benchmark ends in a line of JSON
 	@echo "OPENBLAS_CORETYPE: $${OPENBLAS_CORETYPE:-not set}$${OPENBLAS_CORETYPE:+, left out}"
 	@unset OPENBLAS_CORETYPE; for file in tests/benchmarks/bench_*.py; do \
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
-
-reference: $(INSTALLED)  ## write the manual's pages of commands and settings again
-	@$(BIN)/python -m seqtool.cli.help
 
 wikitext2: $(INSTALLED)  ## train, evaluate and sample on WikiText-2 (DATA=folder, RECIPE=name)
 	@$(MAKE) --no-print-directory pipeline NAME=wikitext-2 \

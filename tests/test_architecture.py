@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import subprocess
 import sys
@@ -11,8 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from graphlib import TopologicalSorter
-from importlib.metadata import version
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
@@ -37,7 +38,7 @@ KNOWN = {("parsing.encoding.pretrained", "lm.protocol")}  # within a floor
 INNER_FLOORS = {
     "core": (
         (
-            *("arrays", "errors", "fonts", "signals", "terminal", "units"),
+            *("arrays", "errors", "signals", "terminal", "units"),
             "version",
         ),
         ("jit", "one_line", "storage", "strict_yaml"),
@@ -72,14 +73,6 @@ def may_import_torch(module: str) -> bool:
         or module == "parsing.encoding.encoder"
         or (folders == ["analysis"] and name in NEED_GRADIENTS)
     )
-
-
-def may_import_rich(module: str) -> bool:
-    return module == "core.progress" or covers(("treebank.drawing", "cli"), module)
-
-
-def may_import_typer(module: str) -> bool:
-    return covers(("cli",), module)
 
 
 @dataclass(frozen=True)
@@ -157,24 +150,8 @@ def floor_of(name: str, floors: tuple[tuple[str, ...], ...]) -> int:
     raise AssertionError(f"{name} is on no floor: add it to FLOORS or INNER_FLOORS")
 
 
-@pytest.mark.parametrize(
-    "folder",
-    sorted({path.parent for path in PACKAGE.rglob("*.py")} - {PACKAGE, PACKAGE / "cli"}),
-    ids=lambda folder: folder.relative_to(PACKAGE).as_posix(),
-)
-def test_docstring_of_a_large_folder_names_its_files(folder: Path) -> None:
-    names = {path.stem for path in folder.glob("*.py")} - {"__init__"}
-    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
-    assert docstring
-    if len(names) >= 10:
-        assert not names - set(re.findall(r"\w+", docstring))
-
-
-def test_nobody_imports_the_package_itself() -> None:
-    assert [found.source for found in all_imports() if found.target == "seqtool"] == []
-
-
 def test_imports_point_downward() -> None:
+    assert [found.source for found in all_imports() if found.target == "seqtool"] == []
     upward = []
     for found in inner_imports():
         source, target = found.source.partition(".")[0], found.inner.partition(".")[0]
@@ -199,33 +176,6 @@ def test_imports_point_downward_inside(folder: str) -> None:
     assert upward == []
 
 
-def test_parts_of_a_pipeline_know_nothing_of_one_another() -> None:
-    """All know the encoding; the pipeline alone knows them, and what goes through a corpus."""
-    above = ("labeller", "annotation", "pipeline")
-    floors = (("encoding",), ("segmenter", "tagger", "parser"), above)
-    parts = {name for floor in floors for name in floor}
-    upward = []
-    for found in inner_imports():
-        source, target = found.source.split("."), found.inner.split(".")
-        if source[0] == target[0] == "parsing" and target[1] in parts and target[1] != source[1]:
-            is_part = source[1] in parts
-            if not is_part or floor_of(target[1], floors) >= floor_of(source[1], floors):
-                upward.append(f"{found.source} -> {found.inner}")
-    assert [pair for pair in upward if " -> parsing.encoding." not in pair] == []
-
-
-def test_language_models_know_nothing_of_one_another() -> None:
-    """Counts and networks meet in a mixture, by what every language model answers."""
-    halves = ("lm.ngram", "lm.neural")
-    crossing = [
-        f"{found.source} -> {found.inner}"
-        for found in inner_imports()
-        for one, other in (halves, halves[::-1])
-        if covers((one,), found.source) and covers((other,), found.inner)
-    ]
-    assert crossing == []
-
-
 def test_no_import_cycles() -> None:
     """Not even of imports that wait for use, or that only the type checker reads."""
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
@@ -237,7 +187,11 @@ def test_no_import_cycles() -> None:
 
 @pytest.mark.parametrize(
     ("library", "may_import"),
-    [("rich", may_import_rich), ("typer", may_import_typer), ("torch", may_import_torch)],
+    [
+        ("rich", lambda name: covers(("core.progress", "treebank.drawing", "cli"), name)),
+        ("typer", lambda name: covers(("cli",), name)),
+        ("torch", may_import_torch),
+    ],
 )
 def test_library_stays_in_its_place(library: str, may_import: Callable[[str], bool]) -> None:
     """Imports that wait for use count too."""
@@ -249,121 +203,52 @@ def test_library_stays_in_its_place(library: str, may_import: Callable[[str], bo
 
 def test_every_library_that_is_imported_is_declared() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    used = [
-        requirement
-        for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale", "serve")
-        for requirement in extras[name]
-    ]
-    requirements = map(Requirement, project["dependencies"] + used)
-    declared = {
-        requirement.name.replace("pyyaml", "yaml").replace("-", "_") for requirement in requirements
-    }
+    lines = [*project["dependencies"]]
+    for name in ("plot", "tensorboard", "pandas", "parquet", "spacy", "scale", "serve"):
+        lines += project["optional-dependencies"][name]
+    names = [Requirement(line).name.replace("pyyaml", "yaml") for line in lines]
     imported = {found.target.partition(".")[0] for found in all_imports()}
-    assert imported - declared - sys.stdlib_module_names - {"seqtool"} == set()
-
-
-def test_numba_is_capped_at_the_series_that_is_tested() -> None:
-    # `numba.core`, and what its intrinsics are given, may change with any series
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    pinned = re.findall(
-        r"^(\w+)==(\d+)\.(\d+)", (ROOT / ".constraints.txt").read_text(), flags=re.MULTILINE
-    )
-    (series,) = [f"{major}.{int(minor) + 1}" for name, major, minor in pinned if name == "numba"]
-    (numba,) = [line for line in project["dependencies"] if line.startswith("numba")]
-    assert Requirement(numba).specifier.contains(version("numba"))
-    assert not Requirement(numba).specifier.contains(series)
-
-
-def test_torch_is_not_imported_with_the_light_modules() -> None:
-    light = [
-        f"seqtool.{name}" if name else "seqtool"
-        for name in MODULES
-        if name != "__main__" and not may_import_torch(name)
-    ]
-    script = (
-        "import importlib, sys\n"
-        "for name in sys.argv[1:]:\n"
-        "    importlib.import_module(name)\n"
-        "    assert 'torch' not in sys.modules, name + ' imports torch'\n"
-    )
-    subprocess.run([sys.executable, "-c", script, *light], check=True, cwd=ROOT)
-
-
-def test_what_other_libraries_take_is_imported_on_use() -> None:
-    script = (
-        "import sys, seqtool\n"
-        "seqtool.Pipeline, seqtool.Doc, seqtool.filter\n"
-        "print(*sorted({'conllu', 'pandas', 'spacy', 'torch'} & set(sys.modules)))\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", script], check=True, cwd=ROOT, capture_output=True, text=True
-    )
-    assert run.stdout.split() == []
-
-
-def test_command_line_imports_nothing_heavy() -> None:
-    script = (
-        "import sys\n"
-        "from seqtool.cli.app import build_app\n"
-        "build_app([])\n"
-        "heavy = {'torch', 'numpy', 'numba', 'sentencepiece', 'safetensors', 'yaml'}\n"
-        "print(*sorted(heavy & set(sys.modules)))\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", script], check=True, cwd=ROOT, capture_output=True, text=True
-    )
-    assert run.stdout.split() == []
+    declared = {name.replace("-", "_") for name in names} | {"seqtool"}
+    assert imported - declared - sys.stdlib_module_names == set()
 
 
 def test_nothing_executes_code_from_files() -> None:
-    found = []
-    for name, tree in trees().items():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Call):
-                continue
-            called = ast.unparse(node.func)
-            keywords = {keyword.arg for keyword in node.keywords}
-            if called in (
-                "eval",
-                "exec",
-                "compile",
-                "__import__",
-                "torch.load",
-                "torch.save",
-                "torch.hub.load",
-                "yaml.load",
-                "yaml.unsafe_load",
-                "os.system",
-            ) or keywords & {"allow_pickle", "shell"}:
-                found.append(f"{name}:{node.lineno}: {called}")
-    assert found == []
-    serialisers = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
-    importers = {
-        found.source for found in all_imports() if found.target.partition(".")[0] in serialisers
+    runners = {
+        *("eval", "exec", "compile", "__import__", "os.system"),
+        *("torch.load", "torch.save", "torch.hub.load", "yaml.load", "yaml.unsafe_load"),
     }
-    assert importers == set()
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        if ast.unparse(node.func) in runners
+        or {keyword.arg for keyword in node.keywords} & {"allow_pickle", "shell"}
+    ]
+    assert wrong == []
+    serialisers = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
+    assert not serialisers & {found.target.partition(".")[0] for found in all_imports()}
 
 
 def test_all_that_is_printed_is_made_safe_for_a_terminal() -> None:
-    own = {"core.terminal": {"sys.stdout", "sys.stderr"}, "core.progress": {"Console"}}
-    # lines that get a name
-    own |= {"spark.session": {"sys.stderr"}}  # flushed before the JVM writes to another
-    found = []
+    own = {
+        "core.terminal": {"sys.stdout", "sys.stderr"},
+        "core.progress": {"Console"},
+        "spark.session": {"sys.stderr"},  # flushed before the JVM writes to another
+    }
+    unsafe = {"typer.echo", "typer.secho", "click.echo", "Console", "print"}
+    streams = {"sys.stdout", "sys.stderr", "sys.__stdout__"}
+    wrong = []
     for name, tree in trees().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call):
+            used = ""
+            if isinstance(node, ast.Call) and "file" not in {key.arg for key in node.keywords}:
                 used = ast.unparse(node.func)
-                wanted = {"print", "typer.echo", "typer.secho", "click.echo", "Console"}
-                if used == "print" and any(keyword.arg == "file" for keyword in node.keywords):
-                    continue
-            elif isinstance(node, ast.Attribute):
-                used, wanted = ast.unparse(node), {"sys.stdout", "sys.stderr", "sys.__stdout__"}
-            else:
-                continue
-            if used in wanted and used not in own.get(name, set()):
-                found.append(f"{name}:{node.lineno}: {used}")
-    assert found == []
+            elif isinstance(node, ast.Attribute) and ast.unparse(node) in streams:
+                used = ast.unparse(node)
+            if used in (unsafe | streams) - own.get(name, set()):
+                wrong.append(f"{name}:{node.lineno}: {used}")
+    assert wrong == []
 
 
 def test_every_error_names_the_next_step() -> None:
@@ -390,30 +275,6 @@ def test_public_names_are_exported_lazily() -> None:
         assert name in dir(seqtool)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         seqtool.nothing  # noqa: B018
-
-
-def test_type_checkers_see_the_public_names() -> None:
-    block = next(node for node in trees()[""].body if isinstance(node, ast.If))
-    seen = {
-        (alias.name, alias.asname, node.module)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == {(name, name, seqtool._PUBLIC[name]) for name in seqtool.__all__}
-
-
-def test_importing_the_package_imports_its_version_and_nothing_else() -> None:
-    script = (
-        "import sys, seqtool\n"
-        "ours = {m for m in sys.modules if m.startswith('seqtool.')}\n"
-        "print(*sorted(ours - {'seqtool.core', 'seqtool.core.version'}))\n"
-        "print(*sorted({'torch', 'numpy', 'rich', 'typer'} & set(sys.modules)))\n"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", script], check=True, cwd=ROOT, capture_output=True, text=True
-    )
-    assert run.stdout.split() == []
 
 
 def recipes() -> list[Path]:
@@ -473,15 +334,8 @@ def test_no_machine_paths_and_no_package_registries() -> None:
 
 
 def test_wheel_carries_sample_recipes_and_manual(tmp_path: Path) -> None:
-    from zipfile import ZipFile
-
-    run = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     names = set(ZipFile(next(tmp_path.glob("*.whl"))).namelist())
     expected = {f"seqtool/recipes/{path.name}" for path in recipes()}
@@ -493,7 +347,6 @@ def test_wheel_carries_sample_recipes_and_manual(tmp_path: Path) -> None:
     }
     expected |= {"seqtool/py.typed", "seqtool/cli/app.py"}
     assert expected - names == set()
-    assert len([name for name in expected if name.endswith(".txt")]) >= 6
     assert {f"seqtool/sample_data/{code}/pairs.tsv" for code in ("en", "ko")} <= expected
     allowed = re.compile(
         r"seqtool/.+\.(py|typed|yaml|txt|tsv|conllu|conllu\.gz|json|css|js)|seqtool/manual/.+\.md"
@@ -501,3 +354,67 @@ def test_wheel_carries_sample_recipes_and_manual(tmp_path: Path) -> None:
     )
     assert [name for name in names if not allowed.fullmatch(name)] == []
     assert [name for name in names if "sample_data" in name and name.endswith(".py")] == []
+
+
+STRANGERS = [
+    # counts and networks meet in a mixture, by what every language model answers
+    *itertools.permutations(("lm.ngram", "lm.neural"), 2),
+    # all parts of a pipeline know the encoding; what goes through a corpus knows them
+    *itertools.permutations(("parsing.segmenter", "parsing.tagger", "parsing.parser"), 2),
+    *itertools.product(
+        ("parsing.encoding", "parsing.segmenter", "parsing.tagger", "parsing.parser"),
+        ("parsing.labeller", "parsing.annotation", "parsing.pipeline"),
+    ),
+]
+
+
+def test_parts_know_nothing_of_one_another() -> None:
+    assert [
+        f"{found.source} -> {found.inner}"
+        for found in inner_imports()
+        for one, other in STRANGERS
+        if covers((one,), found.source) and covers((other,), found.inner)
+    ] == []
+
+
+LIGHT = [
+    f"seqtool.{name}" if name else "seqtool"
+    for name in MODULES
+    if name != "__main__" and not may_import_torch(name)
+]
+
+
+@pytest.mark.parametrize(
+    ("statement", "unwanted"),
+    [
+        (f"import {', '.join(LIGHT)}", "torch"),
+        (
+            "import seqtool",
+            "torch numpy rich typer seqtool.core.errors seqtool.core.config seqtool.cli",
+        ),
+        ("from seqtool import Pipeline, Doc, filter", "conllu pandas spacy torch"),
+        (
+            "from seqtool.cli.app import build_app; build_app([])",
+            "torch numpy numba sentencepiece safetensors yaml",
+        ),
+    ],
+    ids=["all light modules", "the package", "names of it", "the command line"],
+)
+def test_what_an_import_does_not_bring(statement: str, unwanted: str) -> None:
+    script = f"{statement}\nimport sys\nprint(*{set(unwanted.split())} & set(sys.modules))"
+    command = [sys.executable, "-c", script]
+    run = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.split() == []
+
+
+def test_public_names_are_exported_lazily_and_seen_by_type_checkers() -> None:
+    assert seqtool.__all__ == sorted(set(seqtool.__all__))
+    for name in seqtool.__all__:
+        assert getattr(seqtool, name).__module__.startswith("seqtool.")
+        assert name in dir(seqtool)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        seqtool.nothing  # noqa: B018
+    block = next(node for node in trees()[""].body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname for node in imports for alias in node.names}
+    assert seen == {*seqtool.__all__}

@@ -9,7 +9,6 @@ files of `make_files`. Two things differ from a reader's shell: trainings are ma
 from __future__ import annotations
 
 import contextlib
-import difflib
 import gzip
 import itertools
 import json
@@ -37,7 +36,6 @@ PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
     for page in (README, *sorted(MANUAL.glob("*.md")))
 }
-GENERATED = ("seqtool/manual/reference.md", "seqtool/manual/settings.md")
 
 _PARSER = "--set {0}training.epochs=1 --set {0}learning.min_steps=2 --set {0}model.encoder_size=8"
 _ONE = (
@@ -74,37 +72,21 @@ SHORTER = (
 )
 
 # models that a page uses and does not make: path -> the command
+LM = {"runs/lm": "seqtool train-lm train.txt"}
+LMS = {**LM, "runs/ngram": "seqtool ngram train train.txt"}
+TREEBANK = "train.conllu --dev dev.conllu"
+PARSER = {"runs/parser": f"seqtool train-parser {TREEBANK}"}
+OTHER = {"runs/other": f"seqtool train-parser {TREEBANK} --seed 2"}
+MINE = {"runs/mine": f"seqtool train-parser {TREEBANK} --raw"}
+TAGGER = {"runs/tagger": f"seqtool train-tagger {TREEBANK}"}
 BROUGHT = {
-    "seqtool/manual/evaluate.md": {
-        "runs/lm": "seqtool train-lm train.txt",
-        "runs/ngram": "seqtool ngram train train.txt",
-        "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
-        "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
-        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
-    },
-    "seqtool/manual/word-surprisal.md": {
-        "runs/lm": "seqtool train-lm train.txt",
-        "runs/ngram": "seqtool ngram train train.txt",
-    },
-    "seqtool/manual/analyse.md": {
-        "runs/lm": "seqtool train-lm train.txt",
-        "runs/ngram": "seqtool ngram train train.txt",
-        "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
-        "runs/other": "seqtool train-parser train.conllu --dev dev.conllu --seed 2",
-        "runs/tagger": "seqtool train-tagger train.conllu --dev dev.conllu",
-    },
-    "seqtool/manual/classifiers.md": {"runs/lm": "seqtool train-lm train.txt"},
-    "seqtool/manual/server.md": {
-        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
-    },
-    "seqtool/manual/python.md": {
-        "runs/parser": "seqtool train-parser train.conllu --dev dev.conllu",
-        "runs/mine": "seqtool train-parser train.conllu --dev dev.conllu --raw",
-    },
+    "seqtool/manual/evaluate.md": {**LMS, **PARSER, **OTHER, **MINE},
+    "seqtool/manual/word-surprisal.md": LMS,
+    "seqtool/manual/analyse.md": {**LMS, **PARSER, **OTHER, **TAGGER},
+    "seqtool/manual/classifiers.md": LM,
+    "seqtool/manual/server.md": MINE,
+    "seqtool/manual/python.md": {**PARSER, **MINE},
 }
-
-
-OPINIONS = [("fine", "good"), ("dull", "bad"), ("splendid", "good"), ("long", "bad")]
 
 
 class Block(NamedTuple):
@@ -185,96 +167,12 @@ def test_every_command_and_option_exists(command: str, options: dict[str, set[st
     assert [flag for flag in flags if flag not in options[name]] == []
 
 
-def test_every_command_stands_on_a_page_of_a_task() -> None:
-    text = "".join(text for name, text in PAGES.items() if name not in GENERATED)
-    assert [name for name in COMMANDS if f"seqtool {name}" not in text] == []
-
-
-def test_every_file_of_the_project_that_is_named_exists() -> None:
-    named = {
-        (page, path)
-        for page, text in PAGES.items()
-        for path in re.findall(r"\b(?:data|seqtool|tests)/[\w/-]+\.(?:md|py|txt)\b", text)
-    }
-    assert len(named) > 20
-    assert sorted((page, path) for page, path in named if not (ROOT / path).exists()) == []
-
-
-def test_every_make_target_exists() -> None:
-    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
-    promised = {
-        target
-        for text in PAGES.values()
-        for target in re.findall(r"(?:^|`)make ([a-z0-9-]+)", text, flags=re.M)
-    }
-    assert {"demo", "test"} <= promised
-    assert promised - targets == set()
-
-
-def test_front_page_is_short_and_tells_how_to_install() -> None:
-    assert len(PAGES["README.md"].splitlines()) <= 150
-    commands = [command for block in BLOCKS["README.md"] for command in commands_of(block)]
-    assert {"make demo", "make test"} <= {
-        command.partition("  #")[0].strip() for command in commands
-    }
-
-
-def test_topics_are_the_pages() -> None:
-    assert sorted(TOPICS) == sorted(page.stem for page in MANUAL.glob("*.md"))
-    unlinked = [name for name in TOPICS if f"(seqtool/manual/{name}.md)" not in PAGES["README.md"]]
-    assert unlinked == []
-
-
-def test_pages_begin_with_a_heading_and_a_sentence() -> None:
-    for name, text in PAGES.items():
-        heading, blank, sentence, *_ = text.splitlines()
-        assert re.fullmatch(r"# \S.*", heading), name
-        assert blank == "", name
-        assert re.match(r"\w", sentence), name
-
-
-def test_reference_is_current() -> None:
-    """In a process of its own, as `make reference` is: other tests leave traces in this one."""
-    code = (
-        "import json\n"
-        "from seqtool.cli.help import GENERATED_PAGES\n"
-        "print(json.dumps({name: make() for name, make in GENERATED_PAGES.items()}))"
-    )
-    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    for name, page in json.loads(made.stdout).items():
-        current = (MANUAL / f"{name}.md").read_text(encoding="utf-8")
-        differing = difflib.unified_diff(current.split("\n"), page.split("\n"), lineterm="")
-        assert current == page, "\n".join(("make reference", *differing))
-
-
 def anchors_of(text: str) -> set[str]:
     """Return the names that GitHub gives to the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", prose_of(text), flags=re.MULTILINE)
     return {
         re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
     }
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_every_link_leads_on(name: str) -> None:
-    page = ROOT / name
-    broken = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(PAGES[name])):
-        if re.match(r"https?:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        file = page.parent / path if path else page
-        if not file.is_file() or (
-            anchor and anchor not in anchors_of(file.read_text(encoding="utf-8"))
-        ):
-            broken.append(target)
-    assert broken == []
-
-
-def test_every_mark_gives_a_reason() -> None:
-    marks = sum(text.count("<!-- needs") for text in PAGES.values())
-    reasons = [block.needs for blocks in BLOCKS.values() for block in blocks if block.needs]
-    assert len(reasons) == marks > 0  # each stands right before a block and says something
 
 
 def cut_sample(folder: Path) -> Path:
@@ -302,29 +200,28 @@ def make_files(folder: Path, sample: Path) -> None:
     """Write the files that the pages speak of."""
     text = (sample / "en" / "train.txt").read_text(encoding="utf-8")
     short = (sample / "en" / "valid.txt").read_text(encoding="utf-8")
-    for name in ("my", "train", "corpus"):
-        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
-    for name in ("dev", "test", "other", "stimuli"):
-        (folder / f"{name}.txt").write_text(short, encoding="utf-8")
-    (folder / "stimuli.csv").write_text('item,condition,text\n1,a,"the old dog , it"\n1,b,it ran\n')
-    (folder / "lexicon.txt").write_text("\n".join(sorted(set(text.split()))), encoding="utf-8")
-    (folder / "letter.txt").write_text("The old dog sleeps. A cat saw it.\n\nIt ran.\n")
+    opinions = [("fine", "good"), ("dull", "bad"), ("splendid", "good"), ("long", "bad")] * 6
+    rows = [f'"The film was {word} ,",{label}' for word, label in opinions]
+    (folder / "texts").mkdir()
+    for name, content in {
+        **dict.fromkeys(("my.txt", "train.txt", "corpus.txt", "texts/one.txt"), text),
+        **dict.fromkeys(("dev.txt", "test.txt", "other.txt", "stimuli.txt"), short),
+        "stimuli.csv": 'item,condition,text\n1,a,"the old dog , it"\n1,b,it ran\n',
+        "lexicon.txt": "\n".join(sorted(set(text.split()))),
+        "letter.txt": "The old dog sleeps. A cat saw it.\n\nIt ran.\n",
+        "reviews.csv": "\n".join(["text,label", *rows]),
+        "new.csv": 'text\n"A fine film, a dull end"\n',
+        "posts.jsonl": "\n".join(json.dumps({"text": line}) for line in text.splitlines()),
+        "other.arpa": "\\data\\\nngram 1=4\n\n\\1-grams:\n"
+        "-99\t<s>\n-1\t</s>\n-1\t<unk>\n-0.5\tthe\n\n\\end\\\n",
+    }.items():
+        (folder / name).write_text(content, encoding="utf-8")
     for name, split in (("train", "train"), ("dev", "valid"), ("text", "test")):
         shutil.copy(sample / "en" / f"{split}.conllu", folder / f"{name}.conllu")
-    opinions = [f'"The film was {word} ,",{label}' for word, label in OPINIONS * 6]
-    (folder / "reviews.csv").write_text("\n".join(["text,label", *opinions]))
-    (folder / "new.csv").write_text('text\n"A fine film, a dull end"\n')
     trees = (folder / "train.conllu").read_text(encoding="utf-8")
     named = re.sub(r"^(.*\tPROPN\t.*)\t_$", r"\1\tNER=B-PER", trees, flags=re.MULTILINE)
     (folder / "names.conllu").write_text(named, encoding="utf-8")
     (folder / "big.gz").write_bytes(gzip.compress(text.encode("utf-8")))
-    posts = [json.dumps({"text": line}) for line in text.splitlines()]
-    (folder / "posts.jsonl").write_text("\n".join(posts), encoding="utf-8")
-    (folder / "texts").mkdir()
-    (folder / "texts" / "one.txt").write_text(text, encoding="utf-8")
-    (folder / "other.arpa").write_text(
-        "\\data\\\nngram 1=4\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n-1\t<unk>\n-0.5\tthe\n\n\\end\\\n"
-    )
 
 
 @pytest.fixture(scope="session")
@@ -402,3 +299,38 @@ def in_shell(command: str) -> CommandResult:
 def can_import(script: str) -> bool:
     """Return whether the modules of a script are installed: `kenlm` need not be."""
     return all(find_spec(name) for name in re.findall(r"^import (\w+)", script, flags=re.M))
+
+
+def test_every_file_and_make_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), flags=re.M))
+    for page, text in PAGES.items():
+        files = re.findall(r"\b(?:data|seqtool|tests)/[\w/-]+\.(?:md|py|txt)\b", text)
+        assert [path for path in files if not (ROOT / path).exists()] == [], page
+        assert set(re.findall(r"(?:^|`)make ([a-z0-9-]+)", text, flags=re.M)) <= targets, page
+
+
+def test_topics_are_the_pages_and_every_command_stands_on_one() -> None:
+    pages = sorted(TOPICS.keys() - {"reference", "settings"})  # these are made when asked for
+    assert pages == sorted(page.stem for page in MANUAL.glob("*.md"))
+    readme = PAGES["README.md"]
+    assert [name for name in pages if f"(seqtool/manual/{name}.md)" not in readme] == []
+    text = "".join(PAGES.values())
+    assert [name for name in COMMANDS if f"seqtool {name}" not in text] == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_link_leads_on_and_every_mark_gives_a_reason(name: str) -> None:
+    page, text = ROOT / name, PAGES[name]
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose_of(text)):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        if not file.is_file() or (
+            anchor and anchor not in anchors_of(file.read_text(encoding="utf-8"))
+        ):
+            broken.append(target)
+    assert broken == []
+    # each mark stands right before a block and says something
+    assert sum(bool(block.needs) for block in BLOCKS[name]) == text.count("<!-- needs")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import math
 import re
 import textwrap
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from seqtool.analysis.report import Chart, Series
 from seqtool.core.errors import ConfigError
-from seqtool.core.fonts import Fonts, without_remarks
 from seqtool.core.storage import atomic_file
 
 if TYPE_CHECKING:
@@ -118,11 +118,10 @@ def _draw_charts(charts: Sequence[Chart], stream: BinaryIO, suffix: str) -> set[
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    fonts, families = None, ["sans-serif"]
+    families, missing = ["sans-serif"], set[str]()
     if suffix != "svg":  # which leaves letters to the fonts of the reader
-        fonts = Fonts()
         texts = json.dumps([asdict(chart) for chart in charts], ensure_ascii=False)
-        families = fonts.families(printable(texts))
+        families, missing = _fonts_of(printable(texts))
     heights = [_height(chart) for chart in charts]
     with style.context(["default", {**STYLE, "font.family": families}]), _quiet():
         figure = Figure(figsize=(INCHES, sum(heights)), layout="constrained")
@@ -142,7 +141,7 @@ def _draw_charts(charts: Sequence[Chart], stream: BinaryIO, suffix: str) -> set[
         picture = io.BytesIO()
         figure.savefig(picture, dpi=dpi, format=suffix, metadata=metadata)
         stream.write(_compact(picture.getvalue()) if suffix == "svg" else picture.getvalue())
-    return fonts.missing if fonts else set()
+    return missing
 
 
 def _compact(svg: bytes) -> bytes:
@@ -150,12 +149,35 @@ def _compact(svg: bytes) -> bytes:
     return _PLACES.sub(lambda place: b" ".join(_TAIL.sub(rb"\1", place[0]).split()), svg)
 
 
+def _fonts_of(text: str) -> tuple[list[str], set[str]]:
+    """Return the installed fonts that a text needs, and its letters that none of them has."""
+    from matplotlib.font_manager import fontManager, get_font
+
+    files = {entry.name: entry.fname for entry in reversed(fontManager.ttflist)}
+    # TeX's fonts have letters at places of their own, the last resort boxes for all of them
+    named = [name for name in files if not name.startswith(("cm", "Last Resort"))]
+    families: list[str] = []
+    letters = {letter for letter in text if not letter.isspace()}
+    # the one that comes with matplotlib first, so that English looks alike everywhere
+    for name in sorted(named, key=lambda name: (name != "DejaVu Sans", "Sans" not in name, name)):
+        charmap = get_font(files[name]).get_charmap() if letters else ()
+        if not families or any(ord(letter) in charmap for letter in letters):
+            families.append(name)
+        letters = {letter for letter in letters if ord(letter) not in charmap}
+    return families, letters
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave to the caller what is said of letters that no font has."""
-    with without_remarks(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
-        yield
+    """Keep off stderr what nobody can act on; the caller says which letters no font has."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)  # a font has no bold letters; tables of it are left out
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph", category=UserWarning)
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _wrapped(text: str, width: int = LETTERS) -> str:

@@ -1,7 +1,7 @@
 """`seqtool analyse`: what models do, and one page of all that fits the models at hand.
 
-An analysis is a function `analyse` of a module of `seqtool.analysis`; its parameters that are in
-`SETTINGS` are the options of the command, with their defaults. `report` and `states`, which write
+An analysis is a function `analyse` of a module of `seqtool.analysis`; some of its parameters are
+options of the command, as `SETTINGS` has them. `report` and `states`, which write
 files of their own, are plain functions.
 """
 
@@ -13,32 +13,20 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
+from typing import Any, Literal, NamedTuple
 
-import typer
-
+from seqtool.cli import options as cli
 from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import (
     default_model,
-    hinting_allow_missing,
     names_of,
     note_beam,
     note_unknown,
     open_model,
-)
-from seqtool.cli.options import (
-    DeviceOption,
-    JsonOption,
-    SeedOption,
-    ThreadsOption,
-    emit,
-    is_stdin_given,
-    note,
-    stdin_or_sample,
 )
 from seqtool.cli.reports import (
     ShownOptions,
@@ -66,6 +54,7 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
+    "seed": Setting("--seed", int, "N", "Seed of every random choice"),
     "table": Setting("--table", str, "NAME", "Vectors: words, form, upos, labels; else the first"),
     "words": Setting("--word -w", list[str], "NAME", "Whose nearest are shown; repeatable"),
     "sentences": Setting("--sentence -s", list[str], "TEXT", "A sentence to look at; repeatable"),
@@ -84,80 +73,83 @@ SETTINGS = {
     "num_tokens": Setting("--tokens", int, "N", "Read no more of the text"),
     "split": Setting("--split", str, "NAME", "Split of a prepared corpus; valid if not given"),
 }
-LEAST = {"num_mapped": 2}  # else 1
-ModelsOption = Annotated[
-    list[Path] | None,
-    typer.Option(
+DRAWN = {"seed": None, "split": None}  # what all that read a text have
+LEAST = {"num_mapped": 2, "seed": 0}  # else 1
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which models are shown."""
+
+    models: list[Path] | None = cli.option(
+        None,
+        "A model, or an ARPA file; repeat it to see several; else the default.",
+        "MODEL",
         "-m",
         "--model",
-        metavar="MODEL",
-        help="A model (a language model may be an ARPA file); repeat it to see several side by "
-        "side. The default output of the training command if not given.",
-    ),
-]
-InitialOption = Annotated[
-    bool, typer.Option("--initial", help="Show each network before its training, too.")
-]
+    )
+
+
+@dataclass(frozen=True)
+class NetworkOptions(ModelOptions):
+    """The same, where networks are among them."""
+
+    initial: bool = cli.option(False, "Show each network before its training, too.")
+    threads: cli.ThreadsOption = None
 
 
 class Analysis:
     """The command of an analysis.
 
     Args:
-        module: of `seqtool.analysis`.
+        module: of `seqtool.analysis`, with a function `analyse`.
         kinds: of models, the default one of which is looked at if none is given.
         help: of the command.
-        examples: command lines.
+        example: a command line.
+        settings: parameters of the function that are options; what help says of their defaults.
+            The function has the defaults themselves, and imports PyTorch.
     """
 
-    def __init__(self, module: str, kinds: Sequence[str], help: str, *examples: str) -> None:
-        self._module, self._kinds = module, kinds
-        self._text = "GOLD" if module == "errors" else "TEXT"
-        self.__doc__, self.examples = help, examples
-        self.__annotations__: dict[str, Any] = {}  # Typer looks for them beside the signature
+    def __init__(
+        self,
+        module: str,
+        kinds: Sequence[str],
+        help: str,
+        example: str,
+        settings: Mapping[str, int | None] | None = None,
+    ) -> None:
+        self.module, self.settings = module, settings or {}
+        self._kinds, self._text = kinds, "GOLD" if module == "errors" else "TEXT"
+        self.__doc__, self.examples = help, (example,)
+        self.__signature__ = inspect.Signature([*self._parameters()])
 
-    @cached_property
-    def _analyse(self) -> Any:
-        return import_module(f"seqtool.analysis.{self._module}").analyse
+    def _parameters(self) -> Iterator[inspect.Parameter]:
+        def parameter(name: str, kind: Any, declared: Any = inspect.Parameter.empty) -> Any:
+            named = inspect.Parameter.KEYWORD_ONLY
+            return inspect.Parameter(name, named, annotation=kind, default=declared)
 
-    @cached_property
-    def __signature__(self) -> inspect.Signature:
-        own = inspect.signature(self._analyse).parameters
-        options: dict[str, tuple[Any, Any]] = {}
-        if "text" in own:
-            help = f"{'Treebank' if self._text == 'GOLD' else 'Text, or a prepared corpus'}."
-            argument = typer.Argument(metavar=self._text, help=f"{help} {UNNAMED} test part.")
-            options["text"] = Annotated[Path | None, argument], None
-        if "models" in own:
-            options["models"] = ModelsOption, None
-        if "lm" in self._kinds:
-            options["initial"] = InitialOption, False
-            options["threads"] = ThreadsOption, None
-        if "seed" in own:
-            options["seed"] = SeedOption, None
-        for name in filter(own.__contains__, SETTINGS):
+        if self.module not in ("cells", "embeddings"):
+            what = "Treebank" if self._text == "GOLD" else "Text, or a prepared corpus"
+            help = f"{what}. {UNNAMED} test part."
+            yield parameter("text", Path | None, cli.argument(None, help, self._text))
+        if self._kinds:
+            has_networks = "lm" in self._kinds
+            yield parameter("chosen", NetworkOptions if has_networks else ModelOptions)
+        for name, default in self.settings.items():
             names, kind, metavar, help = SETTINGS[name]
-            if kind is int:
-                help += f"; {own[name].default:,} if not given"
+            help += "." if default is None else f"; {default:,} if not given."
             least = LEAST.get(name, 1) if kind is int else None
-            option = typer.Option(*names.split(), metavar=metavar, help=f"{help}.", min=least)
-            options[name] = Annotated[kind | None, option], None
-        hints = get_type_hints(ShownOptions, include_extras=True)
-        options |= {name: (hint, getattr(ShownOptions, name)) for name, hint in hints.items()}
-        named = inspect.Parameter.KEYWORD_ONLY
-        parameters = [
-            inspect.Parameter(name, named, annotation=annotation, default=default)
-            for name, (annotation, default) in options.items()
-        ]
-        return inspect.Signature(parameters)
+            yield parameter(
+                name, kind | None, cli.option(None, help, metavar, *names.split(), min=least)
+            )
+        yield parameter("shown", ShownOptions)
 
     def __call__(
         self,
         *,
-        models: Sequence[Path] | None = None,
+        shown: ShownOptions,
+        chosen: ModelOptions | None = None,
         text: Path | None = None,
-        initial: bool = False,
-        threads: int | None = None,
         **given: Any,
     ) -> None:
         """Open the models, run the analysis with the options that are given, and show its report.
@@ -165,12 +157,13 @@ class Analysis:
         Raises:
             SeqtoolError: a model or a text that cannot be used, options that are out of bounds.
         """
-        shown = ShownOptions(**{name: given.pop(name) for name in ("output", "html", "as_json")})
         shown.check()
+        analyse = import_module(f"seqtool.analysis.{self.module}").analyse
         options = {name: value for name, value in given.items() if value or value == 0}
-        if not self._kinds:
-            return show(self._analyse(), shown)
-        paths = list(models or [default_model(*self._kinds)])
+        if chosen is None:
+            return show(analyse(), shown)
+        paths = list(chosen.models or [default_model(*self._kinds)])
+        threads = chosen.threads if isinstance(chosen, NetworkOptions) else None
         opened = [(name, self._open(Path(name), threads)) for name in names_of(paths)]
         if "beam" in options:
             for path, (_, model) in zip(paths, opened, strict=True):
@@ -179,20 +172,20 @@ class Analysis:
             options["tagger"] = open_model(options["tagger"], "tagger", option="--tagger")
         if "lengths" in options:
             options["lengths"] = _whole_numbers(options["lengths"])
-        if self._module == "sparsity":
+        if self.module == "sparsity":
             options["statistics"] = _statistics(paths)
-        if initial:
+        if isinstance(chosen, NetworkOptions) and chosen.initial:
             opened = _with_initial(opened, options.get("seed", 1))
-        if self._module == "embeddings":
-            return show(self._analyse(opened, **options), shown)
+        if self.module == "embeddings":
+            return show(analyse(opened, **options), shown)
         needing = {"lengths", "num_targets", "num_tokens", "tagger"} & options.keys()
         is_of_sentences = text is None and options.get("sentences") and not needing
         named: str | Path | None = text
-        if text is None and not (is_of_sentences and not is_stdin_given()):
-            named = stdin_or_sample(self._text, "trees" if self._text == "GOLD" else "text")
+        if text is None and not (is_of_sentences and not cli.is_stdin_given()):
+            named = cli.stdin_or_sample(self._text, "trees" if self._text == "GOLD" else "text")
         with kept_text(named) as kept:
-            show(self._analyse(opened, kept, **options), shown)
-            if self._module == "errors":
+            show(analyse(opened, kept, **options), shown)
+            if self.module == "errors":
                 from seqtool.treebank.conllu import read_conllu
 
                 sentences = list(read_conllu(str(kept), skip_option=""))
@@ -205,7 +198,7 @@ class Analysis:
 
         if self._kinds == ("parser",):
             return open_model(path, "parser")
-        if self._module == "embeddings" and not _is_language_model(path):
+        if self.module == "embeddings" and not _is_language_model(path):
             return checkpoint.load(path)
         return open_language_model(path, threads=threads)
 
@@ -265,24 +258,28 @@ gradients = Analysis(
     ("lm",),
     "Show how far back gradients reach: their norm by the lag, and products of Jacobians.",
     "seqtool analyse gradients -m runs/lm --initial -o gradients.svg",
+    {**DRAWN, "num_tokens": 2000, "lags": 50, "num_positions": 64, "num_jacobians": 4},
 )
 spectrum = Analysis(
     "spectra",
     ("lm",),
     "Show eigenvalues and singular values of recurrent matrices and of Jacobians.",
     "seqtool analyse spectrum -m runs/lm -o spectrum.svg",
+    {**DRAWN, "num_tokens": 2000, "tokens": None, "num_positions": 3},
 )
 gates = Analysis(
     "gates",
     ("lm",),
     "Show how open gates are over a text, and how long the memory lasts.",
     "seqtool analyse gates test.txt -m runs/lm",
+    {**DRAWN, "num_tokens": 1000},
 )
 dynamics = Analysis(
     "dynamics",
     ("lm",),
     "Show where the state settles when the input stays the same, and whether the start matters.",
     "seqtool analyse dynamics test.txt -m runs/lm",
+    {**DRAWN, "num_tokens": 500, "tokens": None, "num_starts": 24, "num_newton": 8},
 )
 cells = Analysis(
     "cells",
@@ -297,6 +294,7 @@ context = Analysis(
     "With --sentence, the surprisal of its last word too: two sentences that differ far before it "
     "show whether a model still knows what was said there. With no TEXT beside it, that alone.",
     "seqtool analyse context test.txt -m runs/lm -m runs/ngram",
+    {**DRAWN, "num_tokens": 20_000, "num_targets": 300, "lengths": None, "sentences": None},
 )
 surprisal = Analysis(
     "surprisal",
@@ -306,12 +304,14 @@ surprisal = Analysis(
     "--tagger by word class; the words by which models differ most; and sentences word by word. "
     "With --sentence and no TEXT, these sentences alone.",
     "seqtool analyse surprisal test.txt -m runs/lm -m runs/ngram --html page.html",
+    {**DRAWN, "num_tokens": 20_000, "sentences": None, "tagger": None},
 )
 sparsity = Analysis(
     "sparsity",
     ("ngram",),
     "Show what n-gram models hold by order, and how much of a new text they do not hold.",
     "seqtool analyse sparsity test.txt -m runs/ngram",
+    {**DRAWN, "num_tokens": 1_000_000},
 )
 errors = Analysis(
     "errors",
@@ -319,6 +319,7 @@ errors = Analysis(
     "Show where parsers err: by relation, length, depth, sentence length, and what they confuse."
     "\n\nTwo parsers are compared word by word, too.",
     "seqtool analyse errors dev.conllu -m runs/parser -m runs/other",
+    {"beam": 1},
 )
 embeddings = Analysis(
     "embeddings",
@@ -326,27 +327,21 @@ embeddings = Analysis(
     "Show which words, tags or labels have vectors that are alike, and a map of them.\n\n"
     "Any model with vectors will do: a neural language model, a tagger, a parser.",
     "seqtool analyse embeddings -m runs/lm --word dog -o map.svg",
+    {"seed": None, "table": None, "words": None, "num_nearest": 6, "num_mapped": 60},
 )
 
 
 @examples("seqtool analyse report runs -o report.html")
 def report(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder of models, or of folders of models.")
-    ] = Path("runs"),
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="DIR/report.html if new.")
-    ] = None,
-    text: Annotated[
-        Path | None,
-        typer.Option(metavar="TEXT", help="For language models; the sample's if not given."),
-    ] = None,
-    treebank: Annotated[
-        Path | None, typer.Option(metavar="GOLD", help="For parsers; the sample's if not given.")
-    ] = None,
-    seed: SeedOption = None,
-    threads: ThreadsOption = None,
-    as_json: JsonOption = False,
+    directory: Path = cli.argument(
+        Path("runs"), "A folder of models, or of folders of models.", "DIR"
+    ),
+    output: Path | None = cli.option(None, "DIR/report.html if new.", "FILE", "-o"),
+    text: Path | None = cli.option(None, "For language models; the sample's if not given.", "TEXT"),
+    treebank: Path | None = cli.option(None, "For parsers; the sample's if not given.", "GOLD"),
+    seed: cli.SeedOption = None,
+    threads: cli.ThreadsOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Write one page about the models of a directory: what was trained, how well, what it does.
 
@@ -363,11 +358,11 @@ def report(
     require_matplotlib()
     options: dict[str, Any] = {"text": text, "treebank": treebank, "threads": threads}
     reports = list(
-        overview(directory, seed=1 if seed is None else seed, on_analysis=note, **options)
+        overview(directory, seed=1 if seed is None else seed, on_analysis=cli.note, **options)
     )
     write_page(path, f"What the models of {directory} do", reports)
     if as_json:
-        return emit({"page": path, "reports": list(map(to_json, reports))})
+        return cli.emit({"page": path, "reports": list(map(to_json, reports))})
     echo(path)
 
 
@@ -376,53 +371,31 @@ def report(
     "seqtool analyse states dev.conllu -m runs/tagger --layer 1 -o states.npy",
 )
 def states(
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="Text for a language model, CoNLL-U for a tagger or parser, either for a model "
-            "of train-parser --raw: files (also packed), directories, - for stdin. The shipped "
-            "sample's English test part if not given.",
-        ),
-    ] = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            "-m",
-            "--model",
-            metavar="MODEL",
-            help="A neural language model, tagger or parser with an encoder; runs/lm if not given.",
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="The array (.npy); the words go to a .tsv of the same name. A new states.npy if "
-            "not given.",
-        ),
-    ] = None,
-    layer: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help="From 1, or 0 for word vectors; else the last one."),
-    ] = None,
-    pool: Annotated[
-        Literal["last", "mean"],
-        typer.Option(metavar="last|mean", help="A word's last unit, or the mean of all."),
-    ] = "last",
-    part: Annotated[
-        Literal["parser", "tagger"] | None,
-        typer.Option(metavar="parser|tagger", help="Of a model of train-parser --raw; its parser."),
-    ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="TEXT is plain, as files named .txt are without this.")
-    ] = False,
+    text: list[str] | None = cli.argument(
+        None,
+        "Text for a language model, else CoNLL-U; the sample's test part if not given.",
+        "TEXT",
+    ),
+    model: Path | None = cli.option(
+        None, "A language model, tagger or parser; runs/lm if not given.", "MODEL", "-m"
+    ),
+    output: Path | None = cli.option(
+        None, "The array, beside a .tsv of its words; a new states.npy if not given.", "FILE", "-o"
+    ),
+    layer: int | None = cli.option(
+        None, "From 1, or 0 for word vectors; else the last one.", "N", min=0
+    ),
+    pool: Literal["last", "mean"] = cli.option(
+        "last", "A word's last unit, or the mean of all.", "last|mean"
+    ),
+    part: Literal["parser", "tagger"] | None = cli.option(
+        None, "Of a model of train-parser --raw; its parser.", "parser|tagger"
+    ),
+    raw: bool = cli.option(False, "TEXT is plain, as files named .txt are without this."),
     allow_missing: AllowMissingOption = False,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    as_json: JsonOption = False,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Write the state of a network after each word of a text: word vectors in context.
 
@@ -445,9 +418,9 @@ def states(
         if is_lm
         else checkpoint.load(path)
     )
-    given = text or [stdin_or_sample("TEXT", "text" if is_lm else "trees")]
+    given = text or [cli.stdin_or_sample("TEXT", "text" if is_lm else "trees")]
     try:
-        with hinting_allow_missing(), progress_bar("reading", is_bytes=True) as on_progress:
+        with progress_bar("reading", is_bytes=True) as on_progress:
             written = write_states(
                 opened,
                 given,
@@ -463,6 +436,6 @@ def states(
         raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
     if as_json:
         result = {**written._asdict(), "seconds": time.perf_counter() - began}
-        return emit({"output": output, "table": output.with_suffix(".tsv"), **result})
+        return cli.emit({"output": output, "table": output.with_suffix(".tsv"), **result})
     words, sentences = counted(written.rows, "word"), counted(written.sentences, "sentence")
     echo(f"{output}: {words} of {sentences}, {written.width:,} numbers each")

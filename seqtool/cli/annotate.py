@@ -14,12 +14,11 @@ from seqtool.cli.draw import DRAWINGS, FORMATS, TreeOptions, check_name
 from seqtool.cli.labels import ColumnOptions, note_columns, note_labels
 from seqtool.cli.models import (
     default_model,
-    hinting_allow_missing,
     note_beam,
     one_model,
     open_model,
 )
-from seqtool.cli.options import UNNAMED, note, stdin_or_sample, takes_options
+from seqtool.cli.options import argument, note, option, stdin_or_sample
 from seqtool.cli.spark import SparkOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, ModelError, counted
@@ -33,53 +32,28 @@ INPUTS = ("text", "conllu", "horizontal", "vertical")
 
 FilesArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="FILE",
-        help="CoNLL-U (HEAD and DEPREL may be anything) or plain text, see --raw; files (also "
-        f"packed), directories, or - for stdin. {UNNAMED} the shipped sample's English test trees.",
-    ),
+    typer.Argument(metavar="FILE", help="CoNLL-U, or text (--raw); else the sample."),
 ]
 AllowMissingOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-missing",
-        help="Parse also sentences without tags or other columns that the parser reads.",
-    ),
+    bool, typer.Option("--allow-missing", help="Parse sentences without tags, too.")
 ]
 MoreWordsOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="The file of word vectors that the model was trained with: also words beyond the "
-        "first 100,000, which the model has not kept, get theirs.",
-    ),
+    Path | None, typer.Option(metavar="FILE", help="The word vectors of training, for rarer words.")
 ]
 RetagOption = Annotated[
-    bool, typer.Option("--retag", help="Predict also the tags, lemmas or labels that FILE has.")
+    bool, typer.Option("--retag", help="Predict also the tags or labels that FILE has.")
 ]
-
-
-def _model(help: str) -> Any:
-    return typer.Option("--model", "-m", metavar="DIR", help=help)
 
 
 @dataclass(frozen=True)
 class LayoutOptions:
     """How plain text is split."""
 
-    rules: Annotated[
-        bool,
-        typer.Option("--rules", help="Split text by simple rules, not by the model; any language."),
-    ] = False
-    presegmented: Annotated[
-        bool, typer.Option("--presegmented", help="The text has a sentence a line.")
-    ] = False
-    pretokenized: Annotated[
-        bool,
-        typer.Option(
-            "--pretokenized", help="The text has a sentence a line, and spaces between all words."
-        ),
-    ] = False
+    rules: bool = option(False, "Split text by simple rules, not by the model; any language.")
+    presegmented: bool = option(False, "The text has a sentence a line.")
+    pretokenized: bool = option(
+        False, "The text has a sentence a line, and spaces between all words."
+    )
 
     @property
     def layout(self) -> Layout:
@@ -93,21 +67,13 @@ class LayoutOptions:
 class RawTextOptions(LayoutOptions):
     """Whether there is plain text in place of CoNLL-U, and how it is laid out or split."""
 
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw", help="FILE is plain text, as files named .txt are without this option."
-        ),
-    ] = False
-    named: Annotated[
-        str | None,
-        typer.Option(
-            "--input",
-            metavar="|".join(INPUTS),
-            help="What FILE is: plain text (as --raw), CoNLL-U, a sentence a line with spaces "
-            "between all words, or a word a line with an empty line between sentences.",
-        ),
-    ] = None
+    raw: bool = option(False, "FILE is plain text, as files named .txt are without this option.")
+    named: str | None = option(
+        None,
+        "What FILE is; horizontal and vertical: words between blanks or lines.",
+        "|".join(INPUTS),
+        "--input",
+    )
 
     @property
     def layout(self) -> Layout:
@@ -149,34 +115,24 @@ def _inputs(files: list[str] | None, spark: SparkOptions, kind: Any = "text") ->
     return files or ([] if spark.is_spark() else [stdin_or_sample("FILE", kind)])
 
 
-@takes_options()
 @examples(
     "seqtool segment letter.txt -m runs/segmenter",
     "seqtool segment letter.txt --rules --format text > sentences.txt",
     "cat letter.txt | seqtool segment -m runs/mine -o letter.conllu",
 )
 def segment(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Files of plain text (also packed), directories, or - for stdin; each is a "
-            f"document. {UNNAMED} the shipped sample's English test text.",
-        ),
-    ] = None,
-    models: Annotated[
-        list[Path] | None, _model("A segmenter; runs/segmenter if not given.")
-    ] = None,
-    format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="|".join(TEXT_FORMATS),
-            help="conllu; text: a sentence a line, blanks between its tokens, as language models "
-            "read it; lines: a sentence a line, as it is written.",
-        ),
-    ] = "conllu",
+    files: list[str] | None = argument(
+        None, "Plain text, a document a file; the sample's English if not given.", "FILE"
+    ),
+    models: list[Path] | None = option(
+        None, "A segmenter; runs/segmenter if not given.", "DIR", "--model", "-m"
+    ),
+    format_: str = option(
+        "conllu",
+        "conllu, or a sentence a line: text with blanks between tokens, lines as it is.",
+        "|".join(TEXT_FORMATS),
+        "-f",
+    ),
     *,
     out: OutputOptions,
     layout: LayoutOptions,
@@ -205,7 +161,6 @@ def segment(
     corpus.write(out, spark=spark, format_=None if format_ == "conllu" else format_)
 
 
-@takes_options()
 @examples(
     "seqtool tag text.conllu -m runs/tagger -o tagged.conllu",
     "seqtool tag letter.txt -m runs/mine",
@@ -213,12 +168,13 @@ def segment(
 )
 def tag(
     files: FilesArgument = None,
-    models: Annotated[
-        list[Path] | None,
-        _model(
-            "A tagger, or what train-parser --raw made; runs/tagger or runs/parser if not given."
-        ),
-    ] = None,
+    models: list[Path] | None = option(
+        None,
+        "A tagger, or a model of --raw; runs/tagger or runs/parser if not given.",
+        "DIR",
+        "--model",
+        "-m",
+    ),
     retag: RetagOption = False,
     embeddings: MoreWordsOption = None,
     *,
@@ -291,7 +247,6 @@ def _label(
     note_labels(counts, retag=options["retag"])
 
 
-@takes_options()
 @examples(
     "seqtool parse text.conllu -m runs/parser -o parsed.conllu",
     "seqtool parse letter.txt -m runs/mine --format tree",
@@ -301,26 +256,13 @@ def _label(
 )
 def parse(
     files: FilesArgument = None,
-    model: Annotated[
-        list[Path] | None,
-        _model(
-            "A parser; runs/parser if not given. Several of one treebank (-m A -m B) vote on each "
-            "arc, or are averaged where they differ in the seed alone; a model of --raw among them "
-            "splits and tags text for all."
-        ),
-    ] = None,
-    beam: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="Hypotheses per sentence: 4 is better and slower than 1."
-        ),
-    ] = 1,
+    model: list[Path] | None = option(
+        None, "A parser, or several that vote; runs/parser if not given.", "DIR", "--model", "-m"
+    ),
+    beam: int = option(1, "Hypotheses per sentence: 4 is better and slower than 1.", "N", min=1),
     retag: RetagOption = False,
     allow_missing: AllowMissingOption = False,
-    clear_deps: Annotated[
-        bool,
-        typer.Option("--clear-deps", help="Leave out the enhanced graph, which is not parsed."),
-    ] = False,
+    clear_deps: bool = option(False, "Leave out the enhanced graph, which is not parsed."),
     embeddings: MoreWordsOption = None,
     *,
     out: OutputOptions,
@@ -365,12 +307,11 @@ def parse(
         **broken.of_annotation,
     )
     corpus = Corpus(annotation, given, parser, paths, embeddings)
-    with hinting_allow_missing():
-        if format_ in DRAWINGS and not spark.is_spark():
-            with corpus.items(out.output, broken.invalid) as items:
-                trees.draw(annotation, parser, items, format_, out.output)
-        else:
-            corpus.write(out, broken.invalid, spark=spark, format_=format_)
+    if format_ in DRAWINGS and not spark.is_spark():
+        with corpus.items(out.output, broken.invalid) as items:
+            trees.draw(annotation, parser, items, format_, out.output)
+    else:
+        corpus.write(out, broken.invalid, spark=spark, format_=format_)
     if corpus.seen.num_long:
         note(
             f"{counted(corpus.seen.num_long, 'sentence')} of more than {parser.longest:,} words: "

@@ -88,19 +88,6 @@ READ_NO_TEXT = (  # these have no --max-line
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)
 
-# command -> option of another program -> what it is here; KenLM's lmplz and SRILM's ngram-count
-OTHER_NAMES = {
-    "seqtool ngram train": {
-        "--text": "the argument CORPUS",
-        "--discount-fallback": "--fallback-discounts",
-        "--limit-vocab-file": "--limit-vocab",
-        "--skip-symbols": "--special-tokens skip",
-        "--vocab-file": "--vocab",
-        "-S": "--memory",
-        "-prune": "--prune-entropy",
-    }
-}
-
 EPILOG = (
     "Start with `seqtool demo`. `seqtool help` shows the manual. Every command has its own --help, "
     "and with --debug it shows the traceback of an error."
@@ -263,11 +250,8 @@ def _exit_code(error: BaseException, stopped_by: int | None, debug: bool) -> int
         message = error.format_message()
         if message.strip():  # otherwise the help was shown already
             command = error.ctx.command_path if error.ctx else "seqtool"
-            hint = f"see `{command} --help`"
-            option = getattr(error, "option_name", "").replace("_", "-")
-            if ours := OTHER_NAMES.get(command, {}).get(option):
-                hint = f"it is {ours} here; {hint}"
-            _report(message[:1].lower() + message[1:].rstrip("."), hint)
+            text = message[:1].lower() + message[1:].rstrip(".")
+            _report(text, f"see `{command} --help`")
         return 2
     if message := _lack_of_memory(error):
         traceback.clear_frames(error.__traceback__)  # what they hold is needed to say it

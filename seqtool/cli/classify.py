@@ -6,14 +6,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from seqtool.cli import options as cli
 from seqtool.cli import training
 from seqtool.cli.models import default_model, one_model, open_model
-from seqtool.cli.options import note, offer, show_table, takes_options
+from seqtool.cli.options import argument, note, offer, option, show_table, takes_options
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
@@ -50,25 +48,16 @@ UNITS = {"word": "words", "char": "characters", "byte": "bytes"}  # of a languag
     "seqtool train-classifier a.jsonl --text-column body --label-column topic",
 )
 def train_classifier(
-    table: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="TRAIN",
-            help="Tables with a text and its label in each row: .csv, .tsv or .jsonl (also "
-            "packed).",
-        ),
-    ] = None,
-    dev: Annotated[Path | None, training.dev_option("accuracy", "A table", "row")] = None,
+    table: list[Path] | None = argument(
+        None, "Tables (.csv, .tsv, .jsonl) with a text and its label in each row.", "TRAIN"
+    ),
+    dev: Path | None = training.dev_option("accuracy", "A table", "row"),
     output: cli.OutputOption = Path("runs/classifier"),
-    preset: Annotated[
-        str | None,
-        training.setting_option(
-            "Settings by name; that of the --encoder if not given (of lm, fine-tuned).",
-            "linear|recurrent|fine-tuned",
-        ),
-    ] = None,
-    config: training.PresetFileOption = None,
-    lm: training.LanguageModelOption = None,
+    preset: str | None = cli.setting_option(
+        None, "Settings by name; that of the --encoder if not given.", "linear|recurrent|fine-tuned"
+    ),
+    config: Path | None = training.preset_file_option(),
+    lm: Path | None = training.language_model_option(),
     *,
     settings: dict[str, Any],
     options: training.TrainingOptions,
@@ -153,7 +142,7 @@ def _show_evaluation(scores: Evaluation) -> None:
 def column_option(texts: str) -> Any:
     """Return the option of a column of a table."""
     help = f"The column of the {texts}; that of training if not given."
-    return typer.Option(metavar="NAME", help=help, rich_help_panel="Columns")
+    return option(None, help, "NAME", panel="Columns")
 
 
 @examples(
@@ -162,24 +151,15 @@ def column_option(texts: str) -> Any:
     'echo "A fine film." | seqtool classify -m runs/reviews',
 )
 def classify(
-    table: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="FILE",
-            help="A table with a text in each row: .csv, .tsv or .jsonl (also packed). Any "
-            "other file, or - for stdin, has a text per line, or with --text-column is a table "
-            "too. Stdin if not given.",
-        ),
-    ] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--model", "-m", metavar="DIR", help="A classifier; runs/classifier if not given."
-        ),
-    ] = None,
+    table: Path | None = argument(
+        None, "A table (.csv, .tsv, .jsonl), or a text a line; stdin if not given.", "FILE"
+    ),
+    model: list[Path] | None = option(
+        None, "A classifier; runs/classifier if not given.", "DIR", "-m"
+    ),
     output: cli.TableOption = "-",
-    text_column: Annotated[str | None, column_option("texts")] = None,
-    label_column: Annotated[str | None, column_option("gold labels")] = None,
+    text_column: str | None = column_option("texts"),
+    label_column: str | None = column_option("gold labels"),
     as_json: cli.JsonOption = False,
 ) -> None:
     """Give texts their labels, with the probability of each label.

@@ -13,11 +13,9 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from seqtool.cli.options import MAX_SHOWN, JobsOption, is_folder, note
+from seqtool.cli.options import MAX_SHOWN, JobsOption, is_folder, note, option
 from seqtool.cli.spark import SparkOptions
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, counted
@@ -34,15 +32,9 @@ DOING = {"segment": "segmenting", "tag": "tagging", "parse": "parsing"}
 class OutputOptions:
     """Where annotated text goes, and how many processes annotate it."""
 
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Where to write; - is stdout. A directory (out/) gets a file for each input.",
-        ),
-    ] = "-"
+    output: str = option(
+        "-", "Where to write; - is stdout, and DIR/ gets a file for each input.", "FILE", "-o"
+    )
     jobs: JobsOption = 1
 
 
@@ -50,23 +42,12 @@ class OutputOptions:
 class BrokenOptions:
     """What becomes of broken sentences."""
 
-    skip_invalid: Annotated[
-        bool,
-        typer.Option(
-            "--skip-invalid",
-            help="Write broken sentences as they are, but leave them out of drawings, and leave "
-            "out files that cannot be read.",
-        ),
-    ] = False
-    invalid: Annotated[
-        str | None,  # no path: of a URL, as --engine spark takes it, it would lose a slash
-        typer.Option(
-            metavar="FILE",
-            help="Write broken sentences to this file, with file, line and reason, and not to the "
-            "output. Implies --skip-invalid. With --engine spark it is a directory, of any kind "
-            "that -o can be.",
-        ),
-    ] = None
+    skip_invalid: bool = option(
+        False, "Pass broken sentences through; leave out files that cannot be read."
+    )
+    invalid: str | None = option(
+        None, "Write broken sentences there with the reason, not to the output.", "FILE"
+    )
 
     @property
     def of_annotation(self) -> dict[str, Any]:

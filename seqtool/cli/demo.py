@@ -8,14 +8,11 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import typer
-
-from seqtool.cli.options import JsonOption, emit, note, show_table
+from seqtool.cli.options import JsonOption, emit, note, option, show_table
 from seqtool.cli.usage import examples
 from seqtool.core import checkpoint
 from seqtool.core.errors import SeqtoolError
@@ -32,7 +29,6 @@ class DemoModel(NamedTuple):
     name: str
     language: str
     kind: str
-    title: str
     command: str
     prompt: str = ""  # the option of `generate` that says what a language model goes on from
 
@@ -45,42 +41,42 @@ class DemoModel(NamedTuple):
 SMALL = "--hidden 160 --tied --dropout 0.2 --batch-size 16 --bptt 20 --epochs 5 --schedule cosine"
 RHN = f"train-lm {{corpus}} --cell rhn --depth 3 {SMALL} --lr 0.005"
 LSTM = f"train-lm {{corpus}} --cell lstm {SMALL} --lr 0.008"
-NGRAM = "ngram train {corpus} --order 5"
 PARSER = "train-parser {train} --dev {valid}"
 OLD = "--prompt 'the old'"
 
 # those that take long come first, so that none is left to run alone at the end
 MODELS = [
-    DemoModel("rhn", "en", "rhn", "Train a Recurrent Highway Network", RHN, OLD),
-    DemoModel("lstm", "en", "lstm", "Train an LSTM", LSTM, OLD),
-    DemoModel("parser-en", "en", "parser", "Train a parser", f"{PARSER} --epochs 1"),
-    DemoModel("rhn-ko", "ko", "rhn", "Train a Recurrent Highway Network", RHN),
-    DemoModel("parser-ko", "ko", "parser", "Train a parser", f"{PARSER} --epochs 2"),
-    DemoModel("ngram", "en", "5-gram", "Count n-grams", NGRAM, OLD),
+    DemoModel("rhn", "en", "rhn", RHN, OLD),
+    DemoModel("lstm", "en", "lstm", LSTM, OLD),
+    DemoModel("parser-en", "en", "parser", f"{PARSER} --epochs 1"),
+    DemoModel("rhn-ko", "ko", "rhn", RHN),
+    DemoModel("parser-ko", "ko", "parser", f"{PARSER} --epochs 2"),
+    DemoModel("ngram", "en", "5-gram", "ngram train {corpus} --order 5", OLD),
 ]
 MIXED = ("rhn", "lstm")
 PREPARE = "prepare {train} --valid {valid} --test {test} -o {corpus} --force"
-TRAIN = " -o {model} --force --threads {threads}"
 MIX = "eval-ppl {test} -m {out}/rhn -m {out}/lstm --tune {valid}"
 
 
-@examples(
-    "seqtool demo",
-    "seqtool demo -o runs/demo --json",
-)
+# what a command is run for
+TITLES = {
+    "prepare": "Turn words into ids",
+    "ngram": "Count n-grams",
+    "train-lm": "Train a network",
+    "train-parser": "Train a parser",
+    "eval-ppl": "Measure it on text that it has not seen",
+    "eval-parser": "Measure it on trees that it has not seen",
+    "generate": "Let it write",
+    "parse": "Look at its trees",
+}
+
+
+@examples("seqtool demo", "seqtool demo -o runs/demo --json")
 def demo(
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Directory; an earlier demo in it is replaced."
-        ),
-    ] = Path("runs/demo"),
-    threads: Annotated[
-        int,
-        typer.Option(
-            min=1, metavar="N", help="CPU threads of a command; two commands run at a time."
-        ),
-    ] = 1,
+    output: Path = option(
+        Path("runs/demo"), "Directory; an earlier demo in it is replaced.", "DIR", "-o"
+    ),
+    threads: int = option(1, "Threads of a command; two commands run at a time.", "N", min=1),
     as_json: JsonOption = False,
 ) -> None:
     """Train, measure and use language models and parsers on the shipped sample, in three minutes.
@@ -91,26 +87,20 @@ def demo(
     """
     begin = time.perf_counter()
     note("The shipped sample is text that a grammar wrote; see data/README.md.")
-
-    def prepare(language: str) -> None:
-        title = f"Prepare the {LANGUAGES[language]} text: words to ids"
-        _run(language, language, output, title, PREPARE)
-
     with ThreadPoolExecutor(min(LANES, os.cpu_count() or 1)) as lanes:
-        list(lanes.map(prepare, LANGUAGES))
+        list(lanes.map(lambda language: _run(language, language, output, PREPARE), LANGUAGES))
         results = list(lanes.map(lambda model: _use(model, output, threads), MODELS))
-    title = "Mix both networks, by weights that suit the validation text"
-    mixture = _run("mixture", "en", output, title, MIX)
+    mixture = _run("mixture", "en", output, MIX)
     parsers = [found for found in results if found["kind"] == "parser"]
     models = [found for found in results if found["kind"] != "parser"]
     sizes = [found["parameters"] for found in models if Path(found["model"]).name in MIXED]
-    mixed: dict[str, Any] = {
-        "model": str(output / " + ".join(MIXED)),
-        "language": "en",
-        "kind": "mixture",
-    }
-    mixed |= {"parameters": sum(sizes), "test": mixture, "tokens_per_second": None}
-    models.append({**mixed, "seconds": mixture["seconds"], "samples": []})
+    models.append(
+        {
+            **{"model": str(output / " + ".join(MIXED)), "language": "en", "kind": "mixture"},
+            **{"parameters": sum(sizes), "test": mixture, "tokens_per_second": None},
+            **{"seconds": mixture["seconds"], "samples": []},
+        }
+    )
     seconds = time.perf_counter() - begin
     if as_json:
         emit({"models": models, "parsers": parsers, "seconds": seconds})
@@ -121,12 +111,10 @@ def demo(
 def _use(model: DemoModel, output: Path, threads: int) -> dict[str, Any]:
     """Train a model, measure it and use it; return what --json prints of it."""
 
-    def run(title: str, command: str) -> Any:
-        names = {"model": str(output / model.name), "threads": str(threads)}
-        return _run(model.name, model.language, output, title, command, **names)
+    def run(command: str) -> Any:
+        return _run(model.name, model.language, output, f"{command} {{model}}")
 
-    what = f"{LANGUAGES[model.language]} {'trees' if model.is_parser else 'text'}"
-    trained = run(f"{model.title} on the {what}", model.command + TRAIN)
+    trained = run(f"{model.command} --force --threads {threads} -o")
     result = {
         "model": str(output / model.name),
         "language": model.language,
@@ -135,23 +123,16 @@ def _use(model: DemoModel, output: Path, threads: int) -> dict[str, Any]:
         "seconds": trained["seconds"],
     }
     if model.is_parser:
-        test = run("Measure it on trees that it has not seen", "eval-parser {test} -m {model}")
-        run("Look at its trees", "parse {test} --format tree -m {model}")
+        test = run("eval-parser {test} -m")
+        run("parse {test} --format tree -m")
         return {**result, "test": test, "system": trained["system"]}
-    test = run("Measure it on text that it has not seen", "eval-ppl {test} -m {model}")
-    write = f"generate --num 3 --seed 1 -m {{model}} {model.prompt}"
-    samples = run("Let it write", write)["samples"]
+    test, samples = run("eval-ppl {test} -m"), run(f"generate --num 3 --seed 1 {model.prompt} -m")
     speed = trained.get("tokens_per_second") or trained["tokens"] / trained["seconds"]
-    return {
-        **result,
-        "test": test,
-        "tokens_per_second": speed,
-        "valid_perplexity": trained["valid_perplexity"],
-        "samples": [sample["text"] for sample in samples],
-    }
+    scores = {"test": test, "valid_perplexity": trained["valid_perplexity"]}
+    return {**result, **scores, "tokens_per_second": speed, "samples": samples.splitlines()}
 
 
-def _run(name: str, language: str, output: Path, title: str, command: str, **names: str) -> Any:
+def _run(name: str, language: str, output: Path, command: str) -> Any:
     """Show and run a command in a process of its own, and return what it prints: JSON, or a text.
 
     The name stands before each line, as another command writes there too.
@@ -166,11 +147,12 @@ def _run(name: str, language: str, output: Path, title: str, command: str, **nam
 
     has_trees = command.startswith(("train-parser", "eval-parser", "parse"))
     find = sample_treebank if has_trees else sample_text
-    files = {split: str(short_path(find(language, split))) for split in ("train", "valid", "test")}
-    names |= {"out": str(output), "corpus": str(output / f"corpus-{language}"), **files}
+    names = {split: str(short_path(find(language, split))) for split in ("train", "valid", "test")}
+    names |= {"out": str(output), "model": str(output / name)}
+    names["corpus"] = str(output / f"corpus-{language}")
     words = [word.format(**names) for word in shlex.split(command)]
-    say(f"\n{title}\n$ seqtool {shlex.join(words)}")
-    is_text = words[0] == "parse"
+    say(f"\n{TITLES[words[0]]} ({LANGUAGES[language]})\n$ seqtool {shlex.join(words)}")
+    is_text = words[0] in ("generate", "parse")
     own = [sys.executable, "-m", "seqtool", *words, *([] if is_text else ["--json"])]
     done = subprocess.run(own, capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL)
     if done.stderr:
@@ -178,33 +160,10 @@ def _run(name: str, language: str, output: Path, title: str, command: str, **nam
     if done.returncode:
         what = f"the command failed: seqtool {shlex.join(words)}"
         raise SeqtoolError(what, hint="mend what it said above, and run the demo again")
-    found = done.stdout if is_text else json.loads(done.stdout)
-    say(SUMMARIES[words[0]](found))
-    return found
-
-
-def _training_scores(found: dict[str, Any]) -> str:
-    names = ("valid_perplexity", "dev_uas", "dev_las")
-    scores = (f"{name.replace('_', ' ')} {found[name]:.2f}" for name in names if name in found)
-    return f"{', '.join(scores)}; {found['seconds']:.1f} s"
-
-
-# what is said of the output of a command
-SUMMARIES: dict[str, Callable[[Any], str]] = {
-    "prepare": lambda found: (
-        f"{found['vocabulary_size']:,} symbols; {found['splits']['train']['tokens']:,} tokens"
-    ),
-    "ngram": _training_scores,
-    "train-lm": _training_scores,
-    "train-parser": _training_scores,
-    "eval-ppl": lambda found: (
-        f"perplexity {found['perplexity']:.2f}; of the grammar itself "
-        f"{found['true_perplexity']:.2f}, and no model can be expected below that"
-    ),
-    "eval-parser": lambda found: ", ".join(f"{m} {found[m]['f1']:.2f}" for m in METRICS),
-    "generate": lambda found: "\n".join(f"  {sample['text']}" for sample in found["samples"]),
-    "parse": lambda text: str(text).partition("\n\n")[0],  # the first tree
-}
+    if is_text:
+        say(done.stdout.partition("\n\n")[0].rstrip())  # of trees, the first
+        return done.stdout
+    return json.loads(done.stdout)
 
 
 def _show_results(

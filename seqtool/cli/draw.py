@@ -8,11 +8,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import typer
-
-from seqtool.cli.options import UNNAMED, is_folder, note, stdin_or_sample, takes_options
+from seqtool.cli import options as cli
 from seqtool.cli.usage import WIDEST, examples
 from seqtool.core import terminal
 from seqtool.core.errors import ConfigError, DataError, OutputError, counted, did_you_mean
@@ -78,7 +76,7 @@ def format_of(name: str | None, output: str, known: Collection[str], default: st
         hint = "name a .svg file, or print the page of a .html file"
         raise ConfigError(f"trees are not drawn as {suffix} files", hint=hint)
     by_name = SUFFIXES.get(suffix, "")
-    if is_folder(output) and by_name != "parquet":  # which is a directory where Spark writes it
+    if cli.is_folder(output) and by_name != "parquet":  # which is a directory where Spark writes it
         return default
     return by_name if by_name in known else default
 
@@ -95,7 +93,7 @@ def check_drawing(format_: str, output: str) -> None:
     path = Path(output)
     if output == "-":
         return
-    if not is_folder(output):
+    if not cli.is_folder(output):
         return check_folders(path)
     if format_ not in SINGLE:
         hint = f"name a file, or choose --format {' or '.join(SINGLE)}"
@@ -124,7 +122,7 @@ def draw_groups(
         return render_groups(groups, kind, beside=beside, down=down, colour=colour)
 
     groups = begun(groups)
-    if not is_folder(output):
+    if not cli.is_folder(output):
         colour = format_ == "tree" and is_terminal(output)
         return write_text(drawn(groups, colour=colour), output, colour=colour)
     number = 0
@@ -133,54 +131,31 @@ def draw_groups(
             own = re.sub(r"[^\w.-]+", "_", group[0].name)[:NAME_LENGTH]
             name = f"{number:04d}{f'-{own}' if own else ''}{SINGLE[format_]}"
             (folder / name).write_bytes("".join(drawn([group])).encode())
-    note(f"{Path(output)}: {counted(number, 'picture')}")
+    cli.note(f"{Path(output)}: {counted(number, 'picture')}")
 
 
 @dataclass(frozen=True)
 class TreeOptions:
     """What `parse` writes of a tree, or beyond one tree of each sentence."""
 
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="|".join(FORMATS),
-            help="What to write; if not given, what the name after -o ends in, else conllu; tree "
-            "with --trace. Into a directory, svg and tikz go as a file for each sentence.",
-        ),
-    ] = None
-    gold: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Mark wrong arcs in drawings by the trees of this CoNLL-U file, which may be FILE "
-            "itself; repeatable.",
-        ),
-    ] = None
-    trace: Annotated[
-        bool,
-        typer.Option(
-            "--trace",
-            help="Show how each tree is built, step by step: stack, buffer, what is looked at, "
-            "transition, probability, and the beam; --format tree (in the terminal), html or json.",
-        ),
-    ] = False
-    nbest: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=1000,
-            metavar="N",
-            help="Give the N best trees of each sentence, with their rank and score in comments.",
-        ),
-    ] = None
-    scores: Annotated[
-        bool,
-        typer.Option(
-            "--scores", help="Write how probable it is that each head is right: MISC, Score=0.987."
-        ),
-    ] = False
+    format_: str | None = cli.option(
+        None,
+        "What to write; as -o ends, else conllu, and tree with --trace.",
+        "|".join(FORMATS),
+        "-f",
+    )
+    gold: list[str] | None = cli.option(
+        None, "Mark wrong arcs in drawings by these trees; repeatable.", "FILE"
+    )
+    trace: bool = cli.option(
+        False, "Show how each tree is built, step by step, as tree, html or json."
+    )
+    nbest: int | None = cli.option(
+        None, "Give the N best trees of each sentence, with their scores.", "N", min=1, max=1000
+    )
+    scores: bool = cli.option(
+        False, "Write how probable it is that each head is right: MISC, Score=0.987."
+    )
 
     def format_for(self, output: str, known: Collection[str], others: Sequence[str]) -> str:
         """Return the format to write, after all checks that need no model.
@@ -257,7 +232,7 @@ def write_text(pieces: Iterable[str], output: str, *, colour: bool = False) -> N
     from seqtool.treebank.conllu import open_target
 
     if output == "-":
-        shown = terminal.drawn() if colour else terminal.stream()
+        shown = terminal.stream(draws=colour)
         shown.writelines(pieces)
         shown.flush()
         return
@@ -270,22 +245,10 @@ def write_text(pieces: Iterable[str], output: str, *, colour: bool = False) -> N
 class ChoiceOptions:
     """Which sentences are drawn."""
 
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Only sentences with a word that has this in a column, as deprel=nsubj or "
-            "feats.Case=Nom, see `seqtool inspect --where`; repeatable: one word must have all.",
-        ),
-    ] = None
-    differing: Annotated[
-        bool,
-        typer.Option(
-            "--differing",
-            help="Only sentences with errors, or in which analyses differ: in heads, or in "
-            "relations without their subtypes.",
-        ),
-    ] = False
+    where: list[str] | None = cli.option(
+        None, "Only sentences with such a word, as deprel=nsubj; repeatable.", "NAME=VALUE"
+    )
+    differing: bool = cli.option(False, "Only sentences with errors, or in which analyses differ.")
 
     def chosen(self, groups: Iterator[Group]) -> Iterator[Group]:
         """Give the sentences that are asked for.
@@ -313,7 +276,6 @@ class ChoiceOptions:
             raise DataError(what, hint="leave out --differing")
 
 
-@takes_options()
 @examples(
     "seqtool draw dev.conllu",
     "seqtool draw dev.conllu -o trees.html",
@@ -322,52 +284,22 @@ class ChoiceOptions:
     "seqtool draw dev.conllu --where deprel=csubj -f svg -o pictures/",
 )
 def draw(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="CoNLL-U with trees (also packed), a directory, - for stdin; of several, each "
-            "has its own analysis of the same sentences, and where they differ is marked. "
-            f"{UNNAMED} the shipped sample's English test treebank.",
-        ),
-    ] = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE|DIR/",
-            help="Where to write; a directory (new, or empty) gets a file for each sentence.",
-        ),
-    ] = "-",
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            metavar="|".join(DRAWINGS),
-            help="If not given, what the name after -o ends in: .svg, .html, .tex (tikz), .json, "
-            "else tree; svg for a directory.",
-        ),
-    ] = None,
-    gold: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Mark what is wrong by the trees of this CoNLL-U file."),
-    ] = None,
-    beside: Annotated[
-        bool,
-        typer.Option(
-            "--beside", help="Several analyses stand side by side, not one over the other."
-        ),
-    ] = False,
-    down: Annotated[
-        bool,
-        typer.Option(
-            "--down",
-            help="Words stand below one another, arcs beside them: for long sentences (svg; a page "
-            "of HTML has a switch).",
-        ),
-    ] = False,
+    files: list[str] | None = cli.argument(
+        None, "CoNLL-U with trees; where several differ is marked; else the sample.", "FILE"
+    ),
+    output: str = cli.option(
+        "-", "Where to write; DIR/ gets a file for each sentence.", "FILE|DIR/", "-o"
+    ),
+    format_: str | None = cli.option(
+        None, "If not given, as -o ends, else tree; svg for a directory.", "|".join(DRAWINGS), "-f"
+    ),
+    gold: str | None = cli.option(
+        None, "Mark what is wrong by the trees of this CoNLL-U file.", "FILE"
+    ),
+    beside: bool = cli.option(
+        False, "Several analyses stand side by side, not one over the other."
+    ),
+    down: bool = cli.option(False, "Words stand below one another, arcs beside them (svg, html)."),
     *,
     choice: ChoiceOptions,
 ) -> None:
@@ -379,8 +311,8 @@ def draw(
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.drawing.rendering import grouped
 
-    format_ = format_of(format_, output, DRAWINGS, "svg" if is_folder(output) else "tree")
-    given = files or [stdin_or_sample("FILE", "trees")]
+    format_ = format_of(format_, output, DRAWINGS, "svg" if cli.is_folder(output) else "tree")
+    given = files or [cli.stdin_or_sample("FILE", "trees")]
     if [*given, gold].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="name a file for the others")
     hint = "name several files of the same sentences"

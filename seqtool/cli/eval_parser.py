@@ -5,29 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from seqtool.cli import options as cli
 from seqtool.cli.annotate import AllowMissingOption
 from seqtool.cli.models import (
     default_model,
-    hinting_allow_missing,
     names_of,
     note_beam,
     note_unknown,
     open_model,
-)
-from seqtool.cli.options import (
-    UNNAMED,
-    JsonOption,
-    SeedOption,
-    emit,
-    note,
-    show_table,
-    stdin_instead,
-    stdin_or_sample,
-    takes_options,
 )
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
@@ -45,25 +32,14 @@ COMMONEST = 20  # confusions that are shown
 class TableOptions:
     """What is counted, and which tables are shown."""
 
-    no_punct: Annotated[
-        bool,
-        typer.Option(
-            "--no-punct",
-            help="Leave punctuation (gold UPOS PUNCT or relation punct) out of UAS and LAS.",
-        ),
-    ] = False
-    per_relation: Annotated[
-        bool, typer.Option("--per-relation", help="Also labelled attachment of each relation.")
-    ] = False
-    per_length: Annotated[
-        bool,
-        typer.Option(
-            "--per-length", help="Also labelled attachment by words from head to dependent."
-        ),
-    ] = False
-    confusion: Annotated[
-        bool, typer.Option("--confusion", help="Also the commonest relations taken for others.")
-    ] = False
+    no_punct: bool = cli.option(
+        False, "Leave punctuation (gold UPOS PUNCT or relation punct) out of UAS and LAS."
+    )
+    per_relation: bool = cli.option(False, "Also labelled attachment of each relation.")
+    per_length: bool = cli.option(
+        False, "Also labelled attachment by words from head to dependent."
+    )
+    confusion: bool = cli.option(False, "Also the commonest relations taken for others.")
 
     @property
     def wanted(self) -> dict[str, Any]:
@@ -72,53 +48,28 @@ class TableOptions:
         return {"relations": self.per_relation, "lengths": self.per_length, **sizes}
 
 
-@takes_options()
 @examples(
     "seqtool eval-parser dev.conllu -m runs/parser --beam 4",
     "seqtool eval-parser dev.conllu parsed.conllu --per-relation",
     "seqtool eval-parser dev.conllu -m runs/parser -m runs/other --together",
 )
 def eval_parser(
-    gold: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="GOLD",
-            help="Treebank: a CoNLL-U file (also packed), a directory, - for stdin. "
-            f"{UNNAMED} the shipped sample's English test treebank.",
-        ),
-    ] = None,
-    predicted: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PREDICTED",
-            help="Annotations of the same text; several are compared with the first. Without one "
-            "and without -m: stdin where that is a pipe or a file, else GOLD's words parsed by the "
-            "default model.",
-        ),
-    ] = None,
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="Parse GOLD's words with this model, then score; repeatable. Tags and lemmas that "
-            "GOLD has are kept, also by a model of --raw.",
-        ),
-    ] = None,
-    beam: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Hypotheses that a model follows at once.")
-    ] = 1,
-    together: Annotated[
-        bool,
-        typer.Option(
-            "--together",
-            help="Score also what the models find together, as of `seqtool parse -m A -m B`.",
-        ),
-    ] = False,
+    gold: str | None = cli.argument(
+        None, "A treebank; the sample's English test part if not given.", "GOLD"
+    ),
+    predicted: list[str] | None = cli.argument(
+        None, "Annotations of the same text; without any, a model parses GOLD.", "PREDICTED"
+    ),
+    model: list[Path] | None = cli.option(
+        None, "Parse GOLD's words with this model, then score; repeatable.", "MODEL", "-m"
+    ),
+    beam: int = cli.option(1, "Hypotheses that a model follows at once.", "N", min=1),
+    together: bool = cli.option(
+        False, "Score also what the models find together, as of `seqtool parse -m A -m B`."
+    ),
     allow_missing: AllowMissingOption = False,
-    seed: SeedOption = None,
-    as_json: JsonOption = False,
+    seed: cli.SeedOption = None,
+    as_json: cli.JsonOption = False,
     *,
     tables: TableOptions,
 ) -> None:
@@ -133,7 +84,7 @@ def eval_parser(
     from seqtool.treebank.conllu import read_conllu
     from seqtool.treebank.evaluation import compare_annotations
 
-    gold = gold or stdin_or_sample("GOLD", "trees")
+    gold = gold or cli.stdin_or_sample("GOLD", "trees")
     files, models = _annotations(gold, predicted or [], model or [])
     groups = [[path] for path in models] + [models] * together
     for option, is_given, what, is_there in (
@@ -156,7 +107,7 @@ def eval_parser(
     )
     names = [*files, *map(str, models), *["together"] * together]
     if as_json:
-        return emit(_to_json(gold, names, results, leads, tables))
+        return cli.emit(_to_json(gold, names, results, leads, tables))
     _show(gold, names, results, leads, tables)
 
 
@@ -167,7 +118,7 @@ def _annotations(gold: str, files: list[str], models: list[Path]) -> tuple[list[
     names_of(models)
     if files or models:
         return files, models
-    if gold != "-" and stdin_instead("PREDICTED"):
+    if gold != "-" and cli.stdin_instead("PREDICTED"):
         return ["-"], []
     return [], [default_model("parser")]
 
@@ -191,7 +142,7 @@ def _parsed(
     if parser.has_tagger:
         options = {key: value for key, value in options.items() if key != "allow_missing"}
         if any(row[UPOS] != "_" for sentence in gold for row in sentence.rows):
-            note(
+            cli.note(
                 f"{shown}: gold words, and the tags and lemmas that {name} has; to score it from "
                 "plain text, see the manual: seqtool help evaluate"
             )
@@ -202,7 +153,7 @@ def _parsed(
                 row[MISC] = without_score(row[MISC])
             yield sentence
 
-    with hinting_allow_missing(), naming_reader(shown):
+    with naming_reader(shown):
         for item in parser.parse_stream(copies(), **options):
             if isinstance(item, Sentence):
                 yield item
@@ -250,10 +201,10 @@ def _show(
     echo()
     if len(results) > 1:
         rows = [[metric, *_cells(each[metric].f1 for each in results)] for metric in first.scores]
-        show_table("F1", ["metric", *names], rows)
+        cli.show_table("F1", ["metric", *names], rows)
     else:
         rows = [[name, *_cells(each.to_json().values())] for name, each in first.scores.items()]
-        show_table("", ["metric", "precision", "recall", "F1", "aligned accuracy"], rows)
+        cli.show_table("", ["metric", "precision", "recall", "F1", "aligned accuracy"], rows)
         if first.calibration is not None:
             echo()
             echo(
@@ -272,7 +223,7 @@ def _show(
         ]
         columns = ["metric", "difference", "95% from", "to", "p"]
         echo()
-        show_table(f"{name} against {names[0]}, paired bootstrap", columns, rows)
+        cli.show_table(f"{name} against {names[0]}, paired bootstrap", columns, rows)
     for name, result in zip(names, results, strict=True):
         _show_tables(f" of {name}" * (len(names) > 1), result, tables)
 
@@ -292,11 +243,11 @@ def _show_tables(where: str, result: ParserEvaluation, tables: TableOptions) -> 
         ]:
             echo()
             columns = [title, "gold", "predicted", "correct", "precision", "recall", "F1"]
-            show_table(f"labelled attachment{where} by {title}", columns, rows)
+            cli.show_table(f"labelled attachment{where} by {title}", columns, rows)
     if pairs := details.get("confusions"):
         echo()
         columns = ["gold", "predicted", "words", "with the right head"]
         rows = [_cells(pair.values()) for pair in pairs]
-        show_table(f"commonest confusions{where}", columns, rows)
+        cli.show_table(f"commonest confusions{where}", columns, rows)
     elif tables.confusion:
         echo(f"\nno relation{where} is taken for another")

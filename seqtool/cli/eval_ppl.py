@@ -6,26 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from seqtool.cli import options as cli
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
-from seqtool.cli.options import (
-    DeviceOption,
-    JobsOption,
-    JsonOption,
-    TestSplitOption,
-    TextFieldOption,
-    ThreadsOption,
-    emit,
-    note,
-    offer,
-    show_table,
-    stdin_instead,
-    takes_options,
-    typed,
-)
 from seqtool.cli.spark import PANEL, EngineOptions, noted_damage
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
@@ -75,117 +59,63 @@ class MixtureOptions:
     """How several models become one."""
 
     weights: WeightsOption = None
-    tune: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Fit the weights of a mixture, and what is not given of --cache and --dynamic, on "
-            "this held-out text (a corpus: its valid split).",
-        ),
-    ] = None
-    save_mixture: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Write the mixture as a model that refers to its parts and needs them to stay.",
-        ),
-    ] = None
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace the directory of --save-mixture.")
-    ] = False
+    tune: str | None = cli.option(
+        None, "Fit what is not given of weights, cache and dynamic on this text.", "TEXT"
+    )
+    save_mixture: Path | None = cli.option(
+        None, "Write the mixture as a model that refers to its parts and needs them to stay.", "DIR"
+    )
+    force: bool = cli.option(False, "Replace the directory of --save-mixture.")
 
 
 @dataclass(frozen=True)
 class ComparisonOptions:
     """Models side by side."""
 
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare",
-            help="Do not mix the models, but show them side by side: how well, how large, how "
-            "fast. Each is tested against the first by a paired bootstrap over sentences.",
-        ),
-    ] = False
-    samples: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Texts drawn for each test of --compare.")
-    ] = 10_000
-    seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Seed of the draws of --compare.")
-    ] = 1
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write the table of --compare (.tsv, .csv, .jsonl, .parquet; - is TSV on stdout).",
-        ),
-    ] = None
+    compare: bool = cli.option(
+        False, "Show models side by side, each tested against the first one."
+    )
+    samples: int = cli.option(10_000, "Texts drawn for each test of --compare.", "N", min=1)
+    seed: int = cli.option(1, "Seed of the draws of --compare.", "N", min=0)
+    output: str | None = cli.option(
+        None, "Write the table of --compare; - is TSV on stdout.", "FILE", "-o"
+    )
 
 
 @dataclass(frozen=True)
 class TableOptions:
     """Tables of scores."""
 
-    per_token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a table, .tsv, .csv, .jsonl or .parquet: sentence, token, surprisal in "
-            "bits, oov (- is TSV on stdout). For one row per word, whatever the unit: seqtool "
-            "surprisal.",
-        ),
-    ] = None
-    per_sentence: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write a table: sentence, tokens, oov, log10_probability, perplexity.",
-        ),
-    ] = None
+    per_token: str | None = cli.option(
+        None, "Write a table (as -o) of each token's surprisal in bits.", "FILE"
+    )
+    per_sentence: str | None = cli.option(
+        None, "Write a table: sentence, tokens, oov, log10_probability, perplexity.", "FILE"
+    )
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
     """How the text is read."""
 
-    split: TestSplitOption = None
-    field: TextFieldOption = None
-    reset_state: Annotated[
-        bool,
-        typer.Option(
-            "--reset-state",
-            help="Start every sentence from the initial state, as is the default where a table is "
-            "written.",
-        ),
-    ] = False
-    carry_state: Annotated[
-        bool,
-        typer.Option(
-            "--carry-state",
-            help="Carry the state of a neural model from sentence to sentence, as is the default "
-            "without a table.",
-        ),
-    ] = False
+    split: cli.TestSplitOption = None
+    field: cli.TextFieldOption = None
+    reset_state: bool = cli.option(
+        False, "Each sentence begins anew, as is the default for a table."
+    )
+    carry_state: bool = cli.option(False, "A network reads on from sentence to sentence.")
 
 
 @dataclass(frozen=True)
 class ScoringOnSpark(EngineOptions):
     """Spark in place of this process."""
 
-    skip_invalid: Annotated[
-        bool,
-        typer.Option(
-            "--skip-invalid",
-            help="Leave out compressed files that are damaged, and name them; each is read once "
-            "before.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
+    skip_invalid: bool = cli.option(
+        False, "Leave out compressed files that are damaged.", panel=PANEL
+    )
 
 
-@takes_options(
+@cli.takes_options(
     "seqtool.lm.mixture.config:AdaptationConfig",
     {
         "--cache": "cache",
@@ -197,7 +127,7 @@ class ScoringOnSpark(EngineOptions):
         "--dynamic-rate": "dynamic_rate",
         "--dynamic-decay": "dynamic_decay",
         "--dynamic-segment": "dynamic_segment",
-        "--dynamic-stats": offer("dynamic_stats", metavar="TEXT"),
+        "--dynamic-stats": cli.offer("dynamic_stats", metavar="TEXT"),
         "--dynamic-stats-tokens": "dynamic_stats_tokens",
     },
     panel="Adaptation",
@@ -210,20 +140,14 @@ class ScoringOnSpark(EngineOptions):
     "seqtool segment raw.txt --rules --format text | seqtool eval-ppl -m runs/my",
 )
 def eval_ppl(
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="Text, one sentence per line: files (also packed, .jsonl, .parquet), "
-            "directories, - for stdin, or one prepared corpus. If not given: stdin where that "
-            "is a pipe or a file, else the held-out part of the model's own corpus.",
-        ),
-    ] = None,
+    text: list[str] | None = cli.argument(
+        None, "Text, a sentence a line, or a corpus; else the model's own held-out text.", "TEXT"
+    ),
     model: ModelsOption = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    jobs: JobsOption = 1,
-    as_json: JsonOption = False,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
+    jobs: cli.JobsOption = 1,
+    as_json: cli.JsonOption = False,
     *,
     reading: ReadingOptions,
     mixing: MixtureOptions,
@@ -272,9 +196,9 @@ def eval_ppl(
         tune=mixing.tune,
         output=mixing.save_mixture,
         force=mixing.force,
-        command=typed(),
+        command=cli.typed(),
         jobs=jobs,
-        on_trial=lambda tried, perplexity: note(
+        on_trial=lambda tried, perplexity: cli.note(
             f"dynamic: rate {tried.rate:g}, decay {tried.decay:g}: perplexity {perplexity:,.2f}"
         ),
         reset_state=reading.reset_state if is_chosen else None,  # None: as it suits a table
@@ -282,13 +206,13 @@ def eval_ppl(
         **vars(tables),
     )
     if as_json:
-        emit({"text": paths, "split": own and own.split, **found.to_json()})
+        cli.emit({"text": paths, "split": own and own.split, **found.to_json()})
     else:
         _show(found.result, [*_model_rows(found)], paths, to_stderr=on_stdout)
     if tables != TableOptions() and not is_chosen:
         _note_beginnings(found)
     for remark in found.remarks():
-        note(remark)
+        cli.note(remark)
 
 
 def _check_options(options: Mapping[str, object]) -> None:
@@ -307,10 +231,10 @@ def _texts(text: Sequence[str] | None, *, is_spark: bool) -> list[str]:
     """Return the texts that are named, or stdin; none for those of the model's own corpus."""
     from seqtool.lm.stimuli import is_stimuli
 
-    if not text and not is_spark and stdin_instead("TEXT"):
+    if not text and not is_spark and cli.stdin_instead("TEXT"):
         return ["-"]
     for table in filter(is_stimuli, text or ()):
-        note(
+        cli.note(
             f"note: {table} is read as lines of text, separators and names of columns too; "
             "`seqtool surprisal --text-column NAME` reads its column of texts"
         )
@@ -325,7 +249,7 @@ def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
     shown = " ".join(map(str, text.paths))
     part = f"the {text.split} part of {shown}" if text.is_corpus else shown
     was = "was" if text.split == "train" else "was not"
-    note(f"no TEXT given: measuring {part}, which the model {was} trained on")
+    cli.note(f"no TEXT given: measuring {part}, which the model {was} trained on")
     return text
 
 
@@ -355,7 +279,7 @@ def _evaluate_on_spark(
             on_damaged=note_damaged if spark.skip_invalid else None,
         )
     if as_json:
-        return emit({"text": paths, "split": None, **found.to_json()})
+        return cli.emit({"text": paths, "split": None, **found.to_json()})
     _show(found, [("model", str(models[0]))], paths, to_stderr=False)
 
 
@@ -395,11 +319,11 @@ def _compare(
         write_table(output, COLUMNS, [compared.row() for compared in found.models])
     if as_json:
         content = {"text": paths, "per": found.per, "samples": found.samples, "seed": found.seed}
-        emit({**content, "models": [compared.to_json() for compared in found.models]})
+        cli.emit({**content, "models": [compared.to_json() for compared in found.models]})
     elif output != "-":
         _show_comparison(found, paths)
     for remark in found.remarks:
-        note(f"note: {remark}")
+        cli.note(f"note: {remark}")
 
 
 def _show_comparison(found: Comparison, paths: Sequence[str]) -> None:
@@ -407,9 +331,9 @@ def _show_comparison(found: Comparison, paths: Sequence[str]) -> None:
     first, *others = found.models
     part = f" ({first.result.split})" if first.result.split else ""
     title = f"{_shown(paths)}{part}: {counted(first.result.sentences, 'sentence')}"
-    show_table(title, [*FIGURES.values()], [_cells(model, FIGURES) for model in found.models])
+    cli.show_table(title, [*FIGURES.values()], [_cells(model, FIGURES) for model in found.models])
     title = f"\nagainst {first.name}: bits per {found.per}, paired bootstrap over sentences"
-    show_table(title, [*TESTS.values()], [_cells(model, TESTS) for model in others])
+    cli.show_table(title, [*TESTS.values()], [_cells(model, TESTS) for model in others])
 
 
 def _cells(model: ComparedModel, names: Iterable[str]) -> list[str]:
@@ -428,9 +352,9 @@ def _note_beginnings(found: ModelsEvaluation) -> None:
     from seqtool.lm.protocol import carries_state
 
     if found.result.adaptations:
-        note("note: the model learns from the text: a row depends on the sentences before it")
+        cli.note("note: the model learns from the text: a row depends on the sentences before it")
     elif carries_state(found.model):
-        note(
+        cli.note(
             "note: for the table each sentence begins anew, and the perplexity is of that too; "
             "--carry-state lets the model read on"
         )

@@ -5,21 +5,10 @@ from __future__ import annotations
 import dataclasses
 import secrets
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from seqtool.cli import options as cli
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
-from seqtool.cli.options import (
-    DeviceOption,
-    JsonOption,
-    SeedOption,
-    ThreadsOption,
-    emit,
-    note,
-    prompt_text,
-    takes_options,
-)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError
 from seqtool.core.terminal import echo
@@ -28,17 +17,12 @@ if TYPE_CHECKING:
     from seqtool.lm.sampling import Piece
 
 
-@takes_options(
+@cli.takes_options(
     "seqtool.lm.sampling:GenerateConfig",
     {
         "-n,--num": "num",
-        "--max-tokens": "max_tokens",
-        "--temperature": "temperature",
-        "--top-k": "top_k",
-        "--top-p": "top_p",
-        "--beam": "beam",
         "--stop/--no-stop": "stop_at_sentence_end",
-        "--generate-unk": "generate_unk",
+        **cli.same_names("max_tokens", "temperature", "top_k", "top_p", "beam", "generate_unk"),
     },
     panel=None,
     shows_defaults=True,
@@ -50,37 +34,21 @@ if TYPE_CHECKING:
     'seqtool generate --prompt "the old" --next 5',
 )
 def generate(
-    prompt: Annotated[
-        str | None,
-        typer.Option(
-            "-p",
-            "--prompt",
-            metavar="TEXT",
-            help="The beginning of the text; - reads stdin, as does a command at the end of a "
-            "pipe without it.",
-        ),
-    ] = None,
+    prompt: str | None = cli.option(
+        None, "The beginning of the text; - reads stdin.", "TEXT", "-p", "--prompt"
+    ),
     model: ModelsOption = None,
     weights: WeightsOption = None,
-    allow_unknown: Annotated[
-        bool, typer.Option("--allow-unknown", help="Read unknown words of the prompt as <unk>.")
-    ] = False,
-    next_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--next",
-            min=1,
-            metavar="N",
-            help="Instead of writing, show the N most probable next tokens, and where their "
-            "probabilities come from.",
-        ),
-    ] = None,
+    allow_unknown: bool = cli.option(False, "Read unknown words of the prompt as <unk>."),
+    next_tokens: int | None = cli.option(
+        None, "Show the N most probable next tokens, and write nothing.", "N", "--next", min=1
+    ),
     *,
     settings: dict[str, Any],
-    seed: SeedOption = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    as_json: JsonOption = False,
+    seed: cli.SeedOption = None,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Write text with a language model, or with several mixed, continuing a prompt.
 
@@ -92,7 +60,7 @@ def generate(
     from seqtool.lm import sampling
     from seqtool.lm.mixture.model import open_mixture
 
-    prompt = prompt_text(prompt)
+    prompt = cli.prompt_text(prompt)
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
     draws = config.beam is None and config.temperature > 0
     if seed is not None and not draws:
@@ -111,7 +79,7 @@ def generate(
         report = next_words(
             language_model, name, prompt, top=next_tokens, allow_unknown=allow_unknown
         )
-        return emit(to_json(report)) if as_json else show_report(report)
+        return cli.emit(to_json(report)) if as_json else show_report(report)
     is_new_seed = seed is None and draws
     if is_new_seed:
         seed = secrets.randbelow(1 << 32)
@@ -119,13 +87,13 @@ def generate(
         language_model, prompt, seed=seed, allow_unknown=allow_unknown, **settings
     )
     if is_new_seed:
-        note(f"--seed {seed} writes the same again")
+        cli.note(f"--seed {seed} writes the same again")
     if config.num == 1 and not as_json:
         _stream(pieces)
         return
     samples = sampling.collect(pieces, language_model.tokenizer.vocabulary)
     if as_json:
-        return emit({"prompt": prompt, "samples": list(map(dataclasses.asdict, samples))})
+        return cli.emit({"prompt": prompt, "samples": list(map(dataclasses.asdict, samples))})
     texts = [sample.text for sample in samples]
     blank = "\n\n" if any("\n" in text for text in texts) else "\n"
     echo(blank.join(texts))

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import typer
-
+from seqtool.cli import options as cli
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, StrictOption, emit, flattened, note, show_table
 from seqtool.cli.usage import examples
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, ModelError, counted
@@ -36,31 +34,17 @@ CONTEXT = 30  # characters of a line on each side of a word
     "seqtool inspect train.conllu --json",
 )
 def inspect(
-    paths: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="MODEL",
-            help="A model (an ARPA file too), a prepared corpus or a treebank; the default output "
-            "of a training command if not given. With --plot several runs.",
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Draw learning curves of runs, or sizes of an n-gram model's orders.",
-        ),
-    ] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="Show the words of a treebank whose column is so: deprel=nsubj (or nsubj:pass; "
-            "deprel==nsubj does not), feats.Case=Nom, form=un*, xpos=_; repeatable, all hold.",
-        ),
-    ] = None,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
+    paths: list[Path] | None = cli.argument(
+        None, "A model, corpus or treebank; with --plot several runs.", "MODEL"
+    ),
+    plot: Path | None = cli.option(
+        None, "Draw learning curves of runs, or sizes of an n-gram model's orders.", "FILE"
+    ),
+    where: list[str] | None = cli.option(
+        None, "Show the words whose column is so, as deprel=nsubj; repeatable.", "NAME=VALUE"
+    ),
+    strict: cli.StrictOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Show what a model, a prepared corpus or a treebank is: sizes, configuration, data, scores.
 
@@ -90,7 +74,7 @@ def inspect(
     describe = _file if path.is_file() else _corpus if is_corpus(path) else _model
     content, sections = describe(path)
     if as_json:
-        return emit(content)
+        return cli.emit(content)
     echo(content["path"])
     for title, section in sections:
         _show(title, section)
@@ -211,10 +195,10 @@ def _show(title: str, section: Row | Sequence[Row]) -> None:
         echo()
     if not isinstance(section, Mapping):
         cells = [[_text(row.get(name, "")) for name in section[0]] for row in section]
-        return show_table(title, [name.replace("_", " ") for name in section[0]], cells)
+        return cli.show_table(title, [name.replace("_", " ") for name in section[0]], cells)
     if title:
         echo(title)
-    pairs = [(name, _text(value)) for name, value in flattened(section)]
+    pairs = [(name, _text(value)) for name, value in cli.flattened(section)]
     width = max(len(name) for name, _ in pairs)
     for name, text in pairs:
         echo(f"  {name:<{width}}  {text}".rstrip())
@@ -253,7 +237,7 @@ def _plot(paths: Sequence[Path], output: Path, as_json: bool) -> None:
         report = learning_curves([log for path in paths for log in find_logs(path)])
     picture = save_picture(report.charts, output)
     if as_json:
-        return emit(to_json(report))
+        return cli.emit(to_json(report))
     echo(picture)
 
 
@@ -283,9 +267,9 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
             after = set_cell_size(match.after, CONTEXT)  # as wide in every line
             echo(f"{before}[{match.written}]{after}  {match.place}")
     if as_json:
-        emit({"path": str(path), "where": query, "words": words})
+        cli.emit({"path": str(path), "where": query, "words": words})
     for hint in filter(None, (*([] if num_words else values.hints()), contracted.hint())):
-        note(f"note: {hint}")
+        cli.note(f"note: {hint}")
     if not as_json:
         total = counted(num_sentences, "sentence")
-        note(f"{counted(num_words, 'word')} in {num_with:,} of {total}")
+        cli.note(f"{counted(num_words, 'word')} in {num_with:,} of {total}")

@@ -16,21 +16,11 @@ if TYPE_CHECKING:
 
 WordColumnOption = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Of files with a word a line: the column of words. The first if not given, or the "
-        "second where the first one counts 1, 2, 3 in every sentence.",
-    ),
+    typer.Option(min=1, metavar="N", help="The column of words; the first if not given."),
 ]
 LabelColumnOption = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        metavar="N",
-        help="Of such files: the column of labels. The last if not given; where words are not in "
-        "the first, the next one that has nothing but labels (B-X, I-X, O).",
-    ),
+    typer.Option(min=1, metavar="N", help="The column of labels; the last if not given."),
 ]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -11,7 +11,7 @@ import typer
 
 from seqtool.cli.options import note
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from seqtool.treebank.sentence import Sentence
@@ -37,29 +37,17 @@ KINDS = {
 ModelsOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "-m",
-        "--model",
-        metavar="MODEL",
-        help="A language model, or an ARPA file; several (-m A -m B) are mixed. "
-        "runs/lm by default, else runs/ngram.",
+        "-m", "--model", metavar="MODEL", help="A language model or ARPA file; several are mixed."
     ),
 ]
 EachModelOption = Annotated[
     list[Path] | None,
     typer.Option(
-        "-m",
-        "--model",
-        metavar="MODEL",
-        help="A language model, or an ARPA file; of several (-m A -m B) each by itself. "
-        "runs/lm by default, else runs/ngram.",
+        "-m", "--model", metavar="MODEL", help="A language model or ARPA file; repeatable."
     ),
 ]
 WeightsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="W,W...",
-        help="The share of each model in a mixture, as 0.3,0.7; equal if not given.",
-    ),
+    str | None, typer.Option(metavar="W,W...", help="Shares of models, as 0.3,0.7; else equal.")
 ]
 
 
@@ -193,16 +181,3 @@ def note_beam(parser: Any, beam: int, paths: Sequence[Path]) -> None:
     if beam > 1 and not parser.has_beam:
         names = ", ".join(map(str, paths))
         note(f"{names}: finds a tree without a beam, so --beam changes nothing")
-
-
-@contextmanager
-def hinting_allow_missing() -> Iterator[None]:
-    """Within the block, say of text that lacks columns that --allow-missing parses it as it is."""
-    from seqtool.parsing.parser.columns import HINT
-
-    try:
-        yield
-    except DataError as error:
-        if error.hint == HINT:
-            error.hint = f"{HINT}; --allow-missing parses it as it is"
-        raise

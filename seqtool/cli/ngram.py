@@ -11,26 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from seqtool.cli import options as cli
 from seqtool.cli.models import WeightsOption, names_of, parse_weights
-from seqtool.cli.options import (
-    FIELD_HELP,
-    UNNAMED,
-    ForceOption,
-    JsonOption,
-    Offer,
-    OutputOption,
-    TextFieldOption,
-    ThreadsOption,
-    emit,
-    is_typed,
-    note,
-    note_next,
-    offer,
-    show_table,
-    stdin_or_sample,
-    takes_options,
-    typed,
-)
 from seqtool.cli.spark import SessionOptions
 from seqtool.cli.usage import examples
 from seqtool.core.config import from_dict
@@ -51,31 +33,22 @@ LISTED = 20  # n-grams that are shown when nothing is said
 COUNTED = 2  # the order of n-grams that are counted; that of a model is another
 SHOWN = 10  # classes, and words of each
 # how a text is read, of every command that counts
-READING: dict[str, str | Offer] = {"--special-tokens": "special_tokens", "--lowercase": "lowercase"}
-WORDS: dict[str, str | Offer] = {  # which words there are
-    "--vocab": offer("vocab", metavar="FILE"),
-    "--vocab-size": "vocab_size",
-    "--min-count": "min_count",
+READING: cli.OptionTable = cli.same_names("special_tokens", "lowercase")
+WORDS: cli.OptionTable = {  # which words there are
+    "--vocab": cli.offer("vocab", metavar="FILE"),
+    **cli.same_names("vocab_size", "min_count"),
 }
 
 InputsArgument = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="CORPUS",
-        help="A prepared corpus, or text: files (packed, .jsonl, .parquet too), directories, or "
-        f"- for stdin. {UNNAMED} the shipped English sample.",
-    ),
+    typer.Argument(metavar="CORPUS", help="A prepared corpus, text files or -; else the sample."),
 ]
-FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=FIELD_HELP)]
+FieldOption = Annotated[str | None, typer.Option(metavar="NAME", help=cli.FIELD_HELP)]
 ModelArgument = Annotated[
     Path, typer.Argument(metavar="MODEL", help="An n-gram model, or an ARPA file.")
 ]
-NewModelOption = Annotated[
-    Path, typer.Option("--output", "-o", metavar="DIR", help="Where the new model goes.")
-]
 ArpaOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write ARPA too (.gz: packed), or to stdout (-)."),
+    Path | None, typer.Option(metavar="FILE", help="Write ARPA, too (.gz: packed); - is stdout.")
 ]
 
 
@@ -84,10 +57,8 @@ class CountingOptions:
     """How a text is read and counted."""
 
     field: FieldOption = None
-    threads: ThreadsOption = None
-    memory: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Memory that it may take, such as 8G.")
-    ] = None
+    threads: cli.ThreadsOption = None
+    memory: str | None = cli.option(None, "Memory that it may take, such as 8G.", "SIZE")
 
     def arguments(self) -> dict[str, Any]:
         """Return them as functions of the library take them."""
@@ -100,15 +71,34 @@ class CountingOptions:
 class SpillOptions(CountingOptions):
     """The same, where the disk takes what the memory does not."""
 
-    temp: Annotated[
-        str | None,  # no path: a URL would lose a slash
-        typer.Option(
-            metavar="DIR",
-            help="Folder for temporary files, beside the output if not given; of Spark one that "
-            "all machines see.",
-            rich_help_panel="Engine",
-        ),
-    ] = None
+    temp: str | None = cli.option(
+        None, "Folder for temporary files; beside the output if not given.", "DIR", panel="Engine"
+    )
+
+
+@dataclass(frozen=True)
+class NewModelOptions:
+    """Where a model goes that is made of others."""
+
+    output: Path = cli.option(..., "Where the new model goes.", "DIR", "-o")
+    arpa: ArpaOption = None
+    threads: cli.ThreadsOption = None
+    force: cli.ForceOption = False
+    as_json: cli.JsonOption = False
+
+    def arguments(self) -> dict[str, Any]:
+        """Return them as functions of the library take them."""
+        _refuse_two_outputs(self.arpa, self.as_json, "--arpa")
+        threads = self.threads or available_threads()
+        return {"arpa": self.arpa, "threads": threads, "force": self.force, "command": cli.typed()}
+
+    def warnings(self, table: Any) -> list[str]:
+        """Print and return the warnings of an ARPA file, where one is written."""
+        from seqtool.lm.ngram.arpa import warnings_of
+
+        warnings = [] if self.arpa is None else warnings_of(table)
+        _warn(warnings)
+        return warnings
 
 
 def _refuse_two_outputs(path: str | Path | None, as_json: bool, option: str = "--output") -> None:
@@ -120,17 +110,17 @@ def _refuse_two_outputs(path: str | Path | None, as_json: bool, option: str = "-
 
 def _show_path(path: Path, arpa: Path | None) -> None:
     """Print the path of a new model last: to stdout, where no ARPA file went there."""
-    note_next("eval-ppl TEXT -m {}", "inspect {}", model=path)
+    cli.note_next("eval-ppl TEXT -m {}", "inspect {}", model=path)
     if str(arpa) == "-":
-        return note(str(path))
+        return cli.note(str(path))
     if arpa is not None:
-        note(f"ARPA file: {arpa}")
+        cli.note(f"ARPA file: {arpa}")
     echo(path)
 
 
 def _warn(warnings: Sequence[str]) -> None:
     for warning in warnings:
-        note(f"warning: {warning}")
+        cli.note(f"warning: {warning}")
 
 
 def _sizes(sizes: Sequence[int]) -> str:
@@ -146,24 +136,19 @@ def refuse_unprepared(
     from seqtool.text.prepared import PreparedCorpus
 
     if len(inputs) == 1 and is_corpus(inputs[0]):
-        given = [name for name in PREPARATION if is_typed(context, name)]
+        given = [name for name in PREPARATION if cli.is_typed(context, name)]
         check_preparation(PreparedCorpus.open(Path(inputs[0])), config, given)
 
 
-@takes_options(
+@cli.takes_options(
     CONFIG,
     {
-        "--order": "order",
-        "--smoothing": "smoothing",
-        "--prune": "prune",
-        "--prune-entropy": "prune_entropy",
+        **cli.same_names("order", "smoothing", "prune", "prune_entropy", "discounts"),
+        **cli.same_names("add", "backoff"),
         **WORDS,
-        "--limit-vocab": offer("limit_vocab", metavar="FILE"),
-        "--classes": offer("classes", metavar="FILE"),
-        "--discounts": "discounts",
-        "--fallback-discounts": offer("fallback", metavar="D D D"),
-        "--add": "add",
-        "--backoff": "backoff",
+        "--limit-vocab": cli.offer("limit_vocab", metavar="FILE"),
+        "--classes": cli.offer("classes", metavar="FILE"),
+        "--fallback-discounts": cli.offer("fallback", metavar="D D D"),
         **READING,
     },
     panel=None,
@@ -178,25 +163,18 @@ def refuse_unprepared(
 def train(
     context: typer.Context,
     inputs: InputsArgument = None,
-    output: OutputOption = OUTPUT,
+    output: cli.OutputOption = OUTPUT,
     arpa: ArpaOption = None,
-    parquet: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the n-grams as Parquet too.")
-    ] = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(ENGINES),
-            help="memory, duckdb (the disk for what does not fit), the first of both that has room "
-            "(auto), or Apache Spark; the result is the same.",
-            rich_help_panel="Engine",
-        ),
-    ] = "auto",
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out and name files that are damaged.")
-    ] = False,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    parquet: Path | None = cli.option(None, "Write the n-grams as Parquet too.", "DIR"),
+    engine: str = cli.option(
+        "auto",
+        "Where to count: memory, disk (duckdb) or Spark; auto is the first that has room.",
+        "|".join(ENGINES),
+        panel="Engine",
+    ),
+    skip_invalid: bool = cli.option(False, "Leave out and name files that are damaged."),
+    force: cli.ForceOption = False,
+    as_json: cli.JsonOption = False,
     *,
     settings: dict[str, Any],
     counting: SpillOptions,
@@ -210,16 +188,15 @@ def train(
     from seqtool.lm.ngram.train import train_ngram
 
     config = from_dict(NgramConfig, settings)
-    if str(output).isdigit() and not is_typed(
-        context, "order"
-    ):  # an order, as KenLM's lmplz takes it
+    # as KenLM's lmplz takes the order
+    if str(output).isdigit() and not cli.is_typed(context, "order"):
         what = f"-o {output} would write to {str(output)!r}, and no --order is given"
         raise ConfigError(what, hint=f"the order is --order {output}, and -o names a directory")
     _refuse_two_outputs(arpa, as_json, "--arpa")
     refuse_unprepared(context, inputs or (), config)
     spark.check(is_used=engine == "spark")
     options = {**counting.arguments(), "arpa": arpa, "parquet": parquet, "temp": counting.temp}
-    options |= {"skip_invalid": skip_invalid, "force": force, "command": typed()}
+    options |= {"skip_invalid": skip_invalid, "force": force, "command": cli.typed()}
     with stage_bars() as on_progress, ExitStack() as stack:
         if engine == "spark":
             from seqtool.spark.ngrams import is_short
@@ -234,7 +211,7 @@ def train(
                 session, inputs, output, config, on_progress=on_progress, **options
             )
         else:
-            texts = inputs or [stdin_or_sample("CORPUS", training="training on")]
+            texts = inputs or [cli.stdin_or_sample("CORPUS", training="training on")]
             options |= {"engine": engine, "on_progress": on_progress}
             trained = train_ngram(texts, output, config, **options)
     _warn([f"left out {error}" for error in trained.skipped])
@@ -243,24 +220,41 @@ def train(
     _warn(trained.warnings)
     if not as_json:
         return _show_training(trained)
-    emit(
+    cli.emit(
         {
             "model": trained.path,
             "arpa": trained.arpa,
             "parquet": trained.parquet,
             "engine": trained.engine,
-            "seconds": trained.total_seconds,
-            "stages": trained.seconds,
-            "tokens": trained.num_tokens,
-            "sentences": trained.num_sentences,
-            "unknown": trained.num_unknown,
-            "vocabulary_size": trained.vocabulary_size,
+            **counts_to_json(trained),
             "ngrams": trained.num_ngrams,
             "orders": trained.statistics,
             "warnings": trained.warnings,
             "skipped": trained.skipped,
             **trained.scores,
         }
+    )
+
+
+def counts_to_json(trained: Any) -> dict[str, Any]:
+    """Return what --json prints of the text and the time of a training."""
+    return {
+        "seconds": trained.total_seconds,
+        "stages": trained.seconds,
+        "tokens": trained.num_tokens,
+        "sentences": trained.num_sentences,
+        "unknown": trained.num_unknown,
+        "vocabulary_size": trained.vocabulary_size,
+    }
+
+
+def note_counts(trained: Any) -> None:
+    """Say on stderr what was counted."""
+    words = trained.num_tokens - trained.num_sentences
+    cli.note(
+        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
+        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
+        f"vocabulary of {trained.vocabulary_size:,}"
     )
 
 
@@ -276,19 +270,14 @@ def _show_training(trained: NgramTraining) -> None:
     ]
     columns = ["order", "n-grams", "kept", "singletons", "discounts"]
     num_columns = 5 if any(row[-1] for row in rows) else 4
-    words = trained.num_tokens - trained.num_sentences
-    note(f"engine: {trained.engine}")
-    note(
-        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
-        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
-        f"vocabulary of {trained.vocabulary_size:,}"
-    )
-    show_table("", columns[:num_columns], [row[:num_columns] for row in rows], to_stderr=True)
+    cli.note(f"engine: {trained.engine}")
+    note_counts(trained)
+    cli.show_table("", columns[:num_columns], [row[:num_columns] for row in rows], to_stderr=True)
     seconds = trained.total_seconds
     parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
-    note(f"{seconds:.1f} s ({parts}), {trained.num_tokens / seconds:,.0f} tokens/s")
+    cli.note(f"{seconds:.1f} s ({parts}), {trained.num_tokens / seconds:,.0f} tokens/s")
     for name, value in trained.scores.items():
-        note(f"{name.replace('_', ' ')} {value:.2f}")
+        cli.note(f"{name.replace('_', ' ')} {value:.2f}")
     _show_path(trained.path, trained.arpa)
 
 
@@ -299,13 +288,9 @@ def _show_training(trained: NgramTraining) -> None:
 )
 def export(
     model: ModelArgument,
-    target: Annotated[
-        str, typer.Argument(metavar="FILE", help="The ARPA file (.gz: packed), or - for stdout.")
-    ],
-    no_unk: Annotated[
-        bool, typer.Option("--no-unk", help="Leave out <unk>; other words keep their probability.")
-    ] = False,
-    threads: ThreadsOption = None,
+    target: str = cli.argument(..., "The ARPA file (.gz: packed), or - for stdout.", "FILE"),
+    no_unk: bool = cli.option(False, "Leave out <unk>; other words keep their probability."),
+    threads: cli.ThreadsOption = None,
 ) -> None:
     """Write an n-gram model as an ARPA file, which KenLM, SRILM and others read.
 
@@ -328,21 +313,17 @@ def export(
     _warn(warnings_of(table))
     if target != "-":
         orders = f"orders 1 to {table.order}" if table.order > 1 else "order 1"
-        note(f"{num:,} n-grams of {orders}, {Path(target).stat().st_size:,} bytes")
+        cli.note(f"{num:,} n-grams of {orders}, {Path(target).stat().st_size:,} bytes")
         echo(target)
 
 
 @examples("seqtool ngram import my.arpa.gz -o runs/imported")
 def import_(
-    source: Annotated[
-        str, typer.Argument(metavar="FILE", help="An ARPA file of any program, or - for stdin.")
-    ],
-    output: OutputOption = OUTPUT,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="The model is of lower-cased text.")
-    ] = False,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    source: str = cli.argument(..., "An ARPA file of any program, or - for stdin.", "FILE"),
+    output: cli.OutputOption = OUTPUT,
+    lowercase: bool = cli.option(False, "The model is of lower-cased text."),
+    force: cli.ForceOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Turn an ARPA file into a model directory, which opens at once.
 
@@ -351,17 +332,17 @@ def import_(
     from seqtool.lm.ngram.train import import_ngrams
 
     start = time.perf_counter()
-    options: dict[str, Any] = {"lowercase": lowercase, "force": force, "command": typed()}
+    options: dict[str, Any] = {"lowercase": lowercase, "force": force, "command": cli.typed()}
     with progress_bar("import", is_bytes=True) as on_progress:
         table, notes = import_ngrams(source, output, on_progress=on_progress, **options)
     for line in notes:
-        note(line)
+        cli.note(line)
     sizes = [len(level) for level in table.levels]
     seconds = time.perf_counter() - start
     if as_json:
         about = {"order": table.order, "ngrams": sizes, "vocabulary_size": table.vocabulary_size}
-        return emit({"model": output, **about, "notes": notes, "seconds": seconds})
-    note(f"{_sizes(sizes)} in {seconds:.1f} s")
+        return cli.emit({"model": output, **about, "notes": notes, "seconds": seconds})
+    cli.note(f"{_sizes(sizes)} in {seconds:.1f} s")
     echo(output)
 
 
@@ -371,39 +352,29 @@ def import_(
 )
 def prune(
     model: ModelArgument,
-    output: NewModelOption,
-    threshold: Annotated[
-        float, typer.Option(metavar="X", help="How much the perplexity may grow, by each n-gram.")
-    ] = 1e-8,
-    arpa: ArpaOption = None,
-    threads: ThreadsOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    threshold: float = cli.option(1e-8, "How much the perplexity may grow, by each n-gram.", "X"),
+    *,
+    new: NewModelOptions,
 ) -> None:
     """Leave out the n-grams that matter least, by relative entropy (Stolcke 1998).
 
     What SRILM does as `ngram -prune`. The model that is read stays.
     """
-    from seqtool.lm.ngram.arpa import warnings_of
     from seqtool.lm.ngram.train import prune_model
 
-    _refuse_two_outputs(arpa, as_json, "--arpa")
-    options: dict[str, Any] = {"arpa": arpa, "force": force, "command": typed()}
-    options["threads"] = threads or available_threads()
-    before, after = prune_model(model, output, threshold, **options)
+    before, after = prune_model(model, new.output, threshold, **new.arguments())
     old = [len(level) for level in before.levels]
-    new = [len(level) for level in after.levels]
-    new += [0] * (len(old) - len(new))
-    warnings = warnings_of(after) if arpa is not None else []
-    _warn(warnings)
-    if as_json:
-        about = {"order": after.order, "before": old, "ngrams": new, "warnings": warnings}
-        return emit({"model": output, "arpa": arpa, **about})
-    rows = [*zip(range(1, len(old) + 1), old, new, strict=True), ("all", sum(old), sum(new))]
+    kept = [len(level) for level in after.levels]
+    kept += [0] * (len(old) - len(kept))
+    warnings = new.warnings(after)
+    if new.as_json:
+        about = {"order": after.order, "before": old, "ngrams": kept, "warnings": warnings}
+        return cli.emit({"model": new.output, "arpa": new.arpa, **about})
+    rows = [*zip(range(1, len(old) + 1), old, kept, strict=True), ("all", sum(old), sum(kept))]
     # pruned by counts, an order may be empty already
     cells = [[n, f"{a:,}", f"{b:,}", f"{b / max(1, a):.1%}"] for n, a, b in rows]
-    show_table("", ["order", "n-grams", "kept", "share"], cells, to_stderr=True)
-    _show_path(output, arpa)
+    cli.show_table("", ["order", "n-grams", "kept", "share"], cells, to_stderr=True)
+    _show_path(new.output, new.arpa)
 
 
 @examples(
@@ -411,63 +382,47 @@ def prune(
     "seqtool ngram mix a.arpa b.arpa --weights 0.3,0.7 -o runs/mixed",
 )
 def mix(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL", help="Two n-gram models or more, or ARPA.")
-    ],
-    output: NewModelOption,
+    models: list[Path] = cli.argument(..., "Two n-gram models or more, or ARPA.", "MODEL"),
     weights: WeightsOption = None,
-    tune: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Fit the weights on this held-out text.")
-    ] = None,
-    field: TextFieldOption = None,
-    arpa: ArpaOption = None,
-    threads: ThreadsOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    tune: str | None = cli.option(None, "Fit the weights on this held-out text.", "TEXT"),
+    field: cli.TextFieldOption = None,
+    *,
+    new: NewModelOptions,
 ) -> None:
     """Interpolate n-gram models into one, with the words and the n-grams of all.
 
     Probabilities of n-grams that any of them has are exact; for others the new model backs off.
     """
     from seqtool.lm.mixture.static import mix_ngrams
-    from seqtool.lm.ngram.arpa import warnings_of
 
-    _refuse_two_outputs(arpa, as_json, "--arpa")
     names = names_of(models)
+    options = {**new.arguments(), "tune": tune, "field": field}
+    options["weights"] = parse_weights(weights, len(models)) if len(models) > 1 else None
     with progress_bar("tuning", is_bytes=True) as on_progress:
-        mixed = mix_ngrams(
-            models,
-            output,
-            weights=parse_weights(weights, len(models)) if len(models) > 1 else None,
-            tune=tune,
-            field=field,
-            arpa=arpa,
-            force=force,
-            threads=threads or available_threads(),
-            command=typed(),
-            on_progress=on_progress,
-        )
-    warnings = warnings_of(mixed.model.table) if arpa is not None else []
-    _warn(warnings)
-    if as_json:
+        mixed = mix_ngrams(models, new.output, on_progress=on_progress, **options)
+    warnings = new.warnings(mixed.model.table)
+    if new.as_json:
         about = {"weights": list(mixed.weights), "ngrams": list(mixed.sizes), "warnings": warnings}
         if mixed.tuning is not None:
             about |= {"perplexity": mixed.perplexity, "tuning": mixed.tuning.to_json()}
-        return emit({"model": mixed.path, "arpa": mixed.arpa, **about})
+        return cli.emit({"model": mixed.path, "arpa": mixed.arpa, **about})
     rows = [[name, f"{weight:.4f}"] for name, weight in zip(names, mixed.weights, strict=True)]
-    show_table("", ["model", "weight"], rows, to_stderr=True)
-    note(_sizes(mixed.sizes))
+    cli.show_table("", ["model", "weight"], rows, to_stderr=True)
+    cli.note(_sizes(mixed.sizes))
     if mixed.tuning is not None:
-        note(
+        cli.note(
             f"perplexity of {mixed.tuning.text}: {mixed.perplexity:.2f}; of the models mixed at "
             f"every word, by `eval-ppl`: {mixed.tuning.perplexity:.2f}"
         )
-    _show_path(mixed.path, arpa)
+    _show_path(mixed.path, new.arpa)
 
 
-@takes_options(
+@cli.takes_options(
     CONFIG,
-    {"--order": offer("order", help=f"Length of the n-grams; {COUNTED} if not given.")} | READING,
+    {
+        "--order": cli.offer("order", help=f"Length of the n-grams; {COUNTED} if not given."),
+        **READING,
+    },
     panel=None,
 )
 @examples(
@@ -476,29 +431,19 @@ def mix(
 )
 def counts(
     inputs: InputsArgument = None,
-    top: Annotated[
-        int | None,
-        typer.Option(min=0, metavar="N", help=f"How many; 0 is all. {LISTED}, or all with -o."),
-    ] = None,
-    min_count: Annotated[
-        int, typer.Option(metavar="N", help="Leave out n-grams that are rarer.")
-    ] = 1,
-    sort: Annotated[
-        Literal["frequency", "text"],
-        typer.Option(metavar="frequency|text", help="What to sort by."),
-    ] = "frequency",
-    filters: Annotated[
-        list[str] | None,
-        typer.Option("--filter", metavar="WORD", help="Only n-grams with this word; repeatable."),
-    ] = None,
-    boundaries: Annotated[
-        bool, typer.Option("--boundaries", help="Also n-grams with <s> and </s>.")
-    ] = False,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="A .tsv, .csv, .jsonl or .parquet."),
-    ] = None,
-    as_json: JsonOption = False,
+    top: int | None = cli.option(
+        None, f"How many; 0 is all. {LISTED}, or all with -o.", "N", min=0
+    ),
+    min_count: int = cli.option(1, "Leave out n-grams that are rarer.", "N"),
+    sort: Literal["frequency", "text"] = cli.option(
+        "frequency", "What to sort by.", "frequency|text"
+    ),
+    filters: list[str] | None = cli.option(
+        None, "Only n-grams with this word; repeatable.", "WORD", "--filter"
+    ),
+    boundaries: bool = cli.option(False, "Also n-grams with <s> and </s>."),
+    output: str | None = cli.option(None, "A .tsv, .csv, .jsonl or .parquet.", "FILE", "-o"),
+    as_json: cli.JsonOption = False,
     *,
     settings: dict[str, Any],
     counting: SpillOptions,
@@ -520,7 +465,7 @@ def counts(
     with ExitStack() as stack:
         with stage_bars() as on_progress:
             listed = list_ngrams(
-                inputs or [stdin_or_sample("CORPUS", training="counting")],
+                inputs or [cli.stdin_or_sample("CORPUS", training="counting")],
                 config,
                 top=top or None,
                 min_count=min_count,
@@ -536,14 +481,14 @@ def counts(
             _show_listing(listing, output)
         if not as_json:
             what = f"n-grams of order {config.order}"
-            return note(f"{listing.num_chosen:,} of {listing.distinct:,} {what}")
+            return cli.note(f"{listing.num_chosen:,} of {listing.distinct:,} {what}")
         rows = [
             {"ngram": words, "count": count}
             for ngrams, numbers in listing.pieces()
             for words, count in zip(ngrams, numbers.tolist(), strict=True)
         ]
     about = {"order": listing.order, "distinct": listing.distinct, "total": listing.total}
-    emit({**about, "ngrams": rows})
+    cli.emit({**about, "ngrams": rows})
 
 
 def _show_listing(listing: Listing, output: str | None) -> None:
@@ -560,7 +505,7 @@ def _show_listing(listing: Listing, output: str | None) -> None:
             for ngrams, numbers in listing.pieces()
             for words, count in zip(ngrams, numbers.tolist(), strict=True)
         ]
-        return show_table("", names, rows)
+        return cli.show_table("", names, rows)
     with open_table(output or "-") as table:
         # their names and types, also where there is no n-gram
         nothing = (np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.str_))
@@ -570,8 +515,8 @@ def _show_listing(listing: Listing, output: str | None) -> None:
             table.write(dict(zip(names, columns, strict=True)))
 
 
-@takes_options(
-    "seqtool.lm.ngram.config:WordsConfig", WORDS | READING, panel=None, shows_defaults=True
+@cli.takes_options(
+    "seqtool.lm.ngram.config:WordsConfig", {**WORDS, **READING}, panel=None, shows_defaults=True
 )
 @examples(
     "seqtool ngram classes my.txt --num 200 -o classes.tsv",
@@ -579,14 +524,10 @@ def _show_listing(listing: Listing, output: str | None) -> None:
 )
 def classes(
     inputs: InputsArgument = None,
-    num: Annotated[int, typer.Option(min=1, metavar="N", help="How many classes.")] = 100,
-    sweeps: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many times each word may move, at most.")
-    ] = 20,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The file to write, or stdout.")
-    ] = "-",
-    as_json: JsonOption = False,
+    num: int = cli.option(100, "How many classes.", "N", min=1),
+    sweeps: int = cli.option(20, "How many times each word may move, at most.", "N", min=1),
+    output: str = cli.option("-", "The file to write, or stdout.", "FILE", "-o"),
+    as_json: cli.JsonOption = False,
     *,
     settings: dict[str, Any],
     counting: CountingOptions,
@@ -605,7 +546,7 @@ def classes(
     _refuse_two_outputs(output, as_json)
     config = from_dict(WordsConfig, settings)
     check_target(output, [*(inputs or ()), *config.files])
-    texts = inputs or [stdin_or_sample("CORPUS", training="making classes of")]
+    texts = inputs or [cli.stdin_or_sample("CORPUS", training="making classes of")]
     options = counting.arguments() | {"num": num, "max_sweeps": sweeps}
     with stage_bars() as on_progress:
         made = make_classes(texts, config, on_progress=on_progress, **options)
@@ -613,19 +554,19 @@ def classes(
     num_words = sum(map(len, made.classes))
     if as_json:
         about = {"classes": output, "num": len(made.classes), "words": num_words}
-        return emit({**about, "perplexities": made.perplexities, "moved": made.num_moved})
+        return cli.emit({**about, "perplexities": made.perplexities, "moved": made.num_moved})
     rows = []
     for number, words in enumerate(made.classes[:SHOWN], start=1):
         some = " ".join(words[:SHOWN]) + (" ..." if len(words) > SHOWN else "")
         rows.append([number, f"{len(words):,}", f"{made.shares[number - 1]:.1%}", some])
-    show_table("", ["class", "words", "share", "most frequent"], rows, to_stderr=True)
+    cli.show_table("", ["class", "words", "share", "most frequent"], rows, to_stderr=True)
     first, *_, last = made.perplexities
     moved = made.num_moved[-1]
-    note(
+    cli.note(
         f"{num_words:,} words in {len(made.classes):,} classes: perplexity of the text by class "
         f"bigrams {first:.2f} -> {last:.2f} in {len(made.num_moved)} sweeps"
         + (f"; {moved:,} words moved in the last one" if moved else "")
     )
     if output != "-":
-        note_next("ngram train CORPUS --classes {}", model=Path(output))
+        cli.note_next("ngram train CORPUS --classes {}", model=Path(output))
         echo(output)

@@ -7,45 +7,30 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqtool.cli.ngram import READING, FieldOption, InputsArgument, refuse_unprepared
-from seqtool.cli.options import (
-    ForceOption,
-    JsonOption,
-    MemoryOption,
-    OutputOption,
-    ThreadsOption,
-    emit,
-    note,
-    note_next,
-    offer,
-    show_table,
-    stdin_or_sample,
-    takes_options,
-    typed,
+from seqtool.cli import options as cli
+from seqtool.cli.ngram import (
+    READING,
+    FieldOption,
+    InputsArgument,
+    counts_to_json,
+    note_counts,
+    refuse_unprepared,
 )
 from seqtool.cli.usage import examples
-from seqtool.core.errors import counted
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.lm.snm.train import SnmTraining
 
 
-@takes_options(
+@cli.takes_options(
     "seqtool.lm.snm.config:SnmConfig",
     {
-        "--order": "order",
-        "--remote": "remote",
-        "--gap": "gap",
-        "--adjacent": "adjacent",
-        "--prune": "prune",
-        "--epochs": "epochs",
+        **cli.same_names("order", "remote", "gap", "adjacent", "prune", "epochs"),
         "--lr": "learning_rate",
-        "--time-limit": offer("time_limit", metavar="TIME"),
-        "--table-bits": "table_bits",
-        "--vocab": offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
-        "--vocab-size": "vocab_size",
-        "--min-count": "min_count",
+        "--time-limit": cli.offer("time_limit", metavar="TIME"),
+        "--vocab": cli.offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
+        **cli.same_names("table_bits", "vocab_size", "min_count"),
         **READING,
     },
     shows_defaults=True,
@@ -59,12 +44,12 @@ if TYPE_CHECKING:
 def snm(
     context: typer.Context,
     inputs: InputsArgument = None,
-    output: OutputOption = Path("runs/snm"),
+    output: cli.OutputOption = Path("runs/snm"),
     field: FieldOption = None,
-    threads: ThreadsOption = None,
-    memory: MemoryOption = None,
-    force: ForceOption = False,
-    as_json: JsonOption = False,
+    threads: cli.ThreadsOption = None,
+    memory: cli.MemoryOption = None,
+    force: cli.ForceOption = False,
+    as_json: cli.JsonOption = False,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -82,7 +67,7 @@ def snm(
     config = from_dict(SnmConfig, settings)
     for name in settings:
         refuse_unread([(config, name)])
-    inputs = inputs or [stdin_or_sample("CORPUS", training="training on")]
+    inputs = inputs or [cli.stdin_or_sample("CORPUS", training="training on")]
     refuse_unprepared(context, inputs, config)
     with stage_bars() as on_progress:
         trained = train(
@@ -93,19 +78,14 @@ def snm(
             force=force,
             threads=threads,
             memory=None if memory is None else parse_size(memory),
-            command=typed(),
+            command=cli.typed(),
             on_progress=on_progress,
         )
     if as_json:
-        return emit(
+        return cli.emit(
             {
                 "model": trained.path,
-                "seconds": trained.total_seconds,
-                "stages": trained.seconds,
-                "tokens": trained.num_tokens,
-                "sentences": trained.num_sentences,
-                "unknown": trained.num_unknown,
-                "vocabulary_size": trained.vocabulary_size,
+                **counts_to_json(trained),
                 "kinds": trained.kinds,
                 "losses": trained.losses,
                 "passes": trained.passes,
@@ -115,26 +95,21 @@ def snm(
     _show(trained, is_limited=config.time_limit is not None)
     has_scores = "valid_perplexity" in trained.scores
     measuring = "eval-ppl -m {}" if has_scores else "eval-ppl TEXT -m {}"
-    note_next(measuring, "inspect {}", model=trained.path)
+    cli.note_next(measuring, "inspect {}", model=trained.path)
     echo(trained.path)
 
 
 def _show(trained: SnmTraining, *, is_limited: bool) -> None:
     """Say on stderr what was counted and learnt."""
-    words = trained.num_tokens - trained.num_sentences
-    note(
-        f"{counted(trained.num_sentences, 'sentence')}, {trained.num_tokens:,} tokens with </s>, "
-        f"{trained.num_unknown:,} unknown ({trained.num_unknown / max(1, words):.2%}), "
-        f"vocabulary of {trained.vocabulary_size:,}"
-    )
+    note_counts(trained)
     columns = ["remote", "skipped", "adjacent", "features", "pairs"]
     rows = [[f"{kind[name]:,}" for name in columns] for kind in trained.kinds]
-    show_table("", columns, rows, to_stderr=True)
+    cli.show_table("", columns, rows, to_stderr=True)
     for epoch, loss in enumerate(trained.losses, start=1):
-        note(f"epoch {epoch}: perplexity {loss:.2f} of the text itself, each token left out")
+        cli.note(f"epoch {epoch}: perplexity {loss:.2f} of the text itself, each token left out")
     if is_limited:
-        note(f"{trained.passes:.2f} passes over the text in the time")
+        cli.note(f"{trained.passes:.2f} passes over the text in the time")
     parts = ", ".join(f"{stage} {value:.1f}" for stage, value in trained.seconds.items())
-    note(f"{trained.total_seconds:.1f} s ({parts})")
+    cli.note(f"{trained.total_seconds:.1f} s ({parts})")
     if "valid_perplexity" in trained.scores:
-        note(f"valid perplexity {trained.scores['valid_perplexity']:.2f}")
+        cli.note(f"valid perplexity {trained.scores['valid_perplexity']:.2f}")

@@ -41,36 +41,24 @@ from seqtool.core.terminal import echo, json_text
 MAX_LETTERS = 20  # shown of those that no font has
 MAX_SHOWN = 5  # broken sentences named on stderr
 UNNAMED = "If not given: stdin where that is a pipe or a file, else"
-FIELD_HELP = (
-    "The field of JSON Lines, or the column of Parquet, that holds the text; text if not given. "
-    "With it, other files are read as JSON Lines."
-)
+FIELD_HELP = "The field of JSON Lines, or column of Parquet, with the text; text if not given."
 
+# options of several commands
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout.")]
 SeedOption = Annotated[
-    int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of every random choice.")
+    int | None, typer.Option(min=0, metavar="N", help="Seed of every random choice.")
 ]
-DeviceOption = Annotated[
-    str, typer.Option("--device", metavar="auto|cpu|cuda|mps", help="Where to compute.")
-]
+DeviceOption = Annotated[str, typer.Option(metavar="auto|cpu|cuda|mps", help="Where to compute.")]
 ThreadsOption = Annotated[
     int | None,
-    typer.Option(
-        "--threads", min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."
-    ),
+    typer.Option(min=1, max=1024, metavar="N", help="CPU threads; all cores if not given."),
 ]
 MemoryOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Memory that it may take, such as 8G; what the machine has free if not given.",
-    ),
+    typer.Option(metavar="SIZE", help="Memory that it may take, as 8G; else what is free."),
 ]
 JobsOption = Annotated[
-    int,
-    typer.Option(
-        "--jobs", "-j", min=1, max=256, metavar="N", help="Processes that share the work, in order."
-    ),
+    int, typer.Option("--jobs", "-j", min=1, max=256, metavar="N", help="Processes to work with.")
 ]
 OutputOption = Annotated[
     Path, typer.Option("--output", "-o", metavar="DIR", help="Directory to write to.")
@@ -78,49 +66,25 @@ OutputOption = Annotated[
 TableOption = Annotated[
     str,
     typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Write the table there: .tsv, .csv, .jsonl or .parquet; - is TSV on stdout.",
+        "--output", "-o", metavar="FILE", help="The table (.tsv, .csv, .jsonl, .parquet); - is TSV."
     ),
 ]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Continue the run in the output directory.")
-]
+ResumeOption = Annotated[bool, typer.Option("--resume", help="Continue the run in the output.")]
 MaxMinutesOption = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0, metavar="N", help="Save and stop after this long; continue with --resume."
-    ),
+    float | None, typer.Option(min=0.0, metavar="N", help="Save and stop after this long.")
 ]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Replace the output directory if it exists.")
-]
-# of a text that is measured
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the output directory.")]
 TextFieldOption = Annotated[
     str | None,
-    typer.Option(
-        "--field",
-        metavar="NAME",
-        help="The field of .jsonl, or the column of .parquet, that holds the text.",
-    ),
+    typer.Option(metavar="NAME", help="The field of .jsonl, or column of .parquet, with text."),
 ]
 TestSplitOption = Annotated[
-    str | None,
-    typer.Option("--split", metavar="NAME", help="Split of a prepared corpus: test, else valid."),
+    str | None, typer.Option(metavar="NAME", help="Split of a corpus: test, else valid.")
 ]
 StrictOption = Annotated[
-    bool,
-    typer.Option(
-        "--strict",
-        help="Of a treebank, refuse doubtful lines, too: a text or sent_id that does not fit, "
-        "an unknown UPOS, a rare unknown relation, malformed FEATS, a misplaced root, a broken "
-        "enhanced graph (DEPS).",
-    ),
+    bool, typer.Option("--strict", help="Refuse doubtful lines of a treebank, too.")
 ]
-MaxLineOption = Annotated[
-    int, typer.Option("--max-line", min=1, metavar="MB", help="Longest line that is read.")
-]
+MaxLineOption = Annotated[int, typer.Option(min=1, metavar="MB", help="Longest line that is read.")]
 
 SETTINGS = "settings"  # the parameter that gets them
 METAVARS = {int: "N", float: "X", str: "NAME"}
@@ -140,8 +104,49 @@ class Offer:
 
 
 offer = Offer
+
+
+def same_names(*settings: str) -> dict[str, str]:
+    """Return options for settings that are called as these are: --prune-entropy, prune_entropy."""
+    return {f"--{name.rpartition('.')[2].replace('_', '-')}": name for name in settings}
+
+
 # "--hidden", "--tied/--untied" or "-n,--num" -> what it sets
 OptionTable = Mapping[str, str | Offer]
+
+
+def option(
+    default: Any, help: str, metavar: str = "", *names: str, panel: str | None = None, **more: Any
+) -> Any:
+    """Declare an option, as the default of a command's parameter or of a dataclass's field.
+
+    Args:
+        default: `...` where the option must be given.
+        help: one sentence.
+        metavar: of its value.
+        names: without a long one, it is `--` and the name of the parameter.
+        panel: where it stands in --help.
+        more: `min` and `max` of a number.
+    """
+    declare = partial(
+        typer.Option, help=help, metavar=metavar or None, rich_help_panel=panel, **more
+    )
+    return _declared(default, declare, names)
+
+
+def setting_option(default: Any, help: str, *names: str) -> Any:
+    """Declare an option that stands among the settings; see `option`."""
+    return option(default, help, *names, panel="Settings")
+
+
+def argument(default: Any, help: str, metavar: str) -> Any:
+    """Declare an argument, as `option` declares an option."""
+    return _declared(default, partial(typer.Argument, help=help, metavar=metavar), None)
+
+
+def _declared(default: Any, declare: Callable[..., Any], names: tuple[str, ...] | None) -> Any:
+    default = dataclasses.MISSING if default is ... else default
+    return dataclasses.field(default=default, metadata={"declare": declare, "names": names})
 
 
 def takes_options(
@@ -195,11 +200,13 @@ def with_options(function: Callable[..., None], *, reads_text: bool = False) -> 
             groups[own.name] = own.annotation
             hints = get_type_hints(own.annotation, include_extras=True)
             parameters += [
-                _parameter(field.name, hints[field.name], field.default)
+                _parameter(
+                    field.name, hints[field.name], field if field.metadata else field.default
+                )
                 for field in dataclasses.fields(own.annotation)
             ]
         else:
-            parameters.append(own.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+            parameters.append(_parameter(own.name, own.annotation, own.default))
     if reads_text:
         parameters.append(_parameter("max_line", MaxLineOption, MAX_LINE >> 20))
 
@@ -227,6 +234,15 @@ def with_options(function: Callable[..., None], *, reads_text: bool = False) -> 
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """Return a parameter as Typer takes it, of one that `option` or `argument` may declare."""
+    if isinstance(default, dataclasses.Field):
+        names = default.metadata["names"]
+        if names is not None and not any(name.startswith("--") for name in names):
+            names = (f"--{name.strip('_').replace('_', '-')}", *names)
+        annotation = Annotated[annotation, default.metadata["declare"](*names or ())]
+        default = default.default
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from seqtool.cli import options as cli
 from seqtool.cli.models import EachModelOption, chosen_models, names_of
-from seqtool.cli.options import (
-    DeviceOption,
-    JsonOption,
-    ThreadsOption,
-    emit,
-    note,
-    show_table,
-    stdin_or_sample,
-    takes_options,
-)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
@@ -26,42 +15,24 @@ if TYPE_CHECKING:
     from seqtool.lm.pairs import PairsEvaluation, Tally
 
 
-@takes_options()
 @examples(
     "seqtool pairs -m runs/ngram -m runs/lm",
     "seqtool pairs blimp.jsonl -m runs/lm --score region -o pairs.tsv",
 )
 def pairs(
-    files: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Tables (.tsv, .csv) with the columns good and bad, and perhaps phenomenon and "
-            "paradigm, or BLiMP's JSON Lines; also packed, directories, - for stdin. The pairs "
-            "of the shipped sample if not given: English ones.",
-        ),
-    ] = None,
+    files: list[str] | None = cli.argument(
+        None, "Tables of good and bad sentences; the sample's pairs if not given.", "FILE"
+    ),
     model: EachModelOption = None,
-    score: Annotated[
-        str,
-        typer.Option(
-            metavar="sentence|region",
-            help="Compare whole sentences, or only the words in which they differ.",
-        ),
-    ] = "sentence",
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write a table of all pairs (.tsv, .csv, .jsonl, .parquet; - is TSV on stdout): "
-            "both log2 probabilities, their difference, the unknown words.",
-        ),
-    ] = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    as_json: JsonOption = False,
+    score: str = cli.option(
+        "sentence", "Compare sentences, or only the words that differ.", "sentence|region"
+    ),
+    output: str | None = cli.option(
+        None, "Write a table of all pairs; - is TSV on stdout.", "FILE", "-o"
+    ),
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Measure in how many minimal pairs a language model finds the good sentence likelier.
 
@@ -78,7 +49,7 @@ def pairs(
         raise ConfigError("--json does not go with a table on stdout", hint="drop one of the two")
     check_target(output, files or ())
     kind: Any = score  # refused where it is none
-    paths = files or [stdin_or_sample("FILE", "pairs")]
+    paths = files or [cli.stdin_or_sample("FILE", "pairs")]
     minimal_pairs, names = read_pairs(paths), names_of(chosen_models(model))
     models = open_parts([*map(Path, names)], device=device, threads=threads)
     for language_model in models:  # before one of them has scored for an hour
@@ -98,18 +69,18 @@ def pairs(
             for name, language_model in zip(names, models, strict=True)
         ]
         head = {"pairs": len(minimal_pairs), "score": score, "confidence": 0.95}
-        emit({**head, "models": content})
+        cli.emit({**head, "models": content})
     else:
         what = "whole sentences" if score == "sentence" else "the regions that differ"
         title = f"{' '.join(paths)}: {counted(len(minimal_pairs), 'pair')}, {what}"
-        show_table(title, *_summary(results), to_stderr=output == "-")
+        cli.show_table(title, *_summary(results), to_stderr=output == "-")
     for name, found in results.items():
         for num, what in (
             (found.num_unknown, f"the sentences differ in a word that {name} reads as <unk>"),
             (found.num_unknown_elsewhere, f"{name} reads a word elsewhere as <unk>"),
         ):
             if num:
-                note(f"note: in {counted(num, 'pair')} of {len(minimal_pairs):,}, {what}")
+                cli.note(f"note: in {counted(num, 'pair')} of {len(minimal_pairs):,}, {what}")
 
 
 def _summary(results: Mapping[str, PairsEvaluation]) -> tuple[list[str], list[list[str]]]:

@@ -5,25 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from seqtool.cli.options import (
-    FIELD_HELP,
-    UNNAMED,
-    ForceOption,
-    JsonOption,
-    MemoryOption,
-    SeedOption,
-    StrictOption,
-    emit,
-    is_typed,
-    note,
-    offer,
-    stdin_or_sample,
-    takes_options,
-)
+from seqtool.cli import options as cli
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.terminal import echo, stream
@@ -36,20 +22,14 @@ COUNTS = ("sentences", "tokens", "unknown")
 SHOWN = 10  # broken sentences, and doubtful lines
 
 
-@takes_options(
+@cli.takes_options(
     "seqtool.text.preparation:PrepareConfig",
     {
-        "--unit": "unit",
-        "--vocab-size": "vocab_size",
-        "--min-count": "min_count",
-        "--vocab": offer("vocab", metavar="FILE"),
-        "--field": offer("field", help=FIELD_HELP),
-        "--column": "column",
-        "--lowercase": "lowercase",
-        "--skip-empty-lines": "skip_empty_lines",
-        "--special-tokens": "special_tokens",
-        "--character-coverage": offer("character_coverage", metavar="SHARE"),
-        "--byte-fallback": "byte_fallback",
+        **cli.same_names("unit", "vocab_size", "min_count", "column", "lowercase"),
+        **cli.same_names("skip_empty_lines", "special_tokens", "byte_fallback"),
+        "--vocab": cli.offer("vocab", metavar="FILE"),
+        "--field": cli.offer("field", help=cli.FIELD_HELP),
+        "--character-coverage": cli.offer("character_coverage", metavar="SHARE"),
     },
     panel=None,
     shows_defaults=True,
@@ -62,39 +42,25 @@ SHOWN = 10  # broken sentences, and doubtful lines
 )
 def prepare(
     context: typer.Context,
-    inputs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="Text: files (packed, .jsonl, .parquet too), directories, or - for stdin. A "
-            "directory with train.*, valid.* (or dev.*) and test.* files gives the splits. "
-            "Treebanks (.conllu) are checked and summarised, or with --column read as text. "
-            f"{UNNAMED} the shipped English sample.",
-        ),
-    ] = None,
-    output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="DIR", help="Directory; with --column, - is text on stdout."
-        ),
-    ] = DEFAULT_OUTPUT,
-    valid: Annotated[str | None, typer.Option(metavar="FILE", help="The validation text.")] = None,
-    test: Annotated[str | None, typer.Option(metavar="FILE", help="The test text.")] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="PERCENTAGES", help="Of train, valid and test lines; else 90,5,5."),
-    ] = None,
-    shards: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10_000, metavar="N", help="Files of training ids, one for each machine."
-        ),
-    ] = 1,
-    memory: MemoryOption = None,
-    seed: SeedOption = None,
-    force: ForceOption = False,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
+    inputs: list[str] | None = cli.argument(
+        None, "Text, or a folder with its splits, or CoNLL-U; else the sample.", "INPUT"
+    ),
+    output: str = cli.option(
+        DEFAULT_OUTPUT, "Directory; with --column, - is text on stdout.", "DIR", "-o"
+    ),
+    valid: str | None = cli.option(None, "The validation text.", "FILE"),
+    test: str | None = cli.option(None, "The test text.", "FILE"),
+    split: str | None = cli.option(
+        None, "Of train, valid and test lines; else 90,5,5.", "PERCENTAGES"
+    ),
+    shards: int = cli.option(
+        1, "Files of training ids, one for each machine.", "N", min=1, max=10_000
+    ),
+    memory: cli.MemoryOption = None,
+    seed: cli.SeedOption = None,
+    force: cli.ForceOption = False,
+    strict: cli.StrictOption = False,
+    as_json: cli.JsonOption = False,
     *,
     settings: dict[str, Any],
 ) -> None:
@@ -125,7 +91,7 @@ def prepare(
         settings["split"] = parse_shares(split)
     config = from_dict(PrepareConfig, {**settings, "seed": seed or 0})
     if not inputs:
-        inputs = [stdin_or_sample("INPUT", "trees" if column else "text", training="using")]
+        inputs = [cli.stdin_or_sample("INPUT", "trees" if column else "text", training="using")]
         if inputs != ["-"]:
             find = sample_treebank if column else sample_text
             inputs = [str(find("en", "train"))]
@@ -153,7 +119,7 @@ def prepare(
         )
     seconds = time.perf_counter() - start
     if as_json:
-        return emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
+        return cli.emit({"corpus": str(corpus.path), **corpus.info, "seconds": seconds})
     _summarise(corpus.info, seconds)
     echo(corpus.path)
 
@@ -174,15 +140,15 @@ def _summarise(info: Mapping[str, Any], seconds: float) -> None:
         share = sample["lines"] / sample["of"]
         what = "all training lines" if share == 1 else f"{share:.1%} of the training lines, drawn"
         learnt = f", learnt from {what}"
-    note(f"unit {info['unit']}, vocabulary of {info['vocabulary_size']:,} symbols{learnt}")
+    cli.note(f"unit {info['unit']}, vocabulary of {info['vocabulary_size']:,} symbols{learnt}")
     for name, part in info["splits"].items():
         amounts = "  ".join(f"{part[column]:>12,} {column}" for column in COUNTS)
-        note(f"{name:<5}{amounts} ({part['unknown'] / part['tokens']:.2%})")
+        cli.note(f"{name:<5}{amounts} ({part['unknown'] / part['tokens']:.2%})")
     if info["shares"] is not None and info["config"]["split"] is None:
-        note(f"no splits were given: {describe_draw(info)}")
+        cli.note(f"no splits were given: {describe_draw(info)}")
     num_bytes = sum(part["bytes"] for part in info["splits"].values())
     rate = f", {num_bytes / 1e6 / seconds:.0f} MB/s" if num_bytes > 1e7 else ""
-    note(f"{num_bytes / 1e6:.1f} MB in {seconds:.1f} s{rate}")
+    cli.note(f"{num_bytes / 1e6:.1f} MB in {seconds:.1f} s{rate}")
 
 
 def describe_draw(info: Mapping[str, Any]) -> str:
@@ -213,7 +179,7 @@ def _refuse_others(context: typer.Context, allowed: set[str], what: str, advice:
     """Refuse options that were typed and are not allowed here; `--max-line` is of all reading."""
     for parameter in context.command.params:
         name = parameter.name or ""
-        if is_typed(context, name) and name not in allowed | {"max_line"}:
+        if cli.is_typed(context, name) and name not in allowed | {"max_line"}:
             option = max(parameter.opts, key=len)
             raise ConfigError(f"{option} {what}", hint=f"leave {option} out{advice}")
 
@@ -231,20 +197,20 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
         summary = describe_treebank(inputs, on_progress=on_progress)
     seconds = time.perf_counter() - start
     if as_json:
-        emit({**vars(summary), "seconds": seconds})
+        cli.emit({**vars(summary), "seconds": seconds})
     else:
         rows = summary_rows(summary)
         width = max(len(name) for name, _ in rows)
         for name, text in rows:
             echo(f"{name:<{width}}  {text}")
     for broken in summary.broken[:SHOWN]:
-        note(f"broken: {broken}")
+        cli.note(f"broken: {broken}")
     if summary.broken:
         total = summary.sentences + len(summary.broken)
         what = f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used"
         raise DataError(what, hint="mend them, or leave them out with --skip-invalid")
     for doubtful in summary.doubtful[:SHOWN]:
-        note(f"doubtful: {doubtful}")
+        cli.note(f"doubtful: {doubtful}")
     if strict and summary.doubtful:
         first, hint = summary.doubtful[0], "mend it, or leave --strict out"
         raise DataError(first.message, hint=hint, path=first.path, line=first.line)
@@ -255,20 +221,16 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
     "seqtool fetch wikitext-2 -o corpora/wikitext-2/text",
 )
 def fetch(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="wikitext-2 or ptb; else all are listed.")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="The folder to make; NAME by default."),
-    ] = None,
-    source: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FOLDER", help="A folder or zip file with the texts."),
-    ] = None,
-    force: ForceOption = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List the data sets.")] = False,
-    as_json: JsonOption = False,
+    name: str | None = cli.argument(None, "wikitext-2 or ptb; else all are listed.", "NAME"),
+    output: Path | None = cli.option(
+        None, "The folder to make; NAME by default.", "DIR", "-o", "--output"
+    ),
+    source: Path | None = cli.option(
+        None, "A folder or zip file with the texts.", "FOLDER", "--from"
+    ),
+    force: cli.ForceOption = False,
+    list_all: bool = cli.option(False, "List the data sets.", "", "--list"),
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Fetch a public data set, checked by its SHA-256, to a folder of train, valid and test text.
 
@@ -280,7 +242,7 @@ def fetch(
     if list_all or name is None:
         known = [{"name": name, **vars(data)} for name, data in datasets.DATASETS.items()]
         if as_json:
-            return emit({"datasets": known})
+            return cli.emit({"datasets": known})
         for data in known:
             size = f"{data['size'] / 1e6:.1f} MB"
             echo(f"{data['name']:<12} {data['description']} ({size}, {data['licence']})")
@@ -292,15 +254,15 @@ def fetch(
             source=source,
             force=force,
             on_progress=on_progress,
-            on_message=note,
+            on_message=cli.note,
         )
     description = datasets.describe(folder)
     if as_json:
-        return emit({"folder": str(folder), **description})
+        return cli.emit({"folder": str(folder), **description})
     for split, entry in description["splits"].items():
         remark = "" if entry["as_published"] else ", not the published file byte for byte"
-        note(f"{split}: {entry['file']}, {entry['bytes']:,} bytes{remark}")
+        cli.note(f"{split}: {entry['file']}, {entry['bytes']:,} bytes{remark}")
     if missing := datasets.DATASETS[name].splits.keys() - description["splits"]:
-        note(f"not in the source: {', '.join(sorted(missing))}")
-    note(f"licence: {description['licence']}")
+        cli.note(f"not in the source: {', '.join(sorted(missing))}")
+    cli.note(f"licence: {description['licence']}")
     echo(folder)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seqtool.cli.options import JsonOption, emit, note, note_letters, show_table, typed
+from seqtool.cli.options import JsonOption, emit, note, note_letters, option, show_table, typed
 from seqtool.core.errors import ConfigError, OutputError
 from seqtool.core.terminal import echo
 
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 PictureOption = Annotated[
     Path | None,
     typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE",
-        help="Draw the charts into this file (.svg, .png, .pdf) instead of printing tables.",
+        "--output", "-o", metavar="FILE", help="Draw the charts there (.svg, .png, .pdf)."
     ),
 ]
 
@@ -33,14 +30,7 @@ class ShownOptions:
     """Where a report goes."""
 
     output: PictureOption = None
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write one page with all tables and charts, which needs no network, instead of "
-            "showing them.",
-        ),
-    ] = None
+    html: Path | None = option(None, "Write one page with all tables and charts instead.", "FILE")
     as_json: JsonOption = False
 
     def check(self) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from seqtool.cli.models import default_model
-from seqtool.cli.options import JsonOption, emit, note
+from seqtool.cli.options import JsonOption, emit, note, option
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
@@ -22,43 +19,18 @@ NEEDED = ("starlette", "uvicorn", "python_multipart")
     "seqtool serve -m runs/english -m runs/korean --port 0",
 )
 def serve(
-    model: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="DIR",
-            help="A parser, tagger or segmenter; runs/parser if not given. Requests name one of "
-            "several by the last part of its directory; the first is the default.",
-        ),
-    ] = None,
-    host: Annotated[
-        str, typer.Option(metavar="NAME", help="Where to listen; nothing is encrypted.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 is any that is free.")
-    ] = PORT,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-host",
-            metavar="NAME",
-            help="A name that requests may ask it by, beside localhost, --host and the address; "
-            "repeatable. It keeps pages from elsewhere out.",
-        ),
-    ] = None,
-    max_request: Annotated[
-        int, typer.Option(min=1, max=1024, metavar="MB", help="The largest request.")
-    ] = 4,
-    max_sentences: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The most sentences of a request.")
-    ] = 10_000,
-    max_seconds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The most time that a request may take.")
-    ] = 60,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print a line for each request; no text.")
-    ] = False,
+    model: list[Path] | None = option(
+        None, "A parser, tagger or segmenter, repeatable; the first is the default.", "DIR", "-m"
+    ),
+    host: str = option("127.0.0.1", "Where to listen; nothing is encrypted.", "NAME"),
+    port: int = option(PORT, "The port; 0 is any that is free.", "N", min=0, max=65535),
+    allow_host: list[str] | None = option(
+        None, "A name by which requests may ask; repeatable.", "NAME"
+    ),
+    max_request: int = option(4, "The largest request.", "MB", min=1, max=1024),
+    max_sentences: int = option(10_000, "The most sentences of a request.", "N", min=1),
+    max_seconds: int = option(60, "The most time that a request may take.", "N", min=1),
+    verbose: bool = option(False, "Print a line for each request; no text.", "", "-v"),
     as_json: JsonOption = False,
 ) -> None:
     """Let programs and people parse over HTTP, with models that are loaded once.

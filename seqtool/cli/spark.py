@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from seqtool.cli.options import MAX_SHOWN, note
+from seqtool.cli.options import MAX_SHOWN, note, option
 from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
 
 if TYPE_CHECKING:
@@ -29,23 +27,12 @@ NAME_BOTH = "name the files, and the directory with -o"
 class SessionOptions:
     """The session of Spark."""
 
-    master: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Where Spark runs: local[2], spark://host:7077, yarn; all cores of this machine "
-            "if neither this nor spark-submit tells.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None
-    spark_conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="A setting of Spark, as spark.executor.memory=4g; repeatable.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None
+    master: str | None = option(
+        None, "Where Spark runs, as local[2]; all cores here if not given.", "URL", panel=PANEL
+    )
+    spark_conf: list[str] | None = option(
+        None, "A setting of Spark; repeatable.", "KEY=VALUE", panel=PANEL
+    )
 
     def check(self, *, is_used: bool) -> None:
         """Refuse options of Spark where something else does the work.
@@ -84,23 +71,12 @@ class SessionOptions:
 class EngineOptions(SessionOptions):
     """Whether Spark does the work, and how it gets the model."""
 
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(ENGINES),
-            help="spark: the workers of Apache Spark read, work and write; -o is a directory, and "
-            "FILE whatever Spark reads.",
-            rich_help_panel=PANEL,
-        ),
-    ] = ENGINES[0]
-    shared_model: Annotated[
-        bool,
-        typer.Option(
-            "--shared-model",
-            help="All machines have the model at its path: it is not sent to them.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
+    engine: str = option(
+        ENGINES[0], "Whether Apache Spark reads, works and writes.", "|".join(ENGINES), panel=PANEL
+    )
+    shared_model: bool = option(
+        False, "All machines have the model at its path: it is not sent to them.", panel=PANEL
+    )
 
     def is_spark(self) -> bool:
         """Whether Spark does the work.
@@ -124,14 +100,9 @@ class EngineOptions(SessionOptions):
 class SparkOptions(EngineOptions):
     """Spark in place of this process, for what annotates texts and treebanks."""
 
-    text_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="FILE is Parquet, and this column holds texts, or CoNLL-U without --raw.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None
+    text_column: str | None = option(
+        None, "FILE is Parquet, and this column holds texts.", "NAME", panel=PANEL
+    )
 
     def annotate(
         self,

@@ -7,22 +7,10 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from seqtool.cli import options as cli
 from seqtool.cli.models import EachModelOption, chosen_models, names_of
-from seqtool.cli.options import (
-    DeviceOption,
-    JsonOption,
-    TableOption,
-    TextFieldOption,
-    ThreadsOption,
-    emit,
-    note,
-    stdin_or_sample,
-    takes_options,
-)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
@@ -39,97 +27,47 @@ COLUMNS_PANEL = "Columns"
 class StimuliOptions:
     """Which columns of a table hold what."""
 
-    text_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The column that holds the text.",
-            rich_help_panel=STIMULI_PANEL,
-        ),
-    ] = None
-    item_column: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The column that tells items apart; it becomes the column item. All others are "
-            "kept as they are.",
-            rich_help_panel=STIMULI_PANEL,
-        ),
-    ] = None
+    text_column: str | None = cli.option(
+        None, "The column that holds the text.", "NAME", panel=STIMULI_PANEL
+    )
+    item_column: str | None = cli.option(
+        None, "The column that tells items apart.", "NAME", panel=STIMULI_PANEL
+    )
 
 
 @dataclass(frozen=True)
 class WordOptions:
     """What the table of surprisal holds, and how the text is read."""
 
-    carry_state: Annotated[
-        bool,
-        typer.Option(
-            "--carry-state",
-            help="Let a neural model read on from line to line, as the sentences of one text; "
-            "otherwise each line begins anew.",
-        ),
-    ] = False
-    previous: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            max=20,
-            metavar="N",
-            help="Beside each word, what the N words before it have, for spillover: surprisal_1, "
-            "length_1, log10_frequency_1 of the word before, and so on.",
-            rich_help_panel=COLUMNS_PANEL,
-        ),
-    ] = 0
-    entropy: Annotated[
-        bool,
-        typer.Option(
-            "--entropy",
-            help="Also the entropy of what may come in the word's place; of models of words alone, "
-            "and slower.",
-            rich_help_panel=COLUMNS_PANEL,
-        ),
-    ] = False
-    frequencies: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Take log10_frequency from this text, as words are written; from the training "
-            "text if not given, where the model has kept its counts.",
-            rich_help_panel=COLUMNS_PANEL,
-        ),
-    ] = None
-    line_ends: Annotated[
-        bool,
-        typer.Option(
-            "--line-ends",
-            help="Also a row for the end of each line, </s>.",
-            rich_help_panel=COLUMNS_PANEL,
-        ),
-    ] = False
+    carry_state: bool = cli.option(False, "A network reads on from line to line, as of one text.")
+    previous: int = cli.option(
+        0, "The same of the N words before, for spillover.", "N", min=0, max=20, panel=COLUMNS_PANEL
+    )
+    entropy: bool = cli.option(
+        False, "Also the entropy of what may come in the word's place.", panel=COLUMNS_PANEL
+    )
+    frequencies: list[Path] | None = cli.option(
+        None, "Take frequencies from this text, not from training.", "TEXT", panel=COLUMNS_PANEL
+    )
+    line_ends: bool = cli.option(
+        False, "Also a row for the end of each line, </s>.", panel=COLUMNS_PANEL
+    )
 
 
-@takes_options()
 @examples(
     "seqtool surprisal text.txt -m runs/lm -o surprisal.csv",
     "seqtool surprisal stimuli.csv --text-column text -m runs/ngram",
 )
 def surprisal(
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT",
-            help="Text, one sentence per line: files (also packed, .jsonl, .parquet), "
-            "directories, - for stdin; or one CSV or TSV of stimuli. Stdin if it is a pipe or a "
-            "file, else the shipped sample's English test text.",
-        ),
-    ] = None,
+    text: list[str] | None = cli.argument(
+        None, "Text, a sentence a line, or one table of stimuli; else the sample.", "TEXT"
+    ),
     model: EachModelOption = None,
-    output: TableOption = "-",
-    field: TextFieldOption = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = None,
-    as_json: JsonOption = False,
+    output: cli.TableOption = "-",
+    field: cli.TextFieldOption = None,
+    device: cli.DeviceOption = "auto",
+    threads: cli.ThreadsOption = None,
+    as_json: cli.JsonOption = False,
     *,
     stimuli: StimuliOptions,
     words: WordOptions,
@@ -148,7 +86,7 @@ def surprisal(
     from seqtool.lm.tables import check_target, open_table
 
     check_target(output, [*(text or ()), *(words.frequencies or ())])
-    paths = text or [stdin_or_sample("TEXT")]
+    paths = text or [cli.stdin_or_sample("TEXT")]
     if words.frequencies:
         find_files([*paths, *words.frequencies])  # of which one may be stdin
     names = names_of(chosen_models(model))
@@ -173,18 +111,18 @@ def surprisal(
             totals.append(vars(total))
             shown = f"{total.model}: " if len(names) > 1 else ""
             if not as_json:
-                note(f"{shown}{_described(total)}")
+                cli.note(f"{shown}{_described(total)}")
             if warning:
-                note(f"warning: {shown}{warning}")
+                cli.note(f"warning: {shown}{warning}")
     if given is not None and not words.line_ends and (empty := given.empty_rows()):
         those = counted(len(empty), "row")
-        note(
+        cli.note(
             f"note: {those} of {given.path} without words, which the table leaves out; the first "
             f"is in line {empty[0]}"
         )
     if as_json:
         content = {"rows": rows.rows} if is_shown else {"output": output}
-        emit({"models": totals, **content})
+        cli.emit({"models": totals, **content})
 
 
 def _described(total: WordTotals) -> str:

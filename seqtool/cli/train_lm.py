@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from seqtool.cli.options import (
-    UNNAMED,
-    OutputOption,
-    note,
-    offer,
-    stdin_or_sample,
-    takes_options,
-)
-from seqtool.cli.training import SETTINGS, TrainingOptions, report, setting_option
+from seqtool.cli import options as cli
+from seqtool.cli.training import SETTINGS, TrainingOptions, report
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
@@ -24,32 +15,29 @@ if TYPE_CHECKING:
     from seqtool.core.progress import Event
 
 
-@takes_options(
+@cli.takes_options(
     "seqtool.lm.neural.config:NeuralLMConfig",
     {
-        "--cell": offer("model.cell", help="The network's cell (default lstm)."),
+        "--cell": cli.offer("model.cell", help="The network's cell (default lstm)."),
         "--hidden": "model.hidden_size",
         "--embedding": "model.embedding_size",
-        "--layers": "model.layers",
         "--projection": "model.projection_size",
-        "--depth": "model.depth",
+        **cli.same_names("model.layers", "model.depth"),
         "--tied/--untied": "model.tied",
-        "--output-layer": offer(
+        "--output-layer": cli.offer(
             "model.output.layer",
             help="The output layer; all but full and maxent are for large vocabularies.",
         ),
-        "--dropout": offer(
+        "--dropout": cli.offer(
             "model.dropout_input",
             "model.dropout_output",
             help="Dropout on the layers' inputs and on the output.",
             metavar="P",
         ),
-        "--unit": offer("data.unit", help="Tokens of a raw text."),
-        "--vocab-size": "data.vocab_size",
-        "--batch-size": "data.batch_size",
-        "--bptt": "data.bptt",
-        "--optimiser": offer("training.optimiser", help="The optimiser."),
-        "--schedule": offer("training.schedule", help="Learning rate schedule."),
+        "--unit": cli.offer("data.unit", help="Tokens of a raw text."),
+        **cli.same_names("data.vocab_size", "data.batch_size", "data.bptt"),
+        "--optimiser": cli.offer("training.optimiser", help="The optimiser."),
+        "--schedule": cli.offer("training.schedule", help="Learning rate schedule."),
         "--clip": "training.clip_norm",
         **SETTINGS,
         "--precision": "training.precision",
@@ -62,22 +50,14 @@ if TYPE_CHECKING:
     "seqtool train-lm --resume -o runs/my",
 )
 def train_lm(
-    corpus: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="CORPUS",
-            help="A prepared corpus, a text file, a folder with train, valid and test files, or - "
-            f"for stdin. {UNNAMED} the shipped English sample.",
-        ),
-    ] = None,
-    output: OutputOption = Path("runs/lm"),
-    config: Annotated[
-        str | None, setting_option("A recipe by name, or a YAML file of settings.", "NAME|FILE")
-    ] = None,
-    tensorboard: Annotated[
-        bool,
-        typer.Option("--tensorboard", help="Also write TensorBoard events to OUTPUT/tensorboard."),
-    ] = False,
+    corpus: str | None = cli.argument(
+        None, "A prepared corpus, a text or a folder of splits; else the sample.", "CORPUS"
+    ),
+    output: cli.OutputOption = Path("runs/lm"),
+    config: str | None = cli.setting_option(
+        None, "A recipe by name, or a YAML file of settings.", "NAME|FILE"
+    ),
+    tensorboard: bool = cli.option(False, "Also write TensorBoard events to OUTPUT/tensorboard."),
     *,
     settings: dict[str, Any],
     options: TrainingOptions,
@@ -90,7 +70,7 @@ def train_lm(
     if chosen is None:
         return
     if corpus is None and not options.resume:
-        corpus = stdin_or_sample("CORPUS", training="training on")
+        corpus = cli.stdin_or_sample("CORPUS", training="training on")
     if corpus is not None and is_corpus(corpus):
         from seqtool.lm.neural.train import check_preparation
         from seqtool.text.prepared import PreparedCorpus
@@ -136,4 +116,4 @@ def _note_preparation(path: Path) -> None:
         sizes.append(f"{name} {counted(num, noun)}{share}")
     how = "split by file" if info["shares"] is None else describe_draw(info)
     vocabulary = counted(info["vocabulary_size"], "symbol")
-    note(f"prepared {path}: {', '.join(sizes)}; vocabulary of {vocabulary}; {how}")
+    cli.note(f"prepared {path}: {', '.join(sizes)}; vocabulary of {vocabulary}; {how}")

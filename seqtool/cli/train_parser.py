@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from seqtool.cli import training
-from seqtool.cli.options import MAX_SHOWN, note, offer, takes_options
-from seqtool.cli.training import note_data, report, setting_option
+from seqtool.cli.options import MAX_SHOWN, note, offer, option, setting_option, takes_options
+from seqtool.cli.training import note_data, report
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
@@ -23,29 +21,15 @@ PARTS = ("segmenter",)  # those that --only trains
 class TeacherOptions:
     """Models that a parser learns from, beside the treebank."""
 
-    distil: Annotated[
-        list[str] | None,
-        setting_option(
-            "Learn from parsers over the same treebank as well, A,B: how probable they take heads "
-            "(--decoder graph) or transitions (from those with the same system), and the trees "
-            "that all find together.",
-            "MODEL,MODEL",
-        ),
-    ] = None
-    unlabelled: Annotated[
-        list[str] | None,
-        setting_option(
-            "With --distil: CoNLL-U for them to parse or, where it names a model of --raw, plain "
-            "text; a file or a directory, repeatable.",
-            "FILE",
-        ),
-    ] = None
-    init: Annotated[
-        Path | None,
-        setting_option(
-            "With --loss global: a parser of the same treebank and settings to begin from.", "MODEL"
-        ),
-    ] = None
+    distil: list[str] | None = setting_option(
+        None, "Learn from parsers over the same treebank as well.", "MODEL,MODEL"
+    )
+    unlabelled: list[str] | None = setting_option(
+        None, "With --distil: CoNLL-U or text for them to parse; repeatable.", "FILE"
+    )
+    init: Path | None = setting_option(
+        None, "With --loss global: a parser of the same settings to begin from.", "MODEL"
+    )
 
     def sources(self) -> dict[str, Any]:
         """Return the arguments of `train_parser`."""
@@ -87,53 +71,25 @@ class TeacherOptions:
     "seqtool train-parser train.conllu --raw --only segmenter -o runs/segmenter",
 )
 def train_parser(
-    treebank: Annotated[
-        list[Path] | None, training.treebank_argument("with trees (also packed)")
-    ] = None,
-    dev: Annotated[Path | None, training.dev_option("LAS")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Directory to write to; runs/parser if not given, with --only runs/PART.",
-        ),
-    ] = None,
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw",
-            help="Train all that plain text needs, in one directory: a segmenter, taggers with a "
-            "lemmatizer, and parsers that learn from predicted tags, as many at once as there are "
-            "threads. --seed and --time-limit are of all parts, --epochs and --fields of all "
-            "parsers, other settings of the first; --set tagger.training.epochs=5 names a part.",
-        ),
-    ] = False,
-    only: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PART",
-            help="Of --raw, train this part alone: segmenter. Settings are those of the part.",
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        setting_option(
-            "Settings by name (default fast; accurate with --raw). Words of chen-manning have two "
-            "vectors, summed: of the form, and of its lower case, which the paper has not.",
-            "fast|accurate|graph|chen-manning|linear|mst|mst2",
-        ),
-    ] = None,
-    fast: Annotated[
-        bool, setting_option("The same as --preset fast, also with --raw.", "", "--fast")
-    ] = False,
-    fields: Annotated[
-        str | None,
-        setting_option(
-            "What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).", "LIST"
-        ),
-    ] = None,
+    treebank: list[Path] | None = training.treebank_argument("with trees (also packed)"),
+    dev: Path | None = training.dev_option("LAS"),
+    output: Path | None = option(
+        None, "Directory to write to; runs/parser if not given, with --only runs/PART.", "DIR", "-o"
+    ),
+    raw: bool = option(False, "Train all that plain text needs: a segmenter, taggers and parsers."),
+    only: str | None = option(
+        None, "Of --raw, train this part alone: segmenter. Settings are those of the part.", "PART"
+    ),
+    preset: str | None = setting_option(
+        None,
+        "Settings by name (default fast; accurate with --raw). Words of chen-manning have two "
+        "vectors, summed: of the form, and of its lower case, which the paper has not.",
+        "fast|accurate|graph|chen-manning|linear|mst|mst2",
+    ),
+    fast: bool = setting_option(False, "The same as --preset fast, also with --raw."),
+    fields: str | None = setting_option(
+        None, "What is read of a word (form,upos,feats), or what is not (-lemma,-xpos).", "LIST"
+    ),
     *,
     teachers: TeacherOptions,
     settings: dict[str, Any],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from seqtool.cli import labels, training
-from seqtool.cli.options import OutputOption, note, takes_options
-from seqtool.cli.training import note_data, report, setting_option
+from seqtool.cli.options import OutputOption, note, setting_option, takes_options
+from seqtool.cli.training import note_data, report
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
 
@@ -26,22 +26,15 @@ SHOWN = {"UPOS": "dev_upos", "XPOS": "dev_xpos", "FEATS": "dev_feats", "lemmas":
     "seqtool train-tagger names.conllu --column NER -o runs/names",
 )
 def train_tagger(
-    treebank: Annotated[
-        list[Path] | None, training.treebank_argument("with tags and lemmas (also packed)")
-    ] = None,
-    dev: Annotated[Path | None, training.dev_option("tags")] = None,
+    treebank: list[Path] | None = training.treebank_argument("with tags and lemmas (also packed)"),
+    dev: Path | None = training.dev_option("tags"),
     output: OutputOption = Path("runs/tagger"),
-    preset: Annotated[
-        str | None, setting_option("Settings by name (default accurate).", "accurate|fast")
-    ] = None,
-    column: Annotated[
-        str | None,
-        setting_option(
-            "Learn labels in place of tags and lemmas, such as named entities: what column MISC "
-            "has under this key, as NER=B-PER; of files with a word a line, a column.",
-            "KEY",
-        ),
-    ] = None,
+    preset: str | None = setting_option(
+        None, "Settings by name (default accurate).", "accurate|fast"
+    ),
+    column: str | None = setting_option(
+        None, "Learn the labels in MISC under this key, or in a column.", "KEY"
+    ),
     word_column: labels.WordColumnOption = None,
     label_column: labels.LabelColumnOption = None,
     *,

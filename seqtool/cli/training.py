@@ -7,16 +7,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from seqtool.cli import options as cli
-from seqtool.cli.options import emit, note
+from seqtool.cli.options import argument, emit, note, option, setting_option
 from seqtool.core.errors import counted
 from seqtool.core.terminal import echo
-
-PANEL = "Settings"
 
 # options of every training on a treebank
 SETTINGS = {
@@ -26,62 +24,45 @@ SETTINGS = {
 }
 
 
-def setting_option(help: str, metavar: str, *names: str) -> Any:
-    """Return an option that stands among the settings."""
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=PANEL)
-
-
 def treebank_argument(what: str) -> Any:
     """Return the argument of treebanks; `what` is what they hold."""
     sample = "without any, the English treebank of the shipped sample."
-    return typer.Argument(metavar="TRAIN", help=f"CoNLL-U files {what}; {sample}")
+    return argument(None, f"CoNLL-U files {what}; {sample}", "TRAIN")
 
 
 def dev_option(scores: str, data: str = "CoNLL-U", unit: str = "sentence") -> Any:
     """Return the option of the validation part, by whose scores the best epoch is chosen."""
     chosen = f"{data} by whose {scores} the best epoch is chosen"
-    return typer.Option(metavar="FILE", help=f"{chosen}; without it, every tenth {unit} of TRAIN.")
+    return option(None, f"{chosen}; without it, every tenth {unit} of TRAIN.", "FILE")
 
 
-PresetFileOption = Annotated[
-    Path | None, setting_option("A YAML file of settings, over the preset's.", "FILE")
-]
-LanguageModelOption = Annotated[
-    Path | None,
-    setting_option(
-        "A model of train-lm, copied into the output, whose state after each word is read too: by "
-        "taggers, and what has an encoder. Of --encoder lm, training begins with its weights.",
+def preset_file_option() -> Any:
+    """Return the option of a file of settings."""
+    return setting_option(None, "A YAML file of settings, over the preset's.", "FILE")
+
+
+def language_model_option() -> Any:
+    """Return the option of a language model that is read, too."""
+    return setting_option(
+        None,
+        "A model of train-lm whose state after each word is read too, or trained (--encoder lm).",
         "DIR",
-        "--lm",
-    ),
-]
+    )
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """Options of every command that trains networks, one of them or many."""
 
-    set_: Annotated[
-        list[str] | None,
-        setting_option(
-            "Any setting, such as training.weight_decay=0.01; repeatable.", "KEY=VALUE", "--set"
-        ),
-    ] = None
-    time_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Train for so long (90s, 15m, 1h30m) in place of --epochs; the learning rate "
-            "falls to its lowest by then.",
-        ),
-    ] = None
-    list_settings: Annotated[
-        bool,
-        typer.Option(
-            "--list-settings",
-            help="Print every setting as it would be used, with its meaning, and exit.",
-        ),
-    ] = False
+    set_: list[str] | None = setting_option(
+        None, "Any setting, such as training.weight_decay=0.01; repeatable.", "KEY=VALUE"
+    )
+    time_limit: str | None = option(
+        None, "Train for so long (90s, 15m, 1h30m) in place of --epochs.", "TIME"
+    )
+    list_settings: bool = option(
+        False, "Print every setting as it would be used, with its meaning, and exit."
+    )
     force: cli.ForceOption = False
     device: cli.DeviceOption = "auto"
     threads: cli.ThreadsOption = None
@@ -165,17 +146,12 @@ class TrainingOptions(RunOptions):
 class TreebankOptions(TrainingOptions):
     """Options of every command that trains on a treebank."""
 
-    config: PresetFileOption = None
-    embeddings: Annotated[
-        Path | None,
-        setting_option(
-            "A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"
-        ),
-    ] = None
-    lm: LanguageModelOption = None
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out broken sentences.")
-    ] = False
+    config: Path | None = preset_file_option()
+    embeddings: Path | None = setting_option(
+        None, "A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"
+    )
+    lm: Path | None = language_model_option()
+    skip_invalid: bool = option(False, "Leave out broken sentences.")
 
     def run(self, train: Callable[..., Any], *what: Any, **more: Any) -> Any:
         """Call a training function; see `TrainingOptions.run`."""

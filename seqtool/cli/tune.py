@@ -8,21 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import typer
-
-from seqtool.cli.options import (
-    OutputOption,
-    emit,
-    note,
-    print_settings,
-    show_table,
-    takes_options,
-    typed,
-)
+from seqtool.cli import options as cli
 from seqtool.cli.training import RunOptions, note_shared
-from seqtool.cli.training import setting_option as option
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, did_you_mean
 
@@ -66,79 +55,41 @@ KINDS = {
 class SearchOptions:
     """How settings are searched for."""
 
-    trials: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="Trials; more than before add to a search."),
-    ] = 16
-    rounds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Rounds of successive halving: the first has a share of the time or epochs, and "
-            "only the best trials come into the next.",
-        ),
-    ] = 1
-    factor: Annotated[
-        float,
-        typer.Option(
-            metavar="X",
-            help="With --rounds: the best 1/X of the trials come into the next round, with X times "
-            "the time or epochs.",
-        ),
-    ] = 3.0
-    score: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Which score counts (default valid_perplexity, dev_las, dev_tags, dev_words).",
-        ),
-    ] = None
-    seed: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="Seed of the draws; --set training.seed is that of trainings."
-        ),
-    ] = 1
+    trials: int = cli.option(16, "Trials; more than before add to a search.", "N", min=1)
+    rounds: int = cli.option(
+        1, "Rounds of successive halving, of which the best trials go on.", "N", min=1
+    )
+    factor: float = cli.option(
+        3.0, "With --rounds: the best 1/X go on, with X times the epochs.", "X"
+    )
+    score: str | None = cli.option(
+        None, "Which score counts (default valid_perplexity, dev_las, dev_tags, dev_words).", "NAME"
+    )
+    seed: int = cli.option(
+        1, "Seed of the draws; --set training.seed is that of trainings.", "N", min=0
+    )
 
 
-@takes_options()
 @examples(
     "seqtool tune lm corpora/my --try hidden_size=100,200,400 --time-limit 2m",
     "seqtool tune lm my.txt --try learning_rate=1e-4..0.01:log --rounds 3",
     "seqtool tune parser train.conllu --dev dev.conllu --try exploration=0.5..1.0",
 )
 def tune(
-    kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="What is trained: lm, parser, tagger, segmenter.")
-    ],
-    data: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="DATA",
-            help="A corpus or a text, or CoNLL-U files. Without any, the shipped English sample.",
-        ),
-    ] = None,
-    try_: Annotated[
-        list[str] | None,
-        option(
-            "A setting and what it may be: a,b,c, or low..high (whole numbers if both are), "
-            "or low..high:log (logarithms as likely as each other); repeatable.",
-            "KEY=VALUES",
-            "--try",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        option("The other settings: a recipe or preset by name, or a YAML file.", "NAME|FILE"),
-    ] = None,
-    output: OutputOption = Path("runs/tune"),
-    dev: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="CoNLL-U by which parsers, taggers, segmenters are chosen."
-        ),
-    ] = None,
+    kind: str = cli.argument(..., "What is trained: lm, parser, tagger, segmenter.", "KIND"),
+    data: list[Path] | None = cli.argument(
+        None, "A corpus, a text or CoNLL-U; the shipped sample if not given.", "DATA"
+    ),
+    try_: list[str] | None = cli.setting_option(
+        None, "A setting and its values a,b,c or low..high[:log]; repeatable.", "KEY=VALUES"
+    ),
+    config: str | None = cli.setting_option(
+        None, "The other settings: a recipe or preset by name, or a YAML file.", "NAME|FILE"
+    ),
+    output: cli.OutputOption = Path("runs/tune"),
+    dev: Path | None = cli.option(
+        None, "CoNLL-U by which parsers, taggers, segmenters are chosen.", "FILE"
+    ),
     *,
     search: SearchOptions,
     options: RunOptions,
@@ -160,7 +111,7 @@ def tune(
     settings = tunable.resolve(config, options.limited({}), options.set_ or [])
     space = _read_space(settings, try_ or [], options, config)
     if options.list_settings:
-        return print_settings(settings)
+        return cli.print_settings(settings)
     more: dict[str, Any] = vars(search) | {"score": search.score or tunable.score}
     if kind != "lm":
         more["dev"] = dev if data or dev else sample_treebank("en", "valid")
@@ -174,20 +125,25 @@ def tune(
             force=options.force,
             on_event=display.show,
             on_outcome=lambda outcome: display.note(_line(outcome)),
-            **{"device": options.device, "threads": options.threads, "command": typed(), **more},
+            **{
+                "device": options.device,
+                "threads": options.threads,
+                "command": cli.typed(),
+                **more,
+            },
         )
     best = output / tuning.BEST
     if options.json:
-        return emit({"best": tuned.best, "config": best, "trials": tuned.ranking()})
+        return cli.emit({"best": tuned.best, "config": best, "trials": tuned.ranking()})
     columns = ["trial", "round", tuned.score, *(name.rpartition(".")[2] for name in space)]
     rows = [
         [one.trial, one.round, _score(one), *one.settings.values(), f"{one.seconds:.0f}"]
         for one in tuned.ranking()
     ]
-    show_table("", [*columns, "seconds"], rows)
-    note(f"best: trial {tuned.best.trial}, {tuning.describe(tuned.best.settings)}")
+    cli.show_table("", [*columns, "seconds"], rows)
+    cli.note(f"best: trial {tuned.best.trial}, {tuning.describe(tuned.best.settings)}")
     given = [*map(str, data or ()), *(("--dev", str(dev)) if dev else ()), "--config", str(best)]
-    note(f"next: seqtool {tunable.command} {shlex.join(given)}")
+    cli.note(f"next: seqtool {tunable.command} {shlex.join(given)}")
 
 
 def _data(kind: str, data: list[Path] | None, dev: Path | None) -> Any:
@@ -199,7 +155,7 @@ def _data(kind: str, data: list[Path] | None, dev: Path | None) -> Any:
     if not data:
         from seqtool.text.datasets import sample_text, sample_treebank
 
-        note("no DATA given: searching on the shipped English sample")
+        cli.note("no DATA given: searching on the shipped English sample")
         return (
             sample_text("en", "train").parent if kind == "lm" else [sample_treebank("en", "train")]
         )

@@ -9,5 +9,5 @@ Files:         storage (whole or not at all), reading (text in blocks), checkpoi
 Processes:     runtime (cores and memory), processes, signals (Ctrl-C)
 Compiled code: jit (functions by Numba), instructions, eight_bytes and string_table (what compiled
                loops share)
-And:           vocabulary, arrays (their types), bootstrap, fonts, version
+And:           vocabulary, arrays (their types), bootstrap, version
 """

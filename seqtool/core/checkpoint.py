@@ -122,12 +122,7 @@ class Header:
                 raise TypeError(f"file {name!r}: {entry!r}")
 
 
-def check_output(
-    path: str | Path,
-    *,
-    force: bool,
-    hint: str | None = None,
-) -> None:
+def check_output(path: str | Path, *, force: bool, hint: str | None = None) -> None:
     """Refuse an output directory that exists, unless `force`; with it, only our own is replaced.
 
     The hint of the OutputError says what to do about a model that is there; that of a command that
@@ -137,12 +132,11 @@ def check_output(
     if not path.exists():
         return
     held = storage.versions(path)
-    names = {folder: _names(folder) for folder in (path, *held)}
-    if path.is_dir() and not any(names[folder] for folder in held):
+    names = set().union(*map(_names, held))
+    if path.is_dir() and not names:
         return
-    foreign = sorted(
-        name for name in set().union(*names.values()) - _OURS if not _MEMBER.fullmatch(name)
-    )
+    others = (names | _names(path)) - _OURS
+    foreign = sorted(name for name in others if not _MEMBER.fullmatch(name))
     # a README.md or a folder called corpus alone may be anybody's
     proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
     if foreign or not any((folder / proof).is_file() for folder in held for proof in proofs):
@@ -250,8 +244,13 @@ def trainer(kind: str) -> str:
 
 def run_kind(path: str | Path) -> str | None:
     """Return the kind of model that the run in a directory trains; None where none is named."""
+    return _kind_in(run_record(path))
+
+
+def _kind_in(path: Path) -> str | None:
+    """Return the kind that a header or the record of a run names; None of a damaged one."""
     try:
-        kind = storage.read_object(run_record(path)).get("kind")
+        kind = storage.read_object(path).get("kind")
     except (OSError, ValueError):
         return None
     return kind if isinstance(kind, str) else None
@@ -260,17 +259,7 @@ def run_kind(path: str | Path) -> str | None:
 def models_in(folder: Path, wanted: Sequence[str] = ()) -> list[str]:
     """Return the models that a folder and its runs/ hold, of some kinds or of all, sorted."""
     headers = [*folder.glob(f"*/{HEADER}"), *folder.glob(f"runs/*/{HEADER}")]
-    return sorted(str(header.parent) for header in headers if _is_one(header, wanted))
-
-
-def _is_one(header: Path, wanted: Sequence[str]) -> bool:
-    """Whether a header is of a model of one of these kinds; a damaged one is of none."""
-    if not wanted:
-        return True
-    try:
-        return storage.read_object(header).get("kind") in wanted
-    except (OSError, ValueError):
-        return False
+    return sorted(str(path.parent) for path in headers if not wanted or _kind_in(path) in wanted)
 
 
 def _known_models(path: Path, wanted: Sequence[str]) -> str:

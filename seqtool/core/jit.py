@@ -55,6 +55,9 @@ def _sum_of_files() -> int:
 class CompiledFunction:
     """A function that Numba compiles, or reads from its directory, when it is called first.
 
+    Named tuples of one layout among its arguments need names of their own: Numba takes two classes
+    of one name for one.
+
     Args:
         function: in Python, of what Numba knows.
         signature: one of `numba.types`, or several.

@@ -10,13 +10,14 @@ import dataclasses
 import io
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from seqtool.core import terminal
 from seqtool.core.errors import counted
@@ -24,7 +25,7 @@ from seqtool.core.units import perplexity_of
 
 if TYPE_CHECKING:  # imported on use: Rich takes long
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
     from rich.segment import Segment
 
 P = ParamSpec("P")
@@ -137,27 +138,24 @@ class EventLog:
     """
 
     def __init__(self, path: Path | None, *, keep_bytes: int | None = None) -> None:
-        self._stream = None if path is None else path.open("ab")
-        if self._stream is not None and keep_bytes is not None:
+        self._stream = open(os.devnull if path is None else path, "ab")  # noqa: SIM115
+        if path is not None and keep_bytes is not None:
             self._stream.truncate(min(keep_bytes, self._stream.tell()))
             self._stream.seek(0, io.SEEK_END)
 
     def write(self, event: Event) -> None:
         """Append one event."""
-        if self._stream is None:
-            return
         line = json.dumps({"time": round(time.time(), 3), **to_json(event)}, ensure_ascii=False)
         self._stream.write(line.encode("utf-8") + b"\n")
         self._stream.flush()
 
     def size(self) -> int:
         """Return the number of bytes written so far."""
-        return 0 if self._stream is None else self._stream.tell()
+        return self._stream.tell()
 
     def close(self) -> None:
         """Close the file."""
-        if self._stream is not None:
-            self._stream.close()
+        self._stream.close()
 
 
 def format_seconds(seconds: float) -> str:
@@ -226,11 +224,8 @@ def describe(event: Event, *, total_steps: int = 0, epochs: int = 0) -> str:
             return f"{event.reason} after {format_seconds(event.seconds)}{best}"
 
 
-class Listener:
+class Listener(AbstractContextManager[Any]):
     """Takes the events of one run by `show`; a context manager that closes it."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
@@ -267,7 +262,17 @@ def open_console(*, err: bool = False, **settings: Any) -> Console:
         err: stderr.
         settings: those of Rich's Console.
     """
-    return _safe_console()(file=terminal.drawn(err=err), force_jupyter=False, **settings)
+    return _safe_console()(
+        file=terminal.stream(err=err, draws=True), force_jupyter=False, **settings
+    )
+
+
+def _bars(console: Console, *columns: ProgressColumn) -> Progress:
+    """Return bars that begin with their name, and vanish when they stop."""
+    from rich.progress import Progress, TextColumn
+
+    name = TextColumn("{task.description}", markup=False)
+    return Progress(name, *columns, console=console, transient=True)
 
 
 class Display(Listener):
@@ -280,7 +285,9 @@ class Display(Listener):
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or open_console(err=True, highlight=False)
         self._bars: Progress | None = None
-        self._runs: dict[str, _ShownRun] = {}
+        self._tasks: dict[str, TaskID] = {}  # of the bars, by the name of the run
+        self._begun: dict[str, RunStarted] = {}
+        self._shown_at: dict[str, float] = {}  # when a line was shown last
         self._num_parts = self._num_done = 0  # of a run that has some
 
     def close(self) -> None:
@@ -295,84 +302,69 @@ class Display(Listener):
 
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""
-        run = self._runs.setdefault(name, _ShownRun(f"{name}: " if name else ""))
-        match event:
-            case RunStarted():
-                run.begun = event
-                self._line(run, event)
-                if self._console.is_terminal:
-                    self._add_bar(run)
-            case StepDone() if run.task is not None:
-                self._move_bar(run, event)
-            case StepDone() if time.monotonic() - run.last_line < PLAIN_LINE_SECONDS:
-                pass
-            case RunFinished():
-                self._num_done += 1
-                self._remove_bar(run)
-                if event.reason != "interrupted":  # of an interruption the error tells more
-                    self._line(run, event)
-            case _:
-                self._line(run, event)
+        self._shown_at.setdefault(name, time.monotonic())
+        if isinstance(event, RunStarted):
+            self._begun[name] = event
+        if isinstance(event, RunFinished):
+            self._num_done += 1
+            if self._bars is not None and name in self._tasks:
+                self._bars.remove_task(self._tasks.pop(name))
+                if not self._tasks:
+                    self.close()  # started again, it would erase what is above it
+            if event.reason == "interrupted":
+                return  # the error says more
+        if isinstance(event, StepDone):
+            if name in self._tasks:
+                return self._move_bar(name, event)
+            if time.monotonic() - self._shown_at[name] < PLAIN_LINE_SECONDS:
+                return
+        begun = self._begun.get(name)
+        steps, epochs = (begun.total_steps, begun.epochs) if begun else (0, 0)
+        line = describe(event, total_steps=steps, epochs=epochs)
+        if self._num_parts and isinstance(event, RunFinished):
+            line += f" ({self._num_done} of {self._num_parts} parts)"
+        self.note(_prefix(name) + line)
+        self._shown_at[name] = time.monotonic()
+        if isinstance(event, RunStarted) and self._console.is_terminal:
+            self._add_bar(name, event)
 
     def note(self, text: str) -> None:
         """Show a line, above the bars; printed in another way, it would be overwritten by them."""
         # a file gets a line as it is; on a terminal no word of it is broken at the edge
         self._console.print(text, markup=False, soft_wrap=not self._console.is_terminal)
 
-    def _line(self, run: _ShownRun, event: Event) -> None:
-        line = describe(event, total_steps=run.begun.total_steps, epochs=run.begun.epochs)
-        if self._num_parts and isinstance(event, RunFinished):
-            line += f" ({self._num_done} of {self._num_parts} parts)"
-        self.note(run.prefix + line)
-        run.last_line = time.monotonic()
-
-    def _add_bar(self, run: _ShownRun) -> None:
+    def _add_bar(self, name: str, begun: RunStarted) -> None:
         if self._bars is None:
-            from rich.progress import BarColumn, Progress, TextColumn
+            from rich.progress import BarColumn, TextColumn
 
             width = max(6, min(20, self._console.width - 74))  # the numbers need the rest
-            columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=width)
             state = TextColumn("{task.fields[state]}")
-            self._bars = Progress(*columns, state, console=self._console, transient=True)
-        limit, begun = run.begun.time_limit, run.begun
-        run.task = self._bars.add_task(
-            f"{run.prefix}epoch -{f'/{begun.epochs}' if begun.epochs else ''}",
+            self._bars = _bars(self._console, BarColumn(bar_width=width), state)
+        limit = begun.time_limit
+        self._tasks[name] = self._bars.add_task(
+            f"{_prefix(name)}epoch -{f'/{begun.epochs}' if begun.epochs else ''}",
             total=begun.total_steps if limit is None else limit,
             completed=begun.step if limit is None else 0,
             state=_of(begun.step, begun.total_steps, ""),
         )
         self._bars.start()
 
-    def _move_bar(self, run: _ShownRun, event: StepDone) -> None:
+    def _move_bar(self, name: str, event: StepDone) -> None:
         assert self._bars is not None
-        assert run.task is not None
-        limit, step = run.begun.time_limit, _of(event.step, run.begun.total_steps, "")
+        begun = self._begun[name]
+        limit, step = begun.time_limit, _of(event.step, begun.total_steps, "")
         perplexity = f"ppl {perplexity_of(event.loss):,.0f}  " if event.items == TOKENS else ""
         self._bars.update(
-            run.task,
-            description=f"{run.prefix}epoch {_of(event.epoch, run.begun.epochs)}",
+            self._tasks[name],
+            description=f"{_prefix(name)}epoch {_of(event.epoch, begun.epochs)}",
             completed=event.step if limit is None else limit - event.seconds_left,
             state=f"{step} loss {event.loss:.3f}  {perplexity}"
             f"{event.items_per_second:,.0f}/s  {format_seconds(event.seconds_left)} left",
         )
 
-    def _remove_bar(self, run: _ShownRun) -> None:
-        if self._bars is None or run.task is None:
-            return
-        self._bars.remove_task(run.task)
-        run.task = None
-        if all(other.task is None for other in self._runs.values()):
-            self.close()  # started again, it would erase what is above it
 
-
-@dataclass
-class _ShownRun:
-    """What a display knows of a run."""
-
-    prefix: str  # of its lines
-    begun: RunStarted = RunStarted(0, 0, 0, 0, {}, resumed=False)
-    task: TaskID | None = None  # its bar, if there is one
-    last_line: float = dataclasses.field(default_factory=lambda: time.monotonic())  # when shown
+def _prefix(name: str) -> str:
+    return f"{name}: " if name else ""
 
 
 def shows_progress(*, has_parts: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -391,7 +383,7 @@ def shows_progress(*, has_parts: bool = False) -> Callable[[Callable[P, R]], Cal
                 arguments.setdefault("on_plan", display.plan)
             yield display.show
 
-    return _shows("on_event", opened)
+    return partial(_shown, "on_event", opened)
 
 
 def shows_stages(function: Callable[P, R]) -> Callable[P, R]:
@@ -399,32 +391,31 @@ def shows_stages(function: Callable[P, R]) -> Callable[P, R]:
 
     As `shows_progress`, with `on_progress` in place of `on_event`.
     """
-    return _shows("on_progress", lambda arguments: stage_bars())(function)
+    return _shown("on_progress", lambda arguments: stage_bars(), function)
 
 
-def _shows(
-    argument: str, opened: Callable[[dict[str, Any]], AbstractContextManager[Callable[..., None]]]
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @wraps(function)
-        def shown(*args: P.args, **kwargs: P.kwargs) -> R:
-            own: Any = kwargs.get(argument)
-            progress = kwargs.pop("progress", None)
-            if not (own is None if progress is None else progress):
-                return function(*args, **kwargs)
-            with opened(kwargs) as show:
+def _shown(
+    argument: str,
+    opened: Callable[[dict[str, Any]], AbstractContextManager[Callable[..., None]]],
+    function: Callable[P, R],
+) -> Callable[P, R]:
+    @wraps(function)
+    def shown(*args: P.args, **kwargs: P.kwargs) -> R:
+        own: Any = kwargs.get(argument)
+        progress = kwargs.pop("progress", None)
+        if not (own is None if progress is None else progress):
+            return function(*args, **kwargs)
+        with opened(kwargs) as show:
 
-                def both(*event: Any) -> None:
-                    if own is not None:
-                        own(*event)
-                    show(*event)
+            def both(*event: Any) -> None:
+                if own is not None:
+                    own(*event)
+                show(*event)
 
-                kwargs[argument] = both
-                return function(*args, **kwargs)
+            kwargs[argument] = both
+            return function(*args, **kwargs)
 
-        return shown
-
-    return decorate
+    return shown
 
 
 @contextmanager
@@ -436,9 +427,8 @@ def stage_bars(*, is_bytes: bool = False) -> Iterator[Callable[[str, int, int | 
     from rich import progress as rich
 
     amount = rich.DownloadColumn() if is_bytes else rich.TaskProgressColumn(show_speed=True)
-    columns = rich.TextColumn("{task.description}"), rich.BarColumn(bar_width=30), amount
-    console, left = open_console(err=True), rich.TimeRemainingColumn(elapsed_when_finished=True)
-    with rich.Progress(*columns, left, console=console, transient=True) as bars:
+    left = rich.TimeRemainingColumn(elapsed_when_finished=True)
+    with _bars(open_console(err=True), rich.BarColumn(bar_width=30), amount, left) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(stage: str, done: int, total: int | None) -> None:

@@ -21,7 +21,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -211,7 +211,7 @@ def _files_in(folder: Path, *, treebanks: bool, texts: bool) -> list[str]:
 
 def is_no_text(path: str | Path) -> DataError:
     """Return the error of a treebank where a text is wanted."""
-    hint = _AS_TEXT.format(shlex.quote(str(path)))
+    hint = _AS_TEXT.format("-" if path == "<stdin>" else shlex.quote(str(path)))
     return DataError("is a treebank, not text", hint=hint, path=path)
 
 
@@ -251,23 +251,14 @@ def read_open_file(
         DataError: when iterated: as of `read_blocks`.
     """
     reader = BlockReader([name], treebanks=True, block_size=block_size)
-    reader._blocks = reader._read_open(file, may_be_empty)
+    blocks = reader._lines_of(file)
+    reader._blocks = blocks if may_be_empty else reader._refuse_empty(blocks, [name])
     return reader
 
 
-def read_blocks(
-    inputs: Sequence[str | Path] | str | Path,
-    *,
-    field: str | None = None,
-    lowercase: bool = False,
-    treebanks: bool = False,
-    block_size: int = BLOCK_SIZE,
-    on_progress: Progress | None = None,
-    digests: dict[str, str] | None = None,
-    as_written: bool = False,
-    column: str | None = None,
-) -> BlockReader:
-    """Read text as blocks of whole lines, each line ended by LF.
+@dataclass(eq=False)
+class BlockReader(Iterator[bytes]):
+    """Text as blocks of whole lines, each line ended by LF; it knows where a block came from.
 
     A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
     dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
@@ -275,7 +266,7 @@ def read_blocks(
     column, and their rows are lines.
 
     Args:
-        inputs: files, directories (read recursively, sorted) and `-` for stdin.
+        inputs: files, directories (read recursively, sorted) and `-` for stdin; or one of these.
         field: the field that holds the text of JSON Lines or Parquet; "text" when not given.
         lowercase: lower-case the text.
         treebanks: read treebanks, not text; see `find_files`.
@@ -292,17 +283,9 @@ def read_blocks(
             file, a line that is too long, or a bad line of JSON or of a treebank; a treebank where
             a text is wanted.
     """
-    inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    treebanks = treebanks or column is not None
-    options = (field, lowercase, treebanks, block_size, on_progress, digests, as_written, column)
-    return BlockReader(inputs, *options)
 
-
-@dataclass(eq=False)
-class BlockReader(Iterator[bytes]):
-    """The iterator that `read_blocks` returns; it knows where the block came from."""
-
-    inputs: Sequence[str | Path]
+    inputs: Sequence[str | Path] | str | Path
+    _: KW_ONLY
     field: str | None = None
     lowercase: bool = False
     treebanks: bool = False
@@ -313,9 +296,12 @@ class BlockReader(Iterator[bytes]):
     column: str | None = None
 
     def __post_init__(self) -> None:
+        inputs = self.inputs
+        self._inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+        self.treebanks = self.treebanks or self.column is not None
         self._bytes_read = 0
         self._total: int | None = None
-        self._path = str(self.inputs[0]) if self.inputs else ""
+        self._path = str(self._inputs[0]) if self._inputs else ""
         self._first_line = 1
         self._source_lines: list[int] | None = None
         self._blocks = self._read()
@@ -334,35 +320,34 @@ class BlockReader(Iterator[bytes]):
 
     def located(self, error: DataError, line: int) -> DataError:
         """Return an error about a 1-based line of the block given last, with its file and line."""
-        path, source_line = self.locate(line)
-        return DataError(error.message, hint=error.hint, path=path, line=source_line)
+        path, line = self.locate(line)
+        return DataError(error.message, hint=error.hint, path=path, line=line)
+
+    def _error(self, what: str, hint: str, line: int | None = None) -> DataError:
+        return DataError(what, hint=hint, path=self._path, line=line)
 
     def _read(self) -> Iterator[bytes]:
-        files = find_files(self.inputs, treebanks=self.treebanks)
+        files = find_files(self._inputs, treebanks=self.treebanks)
         if not files:
             raise DataError("no file is given", hint="name one or more, or - for stdin")
         self._total = total_size(files, treebanks=self.treebanks)
-        is_empty = True
-        for name in files:
-            self._path = "<stdin>" if name == STDIN else name
-            is_table = unpacked_name(name).endswith(PARQUET) and not self.treebanks
-            for block in self._read_table(name) if is_table else self._read_file(name):
-                is_empty = False
-                yield block.decode().lower().encode() if self.lowercase else block
-        if is_empty:
-            what = "the file is empty" if len(files) == 1 else "all the files are empty"
-            path = self._path if len(files) == 1 else str(self.inputs[0])
-            hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"
-            raise DataError("the text is empty" if files == [STDIN] else what, hint=hint, path=path)
+        for block in self._refuse_empty(chain.from_iterable(map(self._read_one, files)), files):
+            yield block.decode().lower().encode() if self.lowercase else block
 
-    def _read_open(self, file: IO[bytes], may_be_empty: bool) -> Iterator[bytes]:
-        is_empty = not may_be_empty
-        for block in self._lines_of(file):
-            is_empty = False
-            yield block
-        if is_empty:
-            hint = "give a file that holds trees"
-            raise DataError("the file is empty", hint=hint, path=self._path)
+    def _refuse_empty(self, blocks: Iterator[bytes], files: Sequence[str]) -> Iterator[bytes]:
+        if (first := next(blocks, None)) is None:
+            what = "the file is empty" if len(files) == 1 else "all the files are empty"
+            if len(files) > 1:
+                self._path = str(self._inputs[0])
+            hint = f"give a file that holds {'trees' if self.treebanks else 'text'}"
+            raise self._error("the text is empty" if [*files] == [STDIN] else what, hint)
+        yield first
+        yield from blocks
+
+    def _read_one(self, name: str) -> Iterator[bytes]:
+        self._path = "<stdin>" if name == STDIN else name
+        is_table = unpacked_name(name).endswith(PARQUET) and not self.treebanks
+        return self._read_table(name) if is_table else self._read_file(name)
 
     def _read_file(self, name: str) -> Iterator[bytes]:
         is_json = self.field is not None or unpacked_name(name).endswith(JSON_LINES)
@@ -381,15 +366,13 @@ class BlockReader(Iterator[bytes]):
                         yield block
         except OSError as error:
             what = f"cannot be read: {error.strerror or error}"
-            hint = "check the path and its permissions"
-            raise DataError(what, hint=hint, path=self._path) from error
+            raise self._error(what, "check the path and its permissions") from error
 
     def _read_table(self, name: str) -> Iterator[bytes]:
         """Read a column of a file of Parquet."""
         arrow, parquet = load_pyarrow()
         if not Path(name).is_file():
-            hint = "give Parquet as a file on disk"
-            raise DataError("is not a regular file", hint=hint, path=name)
+            raise self._error("is not a regular file", "give Parquet as a file on disk")
         column, before = self.field or DEFAULT_FIELD, self._bytes_read
         size = Path(name).stat().st_size
         try:
@@ -397,13 +380,13 @@ class BlockReader(Iterator[bytes]):
                 names = file.schema_arrow.names
                 if column not in names:
                     hint = f"choose with --field one of: {', '.join(names[:8])}"
-                    raise DataError(f"no column {column!r}", hint=hint, path=name)
+                    raise self._error(f"no column {column!r}", hint)
                 kind = file.schema_arrow.field(column).type
                 # such as a category of pandas
                 values = kind.value_type if arrow.types.is_dictionary(kind) else kind
                 if values not in (arrow.string(), arrow.large_string(), arrow.string_view()):
                     hint = "name a column that holds text with --field"
-                    raise DataError(f"the column {column!r} is not text", hint=hint, path=name)
+                    raise self._error(f"the column {column!r} is not text", hint)
                 row, num = 0, file.metadata.num_rows
                 for batch in file.iter_batches(_ROWS, columns=[column]):
                     cells = batch.column(0).cast(arrow.large_string()).cast(arrow.large_binary())
@@ -418,12 +401,9 @@ class BlockReader(Iterator[bytes]):
                     self._bytes_read = before + size * row // max(1, row, num)
                     if self.on_progress is not None:
                         self.on_progress(self._bytes_read, self._total)
-                if row != num:
-                    what = f"the Parquet file is damaged: it has {row:,} rows, not {num:,}"
-                    raise DataError(what, hint="fetch or write it again", path=name)
         except (OSError, arrow.ArrowException) as error:
-            what, hint = f"the Parquet file is damaged: {error}", "fetch or write it again"
-            raise DataError(what, hint=hint, path=name) from error
+            what = f"the Parquet file is damaged: {error}"
+            raise self._error(what, "fetch or write it again") from error
         if self.digests is not None:
             with open(name, "rb") as stream:
                 self.digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -433,7 +413,7 @@ class BlockReader(Iterator[bytes]):
         text: bytes | None = cell.as_py()
         if text is None:
             hint = "leave out rows without text, or give them an empty one"
-            raise DataError(f"row {row} has no text", hint=hint, path=self._path)
+            raise self._error(f"row {row} has no text", hint)
         if len(text) > _max_line:
             raise self._too_long(row)
         self._check_utf8(text, row)
@@ -486,7 +466,7 @@ class BlockReader(Iterator[bytes]):
             if not kind:
                 raise
             what = f"the {kind} file is damaged: {error}"
-            raise DataError(what, hint="fetch or pack it again", path=self._path) from error
+            raise self._error(what, "fetch or pack it again") from error
 
     def _whole_lines(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         """Join chunks to blocks of about the block size that end with a line."""
@@ -518,9 +498,8 @@ class BlockReader(Iterator[bytes]):
             line, num_open = line + 1, 0
 
     def _too_long(self, line: int) -> DataError:
-        hint = "break the line, or raise --max-line MB"
         what = f"a line of more than {_max_line / (1 << 20):,.0f} MB"
-        return DataError(what, hint=hint, path=self._path, line=line)
+        return self._error(what, "break the line, or raise --max-line MB", line)
 
     def _check_utf8(self, text: bytes, first_line: int, offset: int = 0) -> None:
         if text.isascii():
@@ -529,27 +508,23 @@ class BlockReader(Iterator[bytes]):
             text.decode()
         except UnicodeDecodeError as error:
             line = first_line + text.count(b"\n", 0, error.start)
-            what = f"not UTF-8 at byte {offset + error.start}"
-            raise DataError(what, hint=NOT_UTF8, path=self._path, line=line) from error
+            raise self._error(
+                f"not UTF-8 at byte {offset + error.start}", NOT_UTF8, line
+            ) from error
 
     def _column_texts(self, blocks: Iterable[bytes], column: str) -> Iterator[bytes]:
         names, id_place, place = _COLUMN_NAMES, 0, TEXT_COLUMNS[column]
         words: list[bytes] = []  # of the sentence that is being read
         begin = last = 0  # its first line, and the last word of a multiword token
-        texts: list[bytes] = []
-        source_lines: list[int] = []
-
-        def bad(
-            what: str, line: int, hint: str = "give CoNLL-U; check it with prepare"
-        ) -> DataError:
-            return DataError(what, hint=hint, path=self._path, line=line)
-
+        bad = partial(self._error, hint="give CoNLL-U; check it with prepare")
         for block in chain(blocks, [b"\n"]):  # the last sentence may have no end
+            texts: list[bytes] = []
+            source_lines: list[int] = []
             for line_number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
                 if not line and words:
                     if column != "form" and {*words} == {b"_"}:
                         what = f"no word of the sentence has {column.upper()}"
-                        raise bad(what, begin, "tag it first: seqtool tag")
+                        raise self._error(what, "tag it first: seqtool tag", begin)
                     texts.append(b" ".join(words) + b"\n")
                     source_lines.append(begin)
                     words, last = [], 0
@@ -557,7 +532,7 @@ class BlockReader(Iterator[bytes]):
                     names = line.removeprefix(PLUS_MARK).split()
                     wanted = (b"ID", column.upper().encode())
                     if missing := [name.decode() for name in wanted if name not in names]:
-                        raise bad(f"there is no column {missing[0]}", line_number)
+                        raise bad(f"there is no column {missing[0]}", line=line_number)
                     id_place, place = map(names.index, wanted)
                 if not line or line.startswith(b"#"):
                     continue
@@ -565,11 +540,12 @@ class BlockReader(Iterator[bytes]):
                 if len(columns) != len(names):
                     kind = "CoNLL-U" if names is _COLUMN_NAMES else "the first line"
                     what = f"{counted(len(columns), 'column')}, where {kind} has {len(names)}"
-                    raise bad(what, line_number)
+                    raise bad(what, line=line_number)
                 begin = begin if words else line_number
                 id_, value = _ID.fullmatch(columns[id_place]), columns[place]
                 if id_ is None or not value:
-                    raise bad(f"column {column.upper() if id_ else 'ID'} is wrong", line_number)
+                    what = f"column {column.upper() if id_ else 'ID'} is wrong"
+                    raise bad(what, line=line_number)
                 first, mark, end = id_.groups()
                 if mark == b"." or (mark == b"-" and column != "form"):
                     continue  # an empty node; of other columns than the form, words are read
@@ -581,7 +557,6 @@ class BlockReader(Iterator[bytes]):
             if texts:
                 self._source_lines = source_lines
                 yield b"".join(texts)
-                texts, source_lines = [], []
 
     def _json_texts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
         field = self.field or DEFAULT_FIELD
@@ -589,6 +564,9 @@ class BlockReader(Iterator[bytes]):
             text, self._source_lines = json_texts(block, self._path, self._first_line, field)
             if text:
                 yield text
+
+
+read_blocks = BlockReader
 
 
 class _Stream(io.RawIOBase):
@@ -657,8 +635,7 @@ def refuse_treebank(block: bytes, path: str) -> None:
         DataError: so it is.
     """
     if is_conllu(block):
-        error = is_no_text("-" if path == "<stdin>" else path)
-        raise DataError(error.message, hint=error.hint, path=path)
+        raise is_no_text(path)
 
 
 def json_texts(block: bytes, path: str, first_line: int, field: str) -> tuple[bytes, list[int]]:
@@ -685,25 +662,23 @@ def json_texts(block: bytes, path: str, first_line: int, field: str) -> tuple[by
 
 
 def _json_text(line: bytes, path: str, number: int, field: str) -> bytes:
-    def bad(what: str, hint: str) -> DataError:
-        return DataError(what, hint=hint, path=path, line=number)
-
+    bad = partial(DataError, path=path, line=number)
     try:
         record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise bad(f"not JSON: {error}", "each line must be one JSON object") from error
-    if not isinstance(record, dict) or field not in record:
-        names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
-        hint = f"choose with --field one of: {names}" if names else "name it with --field"
-        raise bad(f"no field {field!r} in this line", hint)
-    if not isinstance(text := record[field], str):
-        hint = "name a field that holds text with --field"
-        raise bad(f"the field {field!r} is not a text", hint)
-    try:
-        return text.replace("\r\n", "\n").encode()
+        text = record.get(field) if isinstance(record, dict) else None
+        if isinstance(text, str):
+            return text.replace("\r\n", "\n").encode()
     except UnicodeEncodeError as error:
         what = f"the field {field!r} holds half a surrogate pair"
-        raise bad(what, "write the character whole") from error
+        raise bad(what, hint="write the character whole") from error
+    except (ValueError, RecursionError) as error:
+        raise bad(f"not JSON: {error}", hint="each line must be one JSON object") from error
+    if isinstance(record, dict) and field in record:
+        hint = "name a field that holds text with --field"
+        raise bad(f"the field {field!r} is not a text", hint=hint)
+    names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
+    hint = f"choose with --field one of: {names}" if names else "name it with --field"
+    raise bad(f"no field {field!r} in this line", hint=hint)
 
 
 def whole_text(text: str, what: str = "the text") -> str:

@@ -11,13 +11,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterator
-from contextlib import (
-    AbstractContextManager,
-    ExitStack,
-    contextmanager,
-    redirect_stderr,
-    redirect_stdout,
-)
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache, wraps
 from inspect import signature
@@ -82,11 +76,14 @@ def refuse_several(command: str) -> None:
 @contextmanager
 def quiet_unless_first() -> Iterator[None]:
     """Within the block, a process that is not the first prints nothing."""
-    with ExitStack() as stack:
-        if place().rank:
-            nowhere = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-            stack.enter_context(redirect_stdout(nowhere))
-            stack.enter_context(redirect_stderr(nowhere))
+    if not place().rank:
+        yield
+        return
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+    ):
         yield
 
 

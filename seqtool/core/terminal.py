@@ -21,21 +21,15 @@ from typing import Any, TextIO
 READER_GONE = 141  # the exit code of a program that SIGPIPE ends, as a shell gives it
 
 # C0 but for tab and line feed, DEL, and C1, which a terminal in its 8-bit mode obeys as well
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
+_PICTURES |= {0x7F: 0x2421, **dict.fromkeys(range(0x80, 0xA0), 0xFFFD)}
 _CRLF = re.compile("\r+\n")
 _NOT_ESCAPED = re.compile("[\x7f-\x9f]")  # by JSON, where C0 is
 
 
 def safe(text: str) -> str:
     """Return a text in which no character moves a terminal: ESC becomes ␛, C1 becomes �."""
-    return _CONTROLS.sub(_picture, _CRLF.sub("\n", text))
-
-
-def _picture(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    return "\u2421" if code == 0x7F else "\ufffd"
+    return _CRLF.sub("\n", text).translate(_PICTURES)
 
 
 def json_text(value: Any) -> str:
@@ -90,26 +84,18 @@ class _Output(io.RawIOBase):
                 raise
 
 
-def stream(*, err: bool = False) -> TextIO:
+def stream(*, err: bool = False, draws: bool = False) -> TextIO:
     """Return stdout or stderr for texts of data, to be kept and flushed by who writes there.
 
-    Writing to a stdout that is full or closed raises an OSError; to a stderr, nothing.
+    Writing to a stdout that is full or closed raises an OSError; to a stderr, nothing. With `draws`
+    it is for what moves a terminal on purpose, and holds no text of data.
     """
-    return _opened(err=err, filters=True)
-
-
-def drawn(*, err: bool = False) -> TextIO:
-    """Return stdout or stderr for what moves a terminal on purpose, and holds no text of data."""
-    return _opened(err=err, filters=False)
-
-
-def _opened(*, err: bool, filters: bool) -> TextIO:
     shown = sys.stderr if err else sys.stdout
     if not hasattr(shown, "buffer"):  # of a notebook
         return shown
     with suppress(OSError):
         shown.flush()
-    output = _Output(shown, is_error=err, filters=filters and shown.isatty())
+    output = _Output(shown, is_error=err, filters=not draws and shown.isatty())
     return io.TextIOWrapper(
         io.BufferedWriter(output),
         encoding="utf-8",
@@ -128,7 +114,7 @@ def echo(text: object = "", *, err: bool = False, end: str = "\n", bold: bool = 
     """Print a text to stdout or stderr at once; on a terminal it may be in bold type."""
     shown, line = stream(err=err), f"{text}{end}"
     if bold and shown.isatty():
-        shown, line = drawn(err=err), f"\x1b[1m{safe(str(text))}\x1b[0m{end}"
+        shown, line = stream(err=err, draws=True), f"\x1b[1m{safe(str(text))}\x1b[0m{end}"
     shown.write(line)
     shown.flush()
 

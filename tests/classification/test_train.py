@@ -143,7 +143,7 @@ def test_what_cannot_be_learnt_from_leaves_nothing(folder: Path, tmp_path: Path)
         (other, small("lm"), folder / "lm", DataError, "knows no word of the texts"),
         (other, small("lm"), tmp_path / "ngram", ModelError, "no neural language model"),
         (other, small("linear"), folder / "lm", ConfigError, "reads no language model"),
-        (other, {"model": {"hidden_size": 64}}, None, ConfigError, "hidden_size is set"),
+        (other, {"model": {"hidden_size": 64}}, None, ConfigError, "hidden_size counts only"),
     ):
         with pytest.raises(error, match=message):
             train_classifier(source, tmp_path / "m", settings, lm=lm)

@@ -1,10 +1,12 @@
-"""Tiny models of treebanks that the tests of several commands share."""
+"""Tiny models of treebanks that the tests of several commands share, and how errors are judged."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import CommandResult
 from parsing.parser.graph.test_decoder import graph_parser
 from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
@@ -52,3 +54,31 @@ def here(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "letter.txt").write_text("The dog sleeps. It dreams.\n\nA cat sees it!\n" * 4)
     (tmp_path / "more.txt").write_text("# sent_id = 7\n\nIt barks. It ends.\n\n" * 9)
     return tmp_path
+
+
+@pytest.fixture
+def refused(
+    seqtool: Callable[..., CommandResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., str]:
+    """Run `seqtool TYPED` in `tmp_path`, where it ends with two lines and changes no file.
+
+    The word stands in the first line; the second one, the hint, is returned.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def files() -> dict[Path, bytes | None]:
+        return {path: path.read_bytes() if path.is_file() else None for path in tmp_path.rglob("*")}
+
+    def run(typed: str, word: str = "") -> str:
+        before = files()
+        result = seqtool(*typed.split())
+        assert (result.code, result.stdout) == (1, ""), result.stderr
+        # it may say first which input it takes that nobody named
+        error, hint = (line for line in result.stderr.splitlines() if not line.startswith("no "))
+        assert error.startswith("error: ")
+        assert word in error
+        assert hint.startswith("hint: ")
+        assert files() == before
+        return hint
+
+    return run

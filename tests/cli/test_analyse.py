@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ import pytest
 from conftest import CommandResult
 
 import seqtool as library
-from seqtool.cli.app import complete, main
+from seqtool.cli import analyse
+from seqtool.cli.app import main
 from seqtool.text.datasets import sample_text, sample_treebank
 
 KEPT = Path(__file__).parents[1] / "kept"
@@ -56,31 +59,27 @@ def here(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
-COMMANDS = {
-    "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 -s": "the old dog",
-    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial": "",
-    "analyse spectrum test.txt --at the --positions 1": "",
-    "analyse gates test.txt --tokens 60": "",
-    "analyse dynamics test.txt --tokens 60 --starts 4 --newton 1": "",
-    "analyse cells": "",
-    "analyse context test.txt --lengths 1,2 --targets 9 --initial": "",
-    "analyse surprisal test.txt -m runs/ngram -m runs/lm -s": "the old dog sleeps",
-    "analyse sparsity test.txt": "",
-    "analyse errors trees.conllu": "",
-    "analyse surprisal test.txt -m runs/lm --initial --tokens 99": "",
-    "analyse embeddings -m runs/lm --initial --names 5": "",
-    "analyse embeddings -m runs/lm -m runs/parser --names 9": "",
-}
+COMMANDS = (
+    "analyse context test.txt -m runs/lm -m runs/ngram --lengths 1,2,4 -s dog",
+    "analyse gradients test.txt --lags 5 --positions 4 --jacobians 1 --initial",
+    "analyse spectrum test.txt --at the --positions 1",
+    "analyse gates test.txt --tokens 60",
+    "analyse dynamics test.txt --tokens 60 --starts 4 --newton 1",
+    "analyse cells",
+    "analyse surprisal test.txt -m runs/ngram -m runs/lm -s dog --initial --tokens 99",
+    "analyse sparsity test.txt",
+    "analyse errors trees.conllu",
+    "analyse embeddings -m runs/lm -m runs/parser --names 9",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_analysis_in_every_form(here: Path, seqtool: Run, command: str) -> None:
-    words = [*command.split(), *([COMMANDS[command]] if COMMANDS[command] else [])]
-    shown = seqtool(*words)
+    shown = seqtool(*command.split())
     assert shown.code == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) < 200
     assert "\x1b" not in shown.stdout
-    written = seqtool(*words, "-o", "picture.svg", "--html", "page.html", "--json")
+    written = seqtool(*command.split(), "-o", "picture.svg", "--html", "page.html", "--json")
     assert written.code == 0, written.stderr
     title = json.loads(written.stdout)["title"]
     assert title in Path("page.html").read_text(encoding="utf-8")
@@ -88,156 +87,32 @@ def test_every_analysis_in_every_form(here: Path, seqtool: Run, command: str) ->
 
 
 def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> None:
-    result = seqtool("analyse", "-o", "all.html", "--text", "test.txt", "--treebank",
-                     "trees.conllu", "--json")  # fmt: skip
-    assert result.code == 0, result.stderr
-    content = json.loads(result.stdout)
+    command = "analyse -o all.html --text test.txt --treebank trees.conllu --json"
+    content = json.loads(seqtool(*command.split()).stdout)
     assert content["page"] == "all.html"
     titles = [report["title"] for report in content["reports"]]
     assert titles[0].startswith("What was trained")
     assert len(titles) >= 7
-    assert not [remark for one in content["reports"] for remark in one["remarks"]
-                if remark.startswith("Left out")]  # fmt: skip
+    remarks = [remark for report in content["reports"] for remark in report["remarks"]]
+    assert not any(remark.startswith("Left out") for remark in remarks)
     html = Path("all.html").read_text(encoding="utf-8")
     assert all(f'href="#part-{number}"' in html for number in range(1, len(titles) + 1))
 
 
-def test_a_page_that_nobody_named_stays(seqtool: Run, tmp_path: Path) -> None:
-    page = tmp_path / "report.html"
-    page.write_text("edited")
-    result = seqtool("analyse", "report", tmp_path)
-    assert (result.code, page.read_text()) == (1, "edited")
-    assert f"-o {page}" in result.stderr.splitlines()[1]
+def test_help_says_the_defaults_of_the_functions() -> None:
+    analyses = [each for each in vars(analyse).values() if isinstance(each, analyse.Analysis)]
+    assert len(analyses) == 10
+    for analysis in analyses:
+        function = import_module(f"seqtool.analysis.{analysis.module}").analyse
+        own = inspect.signature(function).parameters
+        for name, default in analysis.settings.items():
+            assert default in (None, own[name].default), name
 
 
-def test_a_page_leaves_out_what_has_no_vectors_and_mixtures_of_other_models(
-    here: Path, seqtool: Run
-) -> None:
-    for command in (
-        "ngram train train.txt --order 2 -o models/two",
-        "ngram train train.txt --order 3 -o models/three",
-        "eval-ppl test.txt -m models/two -m models/three --save-mixture models/mix",
-        "ngram train test.txt --order 3 -o models/three --force",
-        "train-parser trees.conllu --dev trees.conllu --preset linear --epochs 1 -o models/linear",
-    ):
-        assert seqtool(*command.split()).code == 0, command
-    words = "analyse report models --text test.txt --treebank trees.conllu --json"
-    reports = json.loads(seqtool(*words.split()).stdout)["reports"]
-    mixture, linear = (
-        remark for report in reports for remark in report["remarks"] if "eft out" in remark
-    )
-    assert "models/three" in mixture
-    assert "linear has no vectors" in linear
-
-
-def test_a_page_shows_the_parts_of_a_pipeline(here: Path, seqtool: Run) -> None:
-    short = " ".join(
-        f"--set {part}.training.epochs=1 --set {part}.learning.min_steps=2"
-        for part in ("segmenter", "tagger", "parser")
-    )
-    train = "train-parser trees.conllu --dev trees.conllu --raw --fast --threads 1 --set folds=2 "
-    assert seqtool(*f"{train} {short} -o pipelines/mine".split()).code == 0
-    result = seqtool("analyse", "report", "pipelines", "--treebank", "trees.conllu", "--json")
-    assert result.code == 0, result.stderr
-    trained, curves = json.loads(result.stdout)["reports"][:2]
-    inspected = json.loads(seqtool("inspect", "pipelines/mine", "--json").stdout)
-    (model,) = trained["models"]
-    assert model["size (MB)"] == inspected["bytes"] / 1e6 > 0
-    assert [run["run"] for run in curves["runs"]] == [
-        "mine/parser",
-        "mine/segmenter",
-        "mine/tagger",
-    ]
-
-
-def test_a_group_alone_is_its_own_command() -> None:
-    assert complete(["analyse"]) == ["analyse", "report"]
-    assert complete(["analyse", "-o", "x"]) == ["analyse", "report", "-o", "x"]
-    assert complete(["analyse", "--help"]) == ["analyse", "--help"]
-    assert complete(["analyse", "context", "-h"]) == ["analyse", "context", "-h"]
-    assert complete(["ngram"]) == ["ngram"]
-    assert complete([]) == []
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("analyse report nothing", "there is no model in it"),
-        ("analyse context -m runs/parser", "is no language model"),
-        ("analyse context -m runs/lm -m runs/lm", "is given twice"),
-        ("analyse gradients -m runs/ngram", "is no recurrent network"),
-        ("analyse context --lengths 1,x", "no list of whole numbers"),
-        ("analyse sparsity -m runs/lm", "is no n-gram model"),
-        ("analyse errors -m runs/lm", "is no parser"),
-        ("analyse embeddings -m runs/ngram", "has no vectors"),
-        ("analyse embeddings -m runs/lm -w dgo", "no vector of 'dgo'"),
-        ("generate --next 3 --seed 1 --top-k 2", "top-k and seed cannot apply"),
-        ("generate --next 3 -p dgo", "outside the model's vocabulary"),
-        ("inspect runs/lm runs/ngram --plot x.svg", "no training log is there"),
-        ("inspect runs/lm runs/parser", "several models are for --plot"),
-        ("inspect runs/nothing --plot x.svg", "no such model or log"),
-        ("inspect runs/lm --plot x.nonsense", "cannot be drawn"),
-        ("inspect runs/lm --plot no/x.svg", "directory to write to is not there"),
-        ("analyse cells -o x --html x", "the same file"),
-        ("analyse cells --html x.SVG", "x.SVG would be a picture"),
-    ],
-)
-def test_errors_are_two_lines(here: Path, seqtool: Run, words: str, message: str) -> None:
-    before = sorted(here.iterdir())
-    result = seqtool(*words.split())
-    assert (result.code, result.stdout) == (1, ""), result.stderr
-    *_, error, hint = result.stderr.splitlines()
-    assert error.startswith("error: ")
-    assert message in error
-    assert hint.startswith("hint: ")
-    assert sorted(here.iterdir()) == before
-
-
-def test_a_hostile_token_stays_a_text(here: Path, seqtool: Run) -> None:
-    token = '<script>"&'
-    Path("hostile.txt").write_text(f"a {token} b\n" * 9, encoding="utf-8")
-    assert seqtool("ngram", "train", "hostile.txt", "--order", 2, "-o", "hostile").code == 0
-    typed = ("analyse", "surprisal", "hostile.txt", "-m", "hostile")
-    result = seqtool(*typed, "--html", "p.html", "-o", "p.svg")
-    assert result.code == 0, result.stderr
-    for name in ("p.html", "p.svg"):
-        written = Path(name).read_text(encoding="utf-8")
-        assert "<script" not in written
-        assert "&lt;script&gt;" in written
-    shown: Any = ElementTree.parse("p.svg").getroot()
-    assert any(token in (node.text or "") for node in shown.iter())
-
-
-def test_of_a_mixture(here: Path, seqtool: Run) -> None:
-    assert seqtool("ngram", "train", "train.txt", "--order", 2, "-o", "two").code == 0
-    words = ["generate", "-m", "runs/ngram", "-m", "two", "--weights", "0.4,0.6", "-p", "the",
-             "--next", "10"]  # fmt: skip
-    result = seqtool(*words, "--json")
-    assert result.code == 0, result.stderr
-    content = json.loads(result.stdout)
-    for one in content["tokens"]:
-        parts = sum(part["weight"] * part["probability"] for part in one["parts"])
-        assert one["probability"] == pytest.approx(parts)
-    total = content["rest"] + sum(one["probability"] for one in content["tokens"])
-    assert total == pytest.approx(1)
-
-
-def test_one_analysis_imports_no_other(here: Path) -> None:
-    script = here / "imports.py"
-    script.write_text(
-        "import sys\nfrom seqtool.cli.app import main\n"
-        "main(['analyse', 'sparsity', 'test.txt', '--json'])\n"
-        "own = [name for name in sys.modules if name.startswith('seqtool.analysis.')]\n"
-        "loaded = {name.rpartition('.')[2] for name in own}\n"
-        "print(*sorted(loaded), 'torch' in sys.modules, file=sys.stderr)\n"
-    )
-    run = subprocess.run(
-        [sys.executable, script], capture_output=True, text=True, check=True, cwd=here
-    )
-    loaded = run.stderr.splitlines()[-1].split()
-    assert "sparsity" in loaded
-    assert loaded[-1] == "False"  # no torch
-    assert {"context", "surprisal", "errors", "embeddings"} & set(loaded) == set()
+def test_help_of_an_analysis_imports_no_torch() -> None:
+    code = "import sys; from seqtool.cli.app import main; main(['analyse', 'gates', '--help'])"
+    code += "; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_runs_stand_beside_each_other_in_a_picture(here: Path, seqtool: Run) -> None:
@@ -281,39 +156,72 @@ def test_each_model_reads_all_of_stdin(
 # states
 
 
-def test_a_language_model(seqtool: Run, tmp_path: Path) -> None:
+def test_files_that_nobody_named_stay(
+    refused: Callable[..., str], seqtool: Run, tmp_path: Path
+) -> None:
+    Path("report.html").write_text("edited")
+    assert f"-o {tmp_path}/report.html" in refused(f"analyse report {tmp_path}")
+    states = f"analyse states {KEPT / 'valid.txt'} -m {KEPT / 'lm-rnn'}"
+    table = Path("states.tsv")
+    table.write_text("mine")
+    for options in ("", "-o states.npy"):
+        refused(f"{states} {options}")
+    table.unlink()
+    assert [seqtool(*states.split()).code for _ in range(2)] == [0, 1]
+    assert seqtool(*states.split(), "-o", "states.npy").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("analyse report nothing", "there is no model in it"),
+        ("analyse context -m runs/parser", "is no language model"),
+        ("analyse context -m runs/lm -m runs/lm", "is given twice"),
+        ("analyse gradients -m runs/ngram", "is no recurrent network"),
+        ("analyse context --lengths 1,x", "no list of whole numbers"),
+        ("analyse sparsity -m runs/lm", "is no n-gram model"),
+        ("analyse errors -m runs/lm", "is no parser"),
+        ("analyse embeddings -m runs/ngram", "has no vectors"),
+        ("inspect runs/lm runs/ngram --plot x.svg", "no training log is there"),
+        ("inspect runs/lm runs/parser", "several models are for --plot"),
+        ("inspect runs/lm --plot x.nonsense", "cannot be drawn"),
+        ("analyse states test.txt -m runs/ngram", "a model of kind ngram has no states"),
+        ("analyse states test.txt -m runs/lm --layer 2", "there is no layer 2"),
+        ("analyse states trees.conllu -m runs/parser", "the parser has no encoder"),
+        ("analyse states trees.conllu -m runs/parser --pool mean", "pool is for language models"),
+    ],
+)
+@pytest.mark.usefixtures("here")
+def test_mistakes(refused: Callable[..., str], words: str, message: str) -> None:
+    refused(words, message)
+
+
+def test_the_next_word_of_a_mixture(here: Path, seqtool: Run) -> None:
+    assert seqtool("ngram", "train", "train.txt", "--order", 2, "-o", "two").code == 0
+    words = "generate -m runs/ngram -m two --weights 0.4,0.6 -p the --next 10 --json"
+    content = json.loads(seqtool(*words.split()).stdout)
+    for one in content["tokens"]:
+        parts = sum(part["weight"] * part["probability"] for part in one["parts"])
+        assert one["probability"] == pytest.approx(parts)
+    total = content["rest"] + sum(one["probability"] for one in content["tokens"])
+    assert total == pytest.approx(1)
+
+
+def test_states_of_a_language_model(seqtool: Run, tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("the old dog\na cat\n")
-    output = tmp_path / "x.npy"
-    model = KEPT / "lm-bpe"
-    for options in ([], ["--layer", "0"], ["--pool", "mean"]):
-        result = seqtool(
-            "analyse", "states", tmp_path / "x.txt", "-m", model, "-o", output, *options
-        )
-        found = np.load(output)
-        assert result.stdout == f"{output}: 5 words of 2 sentences, {found.shape[1]} numbers each\n"
-        lm = library.load(model)
-        given = {"layer": 0} if "--layer" in options else {}
-        given |= {"pool": "mean"} if options[:1] == ["--pool"] else {}
+    output, lm = tmp_path / "x.npy", library.load(KEPT / "lm-bpe")
+    given: dict[str, Any]
+    for given in ({}, {"layer": 0}, {"pool": "mean"}):
+        options = [part for name, value in given.items() for part in (f"--{name}", value)]
+        words = ("analyse", "states", tmp_path / "x.txt", "-m", KEPT / "lm-bpe", "-o", output)
+        result = seqtool(*words, *options)
+        states = np.load(output)
+        assert result.stdout.startswith(f"{output}: 5 words of 2 sentences, {states.shape[1]} ")
         expected = np.concatenate(lm.states(["the old dog", "a cat"], **given))
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(states, expected)
     table = (tmp_path / "x.tsv").read_text().splitlines()
     assert table[0].split("\t") == ["row", "sentence", "number", "word", "start", "end"]
     assert table[5].split("\t") == ["4", "2", "2", "cat", "2", "5"]
-
-
-def test_files_that_nobody_named_stay(
-    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = ("analyse", "states", KEPT / "valid.txt", "-m", KEPT / "lm-rnn")
-    table = Path("states.tsv")
-    table.write_text("mine")
-    for options in ([], ["-o", "states.npy"]):
-        result = seqtool(*command, *options)
-        assert (result.code, result.stderr.count("\n"), table.read_text()) == (1, 2, "mine")
-    table.unlink()
-    assert [seqtool(*command).code for _ in range(2)] == [0, 1]
-    assert seqtool(*command, "-o", "states.npy").code == 0
 
 
 @pytest.mark.parametrize(
@@ -322,59 +230,16 @@ def test_files_that_nobody_named_stay(
         ("parser-bilstm", "dev.conllu", []),
         ("tagger", "dev.conllu", ["--layer", "1"]),
         ("pipeline", "raw.txt", ["--part", "tagger"]),
-        ("pipeline", "dev.conllu", ["--part", "tagger"]),
     ],
 )
-def test_parsers_and_taggers(
+def test_states_of_parsers_and_taggers(
     model: str, text: str, options: list[str], seqtool: Run, tmp_path: Path
 ) -> None:
-    output = tmp_path / "x.npy"
-    result = seqtool(
-        "analyse", "states", KEPT / text, "-m", KEPT / model, "-o", output, "--json", *options
-    )
-    told = json.loads(result.stdout)
-    found = np.load(output)
-    assert (told["rows"], told["width"]) == found.shape
+    words = ("analyse", "states", KEPT / text, "-m", KEPT / model, "-o", tmp_path / "x.npy")
+    result = seqtool(*words, "--json", *options)
+    assert result.code == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert (content["rows"], content["width"]) == np.load(tmp_path / "x.npy").shape
     table = (tmp_path / "x.tsv").read_text().splitlines()
-    assert len(table) == 1 + told["rows"]
-    assert int(table[-1].split("\t")[1]) == told["sentences"]
-
-
-@pytest.mark.parametrize(
-    ("model", "text", "options", "message"),
-    [
-        ("ngram", "valid.txt", [], "a model of kind ngram has no states"),
-        ("parser", "dev.conllu", [], "the parser has no encoder"),
-        ("pipeline", "raw.txt", [], "the parser has no encoder"),
-        ("segmenter", "dev.conllu", [], "the model has no states"),
-        ("tagger", "raw.txt", [], "cannot read plain text"),
-        ("tagger", "dev.conllu", ["--layer", "0"], "there is no layer 0"),
-        ("tagger", "dev.conllu", ["--part", "tagger"], "part is for models of several parts"),
-        ("lm-rnn", "valid.txt", ["--layer", "2"], "there is no layer 2: the network has 1 layer"),
-        ("lm-rnn", "valid.txt", ["--part", "tagger"], "part is for parsers"),
-        ("tagger", "dev.conllu", ["--pool", "mean"], "pool is for language models"),
-        ("lm-rnn", "/dev/null", [], "the file is empty"),
-        ("lm-rnn", "nothing.txt", [], "no such file"),
-    ],
-)
-def test_texts_without_states_leave_nothing(
-    model: str, text: str, options: list[str], message: str, seqtool: Run, tmp_path: Path
-) -> None:
-    output = tmp_path / "x.npy"
-    result = seqtool("analyse", "states", KEPT / text, "-m", KEPT / model, "-o", output, *options)
-    assert result.code == 1
-    error, hint = result.stderr.splitlines()
-    assert message in error
-    assert hint.startswith("hint: ")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_hint_says_that_what_is_missing_may_be_allowed(seqtool: Run, tmp_path: Path) -> None:
-    bare, output = tmp_path / "bare.conllu", tmp_path / "x.npy"
-    rows = ["1\tthe\t_\t_\t_\t_\t_\t_\t_\t_", "2\tdog\t_\t_\t_\t_\t_\t_\t_\t_"]
-    bare.write_text("\n".join([*rows, "", ""]))
-    given = ("analyse", "states", bare, "-m", KEPT / "parser-bilstm", "-o", output)
-    refused = seqtool(*given)
-    assert refused.code == 1
-    assert refused.stderr.splitlines()[-1].endswith("; --allow-missing parses it as it is")
-    assert seqtool(*given, "--allow-missing").code == 0
+    assert len(table) == 1 + content["rows"]
+    assert int(table[-1].split("\t")[1]) == content["sentences"]

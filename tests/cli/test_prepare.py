@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from cli.test_ngram import two_lines
 
 from seqtool.text.prepared import PreparedCorpus
 
@@ -24,6 +20,7 @@ def in_a_folder_with_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text("".join(f"a b {i % 3}\n" for i in range(300)))
     Path("valid.txt").write_text("a b c\n")
+    Path("a.conllu").write_text(GOOD_TREE)
 
 
 def test_summary_and_path(seqtool: Run) -> None:
@@ -57,22 +54,14 @@ def test_json(seqtool: Run) -> None:
     assert sum(part["sentences"] for part in answer["splits"].values()) == 300
 
 
-def test_stdin_and_all_options(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stdin_and_all_options(seqtool_process: Run, tmp_path: Path) -> None:
     text = gzip.compress(b'{"body": "A a <s>\\nB"}\n{"body": ""}\n')
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(text)))
     options = "--field body --lowercase --skip-empty-lines --special-tokens unknown --split 100"
-    result = seqtool("prepare", "-", "-o", "out", *options.split(), "--min-count", "2")
-    assert result.code == 0
+    words = ("prepare", "-", "-o", "out", *options.split(), "--min-count", "2")
+    assert seqtool_process(*words, input=text, cwd=tmp_path).code == 0
     corpus = PreparedCorpus.open("out")
     assert corpus.vocabulary.symbols == ["<unk>", "</s>", "a"]
     assert corpus.ids("train").tolist() == [2, 2, 0, 1, 0, 1]
-
-
-def test_subwords_say_what_they_were_learnt_from(seqtool: Run) -> None:
-    options = ["--unit", "bpe", "--byte-fallback", "--vocab-size", "265"]
-    result = seqtool("prepare", "text.txt", "-o", "out", *options)
-    assert result.code == 0
-    assert "vocabulary of 265 symbols, learnt from all training lines" in result.stderr
 
 
 def test_no_input_is_the_sample(seqtool: Run) -> None:
@@ -87,78 +76,6 @@ def test_no_input_is_the_sample(seqtool: Run) -> None:
 
 WORDS = "1\tA\ta\tX\t_\t_\t{}\tdet\t_\t_\n2\tb\tb\tX\t_\t_\t0\troot\t_\t_\n\n"
 GOOD_TREE, BAD_TREE = WORDS.format(2), WORDS.format(3)
-BAD_UTF8 = b"good\n" * 3 + b"b\xe4d\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("missing.txt", None, "missing.txt: no such file or directory"),
-        ("empty.txt", b"", "empty.txt: the file is empty"),
-        ("bad.txt", BAD_UTF8, "bad.txt:4: not UTF-8 at byte 16"),
-        ("bad.gz", gzip.compress(b"text " * 1000)[:-20], "bad.gz: the gzip file is damaged"),
-        ("no.gz", BAD_UTF8, "no.gz: is not a gzip file"),
-        ("bad.jsonl", b'{"text": "fine"}\n{"text": 1}\n', "bad.jsonl:2: the field 'text'"),
-        ("s.txt", b"a\nb <s>\n", "s.txt:2: the text contains the spe"),
-        ("none.conllu", None, "none.conllu: no such file or directory"),
-        ("empty.conllu", b"", "empty.conllu: the file is empty"),
-        ("bad.conllu", BAD_UTF8, "bad.conllu:4: not UTF-8 at byte 16"),
-    ],
-)
-def test_bad_input(
-    seqtool: Run, tmp_path: Path, name: str, content: bytes | None, message: str
-) -> None:
-    if content is not None:
-        Path(name).write_bytes(content)
-    before = sorted(tmp_path.iterdir())
-    output = [] if name.endswith("conllu") else ["-o", "out"]
-    error, _ = two_lines(seqtool("prepare", name, *output))
-    assert error.startswith(f"error: {message}")
-    assert sorted(tmp_path.iterdir()) == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("text.txt -o out --split 50,40", "sums to 90"),
-        ("text.txt -o out --split most", "'most'"),
-        ("text.txt -o out --split 90,10 --valid valid.txt", "--valid gives one"),
-        ("text.txt -o out --vocab-size 2", "vocab-size is 2"),
-        ("text.txt -o out --unit words", "'words'"),
-        ("text.txt -o out --unit bpe --vocab-size 4", "alone need"),
-        ("text.txt -o out --unit bpe --vocab-size 9999", "at most"),
-        ("text.txt -o out --unit byte --vocab-size 300", "means nothing"),
-        ("text.txt -o out --vocab none.txt", "none.txt: no such file"),
-        ("text.txt -o out --valid none.txt", "none.txt: no such file"),
-        ("text.txt -o out --valid a.conllu", "a.conllu: is a treebank, not text"),
-        ("text.txt -o out --strict", "--strict is for treebanks"),
-        ("text.txt a.conllu -o out", "a.conllu: is a treebank, but text.txt is not"),
-        ("text.txt -o -", "a corpus is a directory"),
-        ("a.conllu --column form -o - --unit char", "--unit means nothing"),
-        ("a.conllu --column form --field text", "column is for CoNLL-U"),
-        ("a.conllu --column head", "column"),
-        ("a.conllu --column xpos -o -", "a.conllu:1: no word of the sentence has XPOS"),
-        ("a.conllu --unit char", "--unit means nothing for a treebank that is only checked"),
-        ("a.conllu -o out", "--output means nothing for a treebank that is only checked"),
-    ],
-)
-def test_bad_options(seqtool: Run, tmp_path: Path, options: str, message: str) -> None:
-    Path("a.conllu").write_text(GOOD_TREE)
-    before = sorted(tmp_path.iterdir())
-    assert message in two_lines(seqtool("prepare", *options.split()))[0]
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_output_that_exists(seqtool: Run) -> None:
-    assert seqtool("prepare", "text.txt", "-o", "out").code == 0
-    error, _ = two_lines(seqtool("prepare", "text.txt", "-o", "out"))
-    assert error == "error: out: exists already"
-    assert seqtool("prepare", "text.txt", "-o", "out", "--force").code == 0
-    Path("mine").mkdir()
-    Path("mine/file").touch()
-    error, _ = two_lines(seqtool("prepare", "text.txt", "-o", "mine", "--force"))
-    assert "no prepared corpus" in error
-    assert Path("mine/file").exists()
 
 
 # treebanks
@@ -177,17 +94,6 @@ def test_a_treebank_is_summarised(seqtool: Run, tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_treebank_as_json(seqtool: Run) -> None:
-    Path("a.conllu").write_text(GOOD_TREE + BAD_TREE)
-    result = seqtool("prepare", "a.conllu", "--json")
-    assert result.code == 1
-    answer = json.loads(result.stdout)
-    assert answer.pop("seconds") > 0
-    assert (answer["sentences"], answer["deprels"]) == (1, {"det": 1, "root": 1})
-    message = "token 1 has head 3, but the sentence has 2 tokens"
-    assert answer["broken"] == [{"path": "a.conllu", "line": 4, "message": message}]
-
-
 def test_broken_sentences_are_listed(seqtool: Run) -> None:
     Path("a.conllu").write_text(GOOD_TREE + BAD_TREE * 12)
     result = seqtool("prepare", "a.conllu")
@@ -198,6 +104,10 @@ def test_broken_sentences_are_listed(seqtool: Run) -> None:
     starts = [f"broken: a.conllu:{line}: token 1 has head 3" for line in range(4, 34, 3)]
     assert [line.partition(",")[0] for line in listed] == starts
     assert error == "error: 12 of 13 sentences cannot be used"
+    answer = json.loads(seqtool("prepare", "a.conllu", "--json").stdout)
+    assert (answer["sentences"], answer["deprels"]) == (1, {"det": 1, "root": 1})
+    message = "token 1 has head 3, but the sentence has 2 tokens"
+    assert answer["broken"][0] == {"path": "a.conllu", "line": 4, "message": message}
 
 
 def test_a_column_is_a_text(seqtool: Run) -> None:
@@ -205,16 +115,10 @@ def test_a_column_is_a_text(seqtool: Run) -> None:
     result = seqtool("prepare", "a.conllu", "--column", "upos", "-o", "out", "--json")
     assert result.code == 0, result.stderr
     info = json.loads(result.stdout)
-    assert sum(split["sentences"] for split in info["splits"].values()) == 31
     assert sum(split["tokens"] for split in info["splits"].values()) == 31 * 3
     assert (info["vocabulary_size"], info["config"]["column"]) == (3, "upos")
-    for options, expected in (
-        (["--column", "form"], "A b\n"),
-        (["--column", "form", "--lowercase"], "a b\n"),
-        (["--column", "lemma"], "a b\n"),
-        (["--column", "upos"], "X X\n"),
-    ):
-        result = seqtool("prepare", "a.conllu", *options, "-o", "-")
+    for options, expected in (("form", "A b\n"), ("form --lowercase", "a b\n"), ("upos", "X X\n")):
+        result = seqtool("prepare", "a.conllu", "--column", *options.split(), "-o", "-")
         assert (result.code, result.stdout, result.stderr) == (0, expected * 31, "")
     # files that are called so give the splits, as those of text do
     Path("ud").mkdir()
@@ -225,29 +129,61 @@ def test_a_column_is_a_text(seqtool: Run) -> None:
     assert [splits[name]["sentences"] for name in ("train", "valid", "test")] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("command", ["prepare", "ngram counts", "ngram train", "eval-ppl"])
-def test_of_texts_and_treebanks_in_a_directory_the_texts_are_read(
-    seqtool: Run, command: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("none.txt -o out", "none.txt: no such file or directory"),
+        ("bad.txt -o out", "bad.txt:4: not UTF-8 at byte 16"),
+        ("bad.gz -o out", "bad.gz: the gzip file is damaged"),
+        ("bad.jsonl -o out", "bad.jsonl:2: the field 'text'"),
+        ("s.txt -o out", "s.txt:2: the text contains the spe"),
+        ("text.txt -o out --split 50,40", "sums to 90"),
+        ("text.txt -o out --split 90,10 --valid valid.txt", "--valid gives one"),
+        ("text.txt -o out --unit byte --vocab-size 300", "means nothing"),
+        ("text.txt -o out --vocab none.txt", "none.txt: no such file"),
+        ("text.txt -o out --valid a.conllu", "a.conllu: is a treebank, not text"),
+        ("text.txt -o out --strict", "--strict is for treebanks"),
+        ("text.txt a.conllu -o out", "a.conllu: is a treebank, but text.txt is not"),
+        ("text.txt -o -", "a corpus is a directory"),
+        ("text.txt -o mine --force", "no prepared corpus"),
+        ("a.conllu --column xpos -o -", "a.conllu:1: no word of the sentence has XPOS"),
+        ("a.conllu --unit char", "--unit means nothing for a treebank that is only checked"),
+    ],
+)
+def test_mistakes(refused: Callable[..., str], typed: str, message: str) -> None:
+    for name, content in {
+        "bad.txt": b"good\n" * 3 + b"b\xe4d\n",
+        "bad.gz": gzip.compress(b"text " * 1000)[:-20],
+        "bad.jsonl": b'{"text": "fine"}\n{"text": 1}\n',
+        "s.txt": b"a\nb <s>\n",
+    }.items():
+        Path(name).write_bytes(content)
+    Path("mine").mkdir()
+    Path("mine/file").touch()
+    refused(f"prepare {typed}", message)
+
+
+def test_output_that_exists_is_replaced_by_force(seqtool: Run, refused: Callable[..., str]) -> None:
+    assert seqtool("prepare", "text.txt", "-o", "out").code == 0
+    refused("prepare text.txt -o out", "out: exists already")
+    assert seqtool("prepare", "text.txt", "-o", "out", "--force").code == 0
+
+
+def test_of_texts_and_treebanks_in_a_directory_texts_are_read(
+    seqtool: Run, refused: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
     Path("mixed").mkdir()
     for name in ("train", "valid"):
         Path(f"mixed/{name}.txt").write_text("a b\n" * 40)
         Path(f"mixed/{name}.conllu").write_text(GOOD_TREE)
-    options = ["--order", "1"] if command.startswith("ngram") else []
-    if command == "eval-ppl":
-        assert seqtool("ngram", "train", "text.txt", "-o", "m").code == 0
-        options = ["-m", "m"]
-    else:
-        options += ["-o", "out.tsv"]
-    result = seqtool(*command.split(), "mixed", *options)
-    assert result.code == 0
-    (said,) = caplog.messages
-    assert said.startswith("mixed: 2 treebanks left out")
-    assert "seqtool prepare mixed --column form" in said
+    assert seqtool("prepare", "mixed", "-o", "out").code == 0
+    (note,) = caplog.messages
+    assert note.startswith("mixed: 2 treebanks left out")
+    assert "seqtool prepare mixed --column form" in note
     Path("ud").mkdir()  # as Universal Dependencies has it
     for name in ("LICENSE.txt", "README.md", "x-ud-train.txt"):
         Path(f"ud/{name}").write_text("a\n")
     Path("ud/x-ud-train.conllu").write_text(GOOD_TREE)
     assert "sentences" in seqtool("prepare", "ud").stdout
-    error, _ = two_lines(seqtool("ngram", "counts", "ud"))  # a licence is no text to count
-    assert "x-ud-train.conllu: is a treebank, not text" in error
+    # a licence is no text to count
+    refused("ngram counts ud", "x-ud-train.conllu: is a treebank, not text")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import signal
@@ -86,30 +85,14 @@ def test_a_second_signal_ends_it_at_once() -> None:
     assert [line.partition(":")[0] for line in interrupted] == ["interrupted", "hint"]
 
 
-def test_what_is_missing_is_named(seqtool: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "uvicorn" else found(name)
-    )
-    result = seqtool("serve", "-m", PIPELINE)
-    assert result.code == 1
-    assert result.stderr.startswith("error: serve needs uvicorn, which is not installed\nhint: pip")
-
-
 @pytest.mark.parametrize(
     ("models", "host", "word"),
     [
         ([PIPELINE], "192.0.2.1", "of 192.0.2.1: "),
         ([PIPELINE, PIPELINE], "127.0.0.1", "two models are called pipeline"),
         ([PIPELINE.parent / "ngram"], "127.0.0.1", "ngram"),
-        ([PIPELINE / "none"], "127.0.0.1", "none"),
     ],
 )
-def test_what_cannot_be_served(seqtool: Run, models: list[Path], host: str, word: str) -> None:
-    given = [part for path in models for part in ("-m", path)]
-    result = seqtool("serve", *given, "--host", host, "--port", 0)
-    assert result.code == 1
-    error, hint = result.stderr.splitlines()
-    assert error.startswith("error: ")
-    assert word in error
-    assert hint.startswith("hint: ")
+def test_mistakes(refused: Callable[..., str], models: list[Path], host: str, word: str) -> None:
+    given = " ".join(f"-m {path}" for path in models)
+    refused(f"serve {given} --host {host} --port 0", word)

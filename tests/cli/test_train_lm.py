@@ -29,19 +29,9 @@ def same_weights(one: Path, other: Path) -> bool:
     return first.keys() == second.keys() and all(v.equal(second[k]) for k, v in first.items())
 
 
-def assert_error(result: Any, message: str, hint: str = "") -> None:
-    """It failed with two lines that hold these words, and printed nothing else."""
-    assert (result.code, result.stdout) == (1, "")
-    first, second = result.stderr.splitlines()
-    assert first.startswith("error: ")
-    assert message in first
-    assert second.startswith("hint: ")
-    assert hint in second
-
-
 def test_training_on_raw_text(seqtool: Run, letters: Path, tmp_path: Path) -> None:
     output = tmp_path / "내 모델"
-    result = seqtool("train-lm", letters, "-o", output, *TINY, "--seed", "3")
+    result = seqtool("train-lm", letters, "-o", output, *TINY, "--seed", "3", "--tensorboard")
     assert (result.code, result.stdout) == (0, f"{output}\n")
     prepared, *lines = result.stderr.splitlines()
     # six letters and two specials; nothing of the validation part is unknown
@@ -51,12 +41,12 @@ def test_training_on_raw_text(seqtool: Run, letters: Path, tmp_path: Path) -> No
     assert all(line.startswith(start) for line, start in zip(lines, starts, strict=False))
     typed = shlex.quote(str(output))  # its name has a blank
     assert lines[5:] == [f"next: seqtool eval-ppl -m {typed}  or  seqtool generate -m {typed}"]
+    assert len(list((output / "tensorboard").iterdir())) == 1
     # that measures what the training held out, not another text
     measured = json.loads(seqtool("eval-ppl", "-m", output, "--json").stdout)
     assert (measured["text"], measured["split"]) == ([str(output / "corpus")], "valid")
-    again = seqtool(
-        "train-lm", output / "corpus", "-o", tmp_path / "n", *TINY, "--seed", 3, "--json"
-    )
+    command = ("train-lm", output / "corpus", "-o", tmp_path / "n", *TINY, "--seed", 3, "--json")
+    again = seqtool(*command)
     trained = json.loads(again.stdout)
     assert set(trained) == {
         *("model", "seconds", "epochs", "parameters", "precision"),
@@ -65,33 +55,10 @@ def test_training_on_raw_text(seqtool: Run, letters: Path, tmp_path: Path) -> No
     assert (trained["model"], trained["epochs"]) == (str(tmp_path / "n"), 2)
     assert trained["valid_perplexity"] == measured["perplexity"]
     assert again.stderr.startswith("training for ")  # nothing was prepared
+    header = json.loads((tmp_path / "n/model.json").read_text())
+    assert header["precision"] == trained["precision"]
     for line in (output / "log.jsonl").read_text().splitlines():
         json.loads(line)
-
-
-@pytest.mark.parametrize("cell", ["gru", "lstm"])
-def test_the_precision_of_the_products_is_recorded(
-    seqtool: Run, letters: Path, tmp_path: Path, cell: str
-) -> None:
-    words = (
-        "train-lm",
-        letters,
-        "-o",
-        tmp_path / "m",
-        *TINY,
-        "--cell",
-        cell,
-        "--precision",
-        "bf16",
-    )
-    result = seqtool(*words, "--json")
-    precision = json.loads(result.stdout)["precision"]
-    assert json.loads((tmp_path / "m" / "model.json").read_text())["precision"] == precision
-    # float32 where the processor has no bfloat16
-    possible = {"gru": ("float32", "bf16, gru layers in float32"), "lstm": ("float32", "bf16")}
-    assert precision in possible[cell]
-    (line,) = (line for line in result.stderr.splitlines() if line.startswith("training for"))
-    assert ("float32" in line) == ("float32" in precision)
 
 
 def test_options_recipes_and_settings(seqtool: Run, letters: Path, tmp_path: Path) -> None:
@@ -113,15 +80,6 @@ def test_options_recipes_and_settings(seqtool: Run, letters: Path, tmp_path: Pat
     assert settings["data"]["eval_batch_size"] == 2
 
 
-def test_layers_are_projected(seqtool: Run, letters: Path, tmp_path: Path) -> None:
-    options = ("--hidden", 6, "--projection", 4, "--tied", "--epochs", 1, "--bptt", 5)
-    last = ("--layers", 2, "--set", "last_size=5", "--batch-size", 3)
-    seqtool("train-lm", letters, "-o", tmp_path / "m", *options, *last)
-    weights = load_file(tmp_path / "m" / "weights.safetensors")
-    assert [weights[f"cells.{n}.inner.weight_hr_l0"].shape for n in (0, 1)] == [(4, 6), (4, 5)]
-    assert weights["embedding.weight"].shape[1] == 4
-
-
 def test_the_list_of_settings_is_a_configuration(seqtool: Run, tmp_path: Path) -> None:
     result = seqtool("train-lm", "--list-settings")
     assert (result.code, result.stderr) == (0, "")
@@ -132,26 +90,26 @@ def test_the_list_of_settings_is_a_configuration(seqtool: Run, tmp_path: Path) -
 
 
 def test_stopping_after_some_minutes_and_resuming(
-    seqtool: Run, letters: Path, tmp_path: Path
+    seqtool: Run, refused: Callable[..., str], letters: Path, tmp_path: Path
 ) -> None:
-    output = tmp_path / "my m"
-    assert_error(seqtool("train-lm", "--resume", "-o", output), "no run to resume", "train one")
-    assert not output.exists()
+    output, tiny = tmp_path / "my m", " ".join(TINY)
+    assert "train one" in refused("train-lm --resume -o m", "no run to resume")
     assert seqtool("train-lm", letters, "-o", tmp_path / "whole", *TINY).code == 0
     result = seqtool("train-lm", letters, "-o", output, *TINY, "--max-minutes", "0")
     assert (result.code, result.stdout) == (130, "")
     assert f"continue with: seqtool train-lm --resume -o '{output}'" in result.stderr
+    output = output.rename(tmp_path / "m")
     # a run that goes on is neither overwritten nor begun again
-    result = seqtool("train-lm", letters, "-o", output, *TINY)
-    assert_error(result, "exists already", "continue it with --resume")
+    hint = refused(f"train-lm {letters} -o m {tiny}", "exists already")
+    assert "continue it with --resume" in hint
     result = seqtool("train-lm", "--resume", "-o", output)
     assert result.code == 0
     assert result.stderr.startswith("continuing at step 0 of ")
     assert same_weights(output, tmp_path / "whole")
     result = seqtool("train-lm", "--resume", "-o", output, "--epochs", "3", "--json")
     assert json.loads(result.stdout)["epochs"] == 3
-    result = seqtool("train-lm", "--resume", "-o", output, "--hidden", "5")
-    assert_error(result, "the run differs: model.hidden_size was 4, not 5", "--force")
+    differs = "the run differs: model.hidden_size was 4, not 5"
+    assert "--force" in refused("train-lm --resume -o m --hidden 5", differs)
 
 
 def test_training_for_a_time(seqtool: Run, letters: Path, tmp_path: Path) -> None:
@@ -161,16 +119,11 @@ def test_training_for_a_time(seqtool: Run, letters: Path, tmp_path: Path) -> Non
     resumed = ("train-lm", "--resume", "-o", output, "--json")
     trained = json.loads(seqtool(*timed, "--time-limit", "1s", "--json").stdout)
     assert trained["train_seconds"] > 0.8
-    events = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
-    last = [event for event in events if event["event"] == "epoch"][-1]
-    assert last["learning_rate"] < 0.05 * 0.002
     # it had the time that it was given: there is nothing left to do
     assert json.loads(seqtool(*resumed).stdout)["epochs"] == trained["epochs"]
-    longer = json.loads(seqtool(*resumed, "--time-limit", "4s").stdout)
-    assert longer["train_seconds"] > 3
     # epochs that are typed take the place of a limit that a run, or a file, has
-    again = json.loads(seqtool(*resumed, "--epochs", longer["epochs"] + 2).stdout)
-    assert again["epochs"] == longer["epochs"] + 2
+    again = json.loads(seqtool(*resumed, "--epochs", trained["epochs"] + 2).stdout)
+    assert again["epochs"] == trained["epochs"] + 2
     counted = seqtool(*timed, "--set", "epochs=2", "--json", "--force")
     assert json.loads(counted.stdout)["epochs"] == 2
     listed = seqtool(*timed, "--epochs", "1", "--time-limit", "1s", "--list-settings")
@@ -178,92 +131,29 @@ def test_training_for_a_time(seqtool: Run, letters: Path, tmp_path: Path) -> Non
 
 
 def test_what_is_typed_of_a_prepared_corpus_is_compared_with_it(
-    seqtool: Run, letters: Path, tmp_path: Path
+    seqtool: Run, refused: Callable[..., str], letters: Path, tmp_path: Path
 ) -> None:
-    corpus, output = tmp_path / "chars", tmp_path / "m"
+    corpus, tiny = tmp_path / "chars", " ".join(TINY)
     assert seqtool("prepare", letters, "--unit", "char", "-o", corpus).code == 0
-    for options in (("--unit", "word"), ("--set", "unit=word")):
-        result = seqtool("train-lm", corpus, "-o", output, *TINY, *options)
-        assert_error(result, "data.unit is word, but the corpus was prepared with char", "leave")
-    assert seqtool("train-lm", corpus, "-o", output, *TINY, "--unit", "char").code == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--cell lstmm", "cell is 'lstmm'"),
-        ("--hidden 0", "hidden_size is 0"),
-        ("--lr nan", "learning_rate is nan"),
-        ("--time-limit soon", "time_limit is 'soon'"),
-        ("--dropout 1", "dropout_input is 1.0"),
-        ("--tied --embedding 3", "tied is true"),
-        ("--device tpu", "no device is called 'tpu'"),
-        ("--set model.hiden=3", "unknown setting model.hiden"),
-        ("--set hidden_size", "--set hidden_size has no value"),
-        ("--config ptb-lstm-cpuu", "no recipe is called 'ptb-lstm-cpuu'"),
-        ("--config nothing.yaml", "nothing.yaml: no such"),
-        ("--set schedule_cycle=3", "schedule_cycle counts only"),
-        ("--set dropout_hidden=0.2", "dropout_hidden counts only"),
-        ("--bptt 999", "2,997 are needed"),
-    ],
-)
-def test_bad_options(
-    seqtool: Run, letters: Path, tmp_path: Path, options: str, message: str
-) -> None:
-    result = seqtool("train-lm", letters, "-o", tmp_path / "m", *TINY, *options.split())
-    assert_error(result, message)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"model: {cell: rhn, depht: 3}\n", "unknown setting model.depht"),
-        (b"model:\n  cell: [lstm\n", "bad.yaml:3: not valid YAML"),
-        (b"model: 3\n", "model is 3"),
-        (b"model: {hidden_size: many}\n", "hidden_size is 'many'"),
-        (b"training: {momentum: 0.9}\n", "momentum counts only"),
-        (b"model: \xff\n", "bad.yaml: not UTF-8 at byte 7"),
-    ],
-)
-def test_bad_configuration_files(
-    seqtool: Run, letters: Path, tmp_path: Path, content: bytes, message: str
-) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_bytes(content)
-    assert_error(seqtool("train-lm", letters, "-o", tmp_path / "m", "--config", path), message)
-    assert [item.name for item in tmp_path.iterdir()] == ["bad.yaml"]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "no such file"), (b"", "empty"), (b"a b\n\xff\n", "text.txt:2: not UTF-8 at byte 4")],
-)
-def test_bad_texts(seqtool: Run, tmp_path: Path, content: bytes | None, message: str) -> None:
-    path = tmp_path / "text.txt"
-    if content is not None:
-        path.write_bytes(content)
-    assert_error(seqtool("train-lm", path, "-o", tmp_path / "m", *TINY), message)
-    assert not (tmp_path / "m").exists()
+    for options in ("--unit word", "--set unit=word"):
+        message = "data.unit is word, but the corpus was prepared with char"
+        refused(f"train-lm chars -o m {tiny} {options}", message)
+    assert seqtool("train-lm", corpus, "-o", tmp_path / "m", *TINY, "--unit", "char").code == 0
 
 
 def test_force_replaces_what_is_ours_and_nothing_else(
-    seqtool: Run, letters: Path, tmp_path: Path
+    seqtool: Run, refused: Callable[..., str], letters: Path, tmp_path: Path
 ) -> None:
-    output = tmp_path / "m"
+    output, tiny = tmp_path / "m", " ".join(TINY)
     assert seqtool("train-lm", letters, "-o", output, *TINY).code == 0
     before = Path(shutil.copytree(output, tmp_path / "before"))
     # the new run cannot begin: the old one is still there
-    for text, message in (("nothing.txt", "no such file"), (output / "corpus", "to be replaced")):
-        assert_error(seqtool("train-lm", text, "-o", output, *TINY, "--force"), message)
-        assert same_weights(output, before)
+    for text, message in (("nothing.txt", "no such file"), ("m/corpus", "to be replaced")):
+        refused(f"train-lm {text} -o m {tiny} --force", message)
     assert seqtool("train-lm", letters, "-o", output, *TINY, "--force", "--seed", "2").code == 0
     assert not same_weights(output, before)
-    home = tmp_path / "home"
-    (home / "corpus").mkdir(parents=True)
-    result = seqtool("train-lm", letters, "-o", home, *TINY, "--force")
-    assert_error(result, "so it will not be replaced", "-o")
-    assert [item.name for item in home.iterdir()] == ["corpus"]
+    (tmp_path / "home/corpus").mkdir(parents=True)
+    refused(f"train-lm {letters} -o home {tiny} --force", "so it will not be replaced")
 
 
 def test_a_nan_stops_and_says_how_to_go_on(seqtool: Run, letters: Path, tmp_path: Path) -> None:
@@ -274,13 +164,6 @@ def test_a_nan_stops_and_says_how_to_go_on(seqtool: Run, letters: Path, tmp_path
     assert "--resume with a lower --lr" in hint
     result = seqtool("train-lm", "--resume", "-o", tmp_path / "m", "--lr", "0.1", "--clip", "1")
     assert result.code == 0
-
-
-def test_tensorboard(seqtool: Run, letters: Path, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    result = seqtool("train-lm", letters, "-o", tmp_path / "m", *TINY, "--tensorboard")
-    assert result.code == 0
-    assert len(list((tmp_path / "m" / "tensorboard").iterdir())) == 1
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
@@ -315,20 +198,22 @@ def test_a_run_that_was_stopped_goes_on(
     assert epochs == list(range(1, 7))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs torch.distributed with gloo")
 def test_two_processes_of_torchrun_speak_with_one_voice(
     root: Path, letters: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "lm"
-    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone")
-    words = ("train-lm", letters, "-o", output, *TINY, "--batch-size", "4", "--json")
-    run = subprocess.run(
-        [*launcher, "--nproc-per-node", "2", "-m", "seqtool", *words],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        check=False,
-    )
+
+    def torchrun(*words: object) -> Any:
+        launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+        return subprocess.run(
+            [*launcher, "--nproc-per-node", "2", "-m", "seqtool", *map(str, words)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(root)},
+            check=False,
+        )
+
+    run = torchrun("train-lm", letters, "-o", output, *TINY, "--batch-size", "4", "--json")
     assert run.returncode == 0, run.stderr
     result = json.loads(run.stdout)
     assert (result["model"], result["epochs"]) == (str(output), 2)
@@ -337,15 +222,29 @@ def test_two_processes_of_torchrun_speak_with_one_voice(
     saved = load_file(output / "last" / "state.safetensors")
     assert saved["carried.0.0"].shape == saved["rank1.carried.0.0"].shape == (2, 4)
     assert "torchrun --nproc-per-node 2 -m seqtool train-lm" in (output / "README.md").read_text()
+    # other commands are refused, once
+    assert torchrun("ngram", "train", letters).stderr.count("error: ngram runs in one process") == 1
 
 
-@pytest.mark.parametrize("rank", ["0", "1"])
-def test_torchrun_of_other_commands_is_refused_once(
-    seqtool: Run, letters: Path, rank: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    places = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
-    for name, value in places.items():
-        monkeypatch.setenv(name, value)
-    result = seqtool("ngram", "train", letters)
-    assert (result.code, result.stdout) == (1, "")
-    assert result.stderr.count("error: ngram runs in one process") == (rank == "0")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--cell lstmm", "cell is 'lstmm'"),
+        ("--device tpu", "no device is called 'tpu'"),
+        ("--set model.hiden=3", "unknown setting model.hiden"),
+        ("--set hidden_size", "--set hidden_size has no value"),
+        ("--set schedule_cycle=3", "schedule_cycle counts only"),
+        ("--bptt 999", "2,997 are needed"),
+        ("--config ptb-lstm-cpuu", "no recipe is called 'ptb-lstm-cpuu'"),
+        ("--config typo.yaml", "unknown setting model.depht"),
+        ("--config bad.yaml", "bad.yaml:3: not valid YAML"),
+        ("nothing.txt", "nothing.txt: no such file"),
+        ("bad.txt", "bad.txt:2: not UTF-8 at byte 4"),
+    ],
+)
+def test_mistakes(refused: Callable[..., str], letters: Path, options: str, message: str) -> None:
+    Path("typo.yaml").write_text("model: {cell: rhn, depht: 3}\n")
+    Path("bad.yaml").write_text("model:\n  cell: [lstm\n")
+    Path("bad.txt").write_bytes(b"a b\n\xff\n")
+    text = "" if options.endswith(".txt") else letters
+    refused(f"train-lm {text} -o m {' '.join(TINY)} {options}", message)

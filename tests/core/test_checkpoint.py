@@ -2,12 +2,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import crashes
 import numpy as np
@@ -17,44 +14,12 @@ import seqtool
 from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import HEADER, WEIGHTS, Header, find, read_header, verify
 from seqtool.core.errors import ModelError, OutputError
-from seqtool.lm.neural.config import DataConfig, ModelConfig, NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
-from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-
-TEXT = "".join(f"{'a b c d e'[: 2 * (i % 5) + 1]} b\n" for i in range(60))
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
-    folder = tmp_path_factory.mktemp("text")
-    (folder / "text.txt").write_text(TEXT)
-    return prepare([folder / "text.txt"], folder / "corpus", PrepareConfig(split=(80.0, 20.0)))
-
-
-def save_lm(path: Path, corpus: PreparedCorpus, **model: Any) -> None:
-    """Write an untrained language model of a few numbers."""
-    config = NeuralLMConfig(
-        model=ModelConfig(**{"hidden_size": 3, **model}), data=DataConfig(batch_size=2, bptt=4)
-    )
-    LanguageModelTask(corpus, config, device="cpu").save_model(path, {"valid_perplexity": 2.5})
-
-
-def log_probs(path: Path) -> list[float]:
-    (scores,) = checkpoint.load(path).score_ids([np.array([2, 3, 1, 4, 1], dtype=np.int32)])
-    return [float(value) for value in scores.log_probs]
-
-
-@pytest.fixture(scope="module")
-def original(corpus: PreparedCorpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("models") / "lm"
-    save_lm(path, corpus)
-    return path
 
 
 @pytest.fixture
-def model(original: Path, tmp_path: Path) -> Path:
+def model(root: Path, tmp_path: Path) -> Path:
     """A copy to be damaged."""
-    return Path(shutil.copytree(original, tmp_path / "lm"))
+    return Path(shutil.copytree(root / "tests" / "kept" / "lm-rnn", tmp_path / "lm"))
 
 
 def write(path: Path, version: str) -> None:
@@ -197,24 +162,6 @@ def test_a_model_that_is_replaced_is_found_until_the_new_one_is_whole(
     assert set(seen) == {"old", "new"}
 
 
-def test_what_a_first_run_left_before_it_began_is_in_nobodys_way(tmp_path: Path) -> None:
-    def prepare_and_die(run: Path) -> None:
-        with storage.replacing(run):
-            (run / "corpus").mkdir()
-            (run / "corpus" / "corpus.json").write_text("{}")
-            os._exit(0)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        prepare_and_die(tmp_path / "m")
-    os.waitpid(child, 0)
-    checkpoint.check_output(tmp_path / "m", force=False)
-    with storage.replacing(tmp_path / "m"):
-        assert list((tmp_path / "m").iterdir()) == []
-
-
 def test_readers_change_nothing(tmp_path: Path) -> None:
     """A model that steps aside while it is replaced is read where it is."""
     write(tmp_path / "m" / "best", "old")
@@ -223,63 +170,6 @@ def test_readers_change_nothing(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "m").iterdir()] == [".best.old"]
     (tmp_path / "m").rename(tmp_path / ".m.old")
     assert find(tmp_path / "m") == tmp_path / ".m.old" / ".best.old"
-
-
-def test_the_best_so_far_is_the_model_while_it_is_in_training(tmp_path: Path) -> None:
-    (tmp_path / "m" / "last").mkdir(parents=True)
-    with pytest.raises(ModelError, match="not a model directory"):
-        find(tmp_path / "m")  # nor is it a run that could be resumed
-    (tmp_path / "m" / "run.json").write_text("{}")
-    with pytest.raises(ModelError, match="has not made a model yet") as caught:
-        find(tmp_path / "m")
-    assert caught.value.hint == f"continue with: seqtool train-lm --resume -o {tmp_path / 'm'}"
-    (tmp_path / "m" / "run.json").write_text('{"kind": "parser"}')
-    with pytest.raises(ModelError) as caught:
-        find(tmp_path / "m")
-    assert caught.value.hint == f"continue with: seqtool train-parser --resume -o {tmp_path / 'm'}"
-    write(tmp_path / "m" / "best", "new")
-    assert find(tmp_path / "m") == tmp_path / "m" / "best"
-    assert read(tmp_path / "m") == "new"
-
-
-def test_no_such_model(tmp_path: Path) -> None:
-    for name, kind in (("a", "parser"), ("b", "ngram"), ("c", "pipeline")):
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / HEADER).write_text(json.dumps({"kind": kind}))
-    runs = tmp_path / "runs"
-    for path, wanted, hint in (
-        (runs, ("parser", "pipeline"), f"models in it: {runs / 'a'}, {runs / 'c'}"),
-        (runs / "x", ("ngram",), f"models at hand: {runs / 'b'}"),
-        (tmp_path / "x", (), f"models at hand: {runs / 'a'}, {runs / 'b'}, {runs / 'c'}"),
-        (runs / "x", ("tagger",), "train one, for example with: seqtool train-tagger"),
-    ):
-        with pytest.raises(ModelError) as caught:
-            find(path, wanted)
-        assert (caught.value.hint or "").endswith(hint)
-
-
-def test_what_is_no_model(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(ModelError, match=r"neither a model directory nor an ARPA"):
-        checkpoint.load(tmp_path / "file")
-    with pytest.raises(ModelError, match="not a model directory: it has no model"):
-        checkpoint.load(tmp_path / "folder")
-
-
-@pytest.mark.parametrize("version", [1, 99])
-def test_a_model_of_another_version_is_refused(model: Path, version: int) -> None:
-    content = json.loads((model / HEADER).read_text())
-    content |= {"format_version": version, "new_field": 1}
-    (model / HEADER).write_text(json.dumps(content))
-    with pytest.raises(ModelError, match=f"another version .*format {version}"):
-        checkpoint.load(model)
-
-
-def test_a_model_of_an_unknown_kind(tmp_path: Path) -> None:
-    write(tmp_path / "m", "1")
-    with pytest.raises(ModelError, match="kind 'toy' is unknown"):
-        checkpoint.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, HEADER, "vocabulary.json"])
@@ -316,68 +206,61 @@ def test_a_file_that_is_cut_off_or_missing_is_found(model: Path, name: str) -> N
     assert caught.value.hint
 
 
-def run_of_ours(path: Path) -> None:
-    write(path, "1")
-    for name in ("last", "best", "corpus", "tensorboard"):
-        (path / name).mkdir()
-    for name in ("run.json", "log.jsonl"):
-        (path / name).write_text("{}")
+def test_what_is_no_model(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "last").mkdir()
+    write(tmp_path / "toy", "1")
+    content = json.loads((model / HEADER).read_text())
+    (model / HEADER).write_text(json.dumps(content | {"format_version": 1, "new_field": 1}))
+    for name, word in (
+        ("missing", "no such model"),
+        ("file", "neither a model directory nor an ARPA"),
+        ("folder", "not a model directory"),
+        ("toy", "kind 'toy' is unknown"),
+        ("lm", "another version .*format 1"),
+    ):
+        with pytest.raises(ModelError, match=word) as caught:
+            checkpoint.load(tmp_path / name)
+        assert caught.value.hint
 
 
-def corpus_only(path: Path) -> None:
-    (path / "corpus").mkdir(parents=True)
-    (path / "corpus" / "corpus.json").write_text("{}")
+def test_a_run_has_its_best_model_so_far(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    for record, command in (("{}", "train-lm"), ('{"kind": "parser"}', "train-parser")):
+        (tmp_path / "m" / "run.json").write_text(record)
+        with pytest.raises(ModelError, match="has not made a model yet") as caught:
+            find(tmp_path / "m")
+        assert f"seqtool {command} --resume -o {tmp_path / 'm'}" in caught.value.hint
+    write(tmp_path / "m" / "best", "new")
+    assert find(tmp_path / "m") == tmp_path / "m" / "best"
+    assert read(tmp_path / "m") == "new"
 
 
-@pytest.mark.parametrize("make", [run_of_ours, corpus_only])
-def test_a_run_is_replaced_only_when_told_to(tmp_path: Path, make: Callable[[Path], None]) -> None:
-    make(tmp_path / "m")
-    with pytest.raises(OutputError, match="exists already") as caught:
-        checkpoint.check_output(tmp_path / "m", force=False)
-    resume = "continue it with --resume, " if make is run_of_ours else ""
-    assert caught.value.hint == f"{resume}replace it with --force, or choose another with -o"
-    checkpoint.check_output(tmp_path / "m", force=True)
+RUN = ("last/x", "best/x", "corpus/corpus.json", "tensorboard/x", "run.json", HEADER, "log.jsonl")
 
 
-def a_file(path: Path) -> None:
-    path.write_text("x")
-
-
-def a_home(path: Path) -> None:
-    """A folder with names that a run has too."""
-    (path / "corpus").mkdir(parents=True)
-    (path / "README.md").write_text("my project")
-
-
-def a_run_with_notes(path: Path) -> None:
-    run_of_ours(path)
-    (path / "notes.txt").write_text("my notes")
-
-
-@pytest.mark.parametrize("force", [False, True])
-@pytest.mark.parametrize("make", [a_file, a_home, a_run_with_notes])
-def test_what_is_not_ours_is_never_replaced(
-    tmp_path: Path, make: Callable[[Path], None], force: bool
+@pytest.mark.parametrize(
+    ("files", "answer"),
+    [
+        ((), None),
+        ((".x.new-17/x",), None),  # a leftover
+        (RUN, "exists already"),
+        (("corpus/corpus.json",), "exists already"),
+        ((*RUN, "notes.txt"), "holds notes.txt"),
+        (("corpus/x", "README.md"), "is no model"),  # a home, with names that a run has too
+    ],
+)
+def test_only_a_run_is_replaced_and_only_when_asked_to(
+    tmp_path: Path, files: tuple[str, ...], answer: str | None
 ) -> None:
-    make(tmp_path / "m")
-    with pytest.raises(OutputError, match="so it will not be replaced") as caught:
-        checkpoint.check_output(tmp_path / "m", force=force)
-    assert caught.value.path == str(tmp_path / "m")
-
-
-def test_the_record_of_a_run_is_read_where_it_was_set_aside(tmp_path: Path) -> None:
-    run = tmp_path / "m"
-    write(run, "1")
-    (run / "run.json").write_text("{}")
-    with storage.replacing(run):
-        (run / "corpus").mkdir()
-        assert checkpoint.run_record(run) == tmp_path / ".m.old" / "run.json"
-        with pytest.raises(OutputError, match="exists already") as caught:
-            checkpoint.check_output(run, force=False)
-        assert (caught.value.hint or "").startswith("continue it with --resume, ")
-
-
-def test_an_empty_directory_or_leftovers_are_no_obstacle(tmp_path: Path) -> None:
-    checkpoint.check_output(tmp_path / "nothing", force=False)
-    (tmp_path / ".corpus.new-17").mkdir()
-    checkpoint.check_output(tmp_path, force=False)
+    for name in files:
+        (tmp_path / "m" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "m" / name).write_text("{}")
+    for force in (False, True):
+        if answer is None or (force and answer == "exists already"):
+            checkpoint.check_output(tmp_path / "m", force=force)
+            continue
+        with pytest.raises(OutputError, match=answer) as caught:
+            checkpoint.check_output(tmp_path / "m", force=force)
+        assert ("--resume" in caught.value.hint) == (files == RUN)

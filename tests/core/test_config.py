@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from seqtool.core.config import (
     Config,
+    Registry,
     apply_overrides,
     from_dict,
     leaves,
     load_yaml,
     named_settings,
     refuse_unread,
-    set_value,
     setting,
     to_dict,
 )
@@ -49,58 +49,37 @@ class Model(Config):
             raise ConfigError("size 13 cannot be tied", hint="change size or tied")
 
 
-def test_defaults_are_valid_and_frozen() -> None:
-    model = Model()
-    assert model.optimiser == Optimiser()
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        model.size = 3  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(
     ("values", "message", "hint"),
     [
-        ({"size": 0}, "size is 0, but must be at least 1", "change size"),
-        ({"size": 101}, "size is 101, but must be at most 100", "change size"),
-        ({"dropout": 1.0}, "dropout is 1.0, but must be less than 1", "change dropout"),
-        ({"dropout": 1}, "dropout is 1.0, but must be less than 1", "change dropout"),
-        ({"dropout": math.nan}, "dropout is nan", "give dropout a finite number"),
-        ({"dropout": math.inf}, "dropout is inf", "give dropout a finite number"),
-        ({"size": 2.0}, "size is 2.0, but must be a whole number", "change size"),
-        ({"size": "2"}, "size is '2', but must be a whole number", "change size"),
-        ({"size": True}, "size is True, but must be a whole number", "change size"),
-        ({"size": None}, "size is None, but must be a whole number", "change size"),
-        ({"dropout": True}, "dropout is True, but must be a number", "change dropout"),
-        ({"dropout": "high"}, "dropout is 'high', but must be a number", "change dropout"),
-        ({"tied": 1}, "tied is 1, but must be true or false", "change tied"),
-        ({"note": 5}, "note is 5, but must be a text", "change note"),
-        ({"clip": "x"}, "clip is 'x', but must be a number or a whole number", "change clip"),
-        ({"depth": True}, "depth is True, but must be one of 1, 2, 3", "choose one of: 1, 2, 3"),
-        ({"depth": 4}, "depth is 4, but must be one of 1, 2, 3", "choose one of: 1, 2, 3"),
-        ({"tied": True, "size": 13}, "size 13 cannot be tied", "change size or tied"),
-        ({"sise": 4}, "unknown setting sise", "did you mean size?"),
-        ({"optimiser": 4}, "optimiser is 4, but must be a section of settings", "change optimiser"),
-        (
-            {"optimiser": {"name": "adma"}},
-            "optimiser.name is 'adma', but must be one of sgd, adam",
-            "did you mean adam?",
-        ),
-        (
-            {"optimiser": {"rate": 0}},
-            "optimiser.rate is 0.0, but must be more than 0",
-            "change rate",
-        ),
-        ({"optimiser": {"rte": 1}}, "unknown setting optimiser.rte", "did you mean rate?"),
-        (
-            {"optimiser": {"betas": 0.9}},
-            "optimiser.betas is 0.9, but must be a list of a number",
-            "change betas",
-        ),
+        ({"size": 0}, "size is 0, but must be at least 1", "size"),
+        ({"size": 101}, "size is 101, but must be at most 100", "size"),
+        ({"dropout": 1}, "dropout is 1.0, but must be less than 1", "dropout"),
+        ({"dropout": math.nan}, "dropout is nan", "finite"),
+        ({"dropout": math.inf}, "dropout is inf", "finite"),
+        ({"size": 2.0}, "size is 2.0, but must be a whole number", "size"),
+        ({"size": "2"}, "size is '2', but must be a whole number", "size"),
+        ({"size": True}, "size is True, but must be a whole number", "size"),
+        ({"size": None}, "size is None, but must be a whole number", "size"),
+        ({"dropout": "high"}, "dropout is 'high', but must be a number", "dropout"),
+        ({"tied": 1}, "tied is 1, but must be true or false", "tied"),
+        ({"note": 5}, "note is 5, but must be a text", "note"),
+        ({"clip": "x"}, "clip is 'x', but must be a number or a whole number", "clip"),
+        ({"depth": True}, "depth is True, but must be one of 1, 2, 3", "1, 2, 3"),
+        ({"tied": True, "size": 13}, "size 13 cannot be tied", "tied"),
+        ({"sise": 4}, "unknown setting sise", "mean size"),
+        ({"optimiser": 4}, "optimiser is 4, but must be a section of settings", "optimiser"),
+        ({"optimiser": {"name": "adma"}}, "optimiser.name is 'adma', but must be", "mean adam"),
+        ({"optimiser": {"rate": 0}}, "optimiser.rate is 0.0, but must be more than 0", "rate"),
+        ({"optimiser": {"rte": 1}}, "unknown setting optimiser.rte", "mean rate"),
+        ({"optimiser": {"betas": 0.9}}, "optimiser.betas is 0.9, but must be a list", "betas"),
     ],
 )
 def test_refusals_name_the_field_as_typed(values: dict[str, Any], message: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         from_dict(Model, values)
-    assert (caught.value.message, caught.value.hint) == (message, hint)
+    assert caught.value.message.startswith(message)
+    assert hint in caught.value.hint
 
 
 def test_harmless_spellings_are_accepted() -> None:
@@ -109,11 +88,6 @@ def test_harmless_spellings_are_accepted() -> None:
     assert isinstance(model.dropout, float)
     assert model.optimiser.rate == 0.001  # YAML 1.1 reads 1e-3 as a text
     assert model.optimiser.betas == (0.0, 0.5)
-
-
-def test_section_must_be_a_mapping() -> None:
-    with pytest.raises(ConfigError, match="the configuration must be a section"):
-        from_dict(Model, ["size"])  # type: ignore[arg-type]
 
 
 optimisers = st.builds(
@@ -150,22 +124,6 @@ def test_yaml_round_trip(model: Model, tmp_path_factory: pytest.TempPathFactory)
     assert from_dict(Model, load_yaml(path)) == model
 
 
-def test_leaves_are_dotted_names() -> None:
-    names = [name for name, _ in leaves(Model)]
-    assert names == [
-        "size",
-        "dropout",
-        "tied",
-        "note",
-        "clip",
-        "depth",
-        "optimiser.name",
-        "optimiser.rate",
-        "optimiser.betas",
-    ]
-    assert all(field.metadata["help"] for _, field in leaves(Model))
-
-
 def test_overrides_by_full_and_short_name() -> None:
     values: dict[str, Any] = {"size": 4}
     apply_overrides(Model, values, ["optimiser.name=adam", "rate=0.5", "size=9", "betas=[0.1]"])
@@ -183,29 +141,23 @@ class Pair(Config):
     right: Optimiser = setting(Optimiser, "other")
 
 
-def test_ambiguous_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match="rate could mean several settings") as caught:
-        set_value(Pair, {}, "rate", 1)
-    assert caught.value.hint == "use left.rate or right.rate"
-
-
 @pytest.mark.parametrize(
-    ("override", "message", "hint"),
+    ("kind", "values", "override", "message", "hint"),
     [
-        ("sise=3", "unknown setting sise", "did you mean size?"),
-        ("size", "--set size has no value", "write --set name=value"),
-        ("size=[1", "--set size=[1 is not a value", "quote it"),
+        (Pair, {}, "rate=1", "rate could mean several settings", "left.rate or right.rate"),
+        (Model, {}, "sise=3", "unknown setting sise", "mean size"),
+        (Model, {}, "size", "--set size has no value", "name=value"),
+        (Model, {}, "size=[1", "--set size=[1 is not a value", "quote"),
+        (Model, {"optimiser": 3}, "rate=1", "optimiser must be a section", "optimiser"),
     ],
 )
-def test_bad_overrides(override: str, message: str, hint: str) -> None:
+def test_bad_overrides(
+    kind: type[Config], values: dict[str, Any], override: str, message: str, hint: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
-        apply_overrides(Model, {}, [override])
-    assert (caught.value.message, caught.value.hint) == (message, hint)
-
-
-def test_override_in_something_that_is_no_section() -> None:
-    with pytest.raises(ConfigError, match="optimiser must be a section of settings"):
-        apply_overrides(Model, {"optimiser": 3}, ["rate=1"])
+        apply_overrides(kind, values, [override])
+    assert caught.value.message.startswith(message)
+    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -217,61 +169,36 @@ def test_override_in_something_that_is_no_section() -> None:
         (b"5", "holds no settings", None),
         (b"a: \x00", "not valid YAML", 1),
         (b"!!python/object/apply:os.system ['true']", "not valid YAML", 1),
+        (b"size: 1\nsize: 2\n", "size is given twice", 2),
+        (b"a: &a 1\nb: *a\n", "an alias is not read", 2),
+        (b"a:\n  <<: {b: 1}\n  c: !!set {d}\n", "tag:yaml.org,2002:set is not read", 3),
+        (b"a: !!timestamp 2001-01-01", "tag:yaml.org,2002:timestamp is not read", 1),
+        (b"1: a", "a setting has no name", 1),
+        (b"\n? [a]\n: 1\n", "a setting has no name", 2),
+        (b"a: 0x_", "0x_ is not what it begins as", 1),
+        (b"a: " + b"9" * 101, "999", 1),
+        (b"a: 1" + b":59" * 99, "1:59", 1),
+        (b"\na: " + b"[" * 60 + b"]" * 60, "nested too deeply", 2),
+        (b"#" * (1 << 21), "longer than 1,048,576 bytes", None),
     ],
 )
 def test_bad_yaml_files(tmp_path: Path, content: bytes, message: str, line: int | None) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError) as caught:
-        load_yaml(path)
-    assert caught.value.message.startswith(message)
-    assert (caught.value.path, caught.value.line) == (str(path), line)
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "line"),
-    [
-        ("size: 1\nsize: 2\n", "size is given twice", 2),
-        ("a: &a 1\nb: *a\n", "an alias is not read", 2),
-        ("a:\n  <<: {b: 1}\n  c: !!set {d}\n", "tag:yaml.org,2002:set is not read", 3),
-        ("a: !!timestamp 2001-01-01", "tag:yaml.org,2002:timestamp is not read", 1),
-        ("1: a", "a setting has no name", 1),
-        ("\n? [a]\n: 1\n", "a setting has no name", 2),
-        ("a: 0x_", "0x_ is not what it begins as", 1),
-        ("a: !!int x", "x is not what it begins as", 1),
-        ("a: " + "9" * 101, "999", 1),
-        ("a: 1" + ":59" * 99, "1:59", 1),
-        ("\na: " + "[" * 60 + "]" * 60, "nested too deeply", 2),
-    ],
-)
-def test_what_of_yaml_is_not_read(tmp_path: Path, text: str, message: str, line: int) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=f"not valid YAML: {message}") as caught:
+    with pytest.raises(ConfigError, match=message) as caught:
         load_yaml(path)
     assert (caught.value.path, caught.value.line) == (str(path), line)
 
 
-def test_what_of_yaml_is_text(tmp_path: Path) -> None:
+def test_yaml_files(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("a: 2001-01-01\nb: 1e-3\nc: [yes, ~, .5, 0x1F, '1']\n")
     assert load_yaml(path) == {"a": "2001-01-01", "b": "1e-3", "c": [True, None, 0.5, 31, "1"]}
-
-
-def test_a_yaml_file_without_end(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.symlink_to("/dev/zero")
-    with pytest.raises(ConfigError, match=r"longer than 1,048,576 bytes"):
-        load_yaml(path)
-
-
-def test_missing_yaml_files(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such configuration file"):
-        load_yaml(tmp_path / "none.yaml")
-    with pytest.raises(ConfigError, match="is a directory"):
-        load_yaml(tmp_path)
-    (tmp_path / "empty.yaml").write_bytes(b"# nothing\n")
-    assert load_yaml(tmp_path / "empty.yaml") == {}
+    path.write_bytes(b"# nothing\n")
+    assert load_yaml(path) == {}
+    for missing, message in ((tmp_path / "none.yaml", "no such"), (tmp_path, "is a directory")):
+        with pytest.raises(ConfigError, match=message):
+            load_yaml(missing)
 
 
 @dataclass(frozen=True)
@@ -328,10 +255,7 @@ def test_one_place_where_it_counts_is_enough() -> None:
     with pytest.raises(ConfigError):
         refuse_unread([(idle, "layer.gate"), (Network(num=1), "layer.gate")])  # there a default
     refuse_unread([(Network(last=Layer(reader=2)), "last.reader")])  # --lm may be given
-
-
-def test_a_file_of_all_settings_names_none() -> None:
-    assert named_settings(Network, to_dict(Network())) == []
+    assert named_settings(Network, to_dict(Network())) == []  # a file of all settings names none
     assert named_settings(Network, {"layer": {"gate": 1}}) == ["layer.gate"]
 
 
@@ -352,3 +276,21 @@ def test_conditions_name_settings_that_are_there(place: str) -> None:
         for other in re.findall(r"(?:^| )(\w[\w.]*) (?:is|>)", field.metadata["when"]):
             places = {".".join([*sections[:num], other]) for num in range(len(sections) + 1)}
             assert places & known.keys(), (dotted, other)
+
+
+def test_entry_is_imported_on_first_use() -> None:
+    registry: Registry[object] = Registry("poem", {"zen": "colorsys:rgb_to_hsv"})
+    sys.modules.pop("colorsys", None)
+    assert list(registry) == ["zen"]
+    assert "zen" in registry
+    assert "colorsys" not in sys.modules
+    import colorsys
+
+    assert registry["zen"] is colorsys.rgb_to_hsv
+
+
+def test_unknown_name_suggests_near_ones() -> None:
+    registry: Registry[object] = Registry("cell", {"lstm": "a:b", "gru": "a:c"})
+    with pytest.raises(ConfigError, match="no cell is called 'lsmt'") as caught:
+        registry["lsmt"]
+    assert caught.value.hint == "did you mean lstm?"

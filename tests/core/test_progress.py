@@ -4,7 +4,6 @@ import io
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,9 @@ from seqtool.core.progress import (
     StepDone,
     describe,
     format_seconds,
-    progress_bar,
     shows_progress,
 )
+from seqtool.core.units import perplexity_of
 from seqtool.training.run import TensorBoard
 
 STARTED = RunStarted(
@@ -89,10 +88,6 @@ def test_every_event_is_one_plain_line() -> None:
     ]
     resumed = RunStarted(500, 2000, 2, 10, {"device": "cuda", "threads": "1"}, resumed=True)
     assert describe(resumed).startswith("continuing at step 500 of 2,000 steps (2 epochs)")
-    smallest = RunStarted(0, 1, 1, 1, {"device": "cpu", "threads": "1"}, resumed=False)
-    assert describe(smallest) == "training for 1 step (1 epoch), 1 parameter, on cpu with 1 thread"
-    early = RunFinished("interrupted", 0, 7, 0, {}, 2.0)
-    assert describe(early) == "interrupted after 2.0s"
 
 
 def test_elsewhere_than_on_a_terminal_lines_are_plain_and_few() -> None:
@@ -131,45 +126,20 @@ def test_on_a_terminal_bars_show_where_training_stands(width: int) -> None:
     assert output.getvalue().count("\x1b[?25l") == output.getvalue().count("\x1b[?25h") == 1
 
 
-def test_nothing_is_drawn_over_what_comes_after_the_last_bar() -> None:
-    output = io.StringIO()
-    console = Console(file=output, force_terminal=True, width=140, color_system=None)
-    with Display(console) as display:
-        for name in ("tagger", "parser"):
-            for event in EVENTS:
-                display.show(event, name)
-            assert output.getvalue().count("\x1b[?25l") == output.getvalue().count("\x1b[?25h")
-        assert f"tagger: {describe(FINISHED)}" in screen(output.getvalue())
-
-
 def test_the_log_holds_one_event_a_line(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "log.jsonl")
-    for event in EVENTS:
+    for event in (*EVENTS, StepDone(1, 1, math.nan, math.inf, 0.1, -math.inf)):
         log.write(event)
         assert (tmp_path / "log.jsonl").stat().st_size == log.size()  # at once
     log.close()
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["event"] for line in lines] == ["run_started", "step", "epoch", "run_finished"]
+    kinds = ["run_started", "step", "epoch", "run_finished", "step"]
+    assert [line["event"] for line in lines] == kinds
     assert all(line["time"] > 1e9 for line in lines)
-    assert lines[0]["machine"] == {"device": "cpu", "threads": "2"}
     assert lines[1]["loss"] == STEP.loss
-    assert lines[1]["learning_rate"] == 0.1
     assert lines[2]["scores"] == {"valid_perplexity": 123.456}
-    assert lines[3]["best_scores"] == {"valid_perplexity": 123.456}
-
-
-def test_numbers_that_json_cannot_hold_are_null(tmp_path: Path) -> None:
-    def refuse(text: str) -> None:
-        raise AssertionError(text)
-
-    log = EventLog(tmp_path / "log.jsonl")
-    log.write(StepDone(1, 1, math.nan, math.inf, 0.1, -math.inf))
-    log.write(EpochDone(1, 1, 2.0, {"valid_perplexity": math.inf}, True, 1.0, 0.1, 1.0))
-    log.close()
-    first, second = (tmp_path / "log.jsonl").read_text().splitlines()
-    step = json.loads(first, parse_constant=refuse)
-    assert (step["loss"], step["items_per_second"], step["seconds_left"]) == (None, None, None)
-    assert json.loads(second, parse_constant=refuse)["scores"] == {"valid_perplexity": None}
+    # JSON has no such numbers
+    assert (lines[4]["loss"], lines[4]["items_per_second"], lines[4]["seconds_left"]) == (None,) * 3
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])
@@ -188,27 +158,6 @@ def test_the_log_forgets_what_is_run_again(tmp_path: Path, kept: int) -> None:
     log.close()
     lines = [json.loads(line)["event"] for line in path.read_text().splitlines()]
     assert lines == ["step"] * kept + ["epoch"]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_a_bar_for_long_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setenv("TERM", "xterm")
-    with progress_bar("Counting", is_bytes=True) as on_progress:
-        on_progress(500_000, 2_000_000)
-    with progress_bar("Counting") as on_progress:
-        on_progress(3, None)
-    assert "Counting" in screen(terminal.getvalue())
-    silent = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", silent)
-    with progress_bar("Counting") as on_progress:
-        on_progress(1, 2)
-    assert silent.getvalue() == ""
 
 
 def scalars(folder: Path) -> dict[str, list[tuple[int, Any]]]:
@@ -254,7 +203,11 @@ def test_a_training_shows_itself_unless_somebody_listens(
 
     @shows_progress(has_parts=True)
     def train(
-        *, on_event: Any = None, on_part: Any = None, progress: bool | None = None
+        *,
+        on_event: Any = None,
+        on_part: Any = None,
+        on_plan: Any = None,
+        progress: bool | None = None,
     ) -> tuple[bool, bool]:
         if on_part is not None:
             on_part("tagger")
@@ -272,18 +225,10 @@ def test_a_training_shows_itself_unless_somebody_listens(
     assert heard == [(EPOCH, "tagger")] * 2
 
 
-def test_a_notebook_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rich would ask for ipywidgets, and draw by IPython's display, where there is a notebook."""
-
-    class ZMQInteractiveShell:
-        """What IPython's shell is called in a notebook; Rich goes by the name."""
-
-    monkeypatch.setattr("builtins.get_ipython", ZMQInteractiveShell, raising=False)
-    cell = io.StringIO()  # as a cell's stderr, it is no terminal and has no buffer
-    monkeypatch.setattr(sys, "stderr", cell)
-    with Display() as display:
-        for event in EVENTS:
-            display.show(event)
-    lines = cell.getvalue().splitlines()
-    assert len(lines) == 3
-    assert lines[1].startswith("epoch 1/2  train perplexity 150.0")
+def test_perplexity_never_overflows() -> None:
+    assert perplexity_of(0.0) == 1.0
+    assert perplexity_of(math.log(50)) == pytest.approx(50, rel=1e-14)
+    assert perplexity_of(709.7) == pytest.approx(math.exp(709.7), rel=1e-14)
+    assert perplexity_of(710.0) == math.inf  # the largest float is e^709.78
+    assert perplexity_of(math.inf) == math.inf
+    assert math.isnan(perplexity_of(math.nan))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
 import random
-import shutil
 import struct
 from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +23,8 @@ BIG = 10**400
 # an honest value is replaced by each of these
 VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 3, 10**6, 2**31, 2**63, -(2**63), BIG, 1e308, -1e-300),
-    *(
-        float("nan"),
-        float("inf"),
-        "",
-        "x" * 10_000,
-        "\x1b]0;owned\x07",
-        "\x00",
-        "\ud800",
-        "⽂" * 50,
-    ),
+    *(float("nan"), float("inf"), "", "x" * 10_000),
+    *("\x1b]0;owned\x07", "\x00", "\ud800", "⽂" * 50),
     *("../../../etc/passwd", "/etc/passwd", ".", "~", "nan", "1e3", [], {}, [[]], [None], {"": {}}),
     *([0] * 1000, ["a", "a"], {"a": 1}, [1, "a", None], [BIG]),
 )
@@ -76,25 +70,17 @@ def edited_json(content: dict[str, Any], chosen: random.Random) -> tuple[dict[st
     """Return JSON with one value replaced, removed or added, and what was done."""
     result = copy.deepcopy(content)
     way = chosen.choice(list(places(result)))
-    holder = result
-    for step in way[:-1]:
-        holder = holder[step]
+    holder: Any = reduce(getitem, way[:-1], result)
     what = chosen.choice(("value", "value", "value", "value", "remove", "swap", "add"))
     if what == "remove":
         del holder[way[-1]]
         return result, f"without {way}"
+    value = chosen.choice(VALUES)
     if what == "add" and isinstance(holder, dict):
-        key = chosen.choice(("", "zzz", "\x1b[31m", "__class__", "\ud800"))
-        holder[key] = chosen.choice(VALUES)
-        return result, f"with {key!r} beside {way}"
-    if what == "swap":
-        other = chosen.choice(list(places(content)))
-        value: Any = content
-        for step in other:
-            value = value[step]
-        holder[way[-1]] = copy.deepcopy(value)
-        return result, f"{way} holds that of {other}"
-    holder[way[-1]] = value = chosen.choice(VALUES)
+        way = (*way[:-1], chosen.choice(("", "zzz", "\x1b[31m", "__class__", "\ud800")))
+    elif what == "swap":
+        value = copy.deepcopy(reduce(getitem, chosen.choice(list(places(content))), content))
+    holder[way[-1]] = value
     return result, f"{way} = {str(value)[:40]!r}"
 
 
@@ -105,13 +91,6 @@ def write_json(path: Path, content: Any, *, seal: bool = False) -> None:
         content = storage.sealed(content)
     # as seqtool lays it out, which a seal is also of
     path.write_bytes(storage.to_json(content).encode("utf-8", "surrogatepass"))
-
-
-def deep_json(path: Path, chosen: random.Random) -> str:
-    """Write JSON that is nested too deeply for a reader that calls itself."""
-    opening, closing = chosen.choice((("[", "]"), ('{"a":', "}")))
-    path.write_text(opening * DEEP + "1" + closing * DEEP)
-    return "nested deeply"
 
 
 def reseal(model: Path) -> None:
@@ -217,23 +196,14 @@ def edited_safetensors(content: bytes, chosen: random.Random) -> tuple[bytes, st
     return struct.pack("<Q", len(text)) + text + b"".join(map(data.get, entries)), ", ".join(told)  # type: ignore[arg-type]
 
 
-def other_file(path: Path, chosen: random.Random) -> str:
-    """Put something that is no plain file in the place of a file."""
-    what = chosen.choice(
-        ("fifo", "directory", "link to itself", "link to zeros", "missing", "socket")
-    )
-    path.unlink()
-    if what == "fifo":
-        os.mkfifo(path)
-    elif what == "directory":
-        path.mkdir()
-    elif what == "link to itself":
-        path.symlink_to(path.name)
-    elif what == "link to zeros":
-        path.symlink_to("/dev/zero")
-    elif what == "socket":
-        os.mknod(path, 0o140644)
-    return what
+OTHERS: dict[str, Callable[[Path], object]] = {  # what is no plain file
+    "fifo": os.mkfifo,
+    "directory": Path.mkdir,
+    "link to itself": lambda path: path.symlink_to(path.name),
+    "link to zeros": lambda path: path.symlink_to("/dev/zero"),
+    "missing": lambda path: None,
+    "socket": lambda path: os.mknod(path, 0o140644),
+}
 
 
 def attack(folder: Path, chosen: random.Random) -> str:
@@ -242,7 +212,6 @@ def attack(folder: Path, chosen: random.Random) -> str:
     # the record of a run matters where there is no model yet
     unread = "run.json" if (folder / "model.json").is_file() else ""
     path = chosen.choice([path for path in files if path.is_file() and path.name != unread])
-    shown = path.relative_to(folder)
     weights = [path for path in files if path.suffix == ".safetensors"]
     if weights and chosen.random() < 0.5:
         path = chosen.choice(weights)
@@ -250,28 +219,22 @@ def attack(folder: Path, chosen: random.Random) -> str:
         path.write_bytes(content)
         reseal(path.parent)
         return f"{path.relative_to(folder)}: {told}"
-    way = chosen.random()
+    way, told = chosen.random(), "damaged"
     if way < 0.08:
-        return f"{shown}: {other_file(path, chosen)}"
-    if way < 0.12:
-        told = deep_json(path, chosen)
-    elif way < 0.3:
-        path.write_bytes(damage(path.read_bytes(), chosen))
-        told = "damaged"
-    elif path.suffix == ".json":
+        told = chosen.choice(list(OTHERS))
+        path.unlink()
+        OTHERS[told](path)
+        return f"{path.relative_to(folder)}: {told}"
+    if way < 0.12:  # nested too deeply for a reader that calls itself
+        told = "nested"
+        opening, closing = chosen.choice((("[", "]"), ('{"a":', "}")))
+        path.write_text(opening * DEEP + "1" + closing * DEEP)
+    elif way >= 0.3 and path.suffix == ".json":
         edited, told = edited_json(json.loads(path.read_bytes()), chosen)
         write_json(path, edited, seal=storage.SEAL in edited and chosen.random() < 0.9)
     else:
         path.write_bytes(damage(path.read_bytes(), chosen))
-        told = "damaged"
     if path.name not in ("model.json", "state.json"):
-        try:
+        with contextlib.suppress(OSError, ValueError, KeyError):
             reseal(path.parent)
-        except (OSError, ValueError, KeyError):
-            told += ", not sealed"
-    return f"{shown}: {told}"
-
-
-def copy_to(source: Path, target: Path) -> Path:
-    """Copy a directory of the kept version."""
-    return Path(shutil.copytree(source, target, symlinks=True))
+    return f"{path.relative_to(folder)}: {told}"

@@ -29,23 +29,14 @@ RAW = [
 
 @dataclass(frozen=True)
 class Job:
-    """A command that makes a directory.
-
-    Attributes:
-        name: of the test.
-        args: the command; its output is `out`.
-        needs: jobs whose output is there before, by the name of their directory.
-        use: a command that reads the output.
-        resumes: whether the command has `--resume`.
-        other: options that make another model than without them.
-    """
+    """A command that makes the directory `out`."""
 
     name: str
     args: tuple[str, ...]
-    use: tuple[str, ...]
-    needs: tuple[tuple[str, str], ...] = ()
-    resumes: bool = True
-    other: tuple[str, ...] = ("--seed", "7")
+    use: tuple[str, ...]  # a command that reads the output
+    needs: tuple[tuple[str, str], ...] = ()  # (directory, job whose output it is)
+    resumes: bool = True  # whether the command has `--resume`
+    other: tuple[str, ...] = ("--seed", "7")  # options that make another model
 
     def run(self, commands: Commands, folder: Path, *more: str, **how: object) -> Result:
         """Run the command in a directory."""
@@ -88,16 +79,6 @@ JOBS = {
             "lm-raw-text",
             ("train-lm", "t.txt", "--cell", "rnn", *_LM),
             ("eval-ppl", "v.txt", "-m", "out"),
-        ),
-        Job(
-            "segmenter",
-            ("train-parser", *_TREES, "--raw", "--only", "segmenter", "--epochs", "2"),
-            ("segment", "v.txt", "-m", "out"),
-        ),
-        Job(
-            "tagger",
-            ("train-tagger", *_TREES, "--epochs", "2", "--set=encoder_size=8"),
-            ("tag", "d.conllu", "-m", "out"),
         ),
         Job(
             "parser",
@@ -154,21 +135,13 @@ def start(commands: Commands, job: Job, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a job does when nothing disturbs it.
+    """What a job does when nothing disturbs it."""
 
-    Attributes:
-        before: a directory to start in.
-        old: the same, with a finished model of other settings.
-        weights: that it writes.
-        old_weights: those of the finished model.
-        events: changes of files that it makes in `before`, and in `old` with `--force`.
-    """
-
-    before: Path
-    old: Path
-    weights: dict[str, str]
-    old_weights: dict[str, str]
-    events: tuple[int, int]
+    before: Path  # a directory to start in
+    old: Path  # the same, with a finished model of other settings
+    weights: dict[str, str]  # that it writes
+    old_weights: dict[str, str]  # those of the finished model
+    events: tuple[int, int]  # changes of files that it makes in `before`, in `old` with `--force`
 
     @property
     def has_old(self) -> bool:
@@ -182,14 +155,8 @@ class Outcome:
     @classmethod
     def from_json(cls, text: str) -> Outcome:
         """Return what was written."""
-        fields = json.loads(text)
-        folders = {name: Path(fields.pop(name)) for name in ("before", "old")}
-        return cls(**folders, events=tuple(fields.pop("events")), **fields)
-
-    def copy_to(self, folder: Path) -> tuple[str, ...]:
-        """Make a directory to run in, with a finished output if possible; return the options."""
-        shutil.copytree(self.old if self.has_old else self.before, folder, symlinks=True)
-        return ("--force",) if self.has_old else ()
+        before, old, *sums, events = json.loads(text).values()
+        return cls(Path(before), Path(old), *sums, tuple(events))
 
 
 def undisturbed(commands: Commands, job: Job, folder: Path) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -11,8 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,27 +34,15 @@ def shim() -> Path | None:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command left behind.
-
-    Attributes:
-        args: the command.
-        code: its exit code; None when it was killed.
-        stdout: what it printed.
-        stderr: what it told.
-        signal: that killed it.
-        events: changes of files that it made.
-        memory: its largest resident size in bytes; that of the loaded program included.
-        seconds: from its start.
-        timed_out: it was killed because it did not end.
-    """
+    """What a command left behind; its code is None when it was killed."""
 
     args: tuple[str, ...]
-    code: int | None
     stdout: str
     stderr: str
+    code: int | None
     signal: int | None
-    events: int
-    memory: int
+    events: int  # changes of files that it made
+    memory: int  # its largest resident size in bytes; that of the loaded program included
     seconds: float
     timed_out: bool
 
@@ -95,7 +81,7 @@ class Commands:
         }
         if library is not None:
             environment["LD_PRELOAD"] = str(library)
-        self.num_runs = 0
+        self._num_runs = 0
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", "-m", "faults.server"],
             env=environment,
@@ -130,13 +116,10 @@ class Commands:
         do: str = "nothing",
         at: int = 0,
         value: int = 0,
-        stdin: str | Path = os.devnull,
         stdout: str | Path | None = None,
         stderr: str | Path | None = None,
         seconds: float = 120,
         memory: int = 0,
-        file_size: int = 0,
-        ignored: Iterable[int] = (),
     ) -> Running:
         """Start `seqtool ARGS...` in the directory `cwd`; it runs beside what is started next.
 
@@ -147,95 +130,54 @@ class Commands:
                 errors from there on.
             at: number of the change, from 1.
             value: see `do`.
-            stdin: what it reads.
             stdout: where its output goes, if not into the result.
-            stderr: where what it tells goes, if not into the result.
+            stderr: the same.
             seconds: it is killed after so long.
             memory: bytes that it may ask for beyond those of the loaded program; 0 for all.
-            file_size: the longest file that it may write; 0 for any.
-            ignored: signals that are ignored when it starts.
         """
-        assert self._process.stdin is not None
-        self.num_runs += 1
-        out, err = (self.folder / f"{name}-{self.num_runs}" for name in ("stdout", "stderr"))
+        self._num_runs += 1
+        out, err = (self.folder / f"{name}-{self._num_runs}" for name in ("stdout", "stderr"))
         words = tuple(str(arg) for arg in args)
-        request = {
-            "args": words,
-            "cwd": str(cwd),
-            "root": str(cwd),
-            "do": do,
-            "at": at,
-            "value": value,
-            "stdin": str(stdin),
-            "stdout": str(stdout or out),
-            "stderr": str(stderr or err),
-            "seconds": seconds,
-            "memory": memory,
-            "file_size": file_size,
-            "ignored": [int(number) for number in ignored],
-        }
+        request = {"args": words, "cwd": str(cwd), "do": do, "at": at, "value": value}
+        request |= {"stdout": str(stdout or out), "stderr": str(stderr or err)}
+        process = self.ask({**request, "seconds": seconds, "memory": memory})
+        return Running(self, process, words, out, err)
+
+    def ask(self, request: dict[str, Any]) -> Any:
+        """Return what the server answers."""
+        assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return Running(self, int(self._answer()), words, None if stdout else out, stderr or err)
-
-    def wait(self, process: int) -> dict[str, Any]:
-        """Return what the server tells of a process when it has ended."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"wait": process}) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._answer())
-        return answer
+        return json.loads(self._answer())
 
 
 @dataclass(frozen=True)
 class Running:
-    """A command that was started.
-
-    Attributes:
-        commands: by which.
-        process: its number.
-        words: the command.
-        out: where its output goes; None if not into the result.
-        err: where what it tells goes.
-    """
+    """A command that was started, with the number of its process."""
 
     commands: Commands
     process: int
     words: tuple[str, ...]
-    out: Path | None
-    err: str | Path
+    out: Path
+    err: Path
 
     def has_told(self, text: str, seconds: float = 120) -> bool:
         """Wait until it has told something; return whether it has."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if Path(self.err).is_file() and text in Path(self.err).read_text("utf-8", "replace"):
+            if self.err.is_file() and text in self.err.read_text("utf-8", "replace"):
                 return True
             time.sleep(0.01)
         return False
 
     def wait(self) -> Result:
         """Return what it leaves behind when it has ended."""
-        answer = self.commands.wait(self.process)
-        texts = []
-        for path in (self.out, self.err):
-            is_own = path is not None and Path(path).is_relative_to(self.commands.folder)
-            texts.append(Path(path).read_text("utf-8", "replace") if is_own and path else "")
-            if is_own and path:
-                Path(path).unlink()
-        return Result(
-            self.words,
-            answer["code"],
-            *texts,
-            answer["signal"],
-            answer["events"],
-            answer["memory"],
-            answer["seconds"],
-            answer["timed_out"],
-        )
-
-
-DISK_FULL = errno.ENOSPC
+        answer = self.commands.ask({"wait": self.process})
+        texts = [
+            path.read_text("utf-8", "replace") if path.is_file() else ""
+            for path in (self.out, self.err)
+        ]
+        return Result(self.words, *texts, **answer)
 
 
 def sums_of(paths: Iterable[Path]) -> dict[str, str]:
@@ -257,13 +199,3 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(
         str(path.relative_to(folder)) for path in folder.rglob(".*") if is_leftover(path.name)
     )
-
-
-@contextmanager
-def copied(folder: Path, to: Path) -> Iterator[Path]:
-    """Give a copy of a directory, and remove it afterwards."""
-    shutil.copytree(folder, to, symlinks=True)
-    try:
-        yield to
-    finally:
-        shutil.rmtree(to)

@@ -51,26 +51,19 @@ def _run_child(main: Any, request: dict[str, Any], shim: Any, report: int) -> No
     """Run one command; what it prints goes to files, its exit code and events to `report`."""
     os.setsid()
     os.chdir(request["cwd"])
-    os.environ.update(request.get("env", {}))
-    for name, target in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
-        flags = os.O_RDONLY if name == "stdin" else os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        os.dup2(os.open(request[name], flags, 0o644), target)
-    for name, (number, inherit) in {"stdout": (1, False), "stderr": (2, False)}.items():
-        setattr(sys, name, io.TextIOWrapper(os.fdopen(number, "wb", closefd=inherit)))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb", closefd=False))
-    if request.get("memory"):
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(request[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), number)
+        setattr(sys, name, io.TextIOWrapper(os.fdopen(number, "wb", closefd=False)))
+    if request["memory"]:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + request["memory"],) * 2)
-    if request.get("file_size"):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_size"],) * 2)
-    for number in request["ignored"]:
-        signal.signal(number, signal.SIG_IGN)
     sys.argv = ["seqtool", *request["args"]]
     code = 70
     if shim is not None:
-        shim.fault_arm(
-            os.fsencode(request["root"]), request["at"], ACTIONS[request["do"]], request["value"]
-        )
+        action = ACTIONS[request["do"]]
+        shim.fault_arm(os.fsencode(request["cwd"]), request["at"], action, request["value"])
     try:
         code = main(request["args"])
     except SystemExit as stop:

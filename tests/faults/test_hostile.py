@@ -10,16 +10,13 @@ from pathlib import Path
 
 import pytest
 from faults import models
-from faults.attacks import attack, copy_to, write_json
-from faults.conftest import SOAK, Clock, locked
-from faults.models import KEPT
-from faults.runs import Commands, Result
-from faults.targets import TARGETS
+from faults.attacks import attack, write_json
+from faults.conftest import locked
+from faults.runs import Commands
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.reading import MODEL
 
-TRIES = 150 if SOAK else 1
 SECONDS = 10
 
 Source = Callable[[str], Path]
@@ -45,7 +42,7 @@ def lay_out(folder: Path, name: str, source: Source) -> Path:
     for needed in models.NEEDS.get(name, ()):
         path = source(needed)
         (shutil.copytree if path.is_dir() else shutil.copy)(path, folder / needed)
-    return copy_to(source(name), folder / "x")
+    return Path(shutil.copytree(source(name), folder / "x", symlinks=True))
 
 
 def test_every_kind_of_model_and_of_run_is_attacked(source: Source) -> None:
@@ -54,41 +51,31 @@ def test_every_kind_of_model_and_of_run_is_attacked(source: Source) -> None:
     assert kinds == set(checkpoint.LOADERS)
     runs = {checkpoint.run_kind(path) for path in attacked if (path / "run.json").is_file()}
     assert runs >= set(checkpoint.TRAINERS)
-    assert set(checkpoint.FILE_LOADERS) <= set(TARGETS)
 
 
 @pytest.mark.parametrize(
     ("name", "use"), models.USES, ids=[f"{name} {' '.join(use)}" for name, use in models.USES]
 )
-@pytest.mark.timeout(3600)
 def test_hostile_directories(
     name: str,
     use: tuple[str, ...],
     commands: Commands,
     source: Source,
     chosen: random.Random,
-    clock: Clock,
     tmp_path: Path,
 ) -> None:
     lay_out(tmp_path / "honest", name, source)
     before = {path.name for path in (tmp_path / "honest").iterdir()}
     honest = commands(*use, cwd=tmp_path / "honest")
     assert honest.code in (0, 130 if name == "pipeline-stopped" else 0), honest
-    outside = {path.name for path in tmp_path.iterdir()}
-    for number in clock.tries(range(TRIES)):
-        folder = tmp_path / f"try-{number}"
-        lay_out(folder, name, source)
-        told = attack(folder / models.attacked(name, use), chosen)
-        result = commands(*use, cwd=folder, seconds=2 * SECONDS)
-        check(result, honest, told)
-        made = {path.name for path in folder.iterdir()} - before - {"out", "x.arpa"}
-        assert not made, f"{told}: wrote {made}"
-        shutil.rmtree(folder)
-    assert {path.name for path in tmp_path.iterdir()} == outside
-
-
-def check(result: Result, honest: Result, told: str) -> None:
-    """Check that a command answered, soon and in the memory that an honest file takes."""
+    folder = tmp_path / "hostile"
+    lay_out(folder, name, source)
+    told = attack(folder / models.attacked(name, use), chosen)
+    result = commands(*use, cwd=folder, seconds=2 * SECONDS)
+    made = {path.name for path in folder.iterdir()} - before - {"out", "x.arpa"}
+    assert not made, f"{told}: wrote {made}"
+    assert {path.name for path in tmp_path.iterdir()} == {"honest", "hostile"}
+    # it answers soon, and in the memory that an honest file takes
     assert result.is_clean, f"{told}\n{result}"
     assert result.seconds < SECONDS + honest.seconds, f"{told}\n{result}"
     assert result.memory < 2 * honest.memory + (64 << 20), f"{told}: {result.memory:,} bytes"
@@ -146,63 +133,6 @@ def test_chains_of_mixtures(
     assert result.seconds < SECONDS
 
 
-@pytest.mark.parametrize(
-    "words", [("train-lm", "t.txt"), ("eval-ppl", "valid.txt", "-m", "lm-rnn")]
-)
-@pytest.mark.parametrize("threads", ["100000", "0", "-1", "99999999999999999999"])
-def test_threads_that_nobody_has(
-    words: tuple[str, ...], threads: str, commands: Commands, tmp_path: Path
-) -> None:
-    shutil.copytree(KEPT / "lm-rnn", tmp_path / "lm-rnn")
-    shutil.copy(KEPT / "valid.txt", tmp_path / "valid.txt")
-    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
-    result = commands(*words, "--threads", threads, cwd=tmp_path, seconds=60)
-    assert result.code in (1, 2), result
-    assert result.is_clean, result
-
-
-YAML = {
-    "aliases": "a: &a [x, x]\n"
-    + "".join(f"{c}: &{c} [*{p}, *{p}]\n" for p, c in zip("abcdefghij", "bcdefghijk", strict=True)),
-    "date": "model:\n  hidden_size: 2001-13-99\n",
-    "underscores": "model:\n  hidden_size: 0x_\n",
-    "digits": f"model:\n  hidden_size: {'9' * 5000}\n",
-    "deep": "a: " + "[" * 5000 + "]" * 5000 + "\n",
-    "deep mapping": "".join(" " * i + f"k{i}:\n" for i in range(1000)),
-    "python": "!!python/object/apply:os.system [touch owned]\n",
-    "binary": "model: !!binary x\n",
-    "set": "model: !!set {a, b}\n",
-    "merge": "a: &a {<<: *a}\n",
-    "complex key": "? [a, b]\n: 1\n",
-    "nul": "model: \x00\n",
-    "twice": "model: {layers: 1}\nmodel: {layers: 2}\n",
-}
-
-
-@pytest.mark.parametrize("name", YAML)
-def test_hostile_settings(name: str, commands: Commands, tmp_path: Path) -> None:
-    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
-    (tmp_path / "x.yaml").write_text(YAML[name], "utf-8")
-    result = commands("train-lm", "t.txt", "--config", "x.yaml", cwd=tmp_path, seconds=20)
-    assert result.code == 1, result
-    assert result.is_clean, result
-    assert "x.yaml" in result.stderr, result
-    assert result.seconds < SECONDS
-    assert not (tmp_path / "owned").exists()
-
-
-@pytest.mark.parametrize(
-    "value",
-    ["2001-13-99", "0x_", "9" * 5000, "[" * 5000, "&a [*a]", "!!python/name:os.system", ".nan"],
-)
-def test_hostile_overrides(value: str, commands: Commands, tmp_path: Path) -> None:
-    shutil.copy(KEPT / "text.txt", tmp_path / "t.txt")
-    result = commands("train-lm", "t.txt", "--set", f"hidden_size={value}", cwd=tmp_path)
-    assert result.code == 1, result
-    assert result.is_clean, result
-    assert "hidden_size" in result.stderr, result
-
-
 CORPORA = {
     "an id beyond the vocabulary": ("train.bin", lambda c: c[:-2] + b"\xff\xff"),
     "no end of a sentence": ("train.bin", lambda c: b"\x02\x00" * (len(c) // 2)),
@@ -250,36 +180,3 @@ def test_corpora_are_not_believed(
     assert result.code == 1, result
     assert result.is_clean, result
     assert not (tmp_path / "x" / "out" / "model.json").exists()
-
-
-@pytest.mark.parametrize("option", ["--strict", ""])
-@pytest.mark.parametrize(
-    ("column", "value"),
-    [(8, "5:x|1:y"), (8, "99:nsubj"), (8, "0:root|0:root"), (8, "x"), (8, "2:a|1:b")],
-)
-def test_graphs_that_are_none(
-    column: int, value: str, option: str, commands: Commands, tmp_path: Path
-) -> None:
-    """DEPS with a head that is not there, twice the same, out of order, or no list at all."""
-    lines = ["1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_", "2\tb\tb\tX\t_\t_\t1\tdep\t1:dep\t_"]
-    columns = lines[1].split("\t")
-    columns[column] = value
-    (tmp_path / "x.conllu").write_text("\n".join((lines[0], "\t".join(columns))) + "\n\n")
-    told = commands("inspect", "x.conllu", *([option] if option else []), cwd=tmp_path)
-    assert told.is_clean, told
-    assert told.code == (1 if option else 0), told
-    assert "DEPS" in told.stdout + told.stderr, told
-
-
-@pytest.mark.parametrize("option", ["--strict", ""])
-def test_heads_of_ranges(option: str, commands: Commands, tmp_path: Path) -> None:
-    lines = [
-        "1-2\tab\t_\t_\t_\t_\t1\tdep\t_\t_",
-        "1\ta\ta\tX\t_\t_\t0\troot\t0:root\t_",
-        "2\tb\tb\tX\t_\t_\t1\tdep\t1:dep\t_",
-    ]
-    (tmp_path / "x.conllu").write_text("\n".join(lines) + "\n\n")
-    told = commands("inspect", "x.conllu", *([option] if option else []), cwd=tmp_path)
-    assert told.is_clean, told
-    assert told.code == (1 if option else 0), told
-    assert "HEAD" in told.stdout + told.stderr, told

@@ -29,7 +29,6 @@ PRINTING = (
     ("parse", "dev.conllu", "-m", "parser", "--format", "tree"),
     ("segment", "raw.txt", "-m", "segmenter"),
 )
-IDS = [" ".join(words) for words in PRINTING]
 
 
 @pytest.fixture(scope="module")
@@ -37,69 +36,27 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(KEPT, tmp_path_factory.mktemp("kept") / "kept"))
 
 
-@pytest.mark.parametrize("words", PRINTING, ids=IDS)
-def test_a_full_output_is_an_error(commands: Commands, kept: Path, words: tuple[str, ...]) -> None:
-    result = commands(*words, cwd=kept, stdout="/dev/full")
-    assert result.code == 1, result
-    assert result.is_clean, result
-
-
-@pytest.mark.parametrize("words", PRINTING, ids=IDS)
-def test_a_reader_that_goes_away_is_no_news(
-    commands: Commands, kept: Path, words: tuple[str, ...], tmp_path: Path
-) -> None:
-    pipe = tmp_path / "pipe"
+def check_left(commands: Commands, words: tuple[object, ...], folder: Path, pipe: Path) -> None:
+    """Run a command whose output goes to a pipe that is opened and left."""
     os.mkfifo(pipe)
-
-    def open_and_leave() -> None:
-        os.close(os.open(pipe, os.O_RDONLY))
-
-    reader = threading.Thread(target=open_and_leave)
+    reader = threading.Thread(target=lambda: os.close(os.open(pipe, os.O_RDONLY)), daemon=True)
     reader.start()
-    result = commands(*words, cwd=kept, stdout=pipe)
+    how = {} if pipe in words else {"stdout": pipe}
+    result = commands(*words, cwd=folder, **how)
     reader.join()
-    assert result.code in (0, 141), result
+    assert result.code in (0, 141), result  # what is short may be in the pipe before it is left
     assert "error" not in result.stderr, result
     assert "Traceback" not in result.stderr, result
 
 
-@pytest.mark.parametrize("words", [("--help",), ("inspect", "lm-rnn")], ids=" ".join)
-def test_a_closed_output_is_an_error(kept: Path, words: tuple[str, ...]) -> None:
-    ended = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$0" -m seqtool "$@" >&-', sys.executable, *words],
-        cwd=kept,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    told = ended.stderr.decode()
-    assert ended.returncode == 1, told
-    assert "error:" in told
-    assert "hint:" in told
-
-
-@pytest.mark.parametrize("stderr", ["/dev/full", None], ids=["full", "closed"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("ngram", "train", "text.txt", "--order", "2", "-o", "ng"),
-        ("inspect", "none"),
-    ],
-    ids=" ".join,
-)
-def test_a_stderr_that_nobody_reads_ends_no_work(
-    kept: Path, words: tuple[str, ...], stderr: str | None, tmp_path: Path
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_a_full_output_is_an_error_and_a_reader_that_goes_away_is_none(
+    commands: Commands, kept: Path, words: tuple[str, ...], tmp_path: Path
 ) -> None:
-    command = (sys.executable, "-m", "seqtool", *words, *(["--force"] if "-o" in words else []))
-    ended = subprocess.run(
-        ["/bin/sh", "-c", f'exec "$0" "$@" 2>{stderr or "&-"}', *command],
-        cwd=kept,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        check=False,
-    )
-    assert ended.returncode == (words[1] == "none")
-    assert bool(ended.stdout) == (words[1] != "none")
+    result = commands(*words, cwd=kept, stdout="/dev/full")
+    assert result.code == 1, result
+    assert result.is_clean, result
+    check_left(commands, words, kept, tmp_path / "pipe")
 
 
 WRITING = (
@@ -110,22 +67,43 @@ WRITING = (
 
 
 @pytest.mark.parametrize("words", WRITING, ids=" ".join)
-def test_a_device_and_a_pipe_that_are_written_to(
+def test_a_device_and_a_pipe_are_written_to(
     commands: Commands, kept: Path, words: tuple[str, ...], tmp_path: Path
 ) -> None:
     full = commands(*words, "/dev/full", cwd=kept)
     assert full.code == 1, full
     assert "error: /dev/full: no space left on device\n" in full.stderr, full
     assert full.is_clean, full
-    os.mkfifo(tmp_path / "pipe")
-    reader = threading.Thread(
-        target=lambda: os.close(os.open(tmp_path / "pipe", os.O_RDONLY)), daemon=True
+    check_left(commands, (*words, tmp_path / "pipe"), kept, tmp_path / "pipe")
+
+
+TRAINING = ("ngram", "train", "text.txt", "--order", "2", "-o", "ng", "--force")
+
+
+@pytest.mark.parametrize(
+    ("words", "redirection", "code"),
+    [
+        (("--help",), ">&-", 1),
+        (("inspect", "lm-rnn"), ">&-", 1),
+        (TRAINING, "2>/dev/full", 0),
+        (TRAINING, "2>&-", 0),
+        (("inspect", "none"), "2>&-", 1),
+    ],
+)
+def test_a_closed_stdout_is_an_error_and_a_closed_stderr_ends_no_work(
+    kept: Path, words: tuple[str, ...], redirection: str, code: int
+) -> None:
+    ended = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m seqtool "$@" {redirection}', sys.executable, *words],
+        cwd=kept,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    reader.start()
-    left = commands(*words, tmp_path / "pipe", cwd=kept)
-    reader.join()
-    assert left.code in (0, 141), left  # what is short may be in the pipe before it is left
-    assert "error" not in left.stderr, left
+    assert ended.returncode == code, ended
+    assert bool(ended.stdout) == (words is TRAINING)
+    assert bool(re.match("error: .*\nhint: ", ended.stderr)) == (redirection == ">&-")
 
 
 # changes the title, clears the screen, types for the reader, colours, and the 8-bit forms of it

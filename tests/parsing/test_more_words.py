@@ -16,7 +16,7 @@ from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding import pretrained
 from seqtool.parsing.encoding.pretrained import read_rows
 from seqtool.parsing.model import LEXICAL
-from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.model import MultiwordChooser, Pipeline
@@ -176,7 +176,7 @@ def test_all_members_and_the_chooser_of_multiwords_get_them(folder: Path) -> Non
 
 def test_parsers_without_vectors_of_words_vote_as_they_are(folder: Path, tmp_path: Path) -> None:
     treebank = folder / "train.conllu"
-    train_parser(treebank, tmp_path / "linear", preset("linear"), device="cpu", progress=False)
+    train_parser(treebank, tmp_path / "linear", "linear", device="cpu", progress=False)
     pipeline, linear = open_both(folder), checkpoint.load(tmp_path / "linear")
     vectors = read_rows(folder / "vectors.txt", 2000)
     for parsers in ([pipeline.parser, linear], [linear, pipeline.parser]):

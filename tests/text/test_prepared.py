@@ -118,9 +118,8 @@ def test_tiny_blocks_give_the_same_corpus(
     whole = prepare([path], tmp_path / "whole", config)
     original = reading.BlockReader.__init__
 
-    def tiny(self: reading.BlockReader, *arguments: Any) -> None:
-        original(self, *arguments)
-        self._block_size = 64
+    def tiny(self: reading.BlockReader, *arguments: Any, **options: Any) -> None:
+        original(self, *arguments, **{**options, "block_size": 64})
 
     monkeypatch.setattr(reading.BlockReader, "__init__", tiny)
     pieces = prepare([path], tmp_path / "pieces", config)

@@ -25,7 +25,10 @@ CHANCE = 1e-6  # words without a column are chance where it is more likely than 
 CLUSTER = 50
 OLD_SHARE = 0.6  # of words without FEATS, for a parser that does not know its treebank's
 
-HINT = "tag it first with `seqtool tag`, or use a model of `train-parser --raw`, which tags"
+HINT = (
+    "tag it first with `seqtool tag`, or use a model of `train-parser --raw`, which tags; "
+    "`seqtool parse --allow-missing` parses it as it is"
+)
 
 
 _READER = "this parser"

@@ -78,7 +78,7 @@ class Words(NamedTuple):
     ends: Ints
 
 
-class Templates(NamedTuple):
+class TagTemplates(NamedTuple):
     """Templates as compiled code reads them.
 
     Attributes:
@@ -93,7 +93,7 @@ class Templates(NamedTuple):
 
 
 words_type = types.NamedTuple((_table, _ints, _ints, _ints), Words)
-templates_type = types.NamedTuple((_table, _ints, _ints), Templates)
+templates_type = types.NamedTuple((_table, _ints, _ints), TagTemplates)
 
 
 def chosen(texts: Iterable[str]) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def chosen(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(one for text in texts for one in (STANDARD if text == NAME else (text,)))
 
 
-def compile_templates(texts: Sequence[str]) -> tuple[Templates, tuple[str, ...]]:
+def compile_templates(texts: Sequence[str]) -> tuple[TagTemplates, tuple[str, ...]]:
     """Return templates as tables, and the attributes that they look at, in the tables' order.
 
     Raises:
@@ -124,7 +124,7 @@ def compile_templates(texts: Sequence[str]) -> tuple[Templates, tuple[str, ...]]
         ends.append(len(parts))
     tables = np.asarray(list(values), np.int32).reshape(-1, 2)
     return (
-        Templates(tables, np.asarray(parts, np.int32), np.asarray(ends, np.int32)),
+        TagTemplates(tables, np.asarray(parts, np.int32), np.asarray(ends, np.int32)),
         tuple(attributes),
     )
 

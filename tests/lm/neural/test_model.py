@@ -265,18 +265,16 @@ def test_truncated_weights(tmp_path: Path) -> None:
         assert caught.value.hint
 
 
-def test_flipped_bit_in_the_weights(tmp_path: Path) -> None:
+def test_flipped_bit_in_the_weights(tmp_path: Path, seqtool: Callable[..., Any]) -> None:
     path = tmp_path / "model"
     write(path)
     weights = path / checkpoint.WEIGHTS
     content = bytearray(weights.read_bytes())
-    for position in (9, len(content) // 2, len(content) - 1):
-        content[position] ^= 0x10
-        weights.write_bytes(content)
-        with pytest.raises(ModelError, match="damaged") as caught:
-            checkpoint.load(path)
-        assert caught.value.path == str(weights)
-        content[position] ^= 0x10
+    content[len(content) // 2] ^= 0x10
+    weights.write_bytes(content)
+    found = seqtool("inspect", path)
+    assert found.code == 1
+    assert f"{weights}: damaged" in found.stderr
 
 
 def test_missing_weights(tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ def test_a_copy_that_is_missing_damaged_or_another(folder: Path, tmp_path: Path)
     path = copied(folder, tmp_path)
     weights = path / "lm" / "weights.safetensors"
     content = weights.read_bytes()
-    weights.write_bytes(content[:-4] + b"\0\1\2\3")
+    weights.write_bytes(content[:-4])
     with pytest.raises(ModelError, match="damaged"):
         checkpoint.load(path)
     weights.write_bytes(content)
@@ -421,9 +421,8 @@ def test_commands_refuse_them(
 
 def test_inspect_says_what_is_read(seqtool: Run, folder: Path) -> None:
     for kind in ("tagger", "parser"):
-        result = seqtool("inspect", folder / kind)
-        assert "a language model of word units: " in result.stdout
-    assert json.loads(seqtool("inspect", folder / "parser", "--json").stdout)["data"]["lm_sum"]
+        shown = json.loads(seqtool("inspect", folder / kind, "--json").stdout)
+        assert shown["data"]["lm_sum"]
 
 
 def test_a_tagger_knows_of_a_word_what_the_language_model_does(tmp_path: Path) -> None:

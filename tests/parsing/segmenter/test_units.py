@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
-from seqtool.parsing.segmenter.documents import read_parts
+from seqtool.parsing.segmenter.documents import Given, read_parts, segment_files, segment_parts
 from seqtool.parsing.segmenter.rules import split_by_rules
 from seqtool.treebank.document import rebuild
 
@@ -120,3 +121,15 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_whole(
     with pytest.raises(DataError, match="more than 100,000 characters"):
         UnitReader(pieces(1000), "line").take()
     assert taken == 2 + 4
+
+
+@pytest.mark.parametrize("given", get_args(Given))
+def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: Given) -> None:
+    path = tmp_path / "text"
+    lines = ["a b c", "", "d e", "f", "", "", "g", "h i", "j\tk", "", "l"] * 20
+    path.write_text("\r\n".join(lines), encoding="utf-8")
+    whole = [sentence.to_conllu() for sentence in segment_files([path], None, given=given)]
+    parts = list(read_parts([path], given=given, size=30))
+    assert len(parts) > 9
+    texts = ((name, [text], begins) for name, text, begins in parts)
+    assert [found.to_conllu() for found in segment_parts(texts, None, given=given)] == whole
