@@ -191,3 +191,13 @@ def use_toys(
         return models[str(path)]()
 
     monkeypatch.setattr("seqtool.lm.mixture.model.open_language_model", open_toy)
+
+
+def random_lines(num_lines: int, seed: int) -> str:
+    """Return lines of one to seven of six letters, as words."""
+    generator = np.random.default_rng(seed)
+    lines = (
+        " ".join(generator.choice(list("abcdef"), size=k))
+        for k in generator.integers(1, 8, num_lines)
+    )
+    return "".join(f"{line}\n" for line in lines)

@@ -24,7 +24,6 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "rnn-logistic": {"cell": "rnn", "activation": "logistic"},
     "lstm": {"cell": "lstm"},
     "lstm-projected": {"cell": "lstm", "projection_size": 3},
-    "lstm-mogrified": {"cell": "lstm", "mogrifier_rounds": 3},
     "gru": {"cell": "gru"},
     "rhn": {"cell": "rhn", "depth": 3},
     "rhn-separate": {"cell": "rhn", "depth": 2, "carry": "separate"},

@@ -298,7 +298,7 @@ def _embedding(network: NeuralNetwork, model: Any, token: str) -> Tensor:
     if token not in vocabulary:
         hint = f"choose another, such as {' or '.join(vocabulary.nearest(token)) or EOS}"
         raise ConfigError(f"no token of the model is {token!r}", hint=hint)
-    return network.word_vectors()[vocabulary.id(token)]
+    return network.embedding.weight[vocabulary.id(token)]
 
 
 def _draw_starts(network: NeuralNetwork, read: Ids, num: int, seed: int) -> Tensor:

@@ -16,8 +16,7 @@ from seqtool.core.reading import is_corpus, read_blocks
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.evaluation import read_ids
-from seqtool.lm.protocol import LanguageModel, SpellingModel
-from seqtool.text.prepared import PreparedCorpus
+from seqtool.lm.protocol import LanguageModel
 from seqtool.treebank.sentence import NUM_COLUMNS, UPOS, Sentence
 
 SENTENCE_END = "the end of a sentence"
@@ -68,13 +67,8 @@ def read_passage(
                 path=text,
             )
         ids = ids[: ends[-1] + 1]
-        tokens = tokenizer.vocabulary.decode(ids)
-        # unknown words as they are written, where the corpus keeps them
-        if (spellings := PreparedCorpus.open(text).spellings(split)) is not None:
-            for place, word in spellings.of(ids):
-                tokens[place] = word
-        return Passage(tokens, ids)
-    tokens = []
+        return Passage(tokenizer.vocabulary.decode(ids), ids)
+    tokens: list[str] = []
     parts: list[Ids] = []
     for block in read_blocks([text]):
         for line in block.decode("utf-8").split("\n")[:-1]:
@@ -101,11 +95,7 @@ def read_sentence(model: LanguageModel, sentence: str) -> Passage:
 
 def surprisals(model: LanguageModel, passage: Passage) -> npt.NDArray[np.float64]:
     """Return the surprisal of every token in bits, [N]; the text before it is carried on."""
-    ids = passage.ids
-    if isinstance(model, SpellingModel):  # as `eval-ppl` reads a text
-        unknown = np.flatnonzero(ids == UNK_ID).tolist()
-        ids = model.spell_unknown(ids, ((place, passage.tokens[place]) for place in unknown))
-    (scores,) = model.score_ids([ids])
+    (scores,) = model.score_ids([passage.ids])
     bits: npt.NDArray[np.float64] = 0.0 - scores.log_probs / LN_2
     return bits
 

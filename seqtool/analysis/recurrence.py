@@ -66,9 +66,9 @@ def initial_model(model: NeuralLanguageModel, seed: int) -> NeuralLanguageModel:
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         size = network.embedding.num_embeddings
-        drawn = NeuralNetwork(network.config, size, words=network.words)
+        drawn = NeuralNetwork(network.config, size)
     # tables that are counted and not drawn: the ranks of words
-    learnt = ("marks_S", "mean_F", "start_S")
+    learnt = ("marks_S", "start_S")
     own = {name for name, _ in drawn.named_buffers() if not name.endswith(learnt)}
     kept = {name: value for name, value in network.state_dict().items() if name in own}
     drawn.load_state_dict(kept, strict=False)
@@ -238,7 +238,7 @@ def jacobian_bounds(cell: Cell, inputs_BI: Tensor, state: CellState) -> Tensor:
         return _highway_bound(cell, inputs_BI, state[0], norms)
     gates = cell.gates(inputs_BI, state)[0]
     if isinstance(cell, LSTMCell):
-        return _lstm_bound(cell, gates, state, _reaching_gates(cell, inputs_BI, state, norms))
+        return _lstm_bound(cell, gates, state, norms)
     reset, keep, new = gates["reset"], gates["update"], gates["candidate"]
     # h' = (1 - z) n + z h, and n reads r times what R_n makes of h
     weight_HH, bias_H = cell.recurrent_blocks()[2], cell.get_parameter("inner.bias_hh_l0")
@@ -282,33 +282,8 @@ def _highway_bound(
     return bound_B
 
 
-def _reaching_gates(
-    cell: LSTMCell, inputs_BI: Tensor, state: CellState, norms: Sequence[float]
-) -> list[Tensor]:
-    """Return what the norm of each gate's sums by the output before cannot exceed, [B] each.
-
-    It is that of the gate's recurrent weights; with rounds of the Mogrifier, the output before
-    comes through the input and the state that it makes, and through both kinds of weights.
-    """
-    weights = cell.round_weights()
-    versions = [inputs_BI, state[0]]
-    bounds = [torch.zeros_like(inputs_BI[:, 0]), torch.ones_like(inputs_BI[:, 0])]
-    for number, weight in enumerate(weights):
-        made, read = (0, 1) if number % 2 == 0 else (1, 0)
-        gate = torch.sigmoid(torch.nn.functional.linear(versions[read], weight))
-        # v' = 2 g v, and g reads the other one
-        through_gate = _largest(2 * _slope(gate) * versions[made]) * spectral_norms(weight)
-        bounds[made] = _largest(2 * gate) * bounds[made] + through_gate * bounds[read]
-        versions[made] = 2 * gate * versions[made]
-    by_input = [spectral_norms(block) for block in cell.input_blocks()]
-    return [
-        input_norm * bounds[0] + norm * bounds[1]
-        for input_norm, norm in zip(by_input, norms, strict=True)
-    ]
-
-
 def _lstm_bound(
-    cell: LSTMCell, gates: Mapping[str, Tensor], state: CellState, norms: Sequence[Tensor]
+    cell: LSTMCell, gates: Mapping[str, Tensor], state: CellState, norms: Sequence[float]
 ) -> Tensor:
     """Return the norm of the two by two matrix of the bounds of its blocks."""
     opened, forget, output = gates["input"], gates["forget"], gates["output"]

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     "seqtool.lm.neural.config:NeuralLMConfig",
     {
         "--cell": cli.offer("model.cell", help="The network's cell (default lstm)."),
-        "--input": cli.offer("model.input.kind", help="How words become vectors (default table)."),
         "--hidden": "model.hidden_size",
         "--embedding": "model.embedding_size",
         "--projection": "model.projection_size",
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
         "--tied/--untied": "model.tied",
         "--output-layer": cli.offer(
             "model.output.layer",
-            help="The output layer; all but full, mixture and maxent are for large vocabularies.",
+            help="The output layer; all but full and maxent are for large vocabularies.",
         ),
         "--dropout": cli.offer(
             "model.dropout_input",

@@ -18,18 +18,19 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from seqtool.core import runtime, storage
-from seqtool.core.config import Registry
-from seqtool.core.errors import ModelError, OutputError
+from seqtool.core.config import Config, Registry, from_dict
+from seqtool.core.errors import ConfigError, ModelError, OutputError
 from seqtool.core.reading import MODEL
 from seqtool.core.version import __version__
 
 M = TypeVar("M")
+C = TypeVar("C", bound=Config)
 
 FORMAT_VERSION = 2  # of models, and of runs and their states
 HEADER = MODEL
@@ -280,8 +281,24 @@ def check_format(version: Any, path: Path) -> None:
     if type(version) is not int:
         raise ValueError("no format version")
     if version != FORMAT_VERSION:
-        what = f"made by another version of seqtool (format {version}, not {FORMAT_VERSION})"
-        raise ModelError(what, hint="train it again, or use that version", path=path)
+        raise _of_another_version(f"format {version}, not {FORMAT_VERSION}", path)
+
+
+def _of_another_version(why: str, path: Path) -> ModelError:
+    what, hint = "made by another version of seqtool", "train it again, or use that version"
+    return ModelError(f"{what} ({why})", hint=hint, path=path)
+
+
+def stored_settings(kind: type[C], values: Mapping[str, Any], path: Path) -> C:
+    """Return a configuration that a model or a run stores in the file `path`.
+
+    Raises:
+        ModelError: it has a setting or a value that this version does not know.
+    """
+    try:
+        return from_dict(kind, values)
+    except ConfigError as error:
+        raise _of_another_version(error.message, path) from error
 
 
 def read_header(path: str | Path) -> Header:

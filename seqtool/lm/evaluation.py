@@ -39,9 +39,7 @@ from seqtool.lm.perplexity import (
 )
 from seqtool.lm.protocol import (
     LanguageModel,
-    SpellingModel,
     adaptations_of,
-    as_read,
     carries_state,
     refuse_other_than_model,
 )
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
     from seqtool.core.processes import Pool
     from seqtool.text.prepared import PreparedCorpus
     from seqtool.text.shards import IdReader
-    from seqtool.text.spellings import Spellings
 
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20
@@ -71,7 +68,6 @@ def read_ids(
     split: str,
     field: str | None = None,
     num_tokens: int | None = None,
-    spell_unknown: bool = False,
 ) -> Ids:
     """Return a text as ids of the model, `EOS_ID` after each sentence.
 
@@ -81,20 +77,17 @@ def read_ids(
         split: which split of a prepared corpus.
         field: which field of .jsonl files holds the text.
         num_tokens: read no more than these first tokens.
-        spell_unknown: give unknown words as the model reads them where it scores a text, see
-            `as_read`, and not as `<unk>`.
 
     Raises:
         DataError: a text that cannot be used, or a corpus of another vocabulary.
     """
     corpus = _prepared_corpus([text], model.tokenizer)
     if corpus is not None:
-        ids = corpus.reader(split)[:num_tokens].astype(np.int32)
-        return as_read(model, ids, None, corpus.spellings(split)) if spell_unknown else ids
+        return corpus.reader(split)[:num_tokens].astype(np.int32)
     parts: list[Ids] = []
     num_read = 0
-    for ids, block in _encode(read_blocks([text], field=field), model.tokenizer):
-        parts.append(as_read(model, ids, block) if spell_unknown else ids)
+    for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
+        parts.append(ids)
         num_read += len(ids)
         if num_tokens is not None and num_read >= num_tokens:
             break
@@ -167,10 +160,7 @@ def evaluate_lm(
     corpus = source.corpus
     scored: Iterator[tuple[ScoredBlock, bytes | None]]
     if pool is None:
-        spellings = None
-        if corpus is not None and isinstance(model, SpellingModel):
-            spellings = corpus.spellings(source.split)
-        scored = _score(model, source.inputs, spellings, reset_state=reset_state)
+        scored = _score(model, source.inputs, reset_state=reset_state)
     elif source.blocks is None:
         raise ConfigError(
             "several processes read files of text", hint="name the text itself, or leave out --jobs"
@@ -310,7 +300,6 @@ class ScoredBlock(NamedTuple):
 def _score(
     model: LanguageModel,
     source: Iterable[ScoredInput],
-    spellings: Spellings | None,
     *,
     reset_state: bool,
 ) -> Iterator[tuple[ScoredBlock, bytes | None]]:
@@ -320,7 +309,7 @@ def _score(
     def feed() -> Iterator[Ids]:
         for ids, text in source:
             pending.append((ids, text))
-            yield as_read(model, ids, text, spellings)
+            yield ids
 
     for scores in model.score_ids(feed(), reset_state=reset_state):
         ids, text = pending.popleft()
@@ -374,7 +363,7 @@ def scorer(model: LanguageModel, *, with_tokens: bool) -> Callable[[TextBlock], 
 
     def score(block: TextBlock) -> ScoredBlock:
         source = [_encoded(block.text, block.place, model.tokenizer)]
-        ((scored, text),) = _score(model, source, None, reset_state=True)
+        ((scored, text),) = _score(model, source, reset_state=True)
         if not with_tokens:
             return scored
         tokens = surface_tokens(model.tokenizer, scored.ids, text)

@@ -26,7 +26,7 @@ from seqtool.core.one_line import OneLine
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm import protocol
 from seqtool.lm.evaluation import check_log_probs, encode_text, evaluate_lm
-from seqtool.lm.protocol import adaptations_of, as_read
+from seqtool.lm.protocol import adaptations_of
 
 if TYPE_CHECKING:
     from seqtool.lm.states import Pool
@@ -67,7 +67,7 @@ class LanguageModel(protocol.LanguageModel, OneLine):
 
     def _scores(self, sentences: Sequence[str], end: bool) -> Iterator[float]:
         encoded = encode_text(sentences, self.tokenizer)
-        blocks = (as_read(self, ids, block) for ids, block in encoded)
+        blocks = (ids for ids, _ in encoded)
         if adaptations_of(self):  # it cannot forget within a text, so each is a text of its own
             blocks = (ids for block in blocks for ids in _cut(block))
             parts = ((ids, next(self.score_ids([ids]))) for ids in blocks)

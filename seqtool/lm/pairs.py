@@ -36,7 +36,7 @@ from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, UNK_ID
 from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import adaptations_of, as_read, refuse_other_than_model
+from seqtool.lm.protocol import adaptations_of, refuse_other_than_model
 from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
 from seqtool.lm.words import LineBlocks, score_words
@@ -427,10 +427,8 @@ def evaluate_pairs(
             good, bad = nats[2 * place : 2 * place + 2]
             blocks = [next(LineBlocks([sentence])) for sentence in (pair.good, pair.bad)]
             ids = [model.tokenizer.encode_block(block) for block in blocks]
-            # a network may read words by their letters that are all the same unknown word
-            read = [as_read(model, *given) for given in zip(ids, blocks, strict=True)]
             # the same words are a tie in any unit, and that one is a hair likelier is rounding
-            if words[2 * place] == words[2 * place + 1] or np.array_equal(read[0], read[1]):
+            if words[2 * place] == words[2 * place + 1] or np.array_equal(ids[0], ids[1]):
                 bad = good
             has_unknown = any((ids_N == UNK_ID).any() for ids_N in ids)
             unknown: list[str] = []

@@ -11,18 +11,15 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Bools, Doubles, Ids, Reals
-from seqtool.core.vocabulary import EOS_ID, UNK_ID
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.perplexity import Adaptation
 from seqtool.text.tokenizers import Tokenizer
-
-if TYPE_CHECKING:
-    from seqtool.text.spellings import Spellings
 
 State = Any
 
@@ -119,36 +116,6 @@ class SummarisingModel(Protocol):
     ) -> Iterator[TokenScores]:
         """Score blocks as `score_ids` does, with the class or the entropy that is asked for."""
         ...
-
-
-@runtime_checkable
-class SpellingModel(Protocol):
-    """A language model that may read a word that its vocabulary lacks by its characters."""
-
-    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
-        """Return the ids of whole lines, with ids from V on for unknown words.
-
-        The model scores these as `<unk>`, and reads them as the words that they are.
-
-        Args:
-            ids: of the lines.
-            unknown: the places of unknown words among them, and the words as they are written.
-        """
-        ...
-
-
-def as_read(
-    model: LanguageModel, ids: Ids, block: bytes | None, spellings: Spellings | None = None
-) -> Ids:
-    """Return the ids of a block as a model is to read them.
-
-    Without its text, and without the spellings of the corpus that it is of, it stays as it is.
-    """
-    if not isinstance(model, SpellingModel):
-        return ids
-    if block is not None:
-        return model.spell_unknown(ids, model.tokenizer.unknown_tokens(block, ids))
-    return ids if spellings is None else model.spell_unknown(ids, spellings.of(ids))
 
 
 @runtime_checkable
@@ -261,9 +228,7 @@ def _take(
 ) -> None:
     """Note what a distribution for each of some tokens says."""
     doubles_HV = log_probs_HV.astype(np.float64, copy=False)
-    # a word that is read by its characters is predicted as `<unk>`
-    targets_H = np.where(ids[places] < doubles_HV.shape[1], ids[places], UNK_ID)
-    found.log_probs[places] = doubles_HV[np.arange(len(places)), targets_H]
+    found.log_probs[places] = doubles_HV[np.arange(len(places)), ids[places]]
     if found.class_log_probs is not None and summary.class_V is not None:
         found.class_log_probs[places] = class_log_probs(doubles_HV, summary.class_V)
     if found.entropies is not None:

@@ -60,7 +60,6 @@ from seqtool.lm.protocol import (
     Summary,
     TokenScores,
     adaptations_of,
-    as_read,
     refuse_other_than_model,
     summarise,
 )
@@ -280,7 +279,7 @@ def score_blocks(
                     raise
                 raise located(error, error.line) from error
             pending.append((block, ids))
-            yield as_read(model, ids, block)
+            yield ids
 
     if summary.class_V is None and not summary.entropy:
         scored = model.score_ids(feed(), reset_state=not carry_state)

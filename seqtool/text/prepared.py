@@ -5,7 +5,6 @@ vocabulary.json    or tokenizer.model
 train.bin          little-endian ids, 16 bits each, or 32 where the vocabulary needs it:
 valid.bin ...      every line is its tokens and `</s>`, a blank line is just `</s>`
 train.0.bin ...    in place of train.bin: shards of it, see `shards`
-valid.words ...    the unknown words of all splits but the first, see `spellings`
 
 Each text is read once. The vocabulary is known only at the end of the training text, so that text
 waits on disk in a compact form (the spool) until it can be written as ids; so do lines that are
@@ -52,7 +51,6 @@ from seqtool.text.preparation import (
     trainer_for,
 )
 from seqtool.text.shards import IdFile, IdReader, check_number, cut, look_through, shard_path
-from seqtool.text.spellings import Spellings, SpellingWriter
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = ["PrepareConfig", "PreparedCorpus", "open_corpus", "prepare"]
@@ -139,11 +137,6 @@ class PreparedCorpus(OneLine):
         """Return what reads the same ids piece by piece, as a long run does."""
         self._check_split(split)
         return IdReader(*self._files(split), len(self.vocabulary), self._sound)
-
-    def spellings(self, split: str) -> Spellings | None:
-        """Return the unknown words of a split as they are written; None where they are not kept."""
-        num = self.info["splits"][split]["unknown"]
-        return Spellings.open(present(self.path), split, num)
 
 
 def _read_info(path: Path) -> dict[str, Any]:
@@ -411,15 +404,10 @@ class Preparation:
         spool = self._spool(split)
         if not spool.exists() and split not in self.plan.files:
             return
-        with (
-            self._writer(split, tokenizer) as writer,
-            SpellingWriter(self.directory, split, tokenizer) as spellings,
-        ):
+        with self._writer(split, tokenizer) as writer:
 
             def write(_: str, block: bytes) -> None:
-                ids = tokenizer.encode_block(block)
-                writer.write(ids)
-                spellings.write(block, ids)
+                writer.write(tokenizer.encode_block(block))
 
             if spool.exists():
                 for block in spooled_lines(spool):

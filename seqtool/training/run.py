@@ -18,7 +18,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import Config, from_dict, to_dict
+from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, OutputError, from_os_error
 from seqtool.core.one_line import OneLine
 from seqtool.core.progress import EpochDone, Event, Listener, RunFinished, RunStarted, StepDone
@@ -68,14 +68,17 @@ class Record(Generic[C]):
                 for name, kind in names.items()
                 if name != "config"
             }
-            return cls(config=from_dict(config, content["config"]), **values)  # type: ignore[call-arg]
+            settings = checkpoint.stored_settings(
+                config, content["config"], output / checkpoint.RUN
+            )
+            return cls(config=settings, **values)  # type: ignore[call-arg]
 
 
 def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
     """Return the settings that a run directory records; see `Record.read_as`."""
     content = _read_object(output, kind)
     with _judging(output):
-        return from_dict(config, content["config"])
+        return checkpoint.stored_settings(config, content["config"], output / checkpoint.RUN)
 
 
 def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
@@ -99,7 +102,7 @@ def _judging(output: Path) -> Iterator[None]:
     """Call damage what is no sound record, while the block reads it."""
     try:
         yield
-    except (ValueError, KeyError, TypeError, ConfigError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         hint, path = "start again with --force", output / checkpoint.RUN
         raise ModelError("the run's record is damaged", hint=hint, path=path) from error
 

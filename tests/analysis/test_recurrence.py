@@ -122,8 +122,6 @@ def test_no_product_exceeds_the_bound(name: str, scale: float, seed: int) -> Non
         {"cell": "rnn", "activation": "logistic"},
         {"cell": "lstm"},
         {"cell": "lstm", "projection_size": 1},
-        {"cell": "lstm", "mogrifier_rounds": 1},
-        {"cell": "lstm", "mogrifier_rounds": 2},
         {"cell": "gru"},
         {"cell": "rhn", "depth": 2},
         {"cell": "rhn", "depth": 2, "carry": "separate"},

@@ -23,8 +23,6 @@ LSTM: dict[str, Any] = {"cell": "lstm", "tied": True}
 RHN: dict[str, Any] = {"cell": "rhn", "tied": True}
 # what is trained, what it takes turns with, and the share of the other's speed to be reached
 RACES: dict[str, tuple[dict[str, Any], dict[str, Any], float]] = {
-    "Mogrifier, 5 rounds": ({**LSTM, "mogrifier_rounds": 5}, LSTM, 1 / 1.6),
-    "words by characters": ({"cell": "lstm", "input": {"kind": "char-cnn"}}, LSTM, 1 / 1.6),
     "LSTM, dropped updates": ({**LSTM, "dropout_update": 0.1}, LSTM, 0.8),
     "RHN, dropped updates": ({**RHN, "dropout_update": 0.1}, RHN, 0.9),
 }

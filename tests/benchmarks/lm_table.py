@@ -101,18 +101,7 @@ ROWS = (
     Row("rnn-blackout", "RNN + BlackOut", f"{RNN} --output-layer blackout"),
     Row("gru", "GRU", "--cell gru --lr 0.003"),
     Row("lstm", "LSTM", LSTM),
-    Row("lstm-mogrifier", "Mogrifier LSTM, 5 rounds", f"{LSTM} --set mogrifier_rounds=5"),
-    Row(
-        "lstm-char-cnn",
-        "LSTM, words by a character CNN, not tied",
-        f"{LSTM} --input char-cnn --untied",
-    ),
     Row("lstm-projected", "LSTM of 512, projected to 256", f"{LSTM} --hidden 512 --projection 256"),
-    Row(
-        "lstm-mixture",
-        "LSTM + mixture of 5 softmaxes",
-        f"{LSTM} --output-layer mixture --set mixtures=5",
-    ),
     Row("lstm-adaptive", "LSTM + adaptive softmax", f"{LSTM} --output-layer adaptive"),
     Row("rhn", "RHN of depth 5", f"{RHN} --depth 5"),
     Row(

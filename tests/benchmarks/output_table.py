@@ -44,12 +44,9 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "untied": ("full, not tied", {}),
     "full": ("full", TIED),
     "adaptive": ("adaptive", layer("adaptive")),
-    "class": ("class, by frequency", layer("class")),
     "nce": ("NCE, 500 samples", layer("nce")),
     "blackout": ("BlackOut, 500 samples", layer("blackout")),
-    "importance": ("importance sampling, 500 samples", layer("importance")),
     "maxent": ("maxent, order 3", layer("maxent")),
-    "mixture": ("mixture of 3 softmaxes", layer("mixture", mixtures=3)),
 }
 COLUMNS = ("output layer", "parameters", "ms a step", "peak MB", "valid perplexity")
 

@@ -18,7 +18,6 @@ from benchmarks.lm_table import ROWS, Row, Table, main
 from seqtool.core import checkpoint
 from seqtool.core.errors import SeqtoolError
 from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.neural.config import resolve
 
 TINY = ("--set", "hidden_size=8", "--set", "time_limit=null", "--set", "epochs=1")
 
@@ -58,7 +57,6 @@ def test_settings_of_every_row_are_a_network() -> None:
         listed = CliRunner().invoke(build_app(words), words)
         assert listed.exit_code == 0, row.name
         assert "hidden_size" in listed.stdout
-    assert resolve(None, {}, ["mixtures=5", "layer=mixture"]).model.output.mixtures == 5
 
 
 def test_rows(

@@ -44,7 +44,7 @@ def language_model(**settings: Any) -> WordStates:
     config = from_dict(ModelConfig, {"hidden_size": 6, **settings})
     vocabulary = Vocabulary.from_counts(dict.fromkeys(WORDS, 1))
     torch.manual_seed(0)
-    network = NeuralNetwork(config, len(vocabulary), words=vocabulary.symbols)
+    network = NeuralNetwork(config, len(vocabulary))
     return WordStates(NeuralLanguageModel(network, WordTokenizer(vocabulary)), {})
 
 

@@ -317,7 +317,6 @@ def check_summaries(model: LanguageModel, *, exactly: float = 1e-10) -> None:
     [
         {},
         {"layer": "adaptive", "cutoffs": (4,)},
-        {"layer": "mixture"},
         {"layer": "nce"},
         {"layer": "maxent", "direct_size": 1000},
     ],

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from toy_models import char_tokenizer
 
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, SpecialTokens, Vocabulary
 from seqtool.text.subwords import SubwordTokenizer, segments_of, train_subwords
 from seqtool.text.tokenizers import (
     ByteTokenizer,
@@ -296,3 +297,39 @@ def test_a_very_long_line_of_subwords() -> None:
         EOS_ID,
     ]
     assert len(tokenizer.tokens(line)) == len(ids)
+
+
+LINES = st.lists(st.text("abÉé \t\r\u00a0\u2028\0", max_size=12), max_size=5)
+
+
+def by_line(tokenizer: Tokenizer, lines: list[str]) -> list[tuple[int, str]]:
+    """The same, one line after another."""
+    found, place = [], 0
+    for line in lines:
+        ids, tokens = tokenizer.encode(line).tolist(), tokenizer.tokens(line)
+        pairs = enumerate(zip(ids, tokens, strict=True), place)
+        found += [(number, token) for number, (id_, token) in pairs if id_ == UNK_ID]
+        place += len(ids) + 1
+    return found
+
+
+@given(LINES, st.booleans(), st.sampled_from(["unknown", "skip"]))
+def test_unknown_words(lines: list[str], lowercase: bool, special: SpecialTokens) -> None:
+    lines = [*lines, "a <s> ab </s> <unk> ba", "</s>", ""]
+    vocabulary = Vocabulary([UNK, EOS, "a", "é", "ba"])
+    tokenizer = WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=special)
+    for some in (lines, lines[:-3]):  # with marks and without
+        block = "".join(f"{line}\n" for line in some).encode()
+        found = list(tokenizer.unknown_tokens(block, tokenizer.encode_block(block)))
+        assert found == by_line(tokenizer, some)
+
+
+@given(LINES)
+def test_unknown_characters(lines: list[str]) -> None:
+    tokenizer = char_tokenizer("a É")
+    block = "".join(f"{line}\n" for line in lines).encode()
+    ids = tokenizer.encode_block(block)
+    found = list(tokenizer.unknown_tokens(block, ids))
+    assert found == by_line(tokenizer, lines)
+    sizes = tokenizer.unknown_sizes(block, ids)
+    assert sizes.tolist() == [len(token.encode()) for _, token in found]

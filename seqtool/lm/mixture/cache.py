@@ -31,11 +31,10 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError
-from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.mixture.config import CacheConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import SpellingModel, State, TokenScores
+from seqtool.lm.protocol import State, TokenScores
 
 CHUNK = 256  # tokens that are compared with what is remembered in one product
 FEWEST = 4096  # tokens that there is room for at once; for more, when they come
@@ -106,11 +105,6 @@ class CacheModel(LanguageModel):
         result._tried = (candidates, observer)
         return result
 
-    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
-        """Return ids as the source reads them; all unknown words are remembered as one."""
-        source = self.source
-        return source.spell_unknown(ids, unknown) if isinstance(source, SpellingModel) else ids
-
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
@@ -132,14 +126,11 @@ class CacheModel(LanguageModel):
             for block in blocks
         )
         states = self._states_of(itertools.chain.from_iterable(to_read))
-        size = len(self.tokenizer.vocabulary)
-        memory = _Memory(candidates, size)
+        memory = _Memory(candidates, len(self.tokenizer.vocabulary))
         for pieces in cut:
             parts = [np.zeros((len(candidates), 0))]
             # a block without tokens has no pieces, and then no state is asked for
-            parts += [
-                memory.read(np.where(piece < size, piece, UNK_ID), next(states)) for piece in pieces
-            ]
+            parts += [memory.read(piece, next(states)) for piece in pieces]
             log_probs_CN = np.concatenate(parts, axis=1)
             if observer is not None:
                 observer(log_probs_CN)
@@ -161,9 +152,7 @@ class CacheModel(LanguageModel):
 
     def advance(self, state: State, tokens: Ids) -> State:
         """Read and remember one token per hypothesis, [H]."""
-        # the source alone reads unknown words by their characters, see `spell_unknown`
-        words_H = np.where(tokens < len(self.tokenizer.vocabulary), tokens, UNK_ID)
-        words_HM = np.concatenate([state.words, words_H[:, None]], axis=1)
+        words_HM = np.concatenate([state.words, tokens[:, None]], axis=1)
         hidden_HD = self._present(state)
         states_HMD = np.concatenate([state.states, hidden_HD[:, None]], axis=1)
         inner = None if self._states is None else self.source.advance(state.inner, tokens)

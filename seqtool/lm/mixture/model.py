@@ -22,6 +22,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,13 @@ from seqtool.core.config import from_dict, to_dict
 from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.terminal import short_path
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import UNK, UNK_ID
+from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.evaluation import ScoredBlock, TextBlock, scorer
 from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import (
-    SpellingModel,
     State,
     SummarisingModel,
     Summary,
@@ -52,7 +52,6 @@ from seqtool.lm.protocol import (
 )
 from seqtool.text.tokenizers import Tokenizer
 
-MOST_SPELLED = 1 << 20  # unknown words that are told from one another
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
 
 
@@ -92,9 +91,6 @@ class MixedModel(LanguageModel):
             weights = [1 / len(parts)] * len(parts)
         self.weights = check_weights(weights, len(parts))
         self._observer: Observer | None = None
-        # unknown words that a part reads by their characters, and the places of these
-        self._spelled: list[str] = []
-        self._places: dict[str, int] = {}
 
     @property
     def carries_state(self) -> bool:
@@ -138,7 +134,7 @@ class MixedModel(LanguageModel):
         one part reads ahead is kept until all have read it.
         """
         streams = [
-            part.score_ids(self._read_by(number, blocks_read), reset_state=reset_state)
+            part.score_ids(map(partial(self.in_part, number), blocks_read), reset_state=reset_state)
             for (number, part), blocks_read in zip(
                 enumerate(self.parts), itertools.tee(blocks, len(self.parts)), strict=True
             )
@@ -162,7 +158,7 @@ class MixedModel(LanguageModel):
             return
         streams = [
             part.summarise_ids(
-                self._read_by(number, blocks_read),
+                map(partial(self.in_part, number), blocks_read),
                 Summary(_renumbered_class(summary.class_V, self._numbers[number])),
                 reset_state=reset_state,
             )
@@ -177,36 +173,6 @@ class MixedModel(LanguageModel):
                 _columns(scores),
                 class_log_probs=self._mix(classes),
             )
-
-    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
-        """Return ids from V on for unknown words, if a part reads these by their characters."""
-        if not any(isinstance(part, SpellingModel) for part in self.parts):
-            return ids
-        spelled, first = ids.copy(), len(self.tokenizer.vocabulary)
-        for place, word in unknown:
-            if word == UNK:  # a literal one stands for a word whose characters are not there
-                continue
-            if word not in self._places and len(self._spelled) < MOST_SPELLED:
-                self._places[word] = len(self._spelled)
-                self._spelled.append(word)
-            spelled[place] = first + self._places[word] if word in self._places else UNK_ID
-        return spelled
-
-    def _read_by(self, number: int, blocks: Iterable[Ids]) -> Iterator[Ids]:
-        """Give blocks with the ids of a part; those from V on are unknown words, see above."""
-        part, numbers, first = (
-            self.parts[number],
-            self._numbers[number],
-            len(self.tokenizer.vocabulary),
-        )
-        for block in blocks:
-            spelled = np.flatnonzero(block >= first)
-            ids = np.where(block < first, block, UNK_ID) if len(spelled) else block
-            ids = ids if numbers is None else numbers[ids]
-            if len(spelled) and isinstance(part, SpellingModel):
-                words = [self._spelled[id_ - first] for id_ in block[spelled].tolist()]
-                ids = part.spell_unknown(ids, zip(spelled.tolist(), words, strict=True))
-            yield ids
 
     def _mix(self, log_probs: Sequence[Reals] | Doubles) -> Doubles:
         """Return the log of the weighted sum of probabilities, given per part."""
@@ -224,7 +190,7 @@ class MixedModel(LanguageModel):
     def advance(self, state: State, tokens: Ids) -> State:
         """Read one token per hypothesis, [H]."""
         return tuple(
-            part.advance(inner, next(self._read_by(number, [tokens])))
+            part.advance(inner, self.in_part(number, tokens))
             for number, (part, inner) in enumerate(zip(self.parts, state, strict=True))
         )
 

@@ -105,10 +105,6 @@ class Cell(nn.Module):
         """Return the weights (P, H) of the projection, if there is one, to initialise them."""
         return []
 
-    def gating_blocks(self) -> list[Tensor]:
-        """Return the weights by which input and state gate each other, to initialise them."""
-        return []
-
     def initialise_biases(self, config: ModelConfig) -> None:
         """Set the biases that the configuration names; all others are zero."""
         for name, parameter in self.named_parameters():
@@ -267,32 +263,10 @@ class LSTMCell(_TorchCell):
 
     With a projection, the output is P wide: h' = W_p (o * tanh(c')) (Sak et al. 2014).
 
-    With rounds, input and state gate each other before they enter (the Mogrifier; Melis et al.
-    2020, eqs. 4 and 5). With x^(-1) = x and h^0 the state before the step, masked if it is:
-
-        x^i = 2 sigmoid(Q^i h^(i-1)) * x^(i-2)    for odd i
-        h^i = 2 sigmoid(R^i x^(i-1)) * h^(i-2)    for even i
-
-    and the gates read the last ones. Weights: `rounds.N` (I, P) of Q, (P, I) of R; of a rank k, the
-    product of `rounds.N` (., k) and `readers.N` (k, .). A dropped recurrent weight is that of the
-    gates.
-
     Under autocast, the loop of the CPU makes products in bfloat16, and keeps the state in float32.
     """
 
     num_updates = 1
-
-    def __init__(self, input_size: int, hidden_size: int, config: ModelConfig) -> None:
-        super().__init__(input_size, hidden_size, config)
-        self.rounds, self.readers = nn.ParameterList(), nn.ParameterList()
-        self.has_loop = config.mogrifier_rounds == 0
-        rank = config.mogrifier_rank
-        for number in range(config.mogrifier_rounds):
-            # counted from 1, odd rounds make x of h, even ones h of x
-            made, read = (input_size, self.output_size)[:: -1 if number % 2 else 1]
-            self.rounds.append(nn.Parameter(torch.empty(made, read if rank is None else rank)))
-            if rank is not None:
-                self.readers.append(nn.Parameter(torch.empty(rank, read)))
 
     @property
     def bf16_pays(self) -> bool:
@@ -303,30 +277,6 @@ class LSTMCell(_TorchCell):
         self.output_size = config.projection_size or hidden_size
         return nn.LSTM(input_size, hidden_size, proj_size=config.projection_size or 0)
 
-    def round_weights(self) -> list[Tensor]:
-        """Return the weights of the rounds, (I, P) of the odd and (P, I) of the even ones."""
-        if not len(self.readers):
-            return list(self.rounds)
-        pairs = zip(self.rounds, self.readers, strict=True)
-        return [made @ read for made, read in pairs]
-
-    def mogrify(
-        self, inputs_BI: Tensor, state_BP: Tensor, weights: Sequence[Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Return what the gates read of input and state, after all rounds."""
-        for number, weight in enumerate(weights):
-            if number % 2 == 0:
-                gate_BI = torch.sigmoid(functional.linear(state_BP, weight))
-                inputs_BI = 2 * gate_BI * inputs_BI
-            else:
-                gate_BP = torch.sigmoid(functional.linear(inputs_BI, weight))
-                state_BP = 2 * gate_BP * state_BP
-        return inputs_BI, state_BP
-
-    def _products(self, inputs_BI: Tensor, state: State) -> tuple[Tensor, Tensor]:
-        entering = self.mogrify(inputs_BI, state[0], self.round_weights())
-        return super()._products(entering[0], entering[1:])
-
     def forward(
         self, inputs_TBI: Tensor, state: State, mask_BP: Mask = None, update_SBH: Mask = None
     ) -> tuple[Tensor, State]:
@@ -336,40 +286,24 @@ class LSTMCell(_TorchCell):
         """
         is_fast = inputs_TBI.device.type == "cpu" and numpy_is_fast()
         bf16 = is_fast and torch.is_autocast_enabled("cpu")
-        is_torch = self.has_loop and mask_BP is None and update_SBH is None and not bf16
-        if is_torch or (self.has_loop and not is_fast):
+        if not is_fast or (mask_BP is None and update_SBH is None and not bf16):
             return super().forward(inputs_TBI, state, mask_BP, update_SBH)
-        rounds = self.round_weights()
-        weight_GI, weight_GP, bias_input_G, bias_state_G, *projection = self._weights()
-        kept_GP = functional.dropout(weight_GP, self.dropout_weights, self.training)
-        if is_fast:
-            from seqtool.lm.neural.lstm_cpu import FeatureMajorLSTM
+        from seqtool.lm.neural.lstm_cpu import FeatureMajorLSTM
 
-            outputs_TBP, memory_BH = FeatureMajorLSTM.apply(  # type: ignore[no-untyped-call]
-                inputs_TBI.to(state[0].dtype),
-                *state,
-                weight_GI,
-                kept_GP,
-                bias_input_G + bias_state_G,  # torch has two, but their sum is all that counts
-                mask_BP,
-                update_SBH,
-                projection[0] if projection else None,
-                bf16,
-                torch.is_grad_enabled(),
-                *rounds,
-            )
-            return outputs_TBP, (outputs_TBP[-1], memory_BH)
-        updates = [None] * len(inputs_TBI) if update_SBH is None else update_SBH.unbind(0)
-        outputs = []
-        # with rounds, what the gates read of an input depends on the state: step by step, then
-        for inputs_BI, update_BH in zip(inputs_TBI.unbind(0), updates, strict=True):
-            entering_BP = state[0] if mask_BP is None else state[0] * mask_BP
-            inputs_BI, entering_BP = self.mogrify(inputs_BI, entering_BP, rounds)
-            projected_BG = functional.linear(inputs_BI, weight_GI, bias_input_G)
-            recurrent_BG = functional.linear(entering_BP, kept_GP, bias_state_G)
-            state = self._step(projected_BG, recurrent_BG, state, update_BH)
-            outputs.append(state[0])
-        return torch.stack(outputs), state
+        weight_GI, weight_GP, bias_input_G, bias_state_G, *projection = self._weights()
+        outputs_TBP, memory_BH = FeatureMajorLSTM.apply(  # type: ignore[no-untyped-call]
+            inputs_TBI.to(state[0].dtype),
+            *state,
+            weight_GI,
+            functional.dropout(weight_GP, self.dropout_weights, self.training),
+            bias_input_G + bias_state_G,  # torch has two, but their sum is all that counts
+            mask_BP,
+            update_SBH,
+            projection[0] if projection else None,
+            bf16,
+            torch.is_grad_enabled(),
+        )
+        return outputs_TBP, (outputs_TBP[-1], memory_BH)
 
     def initial_state(self, batch: int) -> State:
         """Return the zero state: output (B, P) and memory (B, H)."""
@@ -407,10 +341,6 @@ class LSTMCell(_TorchCell):
     def output_blocks(self) -> list[Tensor]:
         """Return the weights (P, H) of the projection, if there is one."""
         return list(self._weights()[4:])
-
-    def gating_blocks(self) -> list[Tensor]:
-        """Return the weights of the rounds, as they are stored."""
-        return [*self.rounds, *self.readers]
 
     def initialise_biases(self, config: ModelConfig) -> None:
         """Set all to zero, but for the forget gate's."""

@@ -1,4 +1,19 @@
-"""Settings of a neural language model; recipes are settings by name, a YAML file each."""
+"""Settings of a neural language model; recipes are settings by name, a YAML file each.
+
+What there is, and the setting that chooses it (`model.`, `training.`):
+
+    network              cell: rnn, lstm, gru, rhn (recurrent highway), window (fixed window)
+    activation of rnn    activation: tanh, relu, leaky-relu, parametric-relu, logistic
+    identity as start    recurrent_init: identity, with recurrent_init_noise
+    projection           projection_size
+    stacks               layers, connection: plain, residual, dense, highway
+    output               output.layer: full, adaptive, nce, blackout, maxent (n-gram features)
+    optimiser            optimiser: sgd, adagrad, rmsprop, adam, adamw, asgd
+    learning rate        schedule: divide, step (halved by epochs), plateau (where validation
+                         stalls), cosine (by formula), cyclic, one-cycle, constant
+
+Sparse non-negative matrices are in `seqtool.lm.snm`.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +41,7 @@ from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.training.config import TrainingConfig
 from seqtool.training.run import read_settings
 
-LayerName = Literal[
-    "full", "adaptive", "class", "nce", "blackout", "importance", "mixture", "maxent"
-]
-SPELLED = ("full", "nce", "blackout", "importance")  # layers whose weights characters can make
+LayerName = Literal["full", "adaptive", "nce", "blackout", "maxent"]
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,8 @@ class OutputConfig(Config):
 
     layer: LayerName = setting(
         "full",
-        "full, adaptive (softmax in clusters by frequency), class (a softmax over classes, and one "
-        "within each), nce, blackout or importance (trained on samples), mixture (of softmaxes) or "
-        "maxent (full, with direct connections from n-grams)",
+        "full, adaptive (softmax in clusters by frequency), nce or blackout (trained on samples), "
+        "or maxent (full, with direct connections from n-grams)",
     )
     cutoffs: tuple[int, ...] | None = setting(
         None,
@@ -55,45 +66,23 @@ class OutputConfig(Config):
         maximum=1000,
         when="layer is adaptive",
     )
-    num_classes: int | None = setting(
-        None,
-        "class: how many classes; default: the root of the vocabulary size, or those of the file",
-        minimum=1,
-        maximum=WIDEST,
-        when="layer is class",
-    )
-    classes: str | None = setting(
-        None,
-        "class: a file of classes, as `seqtool ngram classes` writes them; default: by frequency",
-        when="layer is class",
-    )
     noise_samples: int = setting(
         500,
-        "nce, blackout and importance: samples per step, which all tokens of the batch share",
+        "nce and blackout: samples per step, which all tokens of the batch share",
         minimum=1,
         maximum=WIDEST,
-        when="layer is nce/blackout/importance",
+        when="layer is nce/blackout",
     )
     noise_power: float | None = setting(
         None,
-        "nce, blackout and importance: samples come from the counts to this power; default: 1, or "
-        "0.4 for blackout",
+        "nce and blackout: samples come from the counts to this power; default: 1, or 0.4 for "
+        "blackout",
         minimum=0,
         maximum=1,
-        when="layer is nce/blackout/importance",
+        when="layer is nce/blackout",
     )
     log_normaliser: float | None = setting(
         None, "nce: the constant ln Z; default: ln of the vocabulary size", when="layer is nce"
-    )
-    mixtures: int = setting(
-        10, "mixture: softmaxes", minimum=1, maximum=DEEPEST, when="layer is mixture"
-    )
-    dropout_latent: float = setting(
-        0.0,
-        "mixture: dropout on what each softmax reads",
-        minimum=0,
-        below=1,
-        when="layer is mixture",
     )
     direct_order: int = setting(
         3, "maxent: longest n-grams", minimum=2, maximum=DEEPEST, when="layer is maxent"
@@ -124,72 +113,11 @@ class OutputConfig(Config):
             )
 
 
-WIDEST_FILTER = 32  # of a longer word, no more characters are looked at
-FILTERS_PER_WIDTH = 25  # as many times a filter's width: the small model of Kim et al.
-
-
-@dataclass(frozen=True)
-class InputConfig(Config):
-    """How words become vectors."""
-
-    kind: Literal["table", "char-cnn"] = setting(
-        "table",
-        "table (a vector for each word) or char-cnn (filters over the characters of a word; Kim et "
-        "al. 2016)",
-    )
-    character_size: int = setting(
-        15,
-        "char-cnn: width of a character's vector",
-        minimum=1,
-        maximum=WIDEST,
-        when="kind is char-cnn",
-    )
-    filter_widths: tuple[int, ...] = setting(
-        (1, 2, 3, 4, 5, 6),
-        "char-cnn: characters that a filter of each kind sees",
-        when="kind is char-cnn",
-    )
-    num_filters: tuple[int, ...] | None = setting(
-        None,
-        "char-cnn: how many filters of each width there are; default: 25 times the width",
-        when="kind is char-cnn",
-    )
-    highways: int = setting(
-        1,
-        "char-cnn: layers with highways above the filters",
-        minimum=0,
-        maximum=DEEPEST,
-        when="kind is char-cnn",
-    )
-
-    @property
-    def filters(self) -> tuple[int, ...]:
-        """Return how many filters of each width there are."""
-        if self.num_filters is not None:
-            return self.num_filters
-        return tuple(FILTERS_PER_WIDTH * width for width in self.filter_widths)
-
-    def check(self) -> None:
-        """Refuse settings that contradict each other."""
-        widths, nums = self.filter_widths, self.filters
-        if not widths or not all(0 < width <= WIDEST_FILTER for width in widths):
-            raise ConfigError(
-                f"filter_widths is {list(widths)}, but must be numbers from 1 to {WIDEST_FILTER}",
-                hint="such as [1, 2, 3, 4, 5, 6], or leave it out",
-            )
-        if len(nums) != len(widths) or not all(0 < num <= WIDEST for num in nums):
-            raise ConfigError(
-                f"num_filters is {list(nums)}, but must be one number for each of the "
-                f"{len(widths)} widths",
-                hint="such as [25, 50, 75, 100, 125, 150], or leave it out",
-            )
-
-
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 
 _DROPS = (
     "dropout_words > 0 or dropout_input > 0 or dropout_hidden > 0 or dropout_state > 0 or "
-    "dropout_update > 0 or dropout_weights > 0 or dropout_output > 0 or output.dropout_latent > 0"
+    "dropout_update > 0 or dropout_weights > 0 or dropout_output > 0"
 )
 
 
@@ -198,7 +126,6 @@ class ModelConfig(Config):
     """What the network is."""
 
     cell: CellName = setting("lstm", "rnn, lstm, gru, rhn or window (Bengio's fixed window)")
-    input: InputConfig = setting(InputConfig, "how words become vectors")
     hidden_size: int = setting(200, "units per layer", minimum=1, maximum=WIDEST)
     embedding_size: int | None = setting(
         None,
@@ -221,21 +148,6 @@ class ModelConfig(Config):
         maximum=WIDEST,
         when="cell is lstm",
     )
-    mogrifier_rounds: int = setting(
-        0,
-        "lstm: rounds in which input and state gate each other before the gates read them (the "
-        "Mogrifier; Melis et al. 2020)",
-        minimum=0,
-        maximum=DEEPEST,
-        when="cell is lstm",
-    )
-    mogrifier_rank: int | None = setting(
-        None,
-        "lstm: rank of the weights of these rounds; default: they are full",
-        minimum=1,
-        maximum=WIDEST,
-        when="cell is lstm and mogrifier_rounds > 0",
-    )
     connection: Literal["plain", "residual", "dense", "highway"] = setting(
         "plain",
         "how a layer is joined to the one below: plain, residual, dense or highway",
@@ -252,8 +164,7 @@ class ModelConfig(Config):
     transform_bias: float = setting(
         -2.0,
         "rhn and highway: initial bias of the transform gate",
-        when="cell is rhn or connection is highway "
-        "or input.kind is char-cnn and input.highways > 0",
+        when="cell is rhn or connection is highway",
     )
     activation: Literal["tanh", "relu", "leaky-relu", "parametric-relu", "logistic"] = setting(
         "tanh",
@@ -368,15 +279,9 @@ class ModelConfig(Config):
         """Refuse combinations that no model can have."""
         # whoever sets them: the network would have them, or fail
         sizes, dropout = ("last_size", "projection_size"), ("dropout_state", "dropout_update")
-        for name in (*sizes, "mogrifier_rounds", *dropout):
+        for name in (*sizes, *dropout):
             refuse_unread([(self, name)])
         self._check_sizes()
-        if self.input.kind == "char-cnn" and self.tied and self.output.layer not in SPELLED:
-            raise ConfigError(
-                f"tied is true, but the output layer {self.output.layer} cannot read words by "
-                "their characters",
-                hint=f"set tied to false, or choose one of: {', '.join(SPELLED)}",
-            )
         if (
             self.tied
             and self.output.layer == "adaptive"
@@ -399,9 +304,6 @@ class ModelConfig(Config):
                     f"which is {units}",
                     hint="leave projection_size out, or make it smaller",
                 )
-        # a mixture of softmaxes reads maps of what the last layer gives, of any width
-        if self.output.layer == "mixture":
-            return
         if self.tied and self.embedding_size not in (None, self.output_size):
             name = "hidden_size" if self.last_size is None else "last_size"
             name = "projection_size" if self.projection_size is not None else name
@@ -451,17 +353,6 @@ class NeuralLMConfig(Config):
 
     def check(self) -> None:
         """Refuse combinations across sections."""
-        is_spelled = self.model.input.kind == "char-cnn"
-        if is_spelled and self.training.embedding_optimiser == "sparse-adam":
-            raise ConfigError(
-                "sparse-adam needs a table of words, but words are read by their characters",
-                hint="set embedding_optimiser to same, or drop --input char-cnn",
-            )
-        if is_spelled and self.data.unit in ("char", "byte"):
-            raise ConfigError(
-                f"words are to be read by their characters, but the unit is {self.data.unit}",
-                hint="drop --input char-cnn, or choose the unit word",
-            )
         if self.model.tied and self.training.embedding_optimiser == "sparse-adam":
             raise ConfigError(
                 "sparse-adam needs an embedding of its own, but tied is true",

@@ -41,7 +41,6 @@ from seqtool.lm.neural.config import DynamicConfig
 from seqtool.lm.neural.data import TokenStreams
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
-from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.neural.train import RunRecord
 from seqtool.lm.perplexity import Adaptation
 from seqtool.lm.protocol import Summary, TokenScores
@@ -191,8 +190,6 @@ class DynamicLanguageModel(NeuralLanguageModel):
         state, before = network.initial_state(1), EOS_ID
         segment: Ids = np.zeros(0, dtype=np.int32)  # what was scored, but not learned from
         for block in blocks:
-            if self.letters is not None and isinstance(network.embedding, SpelledWords):
-                network.embedding.know(self.letters)  # the unknown words of this block, too
             parts = [np.zeros(0)]
             start = 0
             while start < len(block):
@@ -205,9 +202,7 @@ class DynamicLanguageModel(NeuralLanguageModel):
                 with torch.set_grad_enabled(is_whole), _native_loops(self.device):
                     output = network.output(inputs_T1, state)
                     hidden_T1H, after = network(inputs_T1, state)
-                    log_probs_N = output.target_log_probs(
-                        hidden_T1H[:, 0], self._as_targets(self._tensor(segment))
-                    )
+                    log_probs_N = output.target_log_probs(hidden_T1H[:, 0], self._tensor(segment))
                     if is_whole:
                         learner.step(-log_probs_N.mean())
                 scores = log_probs_N.detach()[num_scored:].double().cpu().numpy()
@@ -263,7 +258,6 @@ class _Learner:
                 weight.lerp_(trained, decay)
                 if weight.grad is not None:
                     weight.addcmul_(weight.grad.to_dense(), rate, value=-1.0)
-        self._network.eval()  # what is kept of the weights before is forgotten
         self._num_steps += 1
         if self._num_steps % _STEPS == 0:
             give_back_memory()
@@ -348,9 +342,7 @@ def tune_dynamic(
     Raises:
         DataError: a text that cannot be used.
     """
-    ids = read_ids(
-        model, text, split="valid", field=field, num_tokens=TUNING_TOKENS, spell_unknown=True
-    )
+    ids = read_ids(model, text, split="valid", field=field, num_tokens=TUNING_TOKENS)
     tried: dict[DynamicConfig, float] = {}
 
     def perplexity(config: DynamicConfig) -> float:

@@ -23,6 +23,7 @@ from seqtool.core.arrays import Reals
 from seqtool.core.instructions import flat
 from seqtool.core.jit import compiled
 from seqtool.core.runtime import one_blas_thread
+from seqtool.lm.neural.products import in_threads, joined, parts_of
 from seqtool.lm.neural.recurrent_products import (
     FACTORS,
     NUMBERS,
@@ -35,7 +36,6 @@ from seqtool.lm.neural.recurrent_products import (
     project,
     write_product,
 )
-from seqtool.lm.neural.threads import in_threads, joined, parts_of
 
 _int = types.int64
 
@@ -205,7 +205,7 @@ class FeatureMajorLoop(torch.autograd.Function):
     With `bf16`, the factors of all products are rounded to bfloat16, and so are those products
     themselves that are not compiled; what is added to them, and states, are not.
 
-    Threads divide the streams: each takes a part of them through the loop (`threads`).
+    Threads divide the streams: each takes a part of them through the loop (`products`).
     """
 
     @staticmethod

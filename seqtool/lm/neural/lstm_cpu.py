@@ -1,24 +1,16 @@
 """The time loop of the LSTM on the CPU, and its gradient.
 
-It has what torch's own lacks: masks of the state and of what is added to the memory, the rounds of
-the Mogrifier, and products of bfloat16 with all else in float32.
+It has what torch's own lacks: masks of the state and of what is added to the memory, and products
+of bfloat16 with all else in float32.
 
 Dimensions in names: T steps of the window, B parallel streams, I input width, H units, P output
-width, G gates (4 x H rows, in the order i, f, g, o of torch.nn), K what the gates read, N = T x B.
+width, G gates (4 x H rows, in the order i, f, g, o of torch.nn), K rows of a product, N = T x B.
 
 All is feature-major, (H, B): products `weight @ state` of so few columns are faster than `state @
 weight`, and those of `recurrent_products` several times as fast as torch's loop. One tanh serves
 all gates, as sigmoid(x) = (1 + tanh(x / 2)) / 2: the halves are in the weights and the bias that
-the loop reads. What is elementwise is compiled; imports Numba, so on use only.
-
-Without rounds the product with the inputs is made for all steps at once, and what enters the gates
-is the state, K = P. With them it is one vector of input and state for each step, K = I + P:
-
-    entering [T, K, B]     rows 0 to I - 1: x after all rounds     rows I to K - 1: h after them
-
-A round (Melis et al. 2020, eqs. 4 and 5) multiplies by 2 sigmoid(q) = 1 + tanh(q / 2): in odd ones
-the last h tells what is made of x, in even ones the last x what is made of h. Each version is kept
-for the gradient; the last ones of both are written into `entering`.
+the loop reads. The product with the inputs is made for all steps at once. What is elementwise is
+compiled; imports Numba, so on use only.
 """
 
 from __future__ import annotations
@@ -36,6 +28,7 @@ from seqtool.core.arrays import Reals
 from seqtool.core.instructions import flat
 from seqtool.core.jit import compiled
 from seqtool.core.runtime import one_blas_thread
+from seqtool.lm.neural.products import in_threads, joined, parts_of
 from seqtool.lm.neural.recurrent_products import (
     FACTORS,
     NUMBERS,
@@ -47,7 +40,6 @@ from seqtool.lm.neural.recurrent_products import (
     project,
     write_product,
 )
-from seqtool.lm.neural.threads import in_threads, joined, parts_of
 
 _int = types.int64
 
@@ -163,7 +155,7 @@ class FeatureMajorLSTM(torch.autograd.Function):
     With `bf16`, the factors of all products are rounded to bfloat16, and so are those products
     themselves that are not compiled; what is added to them, and states, are not.
 
-    Threads divide the streams: each takes a part of them through the loop (`threads`).
+    Threads divide the streams: each takes a part of them through the loop (`products`).
     """
 
     @staticmethod
@@ -203,16 +195,14 @@ class _Part:
     Args:
         streams: which.
         num_kept: steps whose values are kept: T, or 1 where no gradient is asked for.
-        num_rounds: of the Mogrifier.
-        sizes: (I, H, P).
+        size: H.
+        width: P.
         dtype: of all but the factors.
         factor: of these.
 
     Attributes:
-        entering_TKB: what the gates read.
-        entering_KTB: the same as factors.
-        inputs, states: the versions of x [T, I, B] and h [T, P, B], the first ones first.
-        tanhs: of each round tanh(q / 2), as wide as what it makes.
+        entering_TPB: what the gates read.
+        entering_PTB: the same as factors.
         gates_TGB: i, f, g and o.
         memories_THB: before each step.
         bounded_THB: tanh of the memory after each step.
@@ -227,28 +217,20 @@ class _Part:
         self,
         streams: slice,
         num_kept: int,
-        num_rounds: int,
-        sizes: tuple[int, int, int],
+        size: int,
+        width: int,
         dtype: torch.dtype,
         factor: torch.dtype,
     ) -> None:
-        num_inputs, size, width = sizes
         self.streams, self.batch = streams, streams.stop - streams.start
 
-        def room(*shape: int) -> Reals:
+        def room(num: int) -> Reals:
             # torch's memory is aligned, on which the bits of its products may depend
-            array: Reals = torch.empty(num_kept, *shape, self.batch, dtype=dtype).numpy()
+            array: Reals = torch.empty(num_kept, num, self.batch, dtype=dtype).numpy()
             return array
 
-        num_joined = num_inputs if num_rounds else 0
-        self.entering_TKB = room(num_joined + width)
-        self.entering_KTB = torch.empty(num_joined + width, num_kept, self.batch, dtype=factor)
-        # versions of x: the first one, and one for each odd round; the last of them is a view
-        self.inputs = [room(num_inputs) for _ in range((num_rounds + 1) // 2)]
-        self.inputs.append(self.entering_TKB[:, :num_joined])
-        self.states = [room(width) for _ in range(num_rounds // 2)]
-        self.states.append(self.entering_TKB[:, num_joined:])
-        self.tanhs = [room(width if number % 2 else num_inputs) for number in range(num_rounds)]
+        self.entering_TPB = room(width)
+        self.entering_PTB = torch.empty(width, num_kept, self.batch, dtype=factor)
         self.gates_TGB = room(4 * size)
         self.memories_THB, self.bounded_THB, self.shown_THB = room(size), room(size), room(size)
 
@@ -266,7 +248,6 @@ def _forward(
     projection_PH: Tensor | None,
     bf16: bool,
     needs_grad: bool,
-    *rounds: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """Run over a window.
 
@@ -283,9 +264,8 @@ def _forward(
         projection_PH: of the output, if there is one.
         bf16: whether the factors of products are rounded to bfloat16.
         needs_grad: whether gradients are made.
-        rounds: weights of the Mogrifier, (I, P) of odd rounds and (P, I) of even ones.
     """
-    num_steps, batch, num_inputs = inputs_TBI.shape
+    num_steps, batch, _ = inputs_TBI.shape
     size, width = memory_BH.shape[1], output_BP.shape[1]
     dtype = inputs_TBI.dtype
     factor = torch.bfloat16 if bf16 else dtype
@@ -294,9 +274,7 @@ def _forward(
     scale_G1[2 * size : 3 * size] = 1.0  # the candidate's tanh is its own
     scaled_G = bias_G.detach() * scale_G1[:, 0]
     scaled_GI = (weight_GI.detach() * scale_G1).to(factor)
-    read_GK = torch.cat([weight_GI, weight_GP], dim=1) if rounds else weight_GP
-    read = _packed(read_GK * scale_G1, factor)
-    modulations = [_packed(0.5 * weight, factor) for weight in rounds]
+    read = _packed(weight_GP * scale_G1, factor)
     projection = None if projection_PH is None else _packed(projection_PH, factor)
     outputs_TBP = torch.empty(num_steps, batch, width, dtype=dtype)
     outputs_TPB = outputs_TBP.numpy().transpose(0, 2, 1)
@@ -304,24 +282,18 @@ def _forward(
     def run(part: _Part, added_GTB: Reals) -> Reals:
         """Run over the window; return the memory after it."""
         recurrent = RecurrentProducts(read, part.batch)
-        modulate = [_Product(weight, part.batch) for weight in modulations]
         shrink = None if projection is None else _Product(projection, part.batch)
-        inputs_TIB = inputs_TBI[:, part.streams].detach().numpy().transpose(0, 2, 1)
         output_PB = output_BP[part.streams].detach().numpy().T.copy()
         # a copy: the loop changes it in place, and the caller keeps the state
         memory_HB: Reals = memory_BH[part.streams].detach().numpy().T.copy()
-        entering_KTB = numbers_of(part.entering_KTB)
+        entering_PTB = numbers_of(part.entering_PTB)
         for step in range(num_steps):
             at = step % num_kept  # where nothing is kept, always 0
-            h_PB = part.states[0][at]
+            h_PB = part.entering_TPB[at]
             h_PB[:] = output_PB if part.mask_PB is None else output_PB * part.mask_PB
-            if rounds:
-                part.inputs[0][at] = inputs_TIB[step]
-                _modulate(part, modulate, at)
-            enter(part.entering_TKB[at], recurrent.factors_KB, entering_KTB, at)
+            enter(h_PB, recurrent.factors_KB, entering_PTB, at)
             sums_GB, gates_GB = recurrent(0), part.gates_TGB[at]
-            # with rounds that is the bias alone, the same for every step
-            sums_GB += added_GTB[:, step % added_GTB.shape[1]]
+            sums_GB += added_GTB[:, step]
             np.tanh(sums_GB, out=gates_GB)
             write_gates(gates_GB, memory_HB, part.memories_THB[at], part.dropped[step])
             np.tanh(memory_HB, out=part.bounded_THB[at])
@@ -333,34 +305,18 @@ def _forward(
         return memory_HB
 
     parts, added = [], []
-    for streams in parts_of(batch, read_GK.numel(), bf16=bf16):
-        part = _Part(streams, num_kept, len(rounds), (num_inputs, size, width), dtype, factor)
+    for streams in parts_of(batch, weight_GP.numel(), bf16=bf16):
+        part = _Part(streams, num_kept, size, width, dtype, factor)
         part.mask_PB = None if mask_BP is None else mask_BP[streams].t().contiguous().numpy()
         update_SBH_of = None if update_SBH is None else update_SBH[:, streams]
         part.dropped = masks_of(update_SBH_of, num_steps, part.gates_TGB.dtype)
         parts.append(part)
-        if rounds:
-            added.append(scaled_G[:, None, None].numpy())
-        else:
-            added.append(project(inputs_TBI[:, streams].detach(), scaled_GI, scaled_G).numpy())
+        added.append(project(inputs_TBI[:, streams].detach(), scaled_GI, scaled_G).numpy())
     memories = in_threads(run, parts, added)
     if needs_grad:
-        ctx.save_for_backward(inputs_TBI, weight_GI, weight_GP, projection_PH, *rounds)
+        ctx.save_for_backward(inputs_TBI, weight_GI, weight_GP, projection_PH)
         ctx.parts = parts
     return outputs_TBP, _streams(memories)
-
-
-def _modulate(part: _Part, products: Sequence[_Product], at: int) -> None:
-    """Make all versions of the input and the state of a step, of the first ones."""
-    x_IB, h_PB = part.inputs[0][at], part.states[0][at]
-    for number, (product, tanhs) in enumerate(zip(products, part.tanhs, strict=True)):
-        is_odd = number % 2 == 0  # rounds are counted from 1
-        versions = part.inputs if is_odd else part.states
-        before, after = (versions[number // 2 + more][at] for more in (0, 1))
-        np.tanh(product(h_PB if is_odd else x_IB), out=tanhs[at])
-        np.multiply(tanhs[at], before, out=after)
-        after += before
-        x_IB, h_PB = (after, h_PB) if is_odd else (x_IB, after)
 
 
 class _Grads(NamedTuple):
@@ -370,28 +326,22 @@ class _Grads(NamedTuple):
         state_PB, memory_HB: of the state before the window.
         summed_GB: of the pre-activations of the gates, summed over the steps.
         history_GTB: the same of all steps, as factors.
-        rounds: of the pre-activations of rounds.
         outputs_TPB: of the outputs.
-        inputs_TBI: of the inputs; where there are no rounds, nothing is written in it.
     """
 
     state_PB: Reals
     memory_HB: Reals
     summed_GB: Reals
     history_GTB: Tensor
-    rounds: list[Reals]
     outputs_TPB: Reals
-    inputs_TBI: Tensor
 
 
 def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | None, ...]:
-    inputs_TBI, weight_GI, weight_GP, projection_PH, *rounds = ctx.saved_tensors
+    inputs_TBI, weight_GI, weight_GP, projection_PH = ctx.saved_tensors
     parts: list[_Part] = ctx.parts
     num_steps, _, num_inputs = inputs_TBI.shape
-    dtype, factor = grad_TBP.dtype, parts[0].entering_KTB.dtype
-    read_GK = torch.cat([weight_GI, weight_GP], dim=1) if rounds else weight_GP
-    through = _packed(read_GK.t().contiguous(), factor)
-    modulations = [_packed((0.5 * weight).t().contiguous(), factor) for weight in rounds]
+    factor = parts[0].entering_PTB.dtype
+    through = _packed(weight_GP.t().contiguous(), factor)
     projection = None
     if projection_PH is not None:
         projection = _packed(projection_PH.t().contiguous(), factor)
@@ -399,7 +349,6 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
 
     def run(part: _Part) -> _Grads:
         recurrent = RecurrentProducts(through, part.batch)
-        modulate = [_Product(weight, part.batch) for weight in modulations]
         shrink = None if projection is None else _Product(projection, part.batch)
         # by NumPy: torch would start threads of its own in this one
         outer_TPB = np.ascontiguousarray(grads_TBP[:, part.streams].transpose(0, 2, 1))
@@ -409,12 +358,9 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
             grads_BH[part.streams].T.copy(),
             np.zeros_like(part.gates_TGB[0]),
             history_GTB,
-            [np.empty_like(tanhs) for tanhs in part.tanhs],
             np.empty_like(outer_TPB),
-            torch.empty(num_steps, part.batch, num_inputs, dtype=dtype),
         )
         grad_h_PB, history = grads.state_PB, numbers_of(history_GTB)
-        grad_inputs_TIB = grads.inputs_TBI.numpy().transpose(0, 2, 1)
         for t in range(num_steps - 1, -1, -1):
             # kept for all steps: the gradient of the projection is one product over them
             np.add(grad_h_PB, outer_TPB[t], out=grads.outputs_TPB[t])
@@ -433,45 +379,24 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
                 history,
                 t,
             )
-            grad_KB = recurrent(0)
-            grad_h_PB = grad_KB
-            if rounds:
-                grad_x_IB, grad_h_PB = grad_KB[:num_inputs], grad_KB[num_inputs:]
-                _differentiate_rounds(part, modulate, grads.rounds, (grad_x_IB, grad_h_PB), t)
-                grad_inputs_TIB[t] = grad_x_IB
+            grad_h_PB = recurrent(0)
             if part.mask_PB is not None:
                 grad_h_PB *= part.mask_PB
         return grads._replace(state_PB=grad_h_PB)
 
     found = in_threads(run, parts)
-    grad_read_GK = read_GK.new_empty(read_GK.shape)
-    grad_weight_GI, grad_weight_GP = torch.empty_like(weight_GI), grad_read_GK
+    grad_weight_GI, grad_weight_GP = torch.empty_like(weight_GI), torch.empty_like(weight_GP)
     grads_inputs_TBI: list[Tensor] = []
     for number, (part, grads) in enumerate(zip(parts, found, strict=True)):
         adds = number > 0  # to what the first part has written
         grads_GN = grads.history_GTB.flatten(1)
-        write_product(grads_GN, part.entering_KTB.flatten(1).t(), grad_read_GK, adds=adds)
-        if rounds:
-            grads_inputs_TBI.append(grads.inputs_TBI)
-        else:
-            # the inputs of all steps went into one product before the loop: so do their gradients
-            inputs_NI = inputs_TBI[:, part.streams].flatten(0, 1)
-            write_product(grads_GN, inputs_NI.to(factor), grad_weight_GI, adds=adds)
-            grad_inputs_NI = inputs_NI.new_empty(inputs_NI.shape)
-            write_product(grads_GN.t(), weight_GI.to(factor), grad_inputs_NI)
-            grads_inputs_TBI.append(grad_inputs_NI.view(num_steps, -1, num_inputs))
-    if rounds:
-        grad_weight_GI, grad_weight_GP = grad_read_GK.split([num_inputs, weight_GP.shape[1]], dim=1)
-    round_grads = []
-    for number in range(len(rounds)):
-        # an odd round reads the h, an even one the x, that the round before left
-        read = [
-            part.states[number // 2] if number % 2 == 0 else part.inputs[number // 2 + 1]
-            for part in parts
-        ]
-        # the tanh was of q / 2: by q the gradient is half of that
-        sums = [grads.rounds[number] for grads in found]
-        round_grads.append(0.5 * _over_steps(sums, read, factor))
+        write_product(grads_GN, part.entering_PTB.flatten(1).t(), grad_weight_GP, adds=adds)
+        # the inputs of all steps went into one product before the loop: so do their gradients
+        inputs_NI = inputs_TBI[:, part.streams].flatten(0, 1)
+        write_product(grads_GN, inputs_NI.to(factor), grad_weight_GI, adds=adds)
+        grad_inputs_NI = inputs_NI.new_empty(inputs_NI.shape)
+        write_product(grads_GN.t(), weight_GI.to(factor), grad_inputs_NI)
+        grads_inputs_TBI.append(grad_inputs_NI.view(num_steps, -1, num_inputs))
     grad_projection = None
     if projection_PH is not None:
         shown = [part.shown_THB for part in parts]
@@ -483,38 +408,9 @@ def _backward(ctx: Any, grad_TBP: Tensor, grad_BH: Tensor) -> tuple[Tensor | Non
         grad_weight_GI,
         grad_weight_GP,
         sum((torch.from_numpy(grads.summed_GB.sum(axis=1)) for grads in found), torch.zeros(())),
-        # none of the masks, `half` and `needs_grad`, which stand around the projection
+        # none of the masks, `bf16` and `needs_grad`, which stand around the projection
         *(None, None, grad_projection, None, None),
-        *round_grads,
     )
-
-
-def _differentiate_rounds(
-    part: _Part,
-    products: Sequence[_Product],
-    sums: Sequence[Reals],
-    grads: tuple[Reals, Reals],
-    at: int,
-) -> None:
-    """Go back through the rounds of a step.
-
-    Args:
-        part: of the forward pass.
-        products: with the transposed weights, halved.
-        sums: receive the gradients of what is bounded in each round.
-        grads: of the last versions of x (I, B) and h (P, B); become those of the first ones.
-        at: the step.
-    """
-    grad_x_IB, grad_h_PB = grads
-    for number in range(len(products) - 1, -1, -1):
-        is_odd, tanhs_B = number % 2 == 0, part.tanhs[number][at]
-        versions = part.inputs if is_odd else part.states
-        made, read = (grad_x_IB, grad_h_PB) if is_odd else (grad_h_PB, grad_x_IB)
-        sums_B = sums[number][at]
-        np.multiply(made, versions[number // 2][at], out=sums_B)
-        sums_B *= 1 - tanhs_B * tanhs_B
-        read += products[number](sums_B)
-        made *= 1 + tanhs_B
 
 
 def _streams(parts_HB: Sequence[Reals]) -> Tensor:

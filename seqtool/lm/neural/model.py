@@ -18,16 +18,14 @@ from torch import Tensor
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Reals
-from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, ModelError
-from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.maxent import AfterContexts
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import OutputLayer
-from seqtool.lm.neural.spelling import SpelledWords
 from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 from seqtool.training import hardware
@@ -76,27 +74,6 @@ class NeuralLanguageModel(LanguageModel):
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
 
-    @property
-    def letters(self) -> SpelledWords | None:
-        """Return what reads words that the vocabulary lacks by their characters, if anything."""
-        embedding = self.network.embedding
-        is_of_words = self.tokenizer.unit == "word"
-        return embedding if is_of_words and isinstance(embedding, SpelledWords) else None
-
-    def spell_unknown(self, ids: Ids, unknown: Iterable[tuple[int, str]]) -> Ids:
-        """Return ids from V on for unknown words, where words are read by their characters."""
-        letters = self.letters
-        if letters is None:
-            return ids
-        # a literal `<unk>` stands for a word whose letters are not there
-        found = [item for item in unknown if item[1] != UNK]
-        if not found:
-            return ids
-        places, words = zip(*found, strict=True)
-        spelled = ids.copy()
-        spelled[list(places)] = letters.add(words)
-        return spelled
-
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False
     ) -> Iterator[TokenScores]:
@@ -131,10 +108,6 @@ class NeuralLanguageModel(LanguageModel):
                 parts.append(figures_FT1[:, :, 0])
             yield _as_scores(np.concatenate(parts, axis=1), summary)
 
-    def _as_targets(self, ids: Tensor) -> Tensor:
-        """Return ids as they are predicted: a word read by its characters alone is `<unk>`."""
-        return ids.where(ids < len(self.tokenizer.vocabulary), UNK_ID)
-
     def _figures(
         self,
         inputs_TB: Tensor,
@@ -147,7 +120,6 @@ class NeuralLanguageModel(LanguageModel):
         They are its nats, and of the distribution that it is drawn from, what is asked for: the
         nats of a class, the entropy.
         """
-        targets_TB = self._as_targets(targets_TB)
         output = self.network.output(inputs_TB, state)
         hidden_TBH, after = self.network(inputs_TB, state)
         hidden_NH, targets_N = hidden_TBH.flatten(0, 1), targets_TB.flatten()
@@ -232,7 +204,7 @@ class NeuralLanguageModel(LanguageModel):
     @torch.inference_mode()
     def word_vectors(self) -> Reals:
         """Return what is read for each word of the vocabulary, [V, E]."""
-        vectors: Reals = self.network.word_vectors().cpu().numpy()
+        vectors: Reals = self.network.embedding.weight.cpu().numpy()
         return vectors
 
     def hidden_state(self, state: Hypotheses) -> Reals:
@@ -309,11 +281,11 @@ def load_model(
     hint = "copy the model again, or train it again"
     tokenizer = load_tokenizer(directory, header.tokenizer)
     try:
-        config = from_dict(ModelConfig, header.config.get("model", {}))
-        _check_arrays(config, tokenizer.vocabulary.symbols, weights)
+        settings = header.config.get("model", {})
+        config = checkpoint.stored_settings(ModelConfig, settings, directory / checkpoint.HEADER)
+        _check_arrays(config, len(tokenizer.vocabulary), weights)
         checkpoint.verify(directory, header)
-        words = tokenizer.vocabulary.symbols
-        network = NeuralNetwork(config, len(words), words=words)
+        network = NeuralNetwork(config, len(tokenizer.vocabulary))
         load_weights(network, weights, strict=False)  # an older model begins with zeros
     except ConfigError as error:
         raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
@@ -324,7 +296,7 @@ def load_model(
     return NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
 
 
-def _check_arrays(config: ModelConfig, words: Sequence[str], weights: Path) -> None:
+def _check_arrays(config: ModelConfig, num_symbols: int, weights: Path) -> None:
     """Check that a file holds the arrays of a network, before memory is taken for one.
 
     Raises:
@@ -339,14 +311,14 @@ def _check_arrays(config: ModelConfig, words: Sequence[str], weights: Path) -> N
     rows = next((found[name][0][0] for name in ROWS if name in found and found[name][0]), None)
     if rows is None:
         raise ValueError("no embedding")
-    if rows != len(words):
+    if rows != num_symbols:
         raise ModelError(
-            f"the vocabulary has {len(words):,} symbols, but the weights have {rows:,} rows",
+            f"the vocabulary has {num_symbols:,} symbols, but the weights have {rows:,} rows",
             hint="use the vocabulary that the model was trained with",
             path=weights.parent,
         )
     with torch.device("meta"):  # shapes without memory
-        network = NeuralNetwork(config, len(words), words=words)
+        network = NeuralNetwork(config, num_symbols)
         arrays = network.state_dict(keep_vars=True)
     expected = {name: (tuple(array.shape), DTYPES[array.dtype]) for name, array in arrays.items()}
     shared = {id(array) for name, array in arrays.items() if name in found}

@@ -12,15 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seqtool.core.arrays import Ints, Longs
+from seqtool.core.arrays import Longs
 from seqtool.lm.neural.cells import CELLS, Cell
 from seqtool.lm.neural.cells import State as CellState
 from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.joining import Highway
 from seqtool.lm.neural.maxent import AfterContexts, MaxentSoftmax
 from seqtool.lm.neural.output import OUTPUT_LAYERS, OutputLayer, Surroundings
-from seqtool.lm.neural.softmaxes import MixtureOfSoftmaxes
-from seqtool.lm.neural.spelling import SpelledWords
 
 
 def draw_mask(like: Tensor, shape: tuple[int, ...], share: float) -> Tensor:
@@ -68,6 +65,23 @@ def embedding_size(config: ModelConfig, vocabulary_size: int) -> int:
     return config.output_size if config.tied else min(config.hidden_size, vocabulary_size)
 
 
+class Highway(nn.Module):
+    """Joins a layer's output f(x) to its input: t * f(x) + (1 - t) * x (Srivastava et al. 2015)."""
+
+    def __init__(self, size: int, config: ModelConfig) -> None:
+        super().__init__()
+        self.gate = nn.Linear(size, size)
+        self._bias = config.transform_bias
+
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        """Return the gated sum of two (T, B, H)."""
+        return torch.lerp(inputs, outputs, torch.sigmoid(self.gate(inputs)))
+
+    def initialise_biases(self) -> None:
+        """Start by carrying the input, as the transform bias says."""
+        nn.init.constant_(self.gate.bias, self._bias)
+
+
 class NeuralNetwork(nn.Module):
     """Embedding, stacked cells and softmax.
 
@@ -81,9 +95,6 @@ class NeuralNetwork(nn.Module):
         sparse_embedding: the embedding's gradient is sparse (for SparseAdam), and that of an output
             layer that is trained on samples.
         counts: of the symbols in the training text [V], for output layers that need them.
-        words: the symbols of the vocabulary by id, which are read by their characters where the
-            configuration says so.
-        classes: of the symbols [V], for the class-based softmax, where they are given.
 
     Attributes:
         start_S: the state of all layers that a text begins with, (S,): zero until training measures
@@ -99,29 +110,19 @@ class NeuralNetwork(nn.Module):
         *,
         sparse_embedding: bool = False,
         counts: Longs | None = None,
-        words: Sequence[str] = (),
-        classes: Ints | None = None,
     ) -> None:
         super().__init__()
-        self.config, self.words = config, words
+        self.config = config
         self._dropout_strength = 1.0
         width = embedding_size(config, vocabulary_size)
         # on this device there are shapes without numbers, and to draw these takes a second
         is_real = torch.get_default_device().type != "meta"
-        self.embedding: nn.Embedding | SpelledWords
-        tied_weight = tied_rows = None
-        if config.input.kind == "char-cnn":
-            assert len(words) == vocabulary_size
-            self.embedding = SpelledWords(words, width, config)
-            tied_rows = self.embedding.rows if config.tied else None
-        else:
-            self.embedding = nn.Embedding(
-                vocabulary_size,
-                width,
-                sparse=sparse_embedding,
-                _weight=None if is_real else torch.empty(vocabulary_size, width),
-            )
-            tied_weight = self.embedding.weight if config.tied else None
+        self.embedding = nn.Embedding(
+            vocabulary_size,
+            width,
+            sparse=sparse_embedding,
+            _weight=None if is_real else torch.empty(vocabulary_size, width),
+        )
         self.cells = nn.ModuleList()
         self.highways = nn.ModuleDict()
         for layer in range(config.layers):
@@ -136,11 +137,9 @@ class NeuralNetwork(nn.Module):
             Surroundings(
                 config.output_size,
                 vocabulary_size,
-                tied_weight,
+                self.embedding.weight if config.tied else None,
                 counts,
                 sparse_embedding,
-                tied_rows,
-                classes,
             ),
         )
         self.register_buffer("start_S", self.flat_state(self.zero_state(1))[0])
@@ -175,8 +174,6 @@ class NeuralNetwork(nn.Module):
                     nn.init.orthogonal_(block)
         for highway in self._joints():
             highway.initialise_biases()
-        if isinstance(self.embedding, SpelledWords):
-            self.embedding.initialise()
 
     def _matrices(self) -> Iterator[Tensor]:
         """Yield every linear map but the embedding: gates that are stored as one stand alone."""
@@ -184,7 +181,6 @@ class NeuralNetwork(nn.Module):
             yield from cell.input_blocks()
             yield from cell.recurrent_blocks()
             yield from cell.output_blocks()
-            yield from cell.gating_blocks()
         for highway in self._joints():
             yield highway.gate.weight
         yield from self.softmax.matrices()
@@ -200,8 +196,6 @@ class NeuralNetwork(nn.Module):
         self._dropout_strength = strength
         for cell in self._cells():
             cell.dropout_weights = self._share(self.config.dropout_weights)
-        if isinstance(self.softmax, MixtureOfSoftmaxes):
-            self.softmax.dropout_latent = self._share(self.config.output.dropout_latent)
 
     def _share(self, share: float) -> float:
         """Return what share is dropped, of what is set."""
@@ -246,26 +240,17 @@ class NeuralNetwork(nn.Module):
             return self.softmax
         return self.softmax.after(self.softmax.direct.context_hashes(ids_TB, state[-1][0]))
 
-    def word_vectors(self) -> Tensor:
-        """Return what is read for each word of the vocabulary, (V, E)."""
-        if isinstance(self.embedding, SpelledWords):
-            return self.embedding.table()
-        return self.embedding.weight
-
     @property
     def _variational(self) -> bool:
         return self.config.dropout == "variational"
 
     def embed(self, ids_TB: Tensor) -> Tensor:
         """Return the embeddings (T, B, E); in training, some word types are dropped whole."""
-        if isinstance(self.embedding, SpelledWords):
-            embedded_TBE: Tensor = self.embedding(ids_TB)
-        else:
-            # to the gradient that a tied weight has of the softmax, rows are added faster than a
-            # second of its size
-            embedded_TBE = functional.embedding(
-                ids_TB, self.embedding.weight, sparse=self.config.tied or self.embedding.sparse
-            )
+        # to the gradient that a tied weight has of the softmax, rows are added faster than a
+        # second of its size
+        embedded_TBE = functional.embedding(
+            ids_TB, self.embedding.weight, sparse=self.config.tied or self.embedding.sparse
+        )
         share = self._share(self.config.dropout_words)
         if not self.training or share == 0.0:
             return embedded_TBE

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from seqtool.core.arrays import Ints, Longs
+from seqtool.core.arrays import Longs
 from seqtool.core.config import Registry
 from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural.config import OutputConfig
@@ -37,8 +37,6 @@ CHUNK_BYTES = 48_000_000
 NEAR_BYTES = 1_000_000
 NEAR_BYTES_SHARED = 8_000_000
 
-# of some rows, given the probabilities of their targets (R, 1): the factors of their gradients
-SharesOf = Callable[[slice, Tensor], Tensor]
 # is shown some rows and the probabilities of all symbols there (R, V), which it must not keep
 Reader = Callable[[slice, Tensor], None]
 
@@ -91,15 +89,13 @@ _room = _Room()
 
 
 def in_chunks(
-    num_rows: int, num_symbols: int, dtype: torch.dtype, *, group: int = 1
+    num_rows: int, num_symbols: int, dtype: torch.dtype
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield the rows of each chunk, and room for their logits, (R, V).
 
-    Groups of rows are kept together. The room is the next caller's afterwards: nothing of it may be
-    kept.
+    The room is the next caller's afterwards: nothing of it may be kept.
     """
-    rows = rows_per_chunk(num_symbols, dtype)
-    rows = min(num_rows, -(-rows // group) * group)
+    rows = min(num_rows, rows_per_chunk(num_symbols, dtype))
     room_RV = _room.tensor(rows, num_symbols, dtype)
     for start in range(0, num_rows, max(1, rows)):  # range() takes no step of 0
         yield slice(start, start + rows), room_RV[: num_rows - start]
@@ -109,23 +105,22 @@ def softmax_(
     logits_RV: Tensor,
     bias_V: Tensor,
     targets_R: Tensor,
-    shares_of: SharesOf | None = None,
+    shares_R1: Tensor | None = None,
     grad_bias_V: Tensor | None = None,
     *,
-    group: int = 1,
     additions: Additions | None = None,
     first_row: int = 0,
     reader: Reader | None = None,
 ) -> Tensor:
     """Add the bias and return the log-probabilities of the targets, (R,).
 
-    A probability that rounds to zero has the logarithm -inf. With `shares_of`, the logits become
-    p - onehot(target), and their sum, weighted by the shares, is added to `grad_bias`. Groups of
-    rows are kept together. Additions and reader know the first row as `first_row`.
+    A probability that rounds to zero has the logarithm -inf. With shares, the logits become
+    p - onehot(target), and their sum, weighted by the shares, is added to `grad_bias`. Additions
+    and reader know the first row as `first_row`.
     """
     num_symbols = len(bias_V)
     near_bytes = NEAR_BYTES if torch.get_num_threads() == 1 else NEAR_BYTES_SHARED
-    rows = max(1, near_bytes // (bias_V.itemsize * num_symbols * group)) * group
+    rows = max(1, near_bytes // (bias_V.itemsize * num_symbols))
     # logits in bfloat16 are read into room of the bias's type, in which the softmax is made
     is_rounded = logits_RV.dtype != bias_V.dtype
     if is_rounded:
@@ -148,14 +143,14 @@ def softmax_(
         torch.gather(probs, 1, targets, out=probs_R1[near])
         if reader is not None:
             reader(slice(start + first_row, start + first_row + len(probs)), probs)
-        if shares_of is None or grad_bias_V is None:
+        if shares_R1 is None or grad_bias_V is None:
             continue
-        shares_R1 = shares_of(near, probs_R1[near])
+        near_shares = shares_R1[near]
         probs.scatter_add_(1, targets, minus_1.expand_as(targets))
         # the weighted sum of the rows as a product: no weighted copy of them is made
-        grad_bias_V += product(shares_R1.t(), probs, sums_1V)[0]
+        grad_bias_V += product(near_shares.t(), probs, sums_1V)[0]
         if additions is not None:
-            additions.collect(probs, shares_R1, numbers_R)
+            additions.collect(probs, near_shares, numbers_R)
         if is_rounded:
             logits.copy_(probs)
     return probs_R1[:, 0].log()
@@ -356,88 +351,12 @@ def fused_summaries(
     return [*found, *([entropies_N] if entropy else [])]
 
 
-def fused_pass(
-    hidden_NH: Tensor,
-    weight_VH: Tensor,
-    bias_V: Tensor,
-    targets_N: Tensor,
-    shares_N1: Tensor,
-    factor: torch.dtype,
-    *,
-    needs_grad: bool,
-    share_out: Callable[[slice, Tensor], None] | None = None,
-    group: int = 1,
-    additions: Additions | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the log-probabilities of the targets, (N,), and their gradients.
-
-    These are the gradients of minus their sum, weighted by the shares: of the hidden states, the
-    weight and the bias; they hold anything where none are needed. Linear layer and softmax go chunk
-    by chunk, never holding all logits. The gradients are computed in the forward pass, where each
-    chunk's probabilities are at hand: with p = softmax(logits), they are p - onehot(target) by the
-    logits.
-
-    Args:
-        hidden_NH: what the linear layer reads.
-        weight_VH: its weight.
-        bias_V: its bias.
-        targets_N: the targets, `IGNORED` ones of any log-probability.
-        shares_N1: the weight of each token in the sum.
-        factor: the type that the factors of products are rounded to; sums and the softmax are not.
-        needs_grad: whether gradients are made.
-        share_out: given some rows and the probabilities of their targets, writes their shares.
-        group: rows that are kept together.
-        additions: to the logits.
-    """
-    factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
-    log_probs_N = hidden_NH.new_empty(len(hidden_NH))
-    grad_bias, grad_hidden = torch.zeros_like(bias_V), torch.empty_like(hidden_NH)
-    # without a chunk nothing is written
-    grad_weight = torch.empty_like(weight_VH) if len(hidden_NH) else torch.zeros_like(weight_VH)
-    for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor, group=group):
-        product(factor_NH[chunk], factor_VH.t(), probs_RV)
-
-        def shares_of(near: slice, probs_R1: Tensor, start: int = chunk.start) -> Tensor:
-            rows = slice(start + near.start, start + near.start + len(probs_R1))
-            if share_out is not None:
-                share_out(rows, probs_R1)
-            return shares_N1[rows]
-
-        log_probs_N[chunk] = softmax_(
-            probs_RV,
-            bias_V,
-            targets_N[chunk],
-            shares_of if needs_grad else None,
-            grad_bias,
-            group=group,
-            additions=additions,
-            first_row=chunk.start,
-        )
-        if not needs_grad:
-            continue
-        grads_RV = probs_RV  # they are p - onehot(target) now
-        grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
-        # the shares, the mean's 1 / number of targets among them, go into the small factors
-        shared_RH = (hidden_NH[chunk] * shares_N1[chunk]).to(factor)
-        add_weight_gradient(grads_RV, shared_RH, grad_weight, is_first=chunk.start == 0)
-    make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
-    if needs_grad:
-        grad_hidden *= shares_N1  # a factor of each row, so that once at the end is enough
-    return log_probs_N, grad_hidden, grad_weight, grad_bias
-
-
-def saved_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-    """Return the gradients that a forward pass saved, times that of its loss."""
-    saved: tuple[Tensor, ...] = ctx.saved_tensors
-    if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
-        saved = tuple(part * grad for part in saved)
-    return saved
-
-
 class _FusedCrossEntropy(torch.autograd.Function):
-    """Linear layer, softmax and mean cross-entropy.
+    """Linear layer, softmax and mean cross-entropy, chunk by chunk, never holding all logits.
 
-    With `bf16`, products and their factors are rounded to bfloat16; sums and the softmax are not.
+    The gradients are computed in the forward pass, where each chunk's probabilities are at hand:
+    with p = softmax(logits), they are p - onehot(target) by the logits. With `bf16`, products and
+    their factors are rounded to bfloat16; sums and the softmax are not.
     """
 
     @staticmethod
@@ -454,31 +373,48 @@ class _FusedCrossEntropy(torch.autograd.Function):
         additions: Additions | None,
     ) -> Tensor:
         """Return the mean loss in nats."""
-        dtype = hidden_NH.dtype
+        dtype, factor = hidden_NH.dtype, torch.bfloat16 if bf16 else hidden_NH.dtype
         kept_N1 = (targets_N != IGNORED)[:, None]
         num_targets = num_targets or max(1, int(kept_N1.sum()))
-        log_probs_N, *grads = fused_pass(
-            hidden_NH,
-            weight_VH,
-            bias_V,
-            targets_N,
-            kept_N1.to(dtype) / num_targets,
-            torch.bfloat16 if bf16 else dtype,
-            needs_grad=needs_grad,
-            additions=additions,
-        )
+        shares_N1 = kept_N1.to(dtype) / num_targets  # the weight of each token in the mean
+        factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
+        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
+        grad_bias, grad_hidden = torch.zeros_like(bias_V), torch.empty_like(hidden_NH)
+        # without a chunk nothing is written
+        grad_weight = torch.empty_like(weight_VH) if len(hidden_NH) else torch.zeros_like(weight_VH)
+        for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor):
+            product(factor_NH[chunk], factor_VH.t(), probs_RV)
+            log_probs_N[chunk] = softmax_(
+                probs_RV,
+                bias_V,
+                targets_N[chunk],
+                shares_N1[chunk] if needs_grad else None,
+                grad_bias,
+                additions=additions,
+                first_row=chunk.start,
+            )
+            if not needs_grad:
+                continue
+            grads_RV = probs_RV  # they are p - onehot(target) now
+            grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
+            # the shares go into the small factors
+            shared_RH = (hidden_NH[chunk] * shares_N1[chunk]).to(factor)
+            add_weight_gradient(grads_RV, shared_RH, grad_weight, is_first=chunk.start == 0)
+        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
         if needs_grad:
-            grad_added = bias_V.new_empty(0) if additions is None else additions.gradient()
-            ctx.save_for_backward(*grads, grad_added)
-            ctx.has_additions = additions is not None
+            grad_hidden *= shares_N1  # a factor of each row, so that once at the end is enough
+            grad_added = None if additions is None else additions.gradient()
+            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, grad_added)
         return -(log_probs_N[:, None] * kept_N1).sum(dtype=torch.float64).to(dtype) / num_targets
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Return the gradients of the hidden states, the weight, the bias and the additions."""
-        *others, grad_added = saved_gradients(ctx, grad)
-        return *others, grad_added if ctx.has_additions else None, *[None] * 5
+        grads: tuple[Tensor | None, ...] = ctx.saved_tensors
+        if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
+            grads = tuple(None if part is None else part * grad for part in grads)
+        return *grads, *[None] * 5
 
 
 IDS_PER_BLOCK = 1 << 22
@@ -495,9 +431,6 @@ class Surroundings:
         counts: how often each symbol occurs in the training text [V]; None where that is not known,
             as when a model is opened.
         sparse: gradients of weights of which a batch uses some rows only are sparse.
-        tied_rows: gives the rows of the output's weight by their ids, where they are to be those of
-            an embedding that is no table.
-        classes: the class of each symbol [V], where they are given.
     """
 
     hidden_size: int
@@ -505,8 +438,6 @@ class Surroundings:
     tied_weight: Tensor | None = None
     counts: Longs | None = None
     sparse: bool = False
-    tied_rows: Callable[[Tensor], Tensor] | None = None
-    classes: Ints | None = None
 
 
 def count_symbols(
@@ -582,11 +513,8 @@ OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
     {
         "full": "seqtool.lm.neural.output:FullSoftmax",
         "adaptive": "seqtool.lm.neural.softmaxes:AdaptiveSoftmax",
-        "class": "seqtool.lm.neural.classes:ClassSoftmax",
         "nce": "seqtool.lm.neural.softmaxes:NoiseContrastive",
         "blackout": "seqtool.lm.neural.softmaxes:BlackOut",
-        "importance": "seqtool.lm.neural.softmaxes:ImportanceSampled",
-        "mixture": "seqtool.lm.neural.softmaxes:MixtureOfSoftmaxes",
         "maxent": "seqtool.lm.neural.maxent:MaxentSoftmax",
     },
 )
@@ -596,43 +524,27 @@ class FullSoftmax(OutputLayer):
     """Softmax over the whole vocabulary.
 
     Attributes:
-        weight: (V, H); there is none where the rows are those of an embedding that is no table.
+        weight: (V, H).
     """
-
-    weight: Tensor
 
     def __init__(self, config: OutputConfig, around: Surroundings) -> None:
         super().__init__(config, around)
         shape, weight = (around.vocabulary_size, around.hidden_size), around.tied_weight
-        self._tied_rows, self._num_symbols = around.tied_rows, around.vocabulary_size
-        self.is_tied = weight is not None or self._tied_rows is not None
-        if self._tied_rows is None:
-            self.weight = nn.Parameter(torch.empty(shape)) if weight is None else weight
+        self.is_tied = weight is not None
+        self.weight = nn.Parameter(torch.empty(shape)) if weight is None else weight
         self.bias = nn.Parameter(torch.zeros(around.vocabulary_size))
-
-    def whole_weight(self) -> Tensor:
-        """Return the weight (V, H)."""
-        return (
-            self.weight if self._tied_rows is None else self.rows(torch.arange(self._num_symbols))
-        )
-
-    def rows(self, ids: Tensor, *, sparse: bool = False) -> Tensor:
-        """Return rows of the weight by their ids; the gradient of a table may be sparse."""
-        if self._tied_rows is not None:
-            return self._tied_rows(ids.to(self.bias.device))
-        return functional.embedding(ids, self.weight, sparse=sparse)
 
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
-        return cross_entropy(hidden_NH, self.whole_weight(), self.bias, targets_N)
+        return cross_entropy(hidden_NH, self.weight, self.bias, targets_N)
 
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
-        return log_probs(hidden_NH, self.whole_weight(), self.bias)
+        return log_probs(hidden_NH, self.weight, self.bias)
 
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        return target_log_probs(hidden_NH, self.whole_weight(), self.bias, targets_N)
+        return target_log_probs(hidden_NH, self.weight, self.bias, targets_N)
 
     def summarise(
         self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
@@ -642,7 +554,7 @@ class FullSoftmax(OutputLayer):
             return super().summarise(hidden_NH, targets_N, class_V, entropy=entropy)
         return fused_summaries(
             hidden_NH,
-            self.whole_weight(),
+            self.weight,
             self.bias,
             targets_N,
             class_V,

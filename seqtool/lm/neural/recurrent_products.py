@@ -46,11 +46,15 @@ from torch.nn import functional
 from seqtool.core.arrays import Reals
 from seqtool.core.instructions import element, flat
 from seqtool.core.jit import compiled
-from seqtool.lm.neural.products import has_bf16_dot_products, product, small_product
+from seqtool.lm.neural.products import (
+    LANES,
+    has_bf16_dot_products,
+    product,
+    small_product,
+)
 
 Pairs: TypeAlias = npt.NDArray[np.uint32]
 
-LANES = 16
 # of a tile: sums enough to keep the processor's two units busy
 ROWS, COLUMNS = 8, 2 * LANES
 NARROW_ROWS = 16  # of a tile of one vector, for 16 columns or fewer

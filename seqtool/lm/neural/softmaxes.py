@@ -1,4 +1,4 @@
-"""Output layers beside the full softmax: adaptive, trained on samples, and mixtures.
+"""Output layers beside the full softmax: adaptive, and trained on samples.
 
 Dimensions in names: N tokens, H units, V vocabulary.
 
@@ -17,12 +17,6 @@ the embedding's (Merity et al. 2018, "An analysis of neural language modeling at
 Layers that are trained on K noise samples of the vocabulary, which all tokens share: the noise is
 q(w), proportional to count(w)^power. In evaluation mode, and for all probabilities, such a layer is
 the full softmax.
-
-A mixture of K softmaxes (Yang et al. 2018, "Breaking the softmax bottleneck"), with E the width of
-what each reads, and M = N x K, all softmaxes of the first token first:
-
-    p(w | h) = sum over k of prior_k(h) x softmax_k(w),   prior = softmax(P h),
-    softmax_k = softmax(W latent_k + b),                  latent_k = tanh(L_k h + c_k)
 """
 
 from __future__ import annotations
@@ -37,12 +31,10 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError
-from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
@@ -51,10 +43,7 @@ from seqtool.lm.neural.output import (
     OutputLayer,
     Surroundings,
     cross_entropy,
-    fused_pass,
     log_probs,
-    make_exact,
-    saved_gradients,
     target_log_probs,
 )
 
@@ -279,7 +268,7 @@ class SampledSoftmax(FullSoftmax):
         targets_N = targets_N.clamp(min=0)
         num_samples = len(samples_K)
         both = torch.cat([samples_K, targets_N])
-        rows_H = self.rows(both, sparse=self.sparse)
+        rows_H = functional.embedding(both, self.weight, sparse=self.sparse)
         biases = self.bias[both]
         # products in bfloat16 where that is asked for; what follows is in the weight's type
         noise_NK = functional.linear(hidden_NH, rows_H[:num_samples]).to(biases.dtype)
@@ -333,39 +322,6 @@ class NoiseContrastive(SampledSoftmax):
         return -of_target_N - of_noise_NK.sum(dim=1)
 
 
-def _among_samples(
-    target_N: Tensor,
-    noise_NK: Tensor,
-    targets_N: Tensor,
-    samples_K: Tensor,
-    log_noise_V: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return ln p of the target (N,) and of the samples (N, K), -inf where one is the target.
-
-    p(w) = exp(u(w)) / sum of exp(u) over the target and those samples that are not the target, with
-    u(w) = logit - ln q(w): the softmax over the vocabulary, estimated by importance sampling.
-    """
-    others_NK = targets_N[:, None] != samples_K
-    target_N1 = (target_N - log_noise_V[targets_N])[:, None]
-    noise_NK = (noise_NK - log_noise_V[samples_K]).masked_fill(~others_NK, -math.inf)
-    log_sum_N1 = torch.cat([target_N1, noise_NK], dim=1).logsumexp(dim=1, keepdim=True)
-    return (target_N1 - log_sum_N1)[:, 0], noise_NK - log_sum_N1
-
-
-class ImportanceSampled(SampledSoftmax):
-    """Importance sampling (Bengio & Senecal 2003), as Jozefowicz et al. (2016, section 3.1) do it.
-
-    The target is told from the samples by a softmax over logit - ln q; the loss is -ln p(target).
-    """
-
-    def losses(
-        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
-    ) -> Tensor:
-        """Return the loss of each token, (N,)."""
-        sampled = target_N, noise_NK, targets_N, samples_K
-        return -_among_samples(*sampled, self.log_noise_V)[0]
-
-
 class BlackOut(SampledSoftmax):
     """BlackOut (Ji et al. 2016): discriminates the target from samples by a weighted softmax.
 
@@ -380,8 +336,11 @@ class BlackOut(SampledSoftmax):
         self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
     ) -> Tensor:
         """Return the loss of each token, (N,)."""
-        sampled = target_N, noise_NK, targets_N, samples_K
-        log_prob_N, log_probs_NK = _among_samples(*sampled, self.log_noise_V)
+        others_NK = targets_N[:, None] != samples_K
+        target_N1 = (target_N - self.log_noise_V[targets_N])[:, None]
+        noise_NK = (noise_NK - self.log_noise_V[samples_K]).masked_fill(~others_NK, -math.inf)
+        log_sum_N1 = torch.cat([target_N1, noise_NK], dim=1).logsumexp(dim=1, keepdim=True)
+        log_prob_N, log_probs_NK = (target_N1 - log_sum_N1)[:, 0], noise_NK - log_sum_N1
         # a sample that has everything is left just below 1
         return -log_prob_N - _log_of_rest(log_probs_NK.clamp(max=NEARLY_ONE)).sum(dim=1)
 
@@ -393,142 +352,3 @@ def _log_of_rest(log_probs: Tensor) -> Tensor:
     near_one = torch.where(is_large, log_probs, -1.0).expm1().neg().log()
     near_zero = torch.where(is_large, -1.0, log_probs).exp().neg().log1p()
     return torch.where(is_large, near_one, near_zero)
-
-
-class MixtureOfSoftmaxes(FullSoftmax):
-    """Several softmaxes over the whole vocabulary, of one weight, mixed for each token anew.
-
-    E is the width of the embedding, when tied; else it is H.
-    """
-
-    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
-        super().__init__(config, around)
-        hidden_size, self.num_mixtures = around.hidden_size, config.mixtures
-        self.prior = nn.Linear(hidden_size, config.mixtures, bias=False)
-        self.latent = nn.Linear(hidden_size, config.mixtures * self.weight.shape[1])
-        self.dropout_latent = config.dropout_latent  # of what softmaxes read, for each token
-
-    def mix(self, hidden_NH: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what each softmax reads, (M, E), and the log of its prior, (N, K)."""
-        latent_NE = torch.tanh(self.latent(hidden_NH))
-        latent_NE = functional.dropout(latent_NE, self.dropout_latent, self.training)
-        log_prior_NK = functional.log_softmax(self.prior(hidden_NH).to(self.weight.dtype), dim=1)
-        latent_ME = latent_NE.reshape(-1, self.weight.shape[1])
-        return latent_ME.to(self.weight.dtype), log_prior_NK
-
-    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
-        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
-        latent_ME, log_prior_NK = self.mix(hidden_NH)
-        if hidden_NH.device.type == "cpu":
-            bf16 = torch.is_autocast_enabled("cpu")
-            with torch.autocast("cpu", enabled=False), one_blas_thread():
-                loss: Tensor = _FusedMixture.apply(  # type: ignore[no-untyped-call]
-                    latent_ME,
-                    log_prior_NK,
-                    self.weight,
-                    self.bias,
-                    targets_N,
-                    bf16,
-                    torch.is_grad_enabled(),
-                )
-            return loss
-        log_probs_N = self._mixed(latent_ME, log_prior_NK, targets_N)
-        return -log_probs_N.sum() / (targets_N != IGNORED).sum().clamp(min=1)
-
-    def log_probs(self, hidden_NH: Tensor) -> Tensor:
-        """Return natural-log probabilities of every symbol, in float64, (N, V)."""
-        latent_ME, log_prior_NK = self.mix(hidden_NH)
-        log_probs_MV = log_probs(latent_ME, self.weight, self.bias)
-        # again, in float64: in float32 the priors sum to 1 but for rounding
-        log_prior_NK = functional.log_softmax(log_prior_NK.double(), dim=1)
-        log_probs_NKV = log_probs_MV.view(*log_prior_NK.shape, -1)
-        return torch.logsumexp(log_prior_NK[..., None] + log_probs_NKV, dim=1)
-
-    def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
-        """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        return self._mixed(*self.mix(hidden_NH), targets_N)
-
-    def summarise(
-        self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
-    ) -> list[Tensor]:
-        """Return nats of the targets, of a class of symbols, and the entropies, (N,) each."""
-        return OutputLayer.summarise(self, hidden_NH, targets_N, class_V, entropy=entropy)
-
-    def _mixed(self, latent_ME: Tensor, log_prior_NK: Tensor, targets_N: Tensor) -> Tensor:
-        log_probs_M = target_log_probs(
-            latent_ME, self.weight, self.bias, targets_N.repeat_interleave(self.num_mixtures)
-        )
-        mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
-        return mixed_N.masked_fill(targets_N == IGNORED, 0.0)
-
-    def matrices(self) -> Iterator[Tensor]:
-        """Yield the maps to what each softmax reads and to the prior, and the weight if its own."""
-        yield from torch.split(self.latent.weight, self.weight.shape[1])
-        yield self.prior.weight
-        yield from super().matrices()
-
-    def initialise_biases(self) -> None:
-        """Start at zero."""
-        super().initialise_biases()
-        nn.init.zeros_(self.latent.bias)
-
-
-class _FusedMixture(torch.autograd.Function):
-    """The loss of a mixture, chunk by chunk, never holding all logits.
-
-    A softmax has the share gamma_k = prior_k p_k(target) / p(target) in its token's gradient, which
-    is d loss / d logits_k = gamma_k (p_k - onehot(target)) / number of targets, so all softmaxes of
-    a token are computed at once.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        latent_ME: Tensor,
-        log_prior_NK: Tensor,
-        weight_VE: Tensor,
-        bias_V: Tensor,
-        targets_N: Tensor,
-        bf16: bool,
-        needs_grad: bool,
-    ) -> Tensor:
-        """Return the mean loss in nats."""
-        dtype, num_mixtures = latent_ME.dtype, log_prior_NK.shape[1]
-        is_kept_N = targets_N != IGNORED
-        num_targets = max(1, int(is_kept_N.sum()))
-        targets_M = targets_N.repeat_interleave(num_mixtures)
-        log_prior_M = log_prior_NK.reshape(-1)
-        kept_M = (is_kept_N.to(dtype) / num_targets).repeat_interleave(num_mixtures)
-        shares_M1 = latent_ME.new_empty(len(latent_ME), 1)
-
-        def share_out(rows: slice, probs_R1: Tensor) -> None:
-            log_probs_R = probs_R1[:, 0].log()
-            # if all softmaxes round the target to zero, gamma would be NaN
-            make_exact(log_probs_R, latent_ME[rows], weight_VE, bias_V, targets_M[rows])
-            joint_R = log_prior_M[rows] + log_probs_R
-            # prior_k p_k / p is a softmax over the logarithms of prior_k p_k
-            gamma_R = joint_R.view(-1, num_mixtures).softmax(dim=1).view(-1)
-            shares_M1[rows, 0] = gamma_R * kept_M[rows]
-
-        log_probs_M, grad_latent, *grads = fused_pass(
-            latent_ME,
-            weight_VE,
-            bias_V,
-            targets_M,
-            shares_M1,
-            torch.bfloat16 if bf16 else dtype,
-            needs_grad=needs_grad,
-            share_out=share_out,
-            group=num_mixtures,
-        )
-        if needs_grad:
-            # d loss / d log prior_k = -gamma_k / number of targets, which is what the shares hold
-            ctx.save_for_backward(grad_latent, -shares_M1.view_as(log_prior_NK), *grads)
-        mixed_N = torch.logsumexp(log_prior_NK + log_probs_M.view_as(log_prior_NK), dim=1)
-        return -(mixed_N * is_kept_N).sum(dtype=torch.float64).to(dtype) / num_targets
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of latents, priors, the weight and the bias."""
-        return *saved_gradients(ctx, grad), None, None, None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Ints
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import TOKENS
@@ -26,7 +24,6 @@ from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, activation_penalties, detach
 from seqtool.lm.neural.output import OUTPUT_LAYERS, count_symbols
 from seqtool.text.prepared import PreparedCorpus
-from seqtool.text.word_classes import read_class_numbers
 from seqtool.training import hardware
 from seqtool.training.hardware import ALONE, Group
 from seqtool.training.loop import count_parameters
@@ -90,19 +87,9 @@ class LanguageModelTask:
                 "several processes cannot share a hash table of n-grams",
                 hint="train in one process, or choose another output layer than maxent",
             )
-        unit = corpus.tokenizer.unit
-        if config.model.input.kind == "char-cnn" and unit in ("char", "byte"):
-            raise ConfigError(
-                f"words are to be read by their characters, but the corpus is one of {unit}s",
-                hint="drop --input char-cnn, or prepare the text by --unit word",
-            )
-        self.classes: Ints | None = None  # those of a file, [V]
-        if config.model.output.classes is not None:
-            self.classes = read_class_numbers(config.model.output.classes, corpus.tokenizer)
-            self._config = config = with_num_classes(config, int(self.classes.max()) + 1)
         hardware.seed_everything(config.training.seed)
         counts = None
-        if self.classes is None and OUTPUT_LAYERS[config.model.output.layer].needs_counts:
+        if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
             reader = corpus.reader("train")
             # each process counts where its streams are, and the last one what is left over
             length, is_last = self._train.length, group.rank == group.size - 1
@@ -115,8 +102,6 @@ class LanguageModelTask:
             len(corpus.vocabulary),
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
             counts=counts,
-            words=corpus.vocabulary.symbols,
-            classes=self.classes,
         ).to(device)
         self._state: list[CellState] = []
         length, window = self._train.length, self._train.window
@@ -236,10 +221,7 @@ class LanguageModelTask:
         }
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned, in the type that the layers have now.
-
-        On a GPU an earlier release may have carried float16.
-        """
+        """Take back what `carried` returned."""
         self._state = [
             tuple(tensors[f"{layer}.{part}"].to(like) for part, like in enumerate(parts))
             for layer, parts in enumerate(self.module.zero_state(1))
@@ -287,23 +269,6 @@ def save_weights(module: nn.Module, path: Path) -> None:
     save_file(written, path, metadata=shared or None)
 
 
-def with_num_classes(config: NeuralLMConfig, num: int) -> NeuralLMConfig:
-    """Return the settings with the number of classes that a file has: a model is opened by it.
-
-    Raises:
-        ConfigError: another number is set.
-    """
-    output = config.model.output
-    if output.num_classes not in (None, num):
-        raise ConfigError(
-            f"num_classes is {output.num_classes:,}, but by {output.classes} this vocabulary has "
-            f"{num:,}",
-            hint="leave num_classes out",
-        )
-    model = replace(config.model, output=replace(output, num_classes=num))
-    return replace(config, model=model)
-
-
 def describe_corpus(corpus: PreparedCorpus) -> dict[str, Any]:
     """Return what a model records of its data: unit, sizes per split, sources and their sums."""
     return {key: value for key, value in corpus.info.items() if key != "format_version"}
@@ -320,10 +285,6 @@ def model_card(header: checkpoint.Header) -> str:
     if model.get("projection_size") is not None:
         units += f" projected to {model['projection_size']:,}"
     parameters = counted(header.num_parameters, "parameter")
-    rounds = model.get("mogrifier_rounds", 0)
-    rounds = f", {counted(rounds, 'round')} of the Mogrifier" if rounds else ""
-    is_spelled = model.get("input", {}).get("kind") == "char-cnn"
-    spelled = ", read by their characters" if is_spelled else ""
     splits = [
         (name, f"{split['sentences']:,}", f"{split['tokens']:,}")
         for name, split in header.data.get("splits", {}).items()
@@ -331,8 +292,8 @@ def model_card(header: checkpoint.Header) -> str:
     return checkpoint.compose(
         header,
         f"{_TITLES[model['cell']]} language model",
-        f"{layers} of {units.removesuffix(',')}{depth}{rounds}, {parameters}, "
-        f"over {header.tokenizer['unit']} units{spelled}.",
+        f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
+        f"over {header.tokenizer['unit']} units.",
         checkpoint.scores_table(header),
         "Perplexity counts every token and the sentence end; unknown words are included.",
         checkpoint.table(("data", "sentences", "tokens with `</s>`"), splits),

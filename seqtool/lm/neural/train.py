@@ -7,16 +7,14 @@ import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.arrays import Ints
 from seqtool.core.config import from_dict, named_settings, refuse_unread, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
-from seqtool.core.reading import STDIN
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -121,7 +119,6 @@ def train_lm(
         config = from_dict(NeuralLMConfig, config)
         for name in names:
             refuse_unread([(config, name)])
-    config = None if config is None else _with_absolute_classes(config)
     if resume:
         if not runtime.place().rank:
             storage.recover(output)
@@ -156,7 +153,7 @@ def train_lm(
             output,
             device=chosen,
             fingerprint={
-                **_fingerprint(config, task.classes),
+                **_fingerprint(config),
                 "corpus": _summary(opened),
                 "ids": ids,
             },
@@ -238,15 +235,6 @@ def _relative(corpus: Path, output: Path) -> Path:
     """Return a corpus path that stays right when the run is moved, or is resumed elsewhere."""
     corpus, output = corpus.resolve(), output.resolve()
     return corpus.relative_to(output) if corpus.is_relative_to(output) else corpus
-
-
-def _with_absolute_classes(config: NeuralLMConfig) -> NeuralLMConfig:
-    """Return settings whose file of classes is found when the run is resumed elsewhere."""
-    output = config.model.output
-    if output.classes is None or output.classes == STDIN:
-        return config
-    output = replace(output, classes=str(Path(output.classes).absolute()))
-    return replace(config, model=replace(config.model, output=output))
 
 
 def _open(
@@ -348,14 +336,9 @@ def _sums_of_ids(corpus: PreparedCorpus) -> dict[str, str]:
     return {file.stem: storage.sum_of(file)[:12] for file in files if file.is_file()}
 
 
-def _fingerprint(config: NeuralLMConfig, classes: Ints | None = None) -> dict[str, Any]:
-    """Return the settings that a continued run must share with its beginning.
-
-    The classes [V] are those of a file, which may be another one of the same classes.
-    """
+def _fingerprint(config: NeuralLMConfig) -> dict[str, Any]:
+    """Return the settings that a continued run must share with its beginning."""
     training, settings = config.training, to_dict(config)
-    if classes is not None:
-        settings["model"]["output"]["classes"] = hashlib.sha256(classes.tobytes()).hexdigest()[:12]
     return {
         "model": settings["model"],
         "data": {name: settings["data"][name] for name in ("batch_size", "bptt", "random_bptt")},

@@ -14,24 +14,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from toy_models import UNIGRAM_ARPA
 from toy_networks import save_lm
 
 from seqtool.core import checkpoint
-from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.model import MixedModel, mix
 from seqtool.lm.mixture.weights import evaluate_mixture, tune_mixture
-from seqtool.lm.neural.config import InputConfig, ModelConfig
-from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import count_ngrams
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.train import train_ngram
-from seqtool.lm.protocol import Summary, as_read
 from seqtool.lm.snm.train import train_snm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
@@ -152,51 +145,3 @@ def test_models_of_ngrams_are_mixed_without_torch(root: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(root)}
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=environment)
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_a_part_reads_unknown_words_by_its_characters(
-    models: PreparedCorpus, is_first: bool
-) -> None:
-    """As it does alone; and words of another order have the other part's ids, as ever."""
-    torch.manual_seed(0)
-    symbols = models.vocabulary.symbols
-    spelling = InputConfig(kind="char-cnn", filter_widths=(1, 2), num_filters=(3, 2))
-    config = ModelConfig(cell="gru", hidden_size=5, init_range=0.6, input=spelling)
-    spelled = NeuralLanguageModel(
-        NeuralNetwork(config, len(symbols), words=symbols), models.tokenizer
-    )
-    arpa = checkpoint.load("x.arpa")
-    text = "a cab b\nab ab a\n<unk> b\nc c a\n"
-    parts, weights = [spelled, arpa], [1.0, 0.0]
-    if not is_first:
-        parts, weights = parts[::-1], weights[::-1]
-    for reset_state in (False, True):
-        alone, mixed, plain = (
-            evaluate_lm(model, text=text, reset_state=reset_state)
-            for model in (spelled, MixedModel(parts, weights), arpa)
-        )
-        assert mixed.perplexity == pytest.approx(alone.perplexity, rel=1e-9)
-        other = evaluate_lm(MixedModel(parts, weights[::-1]), text=text, reset_state=reset_state)
-        assert other.perplexity == pytest.approx(plain.perplexity, rel=1e-9)
-    # by its characters, and not as <unk>
-    as_unk = text.replace("cab", "<unk>").replace("ab", "<unk>").replace("c", "<unk>")
-    assert evaluate_lm(MixedModel(parts, weights), text=as_unk).perplexity != mixed.perplexity
-    # with a cache beside, and step by step, as the entropy of a mixture is found
-    cached = MixedModel([spelled, CacheModel(spelled)], [1.0, 0.0])
-    assert evaluate_lm(cached, text=text).perplexity == pytest.approx(
-        evaluate_lm(spelled, text=text).perplexity, rel=1e-9
-    )
-    block = text.encode()
-    cached = MixedModel([spelled, CacheModel(spelled)], [0.5, 0.5])
-    ids = as_read(cached, cached.tokenizer.encode_block(block), block)
-    (found,) = cached.summarise_ids([ids], Summary(entropy=True))
-    (scores,) = cached.score_ids([ids])
-    assert found.log_probs == pytest.approx(scores.log_probs, abs=1e-6)
-    mixture = MixedModel(parts, weights)
-    ids = as_read(mixture, mixture.tokenizer.encode_block(block), block)
-    (found,) = mixture.summarise_ids([ids], Summary(entropy=True))
-    own = as_read(spelled, spelled.tokenizer.encode_block(block), block)
-    (expected,) = spelled.summarise_ids([own], Summary(entropy=True))
-    assert found.log_probs == pytest.approx(expected.log_probs, abs=1e-6)
-    assert found.entropies == pytest.approx(expected.entropies, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Cells whose recurrent weights, states and updates are masked, and the projection of the LSTM."""
+"""Cells whose recurrent weights, states and updates are masked."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional
-from toy_cells import ids, make
+from toy_cells import assert_same, draw, draw_state, ids, make, results
 
 from seqtool.lm.neural import highway
-from seqtool.lm.neural.cells import Cell, State
+from seqtool.lm.neural.cells import Cell
 from seqtool.lm.neural.config import ModelConfig
 
 # (T, B, I, H): one of everything, and odd sizes
@@ -30,51 +30,10 @@ RECURRENT: list[tuple[str, dict[str, Any]]] = [
 WITH_MEMORY = [case for case in RECURRENT if case[0] != "rnn"]
 
 
-def draw(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-
-def draw_state(cell: Cell, batch: int) -> State:
-    return tuple(draw(*part.shape, seed=7) for part in cell.initial_state(batch))
-
-
 def draw_binary(*shape: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     mask = torch.empty(shape, dtype=torch.float64).bernoulli_(1 - SHARE, generator=generator)
     return mask / (1 - SHARE)
-
-
-def results(cell: Cell, outputs: Tensor, state: State, leaves: list[Tensor]) -> list[Tensor]:
-    """Return everything that comes out, and the gradients of a random weighting of it."""
-    parts = [outputs, *state]
-    total = torch.stack([(part * draw(*part.shape, seed=3).detach()).sum() for part in parts]).sum()
-    return [*parts, *torch.autograd.grad(total, [*leaves, *cell.parameters()])]
-
-
-def assert_same(one: list[Tensor], other: list[Tensor], tolerance: float = 1e-10) -> None:
-    for a, b in zip(one, other, strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=tolerance)
-
-
-# The projection.
-
-
-@pytest.mark.parametrize("masked", [False, True], ids=["compiled", "steps"])
-@pytest.mark.parametrize("sizes", SIZES, ids=ids)
-def test_projection_agrees_with_torch(sizes: tuple[int, ...], masked: bool) -> None:
-    num_steps, batch, input_size, hidden_size = sizes
-    cell = make("lstm", input_size, hidden_size, projection_size=hidden_size - 1)
-    inputs, state = draw(num_steps, batch, input_size, seed=1), draw_state(cell, batch)
-    assert [part.shape for part in state] == [(batch, hidden_size - 1), (batch, hidden_size)]
-    mask = torch.ones_like(state[0]) if masked else None
-    judge = nn.LSTM(input_size, hidden_size, proj_size=hidden_size - 1).double()
-    with torch.no_grad():
-        for ours, theirs in zip(cell.parameters(), judge.parameters(), strict=True):
-            theirs.copy_(ours)
-    outputs, (output, memory) = judge(inputs, (state[0][None], state[1][None]))
-    expected = results(judge, outputs, (output[0], memory[0]), [inputs, *state])  # type: ignore[arg-type]
-    assert_same(results(cell, *cell(inputs, state, mask), [inputs, *state]), expected)
 
 
 # Recurrent weights.
@@ -126,20 +85,6 @@ def test_weights_are_whole_in_evaluation_and_dropped_anew_in_each_window(
     assert not torch.equal(first, second)
     assert not torch.equal(first, expected)
     assert torch.equal(recurrent_parameter(cell), recurrent_parameter(make(name, 3, 5, **settings)))
-
-
-def test_dropped_weights_in_bfloat16() -> None:
-    # the loop of the highway cell that rounds its products drops the same weights
-    cell = make("rhn", 5, 9, depth=2, dropout_weights=SHARE).float().train()
-    inputs, state = draw(8, 3, 5, seed=1).float(), draw_state(cell.double(), 3)
-    cell, state = cell.float(), tuple(part.float() for part in state)
-    torch.manual_seed(5)
-    exact, _ = cell(inputs, state)
-    torch.manual_seed(5)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        half, _ = cell(inputs, state)
-    assert not torch.equal(exact, half)
-    assert torch.linalg.vector_norm(exact - half) < 0.02 * torch.linalg.vector_norm(exact)
 
 
 # Updates of the memory.

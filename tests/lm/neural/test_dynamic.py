@@ -39,7 +39,6 @@ KINDS: list[dict[str, Any]] = [
     {"cell": "gru", "connection": "dense", "layers": 2},
     {"cell": "window"},
     {"cell": "rnn", "output": OutputConfig(layer="adaptive", cutoffs=(4, 6))},
-    {"cell": "rnn", "output": OutputConfig(layer="mixture", mixtures=3)},
     {"cell": "rnn", "output": OutputConfig(layer="nce", noise_samples=3)},
     {"cell": "rnn", "output": OutputConfig(layer="maxent", direct_order=2, direct_size=64)},
 ]

@@ -163,15 +163,6 @@ def test_graphs_that_live_together_do_not_share_memory() -> None:
         assert torch.equal(torch.autograd.grad(outputs.sum(), cell.bias)[0], gradient)
 
 
-def test_gradients_outlive_the_next_window() -> None:
-    sizes = (5, 2, 3, 4)
-    cell = make(sizes, 2, "separate")
-    first = run(cell, sizes, masked=False)
-    copies = [part.clone() for part in first]
-    run(cell, (6, 2, 3, 4), masked=True)
-    assert all(torch.equal(one, other) for one, other in zip(first, copies, strict=True))
-
-
 @pytest.mark.parametrize("carry", ["coupled", "separate"])
 def test_without_gradients_the_outputs_are_the_same(carry: str) -> None:
     sizes = (9, 3, 4, 5)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import maxent, output
+from seqtool.lm.neural import output
 from seqtool.lm.neural.config import ModelConfig, OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.maxent import NOTHING, DirectConnections, MaxentSoftmax
@@ -92,26 +92,6 @@ def test_windows_continue_one_another() -> None:
         history_BK = direct.history_after(part_TB, history_BK)
     assert torch.equal(torch.cat(parts), whole_TBK)
     assert torch.equal(history_BK, last_BK)
-
-
-def test_each_context_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    def counted(hashes: Tensor) -> Tensor:
-        sizes.append(hashes.numel())
-        return mixed(hashes)
-
-    mixed = maxent.mixed
-    monkeypatch.setattr(maxent, "mixed", counted)
-    output = {"layer": "maxent", "direct_order": 4, "direct_size": 1000}
-    config = from_dict(ModelConfig, {"hidden_size": HIDDEN, "output": output})
-    network = NeuralNetwork(config, VOCABULARY).train()
-    ids_TB, _, targets_N = batch()
-    state = network.initial_state(NUM_STREAMS)
-    reader = network.output(ids_TB, state)
-    hidden_TBH, _ = network(ids_TB, state)
-    reader.loss(hidden_TBH.flatten(0, 1), targets_N)
-    assert sizes == [NUM_STEPS * NUM_STREAMS] * 3  # contexts of one, two and three words
 
 
 def test_n_grams_that_were_met_have_weights() -> None:

@@ -1,4 +1,4 @@
-"""The network: published sizes, initialisation, dropout and connections."""
+"""The network: initialisation, dropout and connections."""
 
 from __future__ import annotations
 
@@ -22,49 +22,9 @@ from watched_networks import (
 )
 
 from seqtool.lm.neural.cells import CELLS
-from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork, detach
 
 CELL_NAMES = sorted(CELLS)
-
-
-# Sizes.
-
-
-@pytest.mark.parametrize(
-    ("vocabulary_size", "settings", "expected"),
-    [
-        # Penn Treebank, depth 10, 830 units, tied:
-        #   embedding = softmax       10,000 x 830             8,300,000
-        #   softmax bias                                          10,000
-        #   input, two gates             830 x 1,660           1,377,800
-        #   recurrence, depth 10    10 x 830 x 1,660          13,778,000
-        #   gate biases             10 x 1,660                    16,600
-        (10_000, {"depth": 10, "hidden_size": 830, "tied": True}, 23_482_400),  # 23.48M
-        # Penn Treebank, depth 8, 890 units:
-        #   embedding; softmax        10,000 x 890, twice     17,800,000
-        #   softmax bias                                          10,000
-        #   input, two gates             890 x 1,780           1,584,200
-        #   recurrence, depth 8      8 x 890 x 1,780          12,673,600
-        #   gate biases              8 x 1,780                    14,240
-        (10_000, {"depth": 8, "hidden_size": 890}, 32_082_040),  # 32.08M
-        # enwik8, depth 10, 1,500 units, 205 characters, so an embedding 205 wide:
-        #   embedding                    205 x 205                42,025
-        #   softmax and its bias         205 x 1,500 + 205       307,705
-        #   input, two gates             205 x 3,000             615,000
-        #   recurrence, depth 10    10 x 1,500 x 3,000        45,000,000
-        #   gate biases             10 x 3,000                    30,000
-        (205, {"depth": 10, "hidden_size": 1500}, 45_994_730),  # 45.99M
-        # text8, the same with 27 characters: 729 + 40,527 + 81,000 + 45,000,000 + 30,000
-        (27, {"depth": 10, "hidden_size": 1500}, 45_152_256),  # 45.15M
-    ],
-)
-def test_published_rhns_have_their_size(
-    vocabulary_size: int, settings: dict[str, Any], expected: int
-) -> None:
-    with torch.device("meta"):  # sizes only
-        network = NeuralNetwork(ModelConfig(cell="rhn", **settings), vocabulary_size)
-    assert sum(parameter.numel() for parameter in network.parameters()) == expected
 
 
 # Initialisation.
@@ -208,19 +168,6 @@ class TestUnitsDropped:
             assert torch.equal(seen.hidden, seen.gave[-1])
 
 
-def test_input_is_dropped_before_every_layer() -> None:
-    network = make(hidden_size=40, layers=3, dropout_input=SHARE, dropout="variational").train()
-    seen = Observed(network, batch())
-    masks = [
-        mask_of(seen.given[0][0], network.embedding(batch())),
-        mask_of(seen.given[1][0], seen.gave[0]),
-        mask_of(seen.given[2][0], seen.gave[1]),
-    ]
-    assert not torch.equal(masks[0], masks[1])
-    assert not torch.equal(masks[1], masks[2])
-    assert torch.equal(seen.hidden, seen.gave[2])
-
-
 @pytest.mark.parametrize("dropout", ["plain", "variational"])
 def test_words_are_dropped_as_types(dropout: str) -> None:
     network = make(hidden_size=4, dropout_words=SHARE, dropout=dropout).train()
@@ -237,13 +184,6 @@ def test_words_are_dropped_as_types(dropout: str) -> None:
     assert not torch.equal(mask, input_mask(network, ids_TB))
     network.eval()
     assert torch.equal(Observed(network, ids_TB).given[0][0], network.embedding(ids_TB))
-
-
-def test_dropped_words_keep_the_expectation() -> None:
-    network = make(2000, hidden_size=1, dropout_words=SHARE).train()
-    every_word = torch.arange(2000)[:, None]
-    mask = mask_of(network.embed(every_word), network.embedding(every_word))
-    assert_mean_is_one(mask)
 
 
 @pytest.mark.parametrize("dropout", ["plain", "variational"])

@@ -1,15 +1,15 @@
-"""What every output layer promises; the adaptive softmax and the mixture by their definitions."""
+"""What every output layer promises; the adaptive softmax by its definition."""
 
 from __future__ import annotations
 
 import itertools
-import math
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional
 
 from seqtool.core.errors import ConfigError
@@ -25,7 +25,6 @@ from seqtool.lm.neural.output import (
 )
 from seqtool.lm.neural.softmaxes import (
     AdaptiveSoftmax,
-    MixtureOfSoftmaxes,
     choose_cutoffs,
     rank_by_count,
 )
@@ -36,11 +35,8 @@ COUNTS = np.random.default_rng(0).permutation(np.arange(VOCABULARY) ** 2)
 LAYERS: dict[str, dict[str, Any]] = {
     "full": {"layer": "full"},
     "adaptive": {"layer": "adaptive", "cutoffs": (5, 11, 30)},
-    "class": {"layer": "class", "num_classes": 7},
     "nce": {"layer": "nce", "noise_samples": 7},
     "blackout": {"layer": "blackout", "noise_samples": 7},
-    "importance": {"layer": "importance", "noise_samples": 7},
-    "mixture": {"layer": "mixture", "mixtures": 3},
 }
 AROUND = Surroundings(HIDDEN, VOCABULARY)
 every_layer = pytest.mark.parametrize("name", LAYERS)
@@ -297,70 +293,90 @@ def test_ranks_are_saved_with_the_weights(tied: bool) -> None:
     assert torch.equal(opened.log_probs(hidden_NH), layer.log_probs(hidden_NH))
 
 
-# The mixture of softmaxes.
+# The full softmax, against torch's own.
 
 
-def test_mixture_by_its_definition() -> None:
-    layer = make("mixture")
-    state = dict(layer.named_parameters())
-    (hidden_H,) = batch(6)[0][:1].detach()
-    prior_K = (state["prior.weight"] @ hidden_H).exp()
-    expected = torch.zeros(VOCABULARY, dtype=torch.float64)
-    for k in range(3):
-        part = slice(HIDDEN * k, HIDDEN * (k + 1))
-        latent_E = torch.tanh(state["latent.weight"][part] @ hidden_H + state["latent.bias"][part])
-        exps_V = (state["weight"] @ latent_E + state["bias"]).exp()
-        expected += prior_K[k] / prior_K.sum() * exps_V / exps_V.sum()
-    torch.testing.assert_close(
-        layer.log_probs(hidden_H[None])[0].exp(), expected, rtol=0, atol=1e-13
-    )
+@pytest.mark.parametrize("num", [1, 15, 16, 17, 48, 53])  # chunks have 16 rows
+@tied_or_not
+def test_full_softmax_is_that_of_torch(num: int, tied: bool) -> None:
+    softmax = make("full", tied=tied)
+    hidden, targets = batch(num)
+    targets[-1] = 0
+    loss = softmax.loss(hidden, targets)
+    weight, bias = softmax.get_parameter("weight"), softmax.get_parameter("bias")
+    logits = functional.linear(hidden, weight, bias)
+    expected = functional.cross_entropy(logits, targets, ignore_index=IGNORED)
+    torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
+    theirs = gradients(expected, softmax, hidden)
+    loss.backward()  # type: ignore[no-untyped-call]
+    with torch.no_grad():  # which must not write into the gradients
+        softmax.loss(*batch(21))
+    ours = [part.grad for part in (hidden, *softmax.parameters()) if part.grad is not None]
+    assert_near(ours, theirs, 1e-12)
 
 
-def test_a_mixture_breaks_the_bottleneck() -> None:
-    # Yang et al. (2018): the log-probabilities of one softmax of d units, without a bias, are
-    # H W' - log Z 1', of rank d + 1 at most
-    hidden_NH = batch(30)[0].detach()
-    ranks = {}
-    for name in ("full", "mixture"):
-        layer = make(name)
-        layer.initialise_biases()
-        ranks[name] = int(torch.linalg.matrix_rank(layer.log_probs(hidden_NH), rtol=1e-9))
-    assert ranks["full"] == HIDDEN + 1
-    assert ranks["mixture"] == 30
+def test_gradient_is_the_numerical_one() -> None:
+    softmax = make("full")
+    hidden, targets = batch(18)
+    names = [name for name, _ in softmax.named_parameters()]
+
+    class Loss(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.softmax = softmax
+
+        def forward(self, hidden: Tensor) -> Tensor:
+            return self.softmax.loss(hidden, targets)
+
+    def run(hidden: Tensor, *weights: Tensor) -> Tensor:
+        given = {f"softmax.{name}": value for name, value in zip(names, weights, strict=True)}
+        loss: Tensor = functional_call(Loss(), given, (hidden,))
+        return loss
+
+    assert torch.autograd.gradcheck(run, (hidden, *softmax.parameters()))
 
 
-def test_a_mixture_of_one_is_a_softmax() -> None:
-    layer = make("mixture", mixtures=1)
-    assert isinstance(layer, MixtureOfSoftmaxes)
-    softmax = FullSoftmax(OutputConfig(), AROUND).double()
-    softmax.load_state_dict({name: layer.state_dict()[name] for name in ("weight", "bias")})
-    hidden_NH, _ = batch()
-    latent_NE = torch.tanh(layer.latent(hidden_NH))
-    torch.testing.assert_close(
-        layer.log_probs(hidden_NH), softmax.log_probs(latent_NE), rtol=0, atol=1e-13
-    )
+def test_bfloat16_products_err_no_more_than_their_rounding() -> None:
+    # bfloat16 keeps 8 bits: rounding is relative, by at most u = 2^-8. A logit is a sum of products
+    # of two rounded numbers, itself rounded, so it errs by at most e = (3u + 3u^2 + u^3) sum |h w|;
+    # the loss, a difference of logsumexp and a logit, by 2e, and a probability by a factor exp(2e).
+    # Sums are made in float32, whose own rounding is some 2^-24 per addend: slack below.
+    u, slack = 2.0**-8, 1e-5
+    softmax = make("full", dtype=torch.float32, scale=0.2)
+    assert isinstance(softmax, FullSoftmax)
+    hidden, targets = batch(50, dtype=torch.float32)
+    leaves = [hidden, softmax.weight, softmax.bias]
+    exact = softmax.loss(hidden, targets)
+    exact_gradients = torch.autograd.grad(exact, leaves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = softmax.loss(hidden, targets)
+    half_gradients = torch.autograd.grad(half, leaves)
+    assert half.dtype == torch.float32
+    assert half.item() != exact.item(), "products were not made in bfloat16"
+
+    with torch.no_grad():
+        h, w = hidden.abs(), softmax.weight.abs()
+        error = (((1 + u) ** 3 - 1) * (h @ w.T)).max()
+        assert abs(half - exact) <= 2 * error + slack
+        kept = (targets != IGNORED)[:, None] / (targets != IGNORED).sum()
+        probs = softmax.log_probs(hidden).exp().float()
+        hot = functional.one_hot(targets.clamp(min=0), VOCABULARY)
+        logit_error = torch.expm1(2 * error) * probs * kept  # of d loss / d logits
+        logit_bound = ((probs - hot).abs() * kept + logit_error) * ((1 + u) ** 3 - 1) + logit_error
+        bounds = (logit_bound @ w, logit_bound.T @ h, logit_error.sum(dim=0))
+        for ours, theirs, bound in zip(half_gradients, exact_gradients, bounds, strict=True):
+            assert ours.dtype == torch.float32
+            assert ((ours - theirs).abs() <= bound + slack).all()
 
 
-def test_what_each_softmax_reads_is_dropped_in_training() -> None:
-    layer = make("mixture", dropout_latent=0.4)
-    assert isinstance(layer, MixtureOfSoftmaxes)
-    hidden_NH, _ = batch(80)
-    whole_ME, prior_NK = layer.mix(hidden_NH)
-    torch.manual_seed(0)
-    dropped_ME, same_NK = layer.train().mix(hidden_NH)
-    assert torch.equal(prior_NK, same_NK)
-    ratio_ME = dropped_ME / whole_ME
-    is_kept_ME = ratio_ME != 0
-    torch.testing.assert_close(ratio_ME, is_kept_ME.double() / 0.6, rtol=0, atol=1e-12)
-    # 1440 draws: six standard deviations
-    assert abs(float(is_kept_ME.double().mean()) - 0.6) < 6 * math.sqrt(0.24 / 1440)
-    assert not torch.equal(is_kept_ME[0], is_kept_ME[1])
+def test_memory_of_chunks_is_used_again_in_any_mode() -> None:
+    def address(dtype: torch.dtype, num: int) -> int:
+        ((chunk, room),) = module.in_chunks(num, 5, dtype)
+        assert chunk == slice(0, num)
+        assert room.shape == (num, 5)
+        return room.fill_(1).data_ptr()
 
-
-def test_a_tied_mixture_is_as_wide_as_the_embedding() -> None:
-    weight = nn.Parameter(torch.randn(VOCABULARY, 4))
-    layer = MixtureOfSoftmaxes(
-        OutputConfig(layer="mixture", mixtures=3), Surroundings(HIDDEN, VOCABULARY, weight)
-    )
-    assert layer.weight is weight
-    assert layer.log_probs(torch.randn(2, HIDDEN)).shape == (2, VOCABULARY)
+    with torch.inference_mode():
+        first = address(torch.float64, 16)
+    assert address(torch.float64, 16) == first
+    assert address(torch.bfloat16, 3) == first

@@ -14,7 +14,7 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.neural.config import NeuralLMConfig, resolve
+from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.output import OUTPUT_LAYERS
 from seqtool.lm.neural.task import LanguageModelTask
@@ -25,17 +25,8 @@ from seqtool.training.hardware import Group
 RUNS: dict[str, dict[str, Any]] = {
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6]}},
     "adaptive-tied-bf16": {"output": {"layer": "adaptive"}, "tied": True},
-    "class": {"output": {"layer": "class"}},
-    "class-tied-bf16": {"output": {"layer": "class", "num_classes": 4}, "tied": True},
     "nce-sparse": {"output": {"layer": "nce", "noise_samples": 5}},
     "blackout-tied": {"output": {"layer": "blackout", "noise_samples": 5}, "tied": True},
-    "importance": {"output": {"layer": "importance", "noise_samples": 5}},
-    "mixture-bf16": {"output": {"layer": "mixture", "mixtures": 2, "dropout_latent": 0.3}},
-    "mixture-tied": {
-        "output": {"layer": "mixture", "mixtures": 2},
-        "tied": True,
-        "embedding_size": 4,
-    },
     "maxent": {"output": {"layer": "maxent", "direct_size": 70}, "cell": "gru"},
     "maxent-tied-bf16": {"output": {"layer": "maxent", "direct_order": 2}, "tied": True},
 }
@@ -107,27 +98,6 @@ def test_another_output_layer_cannot_continue_a_run(tmp_path: Path, corpus: Prep
         train_lm(output=tmp_path / "m", config=other, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("values", "message", "hint"),
-    [
-        ({"layer": "adaptiv"}, "must be one of full, adaptive", "did you mean adaptive?"),
-        ({"layer": "adaptive", "cutoffs": []}, "cutoffs is [], but must be numbers from 2 up", ""),
-        ({"layer": "adaptive", "cutoffs": [1, 5]}, "cutoffs is [1, 5]", "such as [2000, 10000]"),
-        ({"layer": "adaptive", "cutoffs": [5, 5]}, "cutoffs is [5, 5]", "leave it out"),
-        ({"layer": "adaptive", "cutoffs": 5}, "must be a list of a whole number", "cutoffs"),
-        ({"layer": "adaptive", "div_value": 0.5}, "div_value is 0.5", "change div_value"),
-    ],
-)
-def test_settings_that_contradict_are_refused(
-    values: dict[str, Any], message: str, hint: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        from_dict(NeuralLMConfig, {"model": {"output": values}})
-    assert message in caught.value.message
-    assert caught.value.message.startswith("model.output.")
-    assert hint in caught.value.hint
-
-
 def test_a_table_smaller_than_the_vocabulary(tmp_path: Path, corpus: PreparedCorpus) -> None:
     output = {"layer": "maxent", "direct_size": 8}
     given = from_dict(NeuralLMConfig, {"model": {"output": output}, "data": DATA})
@@ -141,19 +111,6 @@ def test_several_processes_cannot_share_a_table(corpus: PreparedCorpus) -> None:
     )
     with pytest.raises(ConfigError, match="several processes cannot share a hash table"):
         LanguageModelTask(corpus, given, device="cpu", group=Group(0, 2))
-
-
-def test_tied_clusters_have_one_width() -> None:
-    values = {"tied": True, "output": {"layer": "adaptive", "div_value": 4}}
-    with pytest.raises(ConfigError, match="tied clusters are all as wide as the embedding"):
-        from_dict(NeuralLMConfig, {"model": values})
-    values["output"] = {"layer": "adaptive", "div_value": 1}
-    assert from_dict(NeuralLMConfig, {"model": values}).model.tied
-
-
-def test_settings_are_named_by_their_last_part() -> None:
-    given = resolve(None, {}, ["layer=adaptive", "cutoffs=[10, 20]", "div_value=2"])
-    assert given.model.output.cutoffs == (10, 20)
 
 
 def test_cutoffs_beyond_the_vocabulary(tmp_path: Path, corpus: PreparedCorpus) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_info
 
 from seqtool.core import runtime
 from seqtool.core.runtime import one_blas_thread
@@ -108,17 +107,3 @@ def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
         error = (torch.from_numpy(out).double() - expected).abs()
         # products are exact, and each of the sums is rounded by 2^-24 of itself or less
         assert (error <= inner * 2.0**-24 * sizes).all()
-
-
-def test_the_number_of_blas_threads_is_given_back() -> None:
-    def threads() -> list[int]:
-        return [
-            int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"
-        ]
-
-    # other tests may have loaded more of these libraries since it was first asked; none is NumPy's
-    runtime._blas.cache_clear()
-    before = threads()
-    with one_blas_thread():
-        assert set(threads()) <= {1}
-    assert threads() == before

@@ -15,36 +15,14 @@ from watched_networks import SHARE, Observed, assert_mean_is_one, batch, cells, 
 
 from seqtool.core.checkpoint import WEIGHTS
 from seqtool.core.config import from_dict
-from seqtool.core.errors import Interrupted, ModelError
-from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
+from seqtool.core.errors import Interrupted
+from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
-from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
+from seqtool.text.prepared import PreparedCorpus
 
 # Sizes.
-
-
-@pytest.mark.parametrize(
-    ("vocabulary_size", "expected"),
-    [
-        # embedding = softmax, 400 wide; softmax bias
-        #   Penn Treebank         10,000 x 400 + 10,000        4,010,000
-        #   WikiText-2            33,278 x 400 + 33,278       13,344,478
-        # LSTM layers of four gates, with two biases
-        #   400 -> 1,150          4,600 x 1,550 + 9,200        7,139,200
-        #   1,150 -> 1,150        4,600 x 2,300 + 9,200       10,589,200
-        #   1,150 -> 400          1,600 x 1,550 + 3,200        2,483,200
-        (10_000, 24_221_600),
-        (33_278, 33_556_078),
-    ],
-)
-def test_published_awd_lstms_have_their_size(vocabulary_size: int, expected: int) -> None:
-    config = ModelConfig(hidden_size=1150, layers=3, last_size=400, tied=True)
-    with torch.device("meta"):
-        network = NeuralNetwork(config, vocabulary_size)
-    assert network.embedding.embedding_dim == 400
-    assert sum(parameter.numel() for parameter in network.parameters()) == expected
 
 
 @pytest.mark.parametrize("connection", ["plain", "residual", "dense", "highway"])
@@ -192,9 +170,7 @@ def test_everything_in_half_precision(cell: str) -> None:
 
 
 def test_dropout_rises_from_half_over_a_share_of_training(corpus: PreparedCorpus) -> None:
-    # the mixture's own dropout, too
-    output = {"layer": "mixture", "mixtures": 2, "dropout_latent": 0.4}
-    settings = {**EVERYTHING, "dropout_rise": 0.5, "hidden_size": 64, "output": output}
+    settings = {**EVERYTHING, "dropout_rise": 0.5, "hidden_size": 64}
     task = make_task(corpus, model=settings)
     task.module.train()
     # 0.5 + 0.5 * done / 0.5, and whole from there on
@@ -202,7 +178,6 @@ def test_dropout_rises_from_half_over_a_share_of_training(corpus: PreparedCorpus
         task.set_progress(done)
         (cell,) = cells(task.module)
         assert cell.dropout_weights == pytest.approx(0.3 * strength)
-        assert task.module.softmax.dropout_latent == pytest.approx(0.4 * strength)
         torch.manual_seed(3)
         dropped_TBH = task.module.drop_output(torch.ones(1, 50, 64))
         share = 0.2 * strength
@@ -220,16 +195,6 @@ def test_dropout_rises_from_half_over_a_share_of_training(corpus: PreparedCorpus
 
 
 # Penalties and windows, in training.
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
-    path = tmp_path_factory.mktemp("raw")
-    generator = np.random.default_rng(1)
-    for name, num_lines in (("train", 60), ("valid", 15)):
-        words = generator.choice(list("abcdef"), size=(num_lines, 4))
-        (path / f"{name}.txt").write_text("".join(f"{' '.join(line)}\n" for line in words))
-    return prepare([path], path.parent / f"{path.name}-prepared", PrepareConfig())
 
 
 def make_task(corpus: PreparedCorpus, **sections: dict[str, Any]) -> LanguageModelTask:
@@ -354,15 +319,3 @@ def test_a_stopped_run_continues_exactly(
     one, other = (load_file(tmp_path / name / WEIGHTS) for name in ("whole", "parts"))
     assert one.keys() == other.keys()
     assert all(value.equal(other[name]) for name, value in one.items())
-
-
-def test_a_run_is_not_continued_with_other_windows(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    settings = from_dict(NeuralLMConfig, {**RHN, "training": {"epochs": 1}})
-    with pytest.raises(Interrupted):
-        train_lm(corpus, tmp_path / "m", settings, should_stop=lambda step: step == 2)
-    even = from_dict(
-        NeuralLMConfig,
-        {**RHN, "training": {"epochs": 1}, "data": {**RHN["data"], "random_bptt": False}},
-    )
-    with pytest.raises(ModelError, match=r"data\.random_bptt was True, not False"):
-        train_lm(output=tmp_path / "m", config=even, resume=True)

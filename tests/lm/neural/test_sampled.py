@@ -17,7 +17,6 @@ from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import Surroundings
 from seqtool.lm.neural.softmaxes import (
     BlackOut,
-    ImportanceSampled,
     NoiseContrastive,
     SampledSoftmax,
 )
@@ -27,7 +26,6 @@ HIDDEN, VOCABULARY = 3, len(COUNTS)
 KINDS: dict[str, type[SampledSoftmax]] = {
     "nce": NoiseContrastive,
     "blackout": BlackOut,
-    "importance": ImportanceSampled,
 }
 every_kind = pytest.mark.parametrize("name", KINDS)
 
@@ -108,50 +106,6 @@ def test_blackout_by_its_equations(monkeypatch: pytest.MonkeyPatch, power: float
         total -= math.log(exps[target] / whole)
         total -= sum(math.log(1 - exps[sample] / whole) for sample in others)
     assert layer.loss(hidden_NH, targets_N).item() == pytest.approx(total / 4, rel=1e-6)
-
-
-@pytest.mark.parametrize("power", [None, 0.5])
-def test_importance_sampling_by_its_equations(
-    monkeypatch: pytest.MonkeyPatch, power: float | None
-) -> None:
-    # Jozefowicz et al. (2016), section 3.1: p(Y = k | W) = softmax(s(w_k) - log q(w_k)) over the
-    # target and the samples; a sample that is the target is left out
-    layer = make("importance", noise_power=power)
-    samples = [4, 4, 0, 5]
-    fix_samples(monkeypatch, layer, samples)
-    hidden_NH, targets_N = batch()
-    q = noise(1.0 if power is None else power)
-    total = 0.0
-    for hidden_H, target in zip(hidden_NH.tolist(), targets_N.tolist(), strict=True):
-        if target == IGNORED:
-            continue
-        exps = [
-            math.exp(sum(h * w for h, w in zip(hidden_H, row, strict=True)) + bias) / share
-            for row, bias, share in zip(layer.weight.tolist(), layer.bias.tolist(), q, strict=True)
-        ]
-        others = sum(exps[sample] for sample in samples if sample != target)
-        total -= math.log(exps[target] / (exps[target] + others))
-    assert layer.loss(hidden_NH, targets_N).item() == pytest.approx(total / 4, rel=1e-6)
-
-
-def test_importance_sampling_weighs_samples_as_the_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
-    # drawn as often as the noise expects, n q(w) times, a symbol has n q(w) exp(s) / q(w) in the
-    # sum: the gradients of all but the target are to each other as in the softmax
-    layer = make("importance")
-    hidden_NH, _ = batch(1)
-    target = torch.tensor([4])
-    exact_V = (hidden_NH @ layer.weight.T + layer.bias)[0].detach().softmax(0)
-    found = []
-    for times in (1, 1000):
-        drawn = [w for w, count in enumerate(COUNTS.tolist()) for _ in range(times * max(1, count))]
-        fix_samples(monkeypatch, layer, drawn)
-        (ours_V,) = torch.autograd.grad(layer.loss(hidden_NH, target), layer.bias)
-        others_V = ours_V.clone()
-        others_V[4] = 0.0
-        expected_V = exact_V.clone()
-        expected_V[4] = 0.0
-        found.append(others_V / others_V.sum() - expected_V / expected_V.sum())
-    assert max(part.abs().max() for part in found) < 1e-6
 
 
 def test_nce_approaches_maximum_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:

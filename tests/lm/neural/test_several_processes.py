@@ -6,7 +6,6 @@ import json
 import math
 import os
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,11 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
 from seqtool.core.progress import EpochDone, Event
-from seqtool.lm.neural import train as train_module
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import TrainedLM, train_lm
-from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.training import hardware, loop
+from seqtool.text.prepared import PreparedCorpus
+from seqtool.training import loop
 from seqtool.training.hardware import ALONE, Group, joined
 
 # the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
@@ -40,23 +38,7 @@ MODELS: dict[str, dict[str, Any]] = {
     # clusters of some letters, of one, and of <unk>, which no process ever sees
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6, 7]}},
     "adaptive, tied": {"output": {"layer": "adaptive", "cutoffs": [2, 4]}, "tied": True},
-    "mixture": {"output": {"layer": "mixture", "mixtures": 3}},
 }
-
-LISTED_SECONDS = 10.0  # for which a thread that has ended may still be listed
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> PreparedCorpus:
-    folder = tmp_path_factory.mktemp("several")
-    generator = np.random.default_rng(3)
-    for name, num_lines in (("train", 60), ("valid", 15)):
-        lines = [
-            " ".join(generator.choice(list("abcdef"), size=k))
-            for k in generator.integers(1, 8, num_lines)
-        ]
-        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
-    return prepare([folder], folder / "prepared", PrepareConfig())
 
 
 def config(model: dict[str, Any], **training: Any) -> NeuralLMConfig:
@@ -109,28 +91,6 @@ def test_gradients_are_those_of_the_joint_batch(tmp_path: Path, corpus: Prepared
         for rank in (0, 1):
             found = load_file(tmp_path / f"{name}-{rank}")
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs Linux's list of threads")
-def test_no_thread_outlives_the_group(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    def num_threads() -> int:
-        return len(os.listdir("/proc/self/task"))
-
-    def action(rank: int) -> None:
-        before = num_threads() + (rank == 0)  # which keeps the store, for later groups too
-        with joined("cpu") as group:
-            task = LanguageModelTask(corpus, of("lstm"), device="cpu", group=group)
-            task.start_epoch(0)
-            loss = group.parallel(task.module, task.loss)  # still held at the end
-            loss(0)[0].backward()
-            assert num_threads() > before
-        # a thread that was joined is in the list until the system has taken it out
-        end = time.monotonic() + LISTED_SECONDS
-        while num_threads() > before and time.monotonic() < end:
-            time.sleep(0.01)
-        assert num_threads() == before
-
-    together(tmp_path, action)
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
@@ -276,37 +236,3 @@ def test_what_fails_in_one_process_ends_all(
         f"{TrainingError.__name__}: the loss is not a number at step 4 (epoch 1)",
     ]
     assert together(tmp_path, action) == [str(told)] * 2
-
-
-def test_with_a_gpu_for_each_process_the_model_is_measured_at_the_end(
-    tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """GPUs are chosen as on a machine that has two; what is to run there runs on the CPU."""
-    choose_device, load = hardware.choose_device, checkpoint.load
-
-    def choose(name: str) -> str:
-        with monkeypatch.context() as patch:
-            patch.setattr(torch.cuda, "is_available", lambda: True)
-            patch.setattr(torch.cuda, "device_count", lambda: 2)
-            return choose_device(name)
-
-    def on_cpu(function: Callable[..., Any], used: list[str]) -> Callable[..., Any]:
-        def run(*args: Any, device: str, **rest: Any) -> Any:
-            used.append(choose(device) if function is load else device)
-            return function(*args, device="cpu", **rest)
-
-        return run
-
-    def action(rank: int) -> list[str]:
-        used: list[str] = []
-        monkeypatch.setattr(hardware, "choose_device", choose)
-        monkeypatch.setattr(hardware, "prepare_device", used.append)
-        monkeypatch.setattr(train_module, "joined", lambda device: joined("cpu"))
-        monkeypatch.setattr(train_module, "LanguageModelTask", on_cpu(LanguageModelTask, used))
-        monkeypatch.setattr(train_module, "train", on_cpu(loop.train, used))
-        monkeypatch.setattr(checkpoint, "load", on_cpu(load, used))
-        train_lm(corpus, tmp_path / "lm", of("lstm"), device="cuda")
-        return used
-
-    # prepared, built, trained; the first process opens the model on the GPU that it has
-    assert together(tmp_path, action) == [str(["cuda:0"] * 4), str(["cuda:1"] * 3)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,11 +14,10 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from seqtool.core.errors import Interrupted
-from seqtool.lm.neural import products, threads
+from seqtool.lm.neural import products
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.products import has_bf16_dot_products
-from seqtool.lm.neural.threads import in_threads, parts_of
+from seqtool.lm.neural.products import has_bf16_dot_products, in_threads, parts_of
 from seqtool.lm.neural.train import train_lm
 
 
@@ -38,8 +35,8 @@ def sizes(num_streams: int, num_weights: int = 1_000_000, *, half: bool = False)
 
 
 def test_parts_are_the_whole_and_not_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "torch_is_faster", lambda: False)
-    monkeypatch.setattr(threads, "has_bf16_dot_products", lambda: True)
+    monkeypatch.setattr(products, "torch_is_faster", lambda: False)
+    monkeypatch.setattr(products, "has_bf16_dot_products", lambda: True)
     # 16 streams or more a part, and no more parts than threads
     assert [sizes(num) for num in (1, 31, 32, 50, 100)] == [
         [1],
@@ -60,14 +57,6 @@ def test_parts_are_the_whole_and_not_too_small(monkeypatch: pytest.MonkeyPatch) 
     assert parts_of(50, 1_000_000, bf16=False) == [slice(0, 16), slice(16, 33), slice(33, 50)]
     torch.set_num_threads(1)
     assert sizes(500) == [500]
-
-
-def test_where_torch_makes_the_products_nothing_is_divided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "torch_is_faster", lambda: True)
-    assert sizes(500) == [500]
-    monkeypatch.setattr(threads, "torch_is_faster", lambda: False)
-    monkeypatch.setattr(threads, "has_bf16_dot_products", lambda: False)
-    assert sizes(500, half=True) == [500]
 
 
 def test_each_part_has_a_thread_and_no_gradient() -> None:
@@ -125,11 +114,10 @@ def window(
 @pytest.fixture
 def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of parts of all loops; even the smallest are divided."""
-    monkeypatch.setattr(threads, "torch_is_faster", lambda: False)
     monkeypatch.setattr(products, "torch_is_faster", lambda: False)
-    monkeypatch.setattr(threads, "LEAST_WORK", 1)
+    monkeypatch.setattr(products, "LEAST_WORK", 1)
     numbers: list[int] = []
-    divide = threads.in_threads
+    divide = products.in_threads
 
     def counted(function: Any, *arguments: Any) -> Any:
         numbers.append(len(arguments[0]))
@@ -151,7 +139,6 @@ NOISE = {"dropout": "variational", "dropout_state": 0.3, "dropout_update": 0.2}
         ("rhn", {"depth": 2, **NOISE, "dropout": "plain"}),
         ("lstm", {**NOISE}),
         ("lstm", {"layers": 2, "projection_size": 4, **NOISE, "dropout": "plain"}),
-        ("lstm", {"mogrifier_rounds": 3, **NOISE}),
     ],
 )
 def test_windows_are_those_of_one_thread(
@@ -187,39 +174,6 @@ def test_half_windows_are_those_of_one_thread(
     # gradients of weights are sums of parts, each of them rounded to 8 bits
     for one, other in zip(divided[1], whole[1], strict=True):
         assert float((one - other).norm()) < 2.0**-7 * float(other.norm())
-
-
-# in a process of its own: libraries that other tests use start threads when they please
-COUNT_THREADS = """
-import os
-import torch
-from seqtool.lm.neural import products, threads
-from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.network import NeuralNetwork
-
-def windows(num):
-    for _ in range(num):
-        network(ids_TB, network.initial_state(240))[0].sum().backward()
-    return len(os.listdir("/proc/self/task"))
-
-threads.torch_is_faster = products.torch_is_faster = lambda: False
-threads.LEAST_WORK = 1
-# so large that torch copies the gradient of a part by several threads, where it may
-network = NeuralNetwork(ModelConfig(cell="rhn", depth=2, hidden_size=64), 40)
-ids_TB = torch.randint(40, (9, 240))
-torch.set_num_threads(1)
-before = windows(1)  # all is compiled: importing the compiler starts a thread
-torch.set_num_threads(3)
-print(windows(3) - before)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="Linux tells a process's threads")
-def test_threads_start_no_others() -> None:
-    typed = [sys.executable, "-c", COUNT_THREADS]
-    found = subprocess.run(typed, capture_output=True, text=True, check=True)
-    # two of ours, and two of torch's for the caller
-    assert found.stdout == "4\n"
 
 
 def test_a_resumed_run_ends_with_the_same_weights(
