@@ -345,7 +345,7 @@ def ngrams_of(path: Path) -> dict[tuple[str, ...], tuple[float, float]]:
     [
         (1, {"order": 3, "prune": (0, 0, 1), "vocab": "words.txt"}),
         (3, {"order": 3, "prune_entropy": 0.003}),
-        (7, {"order": 2, "smoothing": "kneser-ney", "discounts": "kenlm"}),
+        (7, {"order": 2, "smoothing": "kneser-ney"}),
     ],
 )
 def test_an_ngram_model_is_that_of_one_machine(
