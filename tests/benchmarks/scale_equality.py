@@ -140,7 +140,11 @@ def rows_of(
     """
     level = model.table.levels[n - 1]
     num = len(level.log_probs)
-    words = word_columns(model.table, n, 0, num) if n > 1 else np.arange(num, dtype=np.int32)[None]
+    words = (
+        word_columns(model.table.levels, n, 0, num)
+        if n > 1
+        else np.arange(num, dtype=np.int32)[None]
+    )
     columns = numbers[words]
     order = np.lexsort(columns[::-1])
     weights = level.backoffs if len(level.backoffs) else np.zeros(num, np.float32)

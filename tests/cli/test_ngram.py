@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.cli.options import join_numbers
+from seqtool.cli.usage import join_numbers
 from seqtool.core import checkpoint
 
 Run = Callable[..., Any]
@@ -119,7 +119,7 @@ def test_numbers_apart_by_spaces(args: str, joined: str) -> None:
         ("train text.txt --order 8", "order 8"),
         ("train text.txt -o 5", "no --order is given"),
         ("train text.txt --smoothing kneser-nay", "kneser-nay"),
-        ("train text.txt --smoothing witten-bell --add 2", "witten-bell"),
+        ("train text.txt --smoothing witten-bell --add 2", "add-k"),
         ("train text.txt --vocab text.txt --limit-vocab text.txt", "vocab"),
         ("train text.txt --prune-entropy 1", "prune_entropy is 1"),
         ("train text.txt --special-tokens keep", "'keep'"),
@@ -451,7 +451,7 @@ def test_from_classes_to_a_model_in_use(seqtool: Run, seqtool_process: Run) -> N
     for command in (
         "generate -m m --seed 1",
         "surprisal other.txt -m m --entropy",
-        "compare other.txt -m m -m words",
+        "eval-ppl other.txt -m m -m words --compare",
         "analyse context text.txt -m m --json",
     ):
         assert seqtool(*command.split()).code == 0, command

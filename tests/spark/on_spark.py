@@ -333,7 +333,7 @@ def ngrams_of(path: Path) -> dict[tuple[str, ...], tuple[float, float]]:
     found = {}
     for n, level in enumerate(table.levels, start=1):
         num = len(level)
-        columns = word_columns(table, n, 0, num) if n > 1 else np.arange(num)[None]
+        columns = word_columns(table.levels, n, 0, num) if n > 1 else np.arange(num)[None]
         weights = level.backoffs if len(level.backoffs) else np.zeros(num)
         for ids, log_prob, weight in zip(columns.T, level.log_probs, weights, strict=True):
             found[tuple(words[i] for i in ids)] = float(log_prob), float(weight)

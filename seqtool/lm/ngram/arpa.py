@@ -338,7 +338,7 @@ class _Writer:
         order, first, last = part
         levels = self._table.levels
         level = levels[order - 1]
-        columns = word_columns(self._table, order, first, last)
+        columns = word_columns(self._table.levels, order, first, last)
         if order == len(levels):
             backoffs, begins = level.backoffs[:0], level.words[:0]
         else:

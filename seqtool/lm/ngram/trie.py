@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram import arpa_lines
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
+from seqtool.lm.ngram.table import Float32, Int32, TableLevel
+
+if TYPE_CHECKING:
+    from seqtool.lm.ngram.counts import CountLevel
 
 
-def word_columns(table: BackoffTable, order: int, first: int, last: int) -> Int32:
+def word_columns(
+    levels: Sequence[TableLevel | CountLevel], order: int, first: int, last: int
+) -> Int32:
     """Return the words of the n-grams of an order from row `first` to row `last - 1`.
 
     They are int32 [order, rows].
     """
     columns = np.empty((order, last - first), np.int32)
     rows = np.arange(first, last, dtype=np.int32)
-    columns[order - 1] = table.levels[order - 1].words[first:last]
+    columns[order - 1] = levels[order - 1].words[first:last]
     for n in range(order - 1, 0, -1):
-        begins = table.levels[n].begins
+        begins = levels[n].begins
         # contexts without rows begin where the next one does: the last that begins here has the row
         context = int(np.searchsorted(begins, rows[0], side="right")) - 1
         arpa_lines.climb(context, begins, rows)
-        columns[n - 1] = rows if n == 1 else table.levels[n - 1].words[rows]
+        columns[n - 1] = rows if n == 1 else levels[n - 1].words[rows]
     return columns
 
 

@@ -67,19 +67,27 @@ def estimated_on_disk(
         DataError: too little memory, or an order that no sentence is long enough for.
         OutputError: a temporary file cannot be written.
     """
-    give_back_memory()  # of the reading
-    limit = memory_limit() if memory is None else memory
-    check_memory(LEAST, "the tables of DuckDB", "free some memory", limit)
-    available = memory_available(limit) or 0
     keys = Keys(vocabulary_size)
-    text = _describe(ids, keys)
-    own = int(min(_SHARE * available, available - _OUTSIDE))
-    with closing(DuckDB(folder, own, threads)) as engine:
+    text = describe_text(ids, keys)
+    with closing(open_engine(folder, threads, memory)) as engine:
         engine.take(*_ends(ids, keys, config.order))
         yield engine, estimate(engine, text, config, allowed=allowed, on_progress=on_progress)
 
 
-def _pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
+def open_engine(folder: Path, threads: int, memory: int | None) -> DuckDB:
+    """Return DuckDB in an empty folder, with what is free of the memory that the process may take.
+
+    Raises:
+        DataError: that is too little.
+    """
+    give_back_memory()  # of the reading
+    limit = memory_limit() if memory is None else memory
+    check_memory(LEAST, "the tables of DuckDB", "free some memory", limit)
+    available = memory_available(limit) or 0
+    return DuckDB(folder, int(min(_SHARE * available, available - _OUTSIDE)), threads)
+
+
+def text_pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
     """Give a text piece by piece; pages of a mapped file are let go when they have been read."""
     mapped = ids._mmap if isinstance(ids, np.memmap) else None  # type: ignore[attr-defined]
     for begin in range(0, len(ids), _PIECE):
@@ -88,14 +96,14 @@ def _pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _describe(ids: npt.NDArray[Any], keys: Keys) -> Text:
+def describe_text(ids: npt.NDArray[Any], keys: Keys) -> Text:
     """Return what is known of a text when it was read once.
 
     Raises:
         DataError: it is not of this vocabulary, or the last sentence has no end.
     """
     num_sentences = longest = length = 0
-    for piece in _pieces(ids):
+    for piece in text_pieces(ids):
         if not 0 <= piece.min() <= piece.max() < keys.vocabulary_size:
             raise DataError("the ids are not of this vocabulary", hint="prepare the text again")
         ends = np.flatnonzero(piece == EOS_ID)
@@ -120,7 +128,7 @@ def _ends(
     schema = pa.schema([(name, pa.int64()) for name in keys.columns(order)])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for piece in _pieces(ids):
+        for piece in text_pieces(ids):
             yield pa.RecordBatch.from_arrays([*map(pa.array, packer.pack(piece))], schema=schema)
 
     return batches(), schema

@@ -43,7 +43,7 @@ def header(model: Path) -> dict[str, object]:
         CONFIG,
         NgramConfig(order=2, vocab_size=5),
         NgramConfig(order=3, special_tokens="skip"),
-        NgramConfig(order=3, prune_entropy=3e-3),
+        NgramConfig(order=3, prune_entropy=0.01),
         NgramConfig(order=3, prune_entropy=0.5),  # only words stay
     ],
 )
