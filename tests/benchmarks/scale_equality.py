@@ -28,9 +28,9 @@ from ngram_text import SHARED
 
 import seqtool
 from seqtool.core.arrays import Floats
+from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.model import NgramModel
-from seqtool.lm.ngram.trie import word_columns
 from seqtool.spark.session import spark_session
 
 CLOSE = 1e-6  # in natural logarithms

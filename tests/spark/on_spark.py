@@ -32,9 +32,9 @@ from small_disks import small_disk
 
 import seqtool as package
 from seqtool.core.errors import DataError, OutputError
+from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.table import BackoffTable
-from seqtool.lm.ngram.trie import word_columns
 from seqtool.parsing.annotation import Annotation, open_models
 from seqtool.spark.folders import Folder, _num_tasks, _remove_for_good, temporary_folder
 from seqtool.spark.session import without_pandas_warning

@@ -2,7 +2,7 @@
 
 Training:       data (texts to ids), counts, smoothing (discounts, probabilities, backoffs),
                 pruning, engine/ (the same with DuckDB or Spark), config, train
-Models:         table (the rows on disk), trie (rows and words), suffixes (what is backed off to),
+Models:         table (the rows on disk), suffixes (what is backed off to),
                 query (scores of texts), class_probabilities (of what ends a word), model
 Word classes:   exchange (finds them), classes (the model of them)
 Files:          arpa, arpa_lines, parquet

@@ -19,11 +19,11 @@ import numpy as np
 from seqtool.core.arrays import Bools, Ints, Longs
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, Vocabulary
+from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import count_ngrams, refuse_high_order
 from seqtool.lm.ngram.data import Disk, Reading, given_splits, read_ids
 from seqtool.lm.ngram.engine import database
-from seqtool.lm.ngram.trie import word_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa

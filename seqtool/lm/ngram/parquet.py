@@ -17,8 +17,8 @@ from seqtool.core import storage
 from seqtool.core.errors import OutputError
 from seqtool.core.reading import Progress, load_pyarrow
 from seqtool.core.vocabulary import BOS, Vocabulary
+from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.table import BackoffTable
-from seqtool.lm.ngram.trie import word_columns
 
 _ROWS = 1 << 17  # at once
 _ROWS_PER_FILE = 1 << 24

@@ -6,7 +6,7 @@ below. Going through both at once tells where the rows of each context begin.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -121,7 +121,7 @@ def save_estimated(
     memory: int | None = None,
     on_progress: Progress | None = None,
     **about: Unpack[About],
-) -> Sequence[Mapping[str, Any]]:
+) -> list[dict[str, Any]]:
     """Write a model directory; what is pruned by entropy is pruned in memory before.
 
     Args:
@@ -131,7 +131,7 @@ def save_estimated(
         estimated: the model.
         memory: how many bytes the process may take; what it has when None.
         on_progress: called with (n-grams written, their number).
-        about: see `About`; the statistics are those of the model.
+        about: see `About`; the statistics are added.
 
     Returns:
         The statistics of each order.
@@ -145,10 +145,10 @@ def save_estimated(
     def write(file: Path) -> None:
         write_table(file, engine, estimated, on_progress)
 
-    statistics: Sequence[Mapping[str, Any]] = estimated.statistics
+    about["statistics"] = statistics = estimated.statistics
     threshold = float(about["config"]["prune_entropy"])
     if not threshold:
-        save_table(path, tokenizer, estimated.sizes, write, statistics=statistics, **about)
+        save_table(path, tokenizer, estimated.sizes, write, **about)
         return statistics
     needed, hint = _PRUNING_BYTES * sum(estimated.sizes), "prune by counts, with --prune"
     check_memory(needed, f"{sum(estimated.sizes):,} n-grams to prune by entropy", hint, memory)
@@ -157,8 +157,8 @@ def save_estimated(
         arrays = map_arrays(folder / WEIGHTS)
         table = BackoffTable.from_arrays(arrays, len(tokenizer.vocabulary))
         table = prune_by_entropy(table, threshold)
-        statistics = with_sizes(statistics, table)
-        save_model(path, NgramModel(table, tokenizer), statistics=statistics, **about)
+        about["statistics"] = statistics = with_sizes(statistics, table)
+        save_model(path, NgramModel(table, tokenizer), **about)
     return statistics
 
 
