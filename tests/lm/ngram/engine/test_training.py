@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_disks import small_disk
 
 from seqtool import NgramConfig, evaluate_lm, prepare, train_ngram
 from seqtool.core import checkpoint
@@ -180,28 +179,6 @@ def test_folders_of_any_name(
     train_ngram(text, f"{name}/model", CONFIG, **options)
     assert sorted(path.name for path in Path(name).iterdir()) == ["model", "ngrams"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "texts"])
-
-
-def test_a_disk_that_is_full_is_told(text: Path, tmp_path: Path, root: Path) -> None:
-    (text / "train.txt").write_text("".join(f"w{n} w{n // 3} w{n % 7}\n" for n in range(60_000)))
-    command = ["ngram", "train", str(text / "train.txt"), "-o", str(tmp_path / "model")]
-    try:
-        with small_disk(tmp_path / "disk", 1 << 20) as disk:
-            process = subprocess.run(
-                [sys.executable, "-m", "seqtool", *command, "--engine", "duckdb", "--temp", disk],
-                cwd=root,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert list(disk.iterdir()) == []
-    except PermissionError as error:
-        pytest.skip(str(error))
-    assert (process.returncode, process.stdout) == (1, ""), process.stderr
-    told, hint = process.stderr.splitlines()[-2:]
-    assert told.startswith(f"error: {disk}: a temporary file cannot be written: ")
-    assert hint == "hint: free some space, or name another folder with --temp"
-    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
 
 
 def test_nothing_is_left_of_a_disk_that_is_full(text: Path, tmp_path: Path, root: Path) -> None:
