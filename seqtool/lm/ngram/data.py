@@ -130,11 +130,12 @@ def read_ids(
     blocks = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)
     for block in blocks:
         try:
-            words.keep(words.add(block))
+            ids = words.add(block)
         except DataError as error:
             path, line = blocks.locate(error.line or 1)
             hint = "remove it, or choose --special-tokens unknown or skip"
             raise DataError(error.message, hint=hint, path=path, line=line) from error
+        words.keep(ids)
     source = inputs[0] if len(inputs) == 1 else None
     _refuse_no_words(
         words.num_tokens, words.num_sentences, "<stdin>" if str(source) == STDIN else source
