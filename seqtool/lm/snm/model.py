@@ -16,7 +16,7 @@ words, R the words that the longest feature reaches back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -310,39 +310,22 @@ class SnmModel(LanguageModel):
         return chosen
 
 
-def save_model(
-    path: str | Path,
-    model: SnmModel,
-    *,
-    config: Mapping[str, Any],
-    scores: Mapping[str, float],
-    data: Mapping[str, Any],
-    statistics: Mapping[str, Any],
-    command: str = "",
-) -> None:
-    """Write a model directory, whole or not at all.
+def save_model(path: str | Path, model: SnmModel, **about: Any) -> None:
+    """Write a model directory, whole or not at all; replace what is there.
 
     Args:
-        path: the directory; what is there is replaced.
+        path: the directory.
         model: what to write.
-        config: the resolved settings.
-        scores: what was measured.
-        data: where the text came from and how large it was.
-        statistics: "features" and "pairs", per kind of features.
-        command: the command that made the model.
+        about: what `checkpoint.Header` tells beside the model's kind, size and tokenizer.
 
     Raises:
         OSError: it cannot be written.
     """
     header = checkpoint.Header(
         kind=SnmModel.kind,
-        config=dict(config),
         tokenizer=model.tokenizer.describe(),
-        scores=dict(scores),
-        data=dict(data),
-        command=command,
         num_parameters=model.num_parameters,
-        statistics=dict(statistics),
+        **about,
     )
 
     def fill(directory: Path) -> None:
