@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from seqtool.lm.pairs import read_pairs as read_pairs
     from seqtool.lm.sampling import GenerateConfig as GenerateConfig
     from seqtool.lm.sampling import generate as generate
-    from seqtool.lm.snm.config import SnmConfig as SnmConfig
-    from seqtool.lm.snm.train import train_snm as train_snm
+    from seqtool.lm.snm.features import SnmConfig as SnmConfig
+    from seqtool.lm.snm.learning import train_snm as train_snm
     from seqtool.lm.words import score_words as score_words
     from seqtool.parsing.labeller.config import LabellerConfig as LabellerConfig
     from seqtool.parsing.labeller.model import Labeller as Labeller
@@ -87,8 +87,8 @@ _MODULES = {
     "lm.pairs": "MinimalPair evaluate_pairs read_pairs",
     "lm.evaluation": "evaluate_lm",
     "lm.sampling": "GenerateConfig generate",
-    "lm.snm.config": "SnmConfig",
-    "lm.snm.train": "train_snm",
+    "lm.snm.features": "SnmConfig",
+    "lm.snm.learning": "train_snm",
     "lm.words": "score_words",
     "parsing.labeller.config": "LabellerConfig",
     "parsing.labeller.model": "Labeller",

@@ -78,7 +78,7 @@ CONFIGURATIONS = (
     ),
     ("The training loop", "", "training.config:TrainingConfig"),
     ("n-gram models", "ngram train", "lm.ngram.config:NgramConfig"),
-    ("Sparse non-negative matrices", "ngram snm", "lm.snm.config:SnmConfig"),
+    ("Sparse non-negative matrices", "ngram snm", "lm.snm.features:SnmConfig"),
     ("Preparation", "prepare", "text.prepared:PrepareConfig"),
     ("Generation", "generate", "lm.sampling:GenerateConfig"),
     ("Cache", "eval-ppl --cache", "lm.mixture.config:CacheConfig"),

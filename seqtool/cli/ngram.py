@@ -451,7 +451,7 @@ def counts(
 ) -> None:
     """Count the n-grams of a text: a table on a terminal, tab-separated values elsewhere.
 
-    Text of any size is counted in bounded memory.
+    A text that is too large for the memory is counted by DuckDB.
     """
     from seqtool.lm.ngram.config import NgramConfig
     from seqtool.lm.ngram.listing import list_ngrams

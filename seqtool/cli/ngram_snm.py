@@ -20,11 +20,11 @@ from seqtool.cli.usage import examples
 from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
-    from seqtool.lm.snm.train import SnmTraining
+    from seqtool.lm.snm.learning import SnmTraining
 
 
 @cli.takes_options(
-    "seqtool.lm.snm.config:SnmConfig",
+    "seqtool.lm.snm.features:SnmConfig",
     {
         **cli.same_names("order", "remote", "gap", "adjacent", "prune", "epochs"),
         "--lr": "learning_rate",
@@ -61,8 +61,8 @@ def snm(
     from seqtool.core.config import from_dict, refuse_unread
     from seqtool.core.progress import stage_bars
     from seqtool.core.runtime import parse_size
-    from seqtool.lm.snm.config import SnmConfig
-    from seqtool.lm.snm.train import train_snm as train
+    from seqtool.lm.snm.features import SnmConfig
+    from seqtool.lm.snm.learning import train_snm as train
 
     config = from_dict(SnmConfig, settings)
     for name in settings:

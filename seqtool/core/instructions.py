@@ -66,19 +66,6 @@ def load(typing_context, data, position):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def store(typing_context, data, position, chunk):  # type: ignore[no-untyped-def]
-    """Write eight bytes into a vector from a position on, the lowest of them first."""
-
-    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        number = ir.IntType(64)
-        address = element(context, builder, signature.args[0], *arguments[:2])
-        builder.store(arguments[2], builder.bitcast(address, number.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return types.void(data, types.uint64, types.uint64), generate
-
-
-@intrinsic
 def copy_bytes(typing_context, target, to, source, begin, count):  # type: ignore[no-untyped-def]
     """Copy bytes of one vector into another, which must not be the same memory."""
 

@@ -6,6 +6,6 @@ Measures: evaluation, perplexity, comparison, held_out (the text of a model's ow
 Text:     sampling (by chance or by search)
 Words:    words (surprisal), alignment (words and tokens), states (vectors in context), stimuli
           (texts in a table), pairs (minimal pairs)
-Tables:   tables (files for other programs), rows (their text, compiled)
+Tables:   tables (files for other programs)
 Kinds:    ngram/, snm/, neural/, mixture/
 """

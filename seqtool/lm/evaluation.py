@@ -359,7 +359,7 @@ def scorer(model: LanguageModel, *, with_tokens: bool) -> Callable[[TextBlock], 
     Raises:
         DataError: by the function: a text that cannot be used.
     """
-    from seqtool.lm.rows import Cells
+    from seqtool.lm.tables import Cells
 
     def score(block: TextBlock) -> ScoredBlock:
         source = [_encoded(block.text, block.place, model.tokenizer)]

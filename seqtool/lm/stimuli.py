@@ -20,8 +20,7 @@ from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.reading import JSON_LINES, BlockReader, Progress, read_blocks, unpacked_name
 from seqtool.core.vocabulary import BLANKS
 from seqtool.lm.protocol import LanguageModel, carries_state
-from seqtool.lm.rows import Cells
-from seqtool.lm.tables import SEPARATORS, Column, Table, check_names, parse_table
+from seqtool.lm.tables import SEPARATORS, Cells, Column, Table, check_names, parse_table
 from seqtool.lm.unknown import UnknownWords, warning_of
 from seqtool.lm.words import (
     Frequencies,

@@ -18,30 +18,106 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, TextIO
+from typing import IO, Any, Protocol, TextIO, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import terminal
+from seqtool.core.arrays import Bools, Bytes, Longs
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import JSON_LINES, load_pyarrow, unpacked_name
 from seqtool.core.storage import atomic_file, refuse_input
 
-if TYPE_CHECKING:
-    from seqtool.lm.rows import Plain
-
 STDOUT = "-"
 PARQUET = ".parquet"
+_ROWS = 1 << 13  # written at a time
 SEPARATORS = {".tsv": "\t", ".csv": ","}
 
 Target = str | Path | TextIO
 Column = Sequence[Any] | npt.NDArray[Any]
+
+
+class Cells(Sequence[str]):
+    """Texts that stand in one array of bytes, as Python's own strings would take long to make.
+
+    Args:
+        data: UTF-8.
+        begins: of each text in it, [R].
+        ends: [R].
+    """
+
+    def __init__(self, data: Bytes, begins: Longs, ends: Longs) -> None:
+        self.data, self.begins, self.ends = data, begins, ends
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Cells:
+        """Return the cells of strings; what is no character of UTF-8 is written as an escape."""
+        data = ("\0".join(texts) + "\0").encode("utf-8", "backslashreplace")
+        array = np.frombuffer(data, np.uint8)
+        ends = np.flatnonzero(array == 0)
+        if len(ends) != len(texts):  # a text holds such a byte itself, or there is none
+            sizes = [len(text.encode("utf-8", "backslashreplace")) + 1 for text in texts]
+            ends = np.cumsum(sizes, dtype=np.int64) - 1
+        return cls(array, np.concatenate(([0], ends[:-1] + 1))[: len(ends)], ends)
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Cells: ...
+    def __getitem__(self, place: int | slice) -> str | Cells:
+        if isinstance(place, slice):
+            return self.take(place)
+        return self._text(self.begins[place], self.ends[place])
+
+    def __iter__(self) -> Iterator[str]:
+        return starmap(self._text, zip(self.begins.tolist(), self.ends.tolist(), strict=True))
+
+    def _text(self, begin: int, end: int) -> str:
+        return self.data[begin:end].tobytes().decode()
+
+    def take(self, rows: Longs | Bools | slice) -> Cells:
+        """Return the texts of some rows."""
+        return Cells(self.data, self.begins[rows], self.ends[rows])
+
+
+class Numbers(Sequence[float | None]):
+    """Numbers of which some are missing, as `numpy.ma` takes 8 ms to import.
+
+    Args:
+        values: [R]; where one is missing, any number.
+        missing: [R].
+    """
+
+    def __init__(self, values: npt.NDArray[Any], missing: Bools) -> None:
+        self.values, self.missing = values, missing
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> float | None: ...
+    @overload
+    def __getitem__(self, place: slice) -> Numbers: ...
+    def __getitem__(self, place: int | slice) -> float | Numbers | None:
+        if isinstance(place, slice):
+            return Numbers(self.values[place], self.missing[place])
+        number: float = self.values[place].item()
+        return None if self.missing[place] else number
+
+    def __iter__(self) -> Iterator[float | None]:
+        pairs = zip(self.values.tolist(), self.missing.tolist(), strict=True)
+        return (None if is_missing else number for number, is_missing in pairs)
 
 
 class Table(Protocol):
@@ -220,56 +296,53 @@ def _suffix(target: str | Path) -> str:
     return ".tsv" if path.exists() and not path.is_file() else path.suffix.lower()
 
 
-def _encoded(stream: TextIO) -> Callable[[memoryview], object]:
+def _encoded(stream: TextIO) -> Callable[[bytes], object]:
     """Return what writes UTF-8 to a stream of text."""
-    return lambda data: stream.write(str(data, "utf-8"))
+    return lambda data: stream.write(data.decode())
 
 
 class _TextTable:
-    """CSV or TSV, whose bytes are given to `write_bytes`; they are overwritten then."""
+    """CSV or TSV, whose bytes are given to `write_bytes`."""
 
-    def __init__(self, write_bytes: Callable[[memoryview], object], separator: str) -> None:
+    def __init__(self, write_bytes: Callable[[bytes], object], separator: str) -> None:
         self._write_bytes, self._separator = write_bytes, separator
+        # the csv module leaves carriage returns without quotes before Python 3.13
+        self._is_special = re.compile(f'[{separator}"\r\n]').search
         self._is_empty = True
 
     def write(self, columns: Mapping[str, Column]) -> None:
         if self._is_empty:
-            self._write_rows([[name] for name in columns], 1)
+            self._write_rows([[name] for name in columns])
             self._is_empty = False
         lengths = {len(column) for column in columns.values()}
         if len(lengths) != 1:
             raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-        self._write_rows([_cells(column) for column in columns.values()], lengths.pop())
+        for begin in range(0, lengths.pop(), _ROWS):
+            self._write_rows([column[begin : begin + _ROWS] for column in columns.values()])
 
-    def _write_rows(self, cells: Sequence[Plain], num_rows: int) -> None:
-        from seqtool.lm.rows import rows_of
+    def _write_rows(self, columns: Sequence[Column]) -> None:
+        rows = map(self._separator.join, zip(*map(self._cells, columns), strict=True))
+        # what is no character of UTF-8 is written as an escape
+        self._write_bytes("".join(f"{row}\n" for row in rows).encode("utf-8", "backslashreplace"))
 
-        for rows in rows_of(cells, num_rows, self._separator):
-            self._write_bytes(rows)
+    def _cells(self, column: Column) -> Iterable[str]:
+        values = column.tolist() if isinstance(column, np.ndarray) else column
+        kinds = set(map(type, values))
+        if kinds <= {str}:
+            return map(self._text, values)
+        if kinds == {int}:
+            return map(str, values)
+        return map("{:.6f}".format if kinds == {float} else self._cell, values)
 
+    def _text(self, text: str) -> str:
+        return '"' + text.replace('"', '""') + '"' if self._is_special(text) else text
 
-def _cells(column: Column) -> Plain:
-    """Return the cells of a column as texts, or plain numbers as they are."""
-    from seqtool.lm.rows import Cells, Numbers, is_plain
-
-    if isinstance(column, Cells):
-        return column
-    if isinstance(column, np.ndarray | Numbers):
-        if is_plain(column):
-            return column
-        column = column.tolist() if isinstance(column, np.ndarray) else [*column]
-    kinds = set(map(type, column))
-    if kinds <= {str}:
-        return column
-    return [""] * len(column) if kinds == {type(None)} else [*map(_cell, column)]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return f"{value:.6f}" if isinstance(value, float) else str(int(value))
+    def _cell(self, value: Any) -> str:
+        if isinstance(value, float):
+            return f"{value:.6f}"
+        if value is None or isinstance(value, str):
+            return self._text(value or "")
+        return str(int(value))
 
 
 class _JsonLinesTable:

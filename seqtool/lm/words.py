@@ -63,8 +63,7 @@ from seqtool.lm.protocol import (
     refuse_other_than_model,
     summarise,
 )
-from seqtool.lm.rows import Cells, Numbers
-from seqtool.lm.tables import Column
+from seqtool.lm.tables import Cells, Column, Numbers
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 BLOCK_LINES = 1000  # of `score_words`, which are scored side by side

@@ -11,7 +11,7 @@ import posixpath
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from seqtool.lm.ngram.engine.contexts import OfContexts
+from seqtool.lm.ngram.engine.contexts import ContextSmoother
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.spark.folders import Folder
 
@@ -45,7 +45,7 @@ class SparkEngine:
         """Give the rows of a query, of which the driver holds all at once."""
         yield from self._session.sql(sql).toArrow().to_batches()
 
-    def smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
+    def smooth(self, name: str, sql: str, smoother: ContextSmoother) -> None:
         """Make a table of what the smoother makes of a query."""
         from pyspark.sql import functions
         from pyspark.sql.pandas.types import from_arrow_schema

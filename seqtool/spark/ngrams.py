@@ -28,11 +28,10 @@ from seqtool.core.reading import PARQUET, unpacked_name
 from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import WordReader, counted_tokenizer, limited
-from seqtool.lm.ngram.engine.entropy import prune
 from seqtool.lm.ngram.engine.keys import Keys, Packer
-from seqtool.lm.ngram.engine.output import write_table
+from seqtool.lm.ngram.engine.output import save_estimated
 from seqtool.lm.ngram.engine.plan import ENDS, Text, estimate
-from seqtool.lm.ngram.model import NgramModel, save_table
+from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.ngram.train import (
     NgramTraining,
     OnProgress,
@@ -77,7 +76,6 @@ class CountedText:
         longest: the tokens of the longest sentence.
         num_bytes: of UTF-8.
         files: it was read from.
-        words: all its words, in order of first occurrence.
     """
 
     tokenizer: WordTokenizer
@@ -86,7 +84,6 @@ class CountedText:
     longest: int
     num_bytes: int
     files: list[str]
-    words: list[str]
 
 
 def train_ngram(
@@ -146,35 +143,29 @@ def train_ngram(
         tokenizer, allowed = text.tokenizer, None
         keys = Keys(len(tokenizer.vocabulary))
         _offer_ends(texts, tokenizer, keys, config.order)
-        places = None
-        if config.discounts == "kenlm":
-            places = np.full(keys.vocabulary_size, -4, np.int64)
-            ids = tokenizer.vocabulary.encode(text.words)
-            places[ids[::-1]] = np.arange(len(ids))[::-1]  # of words with one id, the first one's
         num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         if config.limit_vocab is not None:
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
             num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         check_words(tokenizer.vocabulary, arpa, parquet)
         engine = SparkEngine(session, folder)
-        described = Text(keys, text.sentences, text.longest, places)
+        described = Text(keys, text.sentences, text.longest)
         num_bytes = text.tokens * _ROW_BYTES
         with stages("estimating") as on_estimate, _divided(session, num_bytes):
             estimated = estimate(
                 engine, described, config, allowed=allowed, on_progress=on_estimate
             )
-            estimated = prune(engine, estimated, config.prune_entropy, on_estimate)
         with stages("saving") as on_save:
-            save_table(
+            statistics = save_estimated(
                 output,
                 tokenizer,
-                estimated.sizes,
-                lambda file: write_table(file, engine, estimated, on_save),
+                engine,
+                estimated,
+                on_progress=on_save,
                 config=to_dict(config),
                 scores={"train_seconds": sum(stages.seconds.values())},
                 data=_described(text, num_unknown),
                 command=command,
-                statistics=estimated.statistics,
             )
     table = checkpoint.load(output, NgramModel).table
     warnings = write_copies(
@@ -191,7 +182,7 @@ def train_ngram(
         arpa=None if arpa is None else Path(arpa),
         parquet=None if parquet is None else Path(parquet),
         engine=f"spark, {session.sparkContext.master}",
-        statistics=estimated.statistics,
+        statistics=statistics,
         warnings=[
             *unknown_warnings(config, num_unknown, text.tokens - text.sentences),
             *estimated.warnings,
@@ -298,7 +289,6 @@ def _counted(texts: Texts, config: NgramConfig) -> CountedText:
         max(row["longest"] for row in blocks),
         num_bytes,
         texts.files,
-        list(words),
     )
 
 

@@ -28,9 +28,9 @@ from ngram_text import SHARED
 
 import seqtool
 from seqtool.core.arrays import Floats
+from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.model import NgramModel
-from seqtool.lm.ngram.trie import word_columns
 from seqtool.spark.session import spark_session
 
 CLOSE = 1e-6  # in natural logarithms
@@ -140,7 +140,11 @@ def rows_of(
     """
     level = model.table.levels[n - 1]
     num = len(level.log_probs)
-    words = word_columns(model.table, n, 0, num) if n > 1 else np.arange(num, dtype=np.int32)[None]
+    words = (
+        word_columns(model.table.levels, n, 0, num)
+        if n > 1
+        else np.arange(num, dtype=np.int32)[None]
+    )
     columns = numbers[words]
     order = np.lexsort(columns[::-1])
     weights = level.backoffs if len(level.backoffs) else np.zeros(num, np.float32)

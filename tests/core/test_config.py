@@ -264,7 +264,7 @@ def test_one_place_where_it_counts_is_enough() -> None:
     [
         *("lm.neural.config:NeuralLMConfig", "parsing.pipeline.config:PipelineConfig"),
         *("parsing.labeller.config:LabellerConfig", "classification.config:ClassifierConfig"),
-        *("lm.ngram.config:NgramConfig", "lm.snm.config:SnmConfig"),
+        *("lm.ngram.config:NgramConfig", "lm.snm.features:SnmConfig"),
     ],
 )
 def test_conditions_name_settings_that_are_there(place: str) -> None:

@@ -18,8 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError, OutputError
-from seqtool.lm.rows import Cells, Numbers
-from seqtool.lm.tables import check_target, open_table, parse_table, write_table
+from seqtool.lm.tables import Cells, Numbers, check_target, open_table, parse_table, write_table
 
 TOKENS = [
     *('"', "'", '""', 'a"b', '"a"', "NA", "null", "NULL", "NaN", "nan", "None", "#", "# x", "a\tb"),

@@ -1,11 +1,10 @@
 """Count-based n-gram language models.
 
-Training:       data (texts to ids), records (of one size, sorted), counts, smoothing (discounts,
-                probabilities, backoffs), pruning, engine/ (the same with DuckDB or Spark), config,
-                train
-Models:         table (the rows on disk), trie (rows and words), suffixes (what is backed off to),
-                query (scores of texts), masses (of the words that end another), model
+Training:       data (texts to ids), counts, smoothing (discounts, probabilities, backoffs),
+                pruning, engine/ (the same with DuckDB or Spark), config, train
+Models:         table (the rows on disk), suffixes (what is backed off to),
+                query (scores of texts), class_probabilities (of what ends a word), model
 Word classes:   exchange (finds them), classes (the model of them)
 Files:          arpa, arpa_lines, parquet
-Commands:       listing and tally (`ngram counts`), union (`ngram mix`: interpolation in one table)
+Commands:       listing (`ngram counts`), union (`ngram mix`: interpolation in one table)
 """

@@ -22,12 +22,12 @@ import re
 import zlib
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -39,11 +39,13 @@ from seqtool.core.storage import atomic_file, refuse_input
 from seqtool.core.string_table import StringTable
 from seqtool.core.terminal import stream
 from seqtool.core.units import LN_10
-from seqtool.core.vocabulary import BOS, EOS, UNK, UNK_ID, Vocabulary
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.ngram import arpa_lines
 from seqtool.lm.ngram.suffixes import contexts_of, select
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
-from seqtool.lm.ngram.trie import Found, context_rows, sorted_level, word_columns
+
+if TYPE_CHECKING:
+    from seqtool.lm.ngram.counts import CountLevel
 
 OnProgress = Callable[[int, "int | None"], None]
 
@@ -338,7 +340,7 @@ class _Writer:
         order, first, last = part
         levels = self._table.levels
         level = levels[order - 1]
-        columns = word_columns(self._table, order, first, last)
+        columns = word_columns(self._table.levels, order, first, last)
         if order == len(levels):
             backoffs, begins = level.backoffs[:0], level.words[:0]
         else:
@@ -363,6 +365,25 @@ class _Writer:
             pieces.append(out[: state[0]])
             size = max(64, size // 4)
         return (pieces[0] if len(pieces) == 1 else np.concatenate(pieces)).data
+
+
+def word_columns(
+    levels: Sequence[TableLevel | CountLevel], order: int, first: int, last: int
+) -> Int32:
+    """Return the words of the n-grams of an order from row `first` to row `last - 1`.
+
+    They are int32 [order, rows].
+    """
+    columns = np.empty((order, last - first), np.int32)
+    rows = np.arange(first, last, dtype=np.int32)
+    columns[order - 1] = levels[order - 1].words[first:last]
+    for n in range(order - 1, 0, -1):
+        begins = levels[n].begins
+        # contexts without rows begin where the next one does: the last that begins here has the row
+        context = int(np.searchsorted(begins, rows[0], side="right")) - 1
+        arpa_lines.climb(context, begins, rows)
+        columns[n - 1] = rows if n == 1 else levels[n - 1].words[rows]
+    return columns
 
 
 def _joined(
@@ -558,13 +579,13 @@ class _Reader:
         """Find the context of every n-gram and sort them into trie order."""
         num_contexts = len(self._levels[-1])
         none = np.empty(0, np.int32), np.empty(0, np.int32)
-        found: list[Found] = [(*none, np.empty(0, np.float32), np.empty(0, np.float32))]
+        found: list[_Found] = [(*none, np.empty(0, np.float32), np.empty(0, np.float32))]
         first = 0
         for piece in section.pieces(self._words):
             contexts = self._contexts(section, first, piece.columns)
             found.append((contexts, piece.columns[-1].copy(), piece.log_probs, piece.backoffs))
             first += len(contexts)
-        level, num_odd, twice = sorted_level(found, num_contexts, len(self._symbols))
+        level, num_odd, twice = _sorted_level(found, num_contexts, len(self._symbols))
         if twice is not None:
             raise self._lines.error(
                 "the same n-gram is there a second time", line=section.line_of(twice)
@@ -575,7 +596,7 @@ class _Reader:
     def _contexts(self, section: _Section, first: int, columns: Int32) -> Int32:
         """Return the row of each n-gram's context, one past the last for what no sentence holds."""
         order = columns.shape[0]
-        rows = context_rows(self._levels, columns, len(self._symbols))
+        rows = _context_rows(self._levels, columns, len(self._symbols))
         missing = np.flatnonzero(rows < 0)
         if len(missing):
             i = int(missing[0])
@@ -687,6 +708,66 @@ class _Section:
             if order > 1 and word not in known:
                 raise self._lines.error(f"the word {word!r} is none of the unigrams")
         raise self._lines.error(f"{_shown(fields[-1])} stands where a backoff was expected")
+
+
+def _context_rows(levels: Sequence[TableLevel], columns: Int32, vocabulary_size: int) -> Int32:
+    """Return the row of the context of each of R n-grams, -1 where there is none.
+
+    Args:
+        levels: the orders below.
+        columns: int32 [order, R], the words.
+        vocabulary_size: V.
+
+    Returns:
+        int32 [R]; one past the last row for n-grams that no sentence holds.
+    """
+    order = columns.shape[0]
+    rows: Int32 = columns[0].copy()
+    for n in range(1, order - 1):
+        arpa_lines.descend(levels[n].begins, levels[n].words, columns[n], rows)
+    # after the search, as their contexts may be missing, and that is no error in them
+    odd = (columns[1:] == vocabulary_size).any(axis=0) | (columns[:-1] == EOS_ID).any(axis=0)
+    rows[odd] = len(levels[order - 2])
+    return rows
+
+
+# context rows, last words, log-probabilities and backoffs of some n-grams
+_Found = tuple[Int32, Int32, Float32, Float32]
+
+
+def _sorted_level(
+    found: Sequence[_Found], num_contexts: int, vocabulary_size: int
+) -> tuple[TableLevel, int, int | None]:
+    """Return the n-grams of an order in trie order.
+
+    Args:
+        found: the n-grams, in any order; at least one entry.
+        num_contexts: rows of the order below.
+        vocabulary_size: V.
+
+    Returns:
+        The level; how many n-grams were left out, as no sentence holds them; and where one stands
+        that is there for a second time.
+    """
+    contexts, words, log_probs, backoffs = (
+        np.concatenate(part) for part in zip(*found, strict=True)
+    )
+    keys = contexts.astype(np.int64) * (vocabulary_size + 1) + words
+    again = None
+    # files that seqtool wrote are in this order already
+    if not np.all(keys[1:] > keys[:-1]):
+        # stable: of two equal n-grams the later one is told as the second
+        order = np.argsort(keys, kind="stable")
+        keys, contexts, words = keys[order], contexts[order], words[order]
+        log_probs, backoffs = log_probs[order], backoffs[order]
+        twice = np.flatnonzero((keys[1:] == keys[:-1]) & (contexts[1:] < num_contexts))
+        again = int(order[twice + 1].min()) if len(twice) else None
+    # what no sentence holds was given a context that is none, so it is last
+    kept = int(np.searchsorted(contexts, num_contexts))
+    begins = np.zeros(num_contexts + 1, np.int32)
+    np.cumsum(np.bincount(contexts[:kept], minlength=num_contexts), out=begins[1:])
+    level = TableLevel(words[:kept], begins, log_probs[:kept], backoffs[:kept])
+    return level, len(contexts) - kept, again
 
 
 def _to_number(text: str) -> float | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.arrays import Bools, Ids
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, OutputError, from_os_error
 from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks, refuse_field
 from seqtool.core.runtime import check_memory, memory_available
 from seqtool.core.vocabulary import (
@@ -29,7 +30,6 @@ from seqtool.core.vocabulary import (
     refuse_special_words,
 )
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig, WordsConfig
-from seqtool.lm.ngram.records import naming_folder
 from seqtool.text.preparation import number_words, plan_splits, read_word_list
 from seqtool.text.prepared import PreparedCorpus, SplitCounts
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
@@ -127,9 +127,19 @@ def read_ids(
         return _open(Path(inputs[0]), config, field, memory, disk)
     digests: dict[str, str] = {}
     words = _Words(config, memory, disk)
-    for ids in read_numbered(words, inputs, field=field, digests=digests, on_progress=on_progress):
+    blocks = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)
+    for block in blocks:
+        try:
+            ids = words.add(block)
+        except DataError as error:
+            path, line = blocks.locate(error.line or 1)
+            hint = "remove it, or choose --special-tokens unknown or skip"
+            raise DataError(error.message, hint=hint, path=path, line=line) from error
         words.keep(ids)
-    words.check(inputs)
+    source = inputs[0] if len(inputs) == 1 else None
+    _refuse_no_words(
+        words.num_tokens, words.num_sentences, "<stdin>" if str(source) == STDIN else source
+    )
     if words.folder is None:
         _check(words.num_tokens, config, memory)
     vocabulary, ids = words.finish()
@@ -147,29 +157,6 @@ def read_ids(
     ]
     description = {"splits": {"train": asdict(counts)}, "sources": sources}
     return Reading(ids, tokenizer, counts.unknown, description, words.folder)
-
-
-def read_numbered(
-    reader: WordReader,
-    inputs: Sequence[str | Path],
-    *,
-    field: str | None = None,
-    digests: dict[str, str] | None = None,
-    on_progress: Progress | None = None,
-) -> Iterator[Ids]:
-    """Give the ids of a text in blocks of whole sentences; arguments and errors as of `read_ids`.
-
-    The ids are those of the reader's table: by first occurrence.
-    """
-    blocks = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)
-    for block in blocks:
-        try:
-            ids = reader.add(block)
-        except DataError as error:
-            path, line = blocks.locate(error.line or 1)
-            hint = "remove it, or choose --special-tokens unknown or skip"
-            raise DataError(error.message, hint=hint, path=path, line=line) from error
-        yield ids
 
 
 def sound_files(
@@ -258,32 +245,20 @@ def check_preparation(
             )
 
 
-def open_corpus(path: Path, config: WordsConfig, field: str | None) -> PreparedCorpus:
-    """Open a prepared corpus for counting.
-
-    Raises:
-        ConfigError: settings that it does not have.
-        DataError: it is damaged, or has no words.
-    """
+def _open(
+    path: Path, config: WordsConfig, field: str | None, memory: int | None, disk: Disk | None
+) -> Reading:
     corpus = PreparedCorpus.open(path)
     check_preparation(corpus, config)
     refuse_field(field, [path])
     split = corpus.info["splits"]["train"]
     _refuse_no_words(split["tokens"], split["sentences"], path)
-    return corpus
-
-
-def _open(
-    path: Path, config: WordsConfig, field: str | None, memory: int | None, disk: Disk | None
-) -> Reading:
-    corpus = open_corpus(path, config, field)
     ids = corpus.ids("train")
     folder = None if disk is None else disk.folder(len(ids), config, memory)
     if folder is None:
         _check(len(ids), config, memory)
     description = {key: value for key, value in corpus.info.items() if key != "format_version"}
-    unknown = corpus.info["splits"]["train"]["unknown"]
-    return Reading(ids, corpus.tokenizer, unknown, description, folder)
+    return Reading(ids, corpus.tokenizer, split["unknown"], description, folder)
 
 
 def counted_tokenizer(
@@ -332,6 +307,22 @@ def _policy(config: WordsConfig) -> SpecialTokens:
     return "refuse" if config.special_tokens == "auto" else config.special_tokens
 
 
+@contextmanager
+def _naming_folder(folder: Path) -> Iterator[None]:
+    """Let an error of the disk name the folder of a temporary file.
+
+    Raises:
+        OutputError: it cannot be written or read.
+    """
+    try:
+        yield
+    except OSError as error:
+        user_error = from_os_error(error)
+        hint = "free some space, name another folder with --temp, or give more --memory"
+        what = f"a temporary file cannot be written: {user_error.message}"
+        raise OutputError(what, hint=hint, path=folder) from error
+
+
 class WordReader:
     """Numbers the words of a text as they come.
 
@@ -364,13 +355,6 @@ class WordReader:
                 ids = ids[ids != UNK_ID]
         self.num_tokens += len(ids)
         return ids
-
-    def check(self, inputs: Sequence[str | Path]) -> None:
-        """Refuse a text, of these files, that has no words."""
-        source = inputs[0] if len(inputs) == 1 else None
-        if source is not None and str(source) == STDIN:
-            source = "<stdin>"
-        _refuse_no_words(self.num_tokens, self.num_sentences, source)
 
 
 class _Words(WordReader):
@@ -412,7 +396,7 @@ class _Words(WordReader):
 
     @staticmethod
     def _write(folder: Path, *pieces: Ids) -> None:
-        with naming_folder(folder), (folder / _IDS).open("ab") as file:
+        with _naming_folder(folder), (folder / _IDS).open("ab") as file:
             for ids in pieces:
                 file.write(ids.data)
 
@@ -445,7 +429,7 @@ class _Words(WordReader):
 
         if self.folder is not None:
             path = self.folder / _IDS
-            with naming_folder(self.folder), path.open("r+b") as file:
+            with _naming_folder(self.folder), path.open("r+b") as file:
                 while piece := file.read(_READ):
                     chunk = np.frombuffer(piece, np.int32).copy()
                     renumber(chunk, final_ids, chunk)

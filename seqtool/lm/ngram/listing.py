@@ -1,53 +1,39 @@
-"""The n-grams of one order in a text, each with how often it occurs, in memory that is bounded.
+"""The n-grams of one order in a text, each with how often it occurs.
 
-The text is counted as it is read. What is listed is sorted when all of it was read: only then the
-words' own frequencies are known, by which equal n-grams are sorted.
+They are counted as for training; where the memory is too small, DuckDB counts and sorts them.
 
-    text -> ids -> tally -> chosen -> sorted -> listed
-
-Memory does not grow with the text, but with its different words, whose spellings stay in memory.
+Shapes: R n-grams of N words, T tokens.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from seqtool.core.arrays import Ids, Ints, Longs
-from seqtool.core.errors import ConfigError, DataError, did_you_mean
-from seqtool.core.reading import is_corpus
-from seqtool.core.runtime import check_memory, memory_available, memory_limit
-from seqtool.core.vocabulary import BOS, EOS, NUM_SPECIALS, Vocabulary, rank_symbols
+from seqtool.core.arrays import Bools, Ints, Longs
+from seqtool.core.errors import ConfigError, did_you_mean
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, Vocabulary
+from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import WordReader, given_splits, open_corpus, read_numbered
-from seqtool.lm.ngram.engine.database import check_folder
-from seqtool.lm.ngram.records import LEAST, Packing, Sorter, Workspace
-from seqtool.lm.ngram.tally import Tally
+from seqtool.lm.ngram.counts import count_ngrams, refuse_high_order
+from seqtool.lm.ngram.data import Disk, Reading, given_splits, read_ids
+from seqtool.lm.ngram.engine import database
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seqtool.lm.ngram.engine.duckdb import DuckDB
 
 Sort = Literal["frequency", "text"]
 OnProgress = Callable[[str, int, "int | None"], None]
 
-_PIECE = 1 << 18  # ids of a prepared corpus that are read at once
-_BYTES_PER_WORD = 200  # of a word's spelling, as a text, and of what sorting them takes
-
-
-class _Symbols(NamedTuple):
-    """What the ids of a tally stand for.
-
-    Attributes:
-        names: by final id, with `<s>` as the last.
-        final_ids: of the ids of the tally; None if they are the same.
-    """
-
-    names: list[str]
-    final_ids: Ints | None
+_PIECE = 1 << 16  # n-grams that are given at once
 
 
 @dataclass(frozen=True)
@@ -68,6 +54,45 @@ class Listing:
     total: int
     num_chosen: int
     pieces: Callable[[], Iterator[tuple[list[list[str]], Longs]]]
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What is listed, and how it is sorted; see `list_ngrams`.
+
+    Attributes:
+        names: of the ids, `<s>` the last.
+        required: ids that an n-gram must hold.
+    """
+
+    order: int
+    names: Sequence[str]
+    required: Sequence[int]
+    min_count: int
+    boundaries: bool
+    sort: Sort
+    top: int | None
+
+    @property
+    def bos_id(self) -> int:
+        return len(self.names) - 1
+
+    def without_boundaries(self, ids_NR: Ints) -> Bools:
+        """Return which n-grams there are to choose from, [R]."""
+        if self.boundaries:
+            return np.ones(ids_NR.shape[1], np.bool_)
+        inside: Bools = ((ids_NR != EOS_ID) & (ids_NR != self.bos_id)).all(axis=0)
+        return inside
+
+    def ranks(self) -> Ints:
+        """Return the place of each name by code points."""
+        ranks = np.empty(len(self.names), np.int32)
+        ranks[sorted(range(len(self.names)), key=self.names.__getitem__)] = np.arange(len(ranks))
+        return ranks
+
+    def named(self, ids_NR: Ints) -> list[list[str]]:
+        """Return n-grams as their words."""
+        return [[self.names[word] for word in ngram] for ngram in ids_NR.T.tolist()]
 
 
 @contextmanager
@@ -100,19 +125,20 @@ def list_ngrams(
         filters: words that must all occur in an n-gram.
         boundaries: keep n-grams with `<s>` or `</s>`.
         field: the field that holds the text of JSON Lines.
-        threads: with two or more, one counts while another reads; the result is the same.
-        memory: how many bytes the process may take; half of what is free when None.
+        threads: how many to use; the result is the same.
+        memory: how many bytes the process may take; what the machine has when None.
         folder: where temporary files go, if there are any; the system's folder when None.
         on_progress: called with the stage and its progress.
 
     Raises:
-        ConfigError: a filter that is no word of the text, settings that a corpus does not have.
-        DataError: text that cannot be used, words that the memory has no room for, or an order that
-            no sentence is long enough for.
+        ConfigError: a filter that is no word of the text, settings that a corpus does not have, or
+            a text that is too large for the memory where DuckDB is not installed.
+        DataError: text that cannot be used, too little memory, or an order that no sentence is long
+            enough for.
         OutputError: a temporary file cannot be written.
     """
     folder = Path(tempfile.gettempdir() if folder is None else folder)
-    check_folder(folder)
+    database.check_folder(folder)
     for text in filters:
         if text in (BOS, EOS) and not boundaries:
             raise ConfigError(
@@ -120,183 +146,121 @@ def list_ngrams(
                 hint="add --boundaries to keep them",
             )
     tell = on_progress or (lambda stage, done, total: None)
-    limit = memory_limit() if memory is None else memory
-    check_memory(3 * LEAST, "tables of n-grams", "free some memory", memory)
     texts, _ = given_splits(inputs)
-    reader = None if len(texts) == 1 and is_corpus(texts[0]) else WordReader(config)
+    with ExitStack() as stack:
 
-    def room() -> int:
-        """Return what may be taken; the table of words may grow, and they are written out later."""
-        held = 0 if reader is None else reader.table.nbytes + _BYTES_PER_WORD * len(reader.table)
-        return (memory_available(limit) or 0) - held
+        def make_folder() -> Path:
+            database.check_packages()
+            database.check_least(memory)
+            return stack.enter_context(database.temporary_folder(Path(), folder))
 
-    space = Workspace(folder, room)
-    if reader is None:
-        pieces, names = _corpus_pieces(texts[0], config, field)
-        tally, final_ids = Tally(config.order, len(names), boundaries, space), None
-    else:
-        blocks = read_numbered(
-            reader, texts, field=field, on_progress=lambda *done: tell("counting", *done)
+        reading = read_ids(
+            texts,
+            config,
+            field=field,
+            memory=memory,
+            disk=Disk(False, make_folder),
+            on_progress=lambda *done: tell("counting", *done),
         )
-        pieces = ((ids, 0) for ids in blocks)
-        tally, names = Tally(config.order, reader.table.bos_id, boundaries, space), []
-    with closing(tally):
-        _fill(tally, pieces, threads)
-        if reader is not None:
-            reader.check(texts)
-            num = len(reader.table)
-            hint = "give less text, or text of fewer words"
-            check_memory(_BYTES_PER_WORD * num, f"{num:,} different words", hint, memory)
-            names, final_ids = _ordered(reader)
-        if config.order > tally.longest + 2:
-            raise DataError(
-                f"order {config.order} is more than the longest sentence has room for, which has "
-                f"{tally.longest} words",
-                hint=f"choose an order up to {tally.longest + 2}: <s> and </s> count as words",
-            )
+        names = [*reading.tokenizer.vocabulary.symbols, BOS]
+        required = [_id_of(text, names) for text in filters]
+        choice = _Choice(config.order, names, required, min_count, boundaries, sort, top)
         tell("sorting", 0, None)
-        wanted = [_id_of(text, names) for text in filters]
-        symbols = _Symbols([*names, BOS], final_ids)
-        chosen = _Choice(tally, symbols, min_count, wanted, space)
-        with chosen.sorted(sort, top) as pieces_of:
-            num = chosen.num if top is None else min(top, chosen.num)
-            yield Listing(config.order, chosen.distinct, chosen.total, num, pieces_of)
+        if reading.folder is None:
+            yield _in_memory(reading, choice, threads, memory)
+        else:
+            from seqtool.lm.ngram.engine.estimation import open_engine
+
+            engine = stack.enter_context(closing(open_engine(reading.folder, threads, memory)))
+            yield _on_disk(reading, choice, engine)
 
 
-def _fill(tally: Tally, pieces: Iterable[tuple[Ids, int]], threads: int) -> None:
-    """Count all pieces of a text."""
-    if threads == 1:
-        for ids, first in pieces:
-            tally.add(ids, first)
-        return
-    counted: Future[None] | None = None
-    with ThreadPoolExecutor(1) as counter:
-        for ids, first in pieces:
-            if counted is not None:
-                counted.result()
-            counted = counter.submit(tally.add, ids, first)
-        if counted is not None:
-            counted.result()
+def _in_memory(reading: Reading, choice: _Choice, threads: int, memory: int | None) -> Listing:
+    """Return the listing of a text that is in memory."""
+    order = choice.order
+    counts = count_ngrams(reading.ids, order, choice.bos_id, threads=threads, memory=memory)
+    counts_R = counts.levels[-1].counts.astype(np.int64)
+    ids_NR = word_columns(counts.levels, order, 0, len(counts_R))
+    there = choice.without_boundaries(ids_NR) & (counts_R > 0)  # order 1 has all words
+    distinct, total = int(there.sum()), int(counts_R[there].sum())
+    there &= counts_R >= choice.min_count
+    for word in choice.required:
+        there &= (ids_NR == word).any(axis=0)
+    rows = np.flatnonzero(there)
+    if choice.sort == "frequency" or choice.top is not None:
+        # n-grams are in the order of their ids, in which ties stay
+        rows = rows[np.argsort(-counts_R[rows], kind="stable")][: choice.top]
+    if choice.sort == "text":
+        rows = rows[np.lexsort(choice.ranks()[ids_NR[::-1, rows]])]
+
+    def pieces() -> Iterator[tuple[list[list[str]], Longs]]:
+        for begin in range(0, len(rows), _PIECE):
+            some = rows[begin : begin + _PIECE]
+            yield choice.named(ids_NR[:, some]), counts_R[some]
+
+    return Listing(order, distinct, total, len(rows), pieces)
 
 
-def _corpus_pieces(
-    path: str | Path, config: NgramConfig, field: str | None
-) -> tuple[Iterator[tuple[Ids, int]], list[str]]:
-    """Return the text of a prepared corpus, and the names of its ids.
+def _on_disk(reading: Reading, choice: _Choice, engine: DuckDB) -> Listing:
+    """Return the listing of a text that is counted and sorted by DuckDB."""
+    import pyarrow as pa
 
-    Each piece begins with the last tokens of the one before.
-    """
-    corpus = open_corpus(Path(path), config, field)
-    ids = corpus.ids("train")
+    from seqtool.lm.ngram.engine.plan import ENDS
 
-    def pieces() -> Iterator[tuple[Ids, int]]:
-        for begin in range(0, len(ids), _PIECE):
-            first = min(begin, config.order)
-            piece = ids[begin - first : begin + _PIECE]
-            yield np.ascontiguousarray(piece, np.int32), first
+    names = [f"w{n}" for n in range(1, choice.order + 1)]
+    words = ", ".join(names)
+    engine.take(_ends(reading, choice), pa.schema([(name, pa.int32()) for name in names]))
+    engine.make("counted", f"SELECT {words}, count(*) AS num FROM {ENDS} GROUP BY {words}")
+    distinct, total = engine.fetch("SELECT count(*), coalesce(sum(num), 0) FROM counted")[0]
+    required = [f"num >= {choice.min_count}", *(f"{id_} IN ({words})" for id_ in choice.required)]
+    by_count = f" ORDER BY num DESC, {words}"
+    limit = "" if choice.top is None else f"{by_count} LIMIT {choice.top}"
+    engine.make("chosen", f"SELECT * FROM counted WHERE {' AND '.join(required)}{limit}")
+    query = f"SELECT * FROM chosen{by_count}"
+    if choice.sort == "text":
+        ranks = pa.table({"word": np.arange(len(choice.names)), "rank": choice.ranks()})
+        engine.connection.register("ranks", ranks)
+        joins = "".join(f" JOIN ranks AS of_{name} ON of_{name}.word = {name}" for name in names)
+        by_rank = ", ".join(f"of_{name}.rank" for name in names)
+        query = f"SELECT {words}, num FROM chosen{joins} ORDER BY {by_rank}"
 
-    return pieces(), corpus.vocabulary.symbols
+    def pieces() -> Iterator[tuple[list[list[str]], Longs]]:
+        for batch in engine.read(query):
+            *ids, counts = (column.to_numpy() for column in batch.columns)
+            yield choice.named(np.stack(ids)), counts
+
+    num_chosen = engine.fetch("SELECT count(*) FROM chosen")[0][0]
+    return Listing(choice.order, int(distinct), int(total), int(num_chosen), pieces)
 
 
-def _ordered(reader: WordReader) -> tuple[list[str], Ints]:
-    """Return the words of a text, most frequent first, and the final id of each first one."""
-    table = reader.table
-    first = table.bos_id + 1
-    kept = first + rank_symbols(table.counts[first:])
-    final_ids = np.arange(len(table), dtype=np.int32)
-    final_ids[kept] = np.arange(NUM_SPECIALS, NUM_SPECIALS + len(kept))
-    final_ids[table.bos_id] = NUM_SPECIALS + len(kept)
-    return [*map(table.word, range(NUM_SPECIALS)), *map(table.word, kept.tolist())], final_ids
+def _ends(reading: Reading, choice: _Choice) -> Iterator[pa.RecordBatch]:
+    """Give the n-grams that end at each token of a text on disk, a column for each word."""
+    import pyarrow as pa
 
+    from seqtool.lm.ngram.engine.estimation import describe_text, text_pieces
+    from seqtool.lm.ngram.engine.keys import Keys, Packer
 
-class _Choice:
-    """The n-grams of a tally that are listed."""
-
-    def __init__(
-        self,
-        tally: Tally,
-        symbols: _Symbols,
-        min_count: int,
-        wanted: Sequence[int],
-        space: Workspace,
-    ) -> None:
-        self._tally, self._symbols, self._space = tally, symbols, space
-        self._min_count, self._wanted = min_count, wanted
-        order, largest = tally.packing.order, len(symbols.names) - 1
-        self._packing = Packing(order, max(1, largest.bit_length()))
-        self.distinct = self.total = self.num = 0
-
-    @contextmanager
-    def sorted(
-        self, sort: Sort, top: int | None
-    ) -> Iterator[Callable[[], Iterator[tuple[list[list[str]], Longs]]]]:
-        """Sort them, and give what gives them."""
-        width = self._packing.num_words + 1
-        by_count = sort == "frequency" or top is not None
-        with closing(Sorter(width, width if by_count else width - 1, self._space, top)) as sorter:
-            if by_count:
-                for ids, counts in self._chosen():
-                    sorter.add(np.column_stack((~counts.view(np.uint64), self._packing.pack(ids))))
-                if sort == "frequency":
-                    yield lambda: self._named(self._by_count(sorter))
-                    return
-                chosen = self._by_count(sorter)
-            else:
-                chosen = self._chosen()
-            ranks, at_rank = self._alphabet()
-            with closing(Sorter(width, width - 1, self._space)) as by_text:
-                for ids, counts in chosen:
-                    keys = self._packing.pack(ranks[ids])
-                    by_text.add(np.column_stack((keys, counts.view(np.uint64))))
-                yield lambda: self._named(
-                    (at_rank[self._packing.unpack(piece[:, :-1])], piece[:, -1].astype(np.int64))
-                    for piece in by_text.sorted()
-                )
-
-    def _chosen(self) -> Iterator[tuple[Ints, Longs]]:
-        """Give the n-grams as final ids, [R, order], and their numbers."""
-        for records in self._tally.records():
-            ids = self._tally.packing.unpack(records[:, :-1])
-            counts = records[:, -1].astype(np.int64)
-            if self._symbols.final_ids is not None:
-                ids = self._symbols.final_ids[ids]
-            self.distinct += len(counts)
-            self.total += int(counts.sum())
-            kept = counts >= self._min_count
-            for id_ in self._wanted:
-                kept &= (ids == id_).any(axis=1)
-            self.num += int(kept.sum())
-            yield ids[kept], counts[kept]
-
-    def _by_count(self, sorter: Sorter) -> Iterator[tuple[Ints, Longs]]:
-        for piece in sorter.sorted():
-            yield self._packing.unpack(piece[:, 1:]), (~piece[:, 0]).astype(np.int64)
-
-    def _alphabet(self) -> tuple[Ints, Ints]:
-        """Return the rank of each id by code points, and the id at each rank."""
-        names = self._symbols.names
-        at_rank = np.array(sorted(range(len(names)), key=names.__getitem__), np.int32)
-        ranks = np.empty_like(at_rank)
-        ranks[at_rank] = np.arange(len(names))
-        return ranks, at_rank
-
-    def _named(
-        self, pieces: Iterator[tuple[Ints, Longs]]
-    ) -> Iterator[tuple[list[list[str]], Longs]]:
-        """Give n-grams as their words."""
-        name = self._symbols.names.__getitem__
-        for ids, counts in pieces:
-            yield [[*map(name, ngram)] for ngram in ids.tolist()], counts
+    order, bos_id = choice.order, choice.bos_id
+    keys = Keys(bos_id)
+    refuse_high_order(order, describe_text(reading.ids, keys).longest)
+    packer = Packer(keys, order)
+    for piece in text_pieces(reading.ids):
+        ids_NR = keys.words(list(packer.pack(piece)), order)
+        if order == 1:  # `<s>` ends no n-gram
+            starts = np.full((1, np.count_nonzero(piece == EOS_ID)), bos_id, np.int32)
+            ids_NR = np.append(ids_NR, starts, axis=1)
+        # what is filled up with `<s>` is none
+        kept = choice.without_boundaries(ids_NR) & ((ids_NR[:2] == bos_id).sum(axis=0) < 2)
+        arrays = [pa.array(column[kept]) for column in ids_NR]
+        yield pa.RecordBatch.from_arrays(arrays, [f"w{n}" for n in range(1, order + 1)])
 
 
 def _id_of(text: str, names: list[str]) -> int:
-    """Return the id of a word that is a filter; `<s>` is behind the names."""
-    if text == BOS:
-        return len(names)
+    """Return the id of a word that is a filter."""
     try:
         return names.index(text)
     except ValueError:
-        near = Vocabulary(names).nearest(text)
+        near = Vocabulary(names[:-1]).nearest(text)
     raise ConfigError(
         f"the word {text!r} does not occur in the text",
         hint=did_you_mean(text, near) if near else "check its spelling and its case",

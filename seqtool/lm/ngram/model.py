@@ -29,7 +29,7 @@ from seqtool.lm.protocol import Summary, TokenScores, class_log_probs, entropies
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
-    from seqtool.lm.ngram.masses import ClassMasses
+    from seqtool.lm.ngram.class_probabilities import ClassProbabilities
     from seqtool.lm.ngram.query import Scorer
 
 CONTEXTS_READ = 64  # whose distributions are in memory at once
@@ -74,7 +74,9 @@ class NgramModel(TableModel):
 
     def __init__(self, table: BackoffTable, tokenizer: Tokenizer) -> None:
         super().__init__(table, tokenizer)
-        self._masses: tuple[bytes, ClassMasses] | None = None  # of the class asked for last
+        self._of_class: tuple[bytes, ClassProbabilities] | None = (
+            None  # of the class asked for last
+        )
 
     @cached_property
     def _scorer(self) -> Scorer:
@@ -106,7 +108,7 @@ class NgramModel(TableModel):
             of_class = entropies_T = None
             if class_V is not None:
                 of_class = np.zeros(len(ids))
-                of_those = self._masses_of(class_V).log_probs(contexts)
+                of_those = self._class_probabilities(class_V).log_probs(contexts)
                 of_class[slice(None) if places is None else places] = of_those
             if summary.entropy:
                 entropies_T = self.of_distributions(contexts, entropies)
@@ -117,17 +119,17 @@ class NgramModel(TableModel):
         contexts = np.empty((len(ids), self.order - 1), np.int32)
         return *self._scorer.score(ids, contexts), contexts
 
-    def _masses_of(self, class_V: Bools) -> ClassMasses:
+    def _class_probabilities(self, class_V: Bools) -> ClassProbabilities:
         """Return what sums the probabilities of a class, which keeps what it found."""
-        from seqtool.lm.ngram.masses import ClassMasses
+        from seqtool.lm.ngram.class_probabilities import ClassProbabilities
 
         key = class_V.tobytes()
-        if self._masses is None or self._masses[0] != key:
+        if self._of_class is None or self._of_class[0] != key:
             sum_whole = partial(
                 self.of_distributions, figure=partial(class_log_probs, class_V=class_V)
             )
-            self._masses = key, ClassMasses(self.table, class_V, sum_whole)
-        return self._masses[1]
+            self._of_class = key, ClassProbabilities(self.table, class_V, sum_whole)
+        return self._of_class[1]
 
     def of_distributions(self, contexts: Int32, figure: Callable[[Doubles], Doubles]) -> Doubles:
         """Return a figure of the distribution in each context, [T].

@@ -17,8 +17,8 @@ from seqtool.core import storage
 from seqtool.core.errors import OutputError
 from seqtool.core.reading import Progress, load_pyarrow
 from seqtool.core.vocabulary import BOS, Vocabulary
+from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.table import BackoffTable
-from seqtool.lm.ngram.trie import word_columns
 
 _ROWS = 1 << 17  # at once
 _ROWS_PER_FILE = 1 << 24
@@ -96,7 +96,7 @@ def write_parquet(
 def _batch(arrow: Any, table: BackoffTable, words: Any, n: int, first: int, last: int) -> list[Any]:
     """Return some rows of an order as columns."""
     level = table.levels[n - 1]
-    parts = [words.take(arrow.array(ids)) for ids in word_columns(table, n, first, last)]
+    parts = [words.take(arrow.array(ids)) for ids in word_columns(table.levels, n, first, last)]
     compute = arrow.compute
     ngrams = compute.binary_join_element_wise(*parts, " ") if n > 1 else parts[0]
     log_probs = arrow.array(level.log_probs[first:last])

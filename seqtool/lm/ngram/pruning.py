@@ -15,6 +15,9 @@ begin with stays.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 from numba import types
 
@@ -30,7 +33,7 @@ from seqtool.lm.ngram.suffixes import (
     select,
     with_weights,
 )
-from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
+from seqtool.lm.ngram.table import BackoffTable, TableLevel
 
 _read_ints = types.Array(types.int32, 1, "C", readonly=True)
 _read_floats = types.Array(types.float32, 1, "C", readonly=True)
@@ -81,27 +84,6 @@ def _judge(begins, log_probs, lower, backoffs, contexts, threshold, kept):  # ty
             kept[row] = np.expm1(weight * loss) >= threshold  # exp(1e-17) - 1 would be 0
 
 
-def judge(
-    begins: Int32,
-    log_probs: Float32,
-    lower: Doubles,
-    backoffs: Float32,
-    contexts: Doubles,
-    threshold: float,
-    kept: Bools,
-) -> None:
-    """Find the n-grams of some contexts that are worth their place; see `_judge`."""
-    _judge(
-        read_only(begins),
-        read_only(log_probs),
-        lower,
-        read_only(backoffs),
-        contexts,
-        threshold,
-        kept,
-    )
-
-
 def prune_by_entropy(table: BackoffTable, threshold: float) -> BackoffTable:
     """Return a table without the n-grams that change its perplexity by less than a share of it.
 
@@ -135,5 +117,15 @@ def _judged(
     below: TableLevel, level: TableLevel, lower: Doubles, log_contexts: Doubles, threshold: float
 ) -> Bools:
     kept = np.empty(len(level), np.bool_)
-    judge(level.begins, level.log_probs, lower, below.backoffs, log_contexts, threshold, kept)
+    begins, log_probs = read_only(level.begins), read_only(level.log_probs)
+    backoffs = read_only(below.backoffs)
+    _judge(begins, log_probs, lower, backoffs, log_contexts, threshold, kept)
     return kept
+
+
+def with_sizes(
+    statistics: Sequence[Mapping[str, Any]], table: BackoffTable
+) -> list[dict[str, Any]]:
+    """Return the statistics of each order, with the n-grams that a pruned table has."""
+    sizes = [*map(len, table.levels), *[0] * len(statistics)]
+    return [{**of_order, "ngrams": size} for of_order, size in zip(statistics, sizes, strict=False)]

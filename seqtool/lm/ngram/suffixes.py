@@ -137,11 +137,6 @@ def _weigh(begins, log_probs, lower, backoffs):  # type: ignore[no-untyped-def]
             backoffs[context] = 0 if follows_all else np.log(left) - np.log(left_below)
 
 
-def weigh(begins: Int32, log_probs: Float32, lower: Doubles, backoffs: Float32) -> None:
-    """Set the backoffs of contexts by their continuations; see `_weigh`."""
-    _weigh(read_only(begins), read_only(log_probs), lower, backoffs)
-
-
 class BackingOff:
     """Orders 1 to n of a table, and what the n-grams of the next one back off to.
 
@@ -189,7 +184,7 @@ class BackingOff:
     def weigh(self, begins: Int32, log_probs: Float32, lower: Doubles) -> None:
         """Set the backoffs of the last level by its continuations; see `_weigh`."""
         backoffs = self.levels[-1].backoffs.copy()
-        weigh(begins, log_probs, lower, backoffs)
+        _weigh(read_only(begins), read_only(log_probs), lower, backoffs)
         self.levels[-1] = replace(self.levels[-1], backoffs=backoffs)
 
     def append(self, level: TableLevel, suffixes: Suffixes) -> None:

@@ -35,7 +35,7 @@ from seqtool.lm.ngram.data import (
     sound_files,
 )
 from seqtool.lm.ngram.engine import database
-from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model, save_table
+from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.text.preparation import plan_splits
 from seqtool.text.prepared import PreparedCorpus
@@ -213,7 +213,7 @@ def train_ngram(
             folder = database.temporary_folder(Path(output), temp)
             return stack.enter_context(folder)
 
-        is_for_disk = engine != "memory" and not config.classes
+        is_for_disk = engine != "memory" and not config.classes and config.discounts == "paper"
         with stages("reading") as on_read:
             reading = read_ids(
                 texts,
@@ -404,11 +404,11 @@ class _Making:
         del counts
         table, statistics = estimated.table, estimated.statistics
         if self.config.prune_entropy:
-            from seqtool.lm.ngram.pruning import prune_by_entropy
+            from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
 
             with self.stages("pruning"):
                 table = prune_by_entropy(table, self.config.prune_entropy)
-            statistics = _with_sizes(statistics, table)
+            statistics = with_sizes(statistics, table)
         model: TableModel = NgramModel(table, self.tokenizer)
         if classes is not None:
             model = ClassModel(table, classes, self.tokenizer)
@@ -421,7 +421,7 @@ class _Making:
     def on_disk(self, reading: Reading, measure: Measure | None) -> _Made:
         """Have DuckDB count and estimate, save the model as it comes, and measure it then."""
         from seqtool.lm.ngram.engine.estimation import estimated_on_disk
-        from seqtool.lm.ngram.engine.output import write_table
+        from seqtool.lm.ngram.engine.output import save_estimated
 
         assert reading.folder is not None
         with ExitStack() as stack:
@@ -439,22 +439,26 @@ class _Making:
                     )
                 )
             with self.stages("saving") as on_save:
-                save_table(
+                statistics = save_estimated(
                     self.output,
                     self.tokenizer,
-                    estimated.sizes,
-                    lambda file: write_table(file, engine, estimated, on_save),
+                    engine,
+                    estimated,
+                    memory=self.memory,
+                    on_progress=on_save,
                     scores={"train_seconds": sum(self.stages.seconds.values())},
-                    statistics=estimated.statistics,
                     **self.about,
                 )
         scores: dict[str, float] = {}
         if measure is not None:
-            scores = measure(checkpoint.load(self.output, NgramModel))
+            model = checkpoint.load(self.output, NgramModel)
+            scores = measure(model)
             header = checkpoint.read_header(self.output)
             header = replace(header, scores={**scores, **header.scores})
-            checkpoint.amend(self.output, header, model_card(header, estimated.sizes))
-        return _Made(self.output, estimated.statistics, estimated.warnings, scores)
+            checkpoint.amend(
+                self.output, header, model_card(header, [*map(len, model.table.levels)])
+            )
+        return _Made(self.output, statistics, estimated.warnings, scores)
 
 
 @runtime.writes_to("output")
@@ -545,7 +549,7 @@ def prune_model(
         OutputError: the output exists, or cannot be written.
     """
     from seqtool.lm.ngram.arpa import check_arpa, check_symbols, write_arpa
-    from seqtool.lm.ngram.pruning import prune_by_entropy
+    from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
 
     if not 0 < threshold < 1:
         raise ConfigError(
@@ -574,17 +578,11 @@ def prune_model(
         config={**config, "prune_entropy": max(threshold, config.get("prune_entropy", 0.0))},
         data=data,
         command=command,
-        statistics=_with_sizes(statistics, table),
+        statistics=with_sizes(statistics, table),
     )
     if arpa is not None:
         write_arpa(table, model.tokenizer.vocabulary, arpa, threads=threads)
     return model.table, table
-
-
-def _with_sizes(statistics: Sequence[dict[str, Any]], table: BackoffTable) -> list[dict[str, Any]]:
-    """Return what is told of each order, with the n-grams that a pruned table has."""
-    sizes = [*map(len, table.levels), *[0] * len(statistics)]
-    return [{**of_order, "ngrams": size} for of_order, size in zip(statistics, sizes, strict=False)]
 
 
 def check_engine(engine: str, config: NgramConfig) -> None:
@@ -598,6 +596,11 @@ def check_engine(engine: str, config: NgramConfig) -> None:
         raise ConfigError(
             "n-grams of classes are counted in memory only",
             hint="leave --engine out; with classes, a model is small",
+        )
+    if engine in ("duckdb", "spark") and config.discounts == "kenlm":
+        raise ConfigError(
+            "KenLM's counts-of-counts are found in memory only",
+            hint="leave --engine out, or --discounts",
         )
 
 

@@ -1,4 +1,10 @@
-"""A sparse non-negative matrix as a `LanguageModel`, and its directory.
+"""The sparse matrix as it predicts, as a `LanguageModel`, and its directory.
+
+    P(t | history) = sum of M_it / sum of M_i*,  i over the features of the history
+
+with 1 / V for each word, times the weight of what was not seen, added to both. A row is found by
+the key of its feature: keys are hashes, so that of one template they lie evenly, and the highest
+bits of a key tell the few rows that it can be in.
 
     model.json             settings, scores, data, sizes
     vocabulary.json        or tokenizer.model
@@ -10,25 +16,240 @@ words, R the words that the longest feature reaches back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Doubles, Ids, Ints
+from seqtool.core.arrays import Doubles, Floats, Ids, Ints
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.core.jit import compiled
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import map_arrays, read_only, write_arrays
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import TokenScores
-from seqtool.lm.snm.config import SnmConfig
-from seqtool.lm.snm.features import Template, as_arrays, empty_histories
-from seqtool.lm.snm.matrix import Matrix, distributions, from_arrays, score
+from seqtool.lm.snm.features import (
+    NO_FEATURE,
+    Counts,
+    Keys,
+    SnmConfig,
+    Template,
+    advance,
+    as_arrays,
+    empty_histories,
+    feature_key,
+    templates_type,
+)
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+
+_WORD = 64  # bits of a key
+_MOST_BITS = 31
+_ROWS_OF_BUCKET = 4  # on average, at most
+
+
+class Matrix(NamedTuple):
+    """The matrix of K templates, F features and P pairs.
+
+    Attributes:
+        keys: uint64 [F], of one template together, ascending.
+        sums: float64 [F], M_i*.
+        first: int32 [K + 1], the first feature of each template; then F.
+        bits: int32 [K], how many bits of a key tell the bucket of its row.
+        buckets: int32, of each template 2^bits + 1: the first row of each bucket, then the last
+            one's end.
+        begins: int32 [F + 1], where the pairs of a feature begin.
+        targets: int32 [P], ascending in a row.
+        values: float32 [P], M_ij.
+        unseen: float32 [1], the weight of 1 / V.
+    """
+
+    keys: Keys
+    sums: Doubles
+    first: Ints
+    bits: Ints
+    buckets: Ints
+    begins: Ints
+    targets: Ints
+    values: Floats
+    unseen: Floats
+
+
+_DTYPES = (np.uint64, np.float64, *[np.int32] * 5, np.float32, np.float32)
+_ints = types.Array(types.int32, 1, "C", readonly=True)
+_floats = types.Array(types.float32, 1, "C", readonly=True)
+matrix_type = types.NamedTuple(
+    (
+        types.Array(types.uint64, 1, "C", readonly=True),
+        types.Array(types.float64, 1, "C", readonly=True),
+        *[_ints] * 5,
+        *[_floats] * 2,
+    ),
+    Matrix,
+)
+
+
+def make_matrix(counts: Counts, values: Floats, unseen: float) -> Matrix:
+    """Return the matrix of these counts.
+
+    Args:
+        counts: of the text.
+        values: [P], M_ij.
+        unseen: the weight of 1 / V.
+    """
+    bits, buckets = [], []
+    for begin, end in zip(counts.first[:-1].tolist(), counts.first[1:].tolist(), strict=True):
+        # one at least: for none a key would be shifted by 64, which has no defined result
+        num_bits = max(1, ((end - begin) // _ROWS_OF_BUCKET).bit_length())
+        lowest = np.arange(1 << num_bits, dtype=np.uint64) << np.uint64(_WORD - num_bits)
+        starts = begin + np.searchsorted(counts.keys[begin:end], lowest)
+        buckets.append(np.append(starts, end).astype(np.int32))
+        bits.append(num_bits)
+    return Matrix(
+        keys=counts.keys,
+        sums=_row_sums(values, counts.begins),
+        first=counts.first.astype(np.int32),
+        bits=np.array(bits, np.int32),
+        buckets=np.concatenate(buckets),
+        begins=counts.begins,
+        targets=counts.targets,
+        values=values,
+        unseen=np.array([unseen], np.float32),
+    )
+
+
+def check(matrix: Matrix, num_templates: int, num_words: int) -> None:
+    """Check all that `score` and `distributions` take for granted.
+
+    No shift leaves a key, no bucket, row or pair lies outside its array and no target outside the
+    vocabulary; every probability is above 0, and those of all words sum to 1. Keys may be any.
+
+    Raises:
+        ValueError: an array is of another type or size, or holds what it may not.
+    """
+    num_rows, num_pairs = len(matrix.keys), len(matrix.targets)
+    bits = matrix.bits.astype(np.int64)
+    if len(bits) != num_templates or not 1 <= bits.min() <= bits.max() <= _MOST_BITS:
+        raise ValueError("bits are not those of its templates")
+    ends = np.cumsum((1 << bits) + 1)
+    sizes = (num_rows, num_rows, num_templates + 1, num_templates, ends[-1])
+    sizes_after = (num_rows + 1, num_pairs, num_pairs, 1)
+    named = matrix._asdict().items()
+    for (name, array), dtype, size in zip(named, _DTYPES, sizes + sizes_after, strict=True):
+        if array.dtype != dtype or len(array) != size:
+            raise ValueError(f"{name} is {array.dtype} [{len(array)}], not [{size}]")
+    begins, first, buckets = matrix.begins, matrix.first, matrix.buckets
+    for name, array, end in (
+        ("begins", begins, num_pairs),
+        ("first", first, num_rows),
+        ("buckets", buckets, num_rows),
+    ):
+        if array[0] != 0 or array[-1] != end or (array[1:] < array[:-1]).any():
+            raise ValueError(f"{name} does not go up from 0 to {end}")
+    if (buckets[ends - 1] != first[1:]).any() or (begins[1:] == begins[:-1]).any():
+        raise ValueError("a template has the features of another, or a feature has no pairs")
+    if not 0 <= matrix.targets.min() <= matrix.targets.max() < num_words:
+        raise ValueError("targets holds a word outside the vocabulary")
+    is_number = 0 <= matrix.values.min() <= matrix.values.max() < np.inf
+    if not is_number or not np.allclose(matrix.sums, _row_sums(matrix.values, begins), atol=0):
+        raise ValueError("values or their sums are no numbers from 0 on")
+    if not 0 < matrix.unseen[0] < np.inf:
+        raise ValueError(f"unseen is {matrix.unseen[0]:g}")
+
+
+def _row_sums(values: Floats, begins: Ints) -> Doubles:
+    """Return the sums of the rows, each of which has a pair."""
+    sums: Doubles = np.add.reduceat(values, begins[:-1], dtype=np.float64)
+    return sums
+
+
+@compiled(types.int64(matrix_type, types.int64, types.int64, types.uint64))
+def _find(matrix, template, first_bucket, key):  # type: ignore[no-untyped-def]
+    """Return the row of a feature, -1 if there is none."""
+    bucket = first_bucket + np.int64(key >> np.uint64(_WORD - matrix.bits[template]))
+    for row in range(matrix.buckets[bucket], matrix.buckets[bucket + 1]):
+        if matrix.keys[row] == key:
+            return np.int64(row)
+    return np.int64(-1)
+
+
+@compiled(types.float64(matrix_type, types.int64, types.int32))
+def _value(matrix, row, target):  # type: ignore[no-untyped-def]
+    """Return M_ij; 0 where the two never came together."""
+    low, high = np.int64(matrix.begins[row]), np.int64(matrix.begins[row + 1])
+    while low < high:
+        middle = (low + high) >> 1
+        if matrix.targets[middle] < target:
+            low = middle + 1
+        else:
+            high = middle
+    is_there = low < matrix.begins[row + 1] and matrix.targets[low] == target
+    return np.float64(matrix.values[low]) if is_there else 0.0
+
+
+@compiled(
+    types.void(
+        matrix_type,
+        templates_type,
+        types.int32[::1],
+        types.int32[::1],
+        types.int32,
+        types.float64[::1],
+        types.int32[::1],
+    )
+)
+def score(matrix, templates, history, ids, num_words, log_probs, num_features):  # type: ignore[no-untyped-def]
+    """Score whole sentences, each from `<s>`.
+
+    Args:
+        matrix: of K templates.
+        templates: these.
+        history: that of the beginning of a sentence, as of `empty_histories`; it is changed.
+        ids: [T], `EOS_ID` after each sentence.
+        num_words: V.
+        log_probs: [T] is filled, nats.
+        num_features: [T] is filled: how many features of the history have a row.
+    """
+    for token in range(ids.shape[0]):
+        above, below = np.float64(matrix.unseen[0]) / num_words, np.float64(matrix.unseen[0])
+        first_bucket, found = np.int64(0), 0
+        for template in range(templates.reach.shape[0]):
+            key = feature_key(templates, template, history)
+            if key != NO_FEATURE:
+                row = _find(matrix, template, first_bucket, key)
+                if row >= 0:
+                    above += _value(matrix, row, ids[token])
+                    below += matrix.sums[row]
+                    found += 1
+            # its buckets, and where the last of them ends
+            first_bucket += (np.int64(1) << np.int64(matrix.bits[template])) + 1
+        log_probs[token], num_features[token] = np.log(above / below), found
+        advance(history, ids[token], num_words)
+
+
+@compiled(types.void(matrix_type, templates_type, types.int32[:, ::1], types.float64[:, ::1]))
+def distributions(matrix, templates, histories, log_probs):  # type: ignore[no-untyped-def]
+    """Fill the nats of all words, [H, V], after some histories, [H, the longest reach]."""
+    num_words = log_probs.shape[1]
+    for hypothesis in range(histories.shape[0]):
+        of_words = log_probs[hypothesis]
+        of_words[:] = np.float64(matrix.unseen[0]) / num_words
+        below, first_bucket = np.float64(matrix.unseen[0]), np.int64(0)
+        for template in range(templates.reach.shape[0]):
+            key = feature_key(templates, template, histories[hypothesis])
+            if key != NO_FEATURE:
+                row = _find(matrix, template, first_bucket, key)
+                if row >= 0:
+                    for pair in range(matrix.begins[row], matrix.begins[row + 1]):
+                        of_words[matrix.targets[pair]] += matrix.values[pair]
+                    below += matrix.sums[row]
+            first_bucket += (np.int64(1) << np.int64(matrix.bits[template])) + 1
+        for word in range(num_words):
+            of_words[word] = np.log(of_words[word] / below)
 
 
 class SnmModel(LanguageModel):
@@ -89,39 +310,22 @@ class SnmModel(LanguageModel):
         return chosen
 
 
-def save_model(
-    path: str | Path,
-    model: SnmModel,
-    *,
-    config: Mapping[str, Any],
-    scores: Mapping[str, float],
-    data: Mapping[str, Any],
-    statistics: Mapping[str, Any],
-    command: str = "",
-) -> None:
-    """Write a model directory, whole or not at all.
+def save_model(path: str | Path, model: SnmModel, **about: Any) -> None:
+    """Write a model directory, whole or not at all; replace what is there.
 
     Args:
-        path: the directory; what is there is replaced.
+        path: the directory.
         model: what to write.
-        config: the resolved settings.
-        scores: what was measured.
-        data: where the text came from and how large it was.
-        statistics: "features" and "pairs", per kind of features.
-        command: the command that made the model.
+        about: what `checkpoint.Header` tells beside the model's kind, size and tokenizer.
 
     Raises:
         OSError: it cannot be written.
     """
     header = checkpoint.Header(
         kind=SnmModel.kind,
-        config=dict(config),
         tokenizer=model.tokenizer.describe(),
-        scores=dict(scores),
-        data=dict(data),
-        command=command,
         num_parameters=model.num_parameters,
-        statistics=dict(statistics),
+        **about,
     )
 
     def fill(directory: Path) -> None:
@@ -142,9 +346,9 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     weights = directory / checkpoint.WEIGHTS
     try:
         templates = from_dict(SnmConfig, header.config).templates
-        arrays = map_arrays(weights)
-        matrix = from_arrays(arrays, len(templates), len(tokenizer.vocabulary))
-    except (ValueError, OSError, ConfigError) as error:
+        matrix = Matrix(**map_arrays(weights))
+        check(matrix, len(templates), len(tokenizer.vocabulary))
+    except (ValueError, TypeError, OSError, ConfigError) as error:
         hint = "copy the model again, or train it again"
         raise ModelError(f"damaged weights: {error}", hint=hint, path=weights) from error
     return SnmModel(matrix, templates, tokenizer)

@@ -25,7 +25,7 @@ from seqtool.lm.ngram.counts import count_ngrams
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.train import train_ngram
-from seqtool.lm.snm.train import train_snm
+from seqtool.lm.snm.learning import train_snm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 # b, which is the more frequent in the corpus, comes after a in UNIGRAM_ARPA

@@ -148,32 +148,6 @@ def test_ranges_anywhere_in_cache_lines(lead: int) -> None:
     check(BackoffTable(tuple(levels), table.vocabulary_size), every_pair(table.vocabulary_size))
 
 
-def test_an_index_is_built_when_enough_was_scored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(query, "INDEX_AFTER", 2.0)
-    table = stairs()
-    ids = np.array(every_pair(table.vocabulary_size), np.int32)
-    parts = np.split(ids, np.flatnonzero(ids == EOS)[9::10] + 1)
-    scorer = Scorer(table)
-    num_scored, indexed = 0, set()
-    expected = Scorer(table).score(ids)
-    results = []
-    for part in parts:
-        results.append(scorer.score(part))
-        num_scored += len(part)
-        for slots, level in zip(
-            [level.slots for level in scorer._levels[1:]], table.levels[1:], strict=True
-        ):
-            assert (len(slots) > 0) == (num_scored >= 2 * len(level))
-            # twice as many slots, and one, as n-grams of contexts of more than 16 of them
-            wide = [size for size in np.diff(level.begins).tolist() if size > 16]
-            assert len(slots) in (0, 2 * sum(wide) + 1)
-            assert (slots >= 0).sum() in (0, sum(wide))
-            indexed.add(len(slots) > 0)
-    assert indexed == {False, True}
-    np.testing.assert_array_equal(np.concatenate([nats for nats, _ in results]), expected[0])
-    np.testing.assert_array_equal(np.concatenate([orders for _, orders in results]), expected[1])
-
-
 def test_an_order_without_ngrams() -> None:
     """As when all were pruned; a backoff that stands in the file counts all the same."""
     rows: Rows = {(word,): (-1.0 - word, -0.5) for word in range(5)}
@@ -183,14 +157,6 @@ def test_an_order_without_ngrams() -> None:
     log_probs, _ = Scorer(table).score(np.array([2, 3, 2, EOS], np.int32))
     # a: -3 and <s>; a b; then a: -3 and the backoffs of b and a b; </s>: -2 and that of a
     assert log_probs.tolist() == [-3.5, -0.25, -3.625, -2.5]
-
-
-@given(sentences(4), st.integers(1, 7))
-def test_no_result_depends_on_the_size_of_chunks(ids: list[int], chunk: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(query, "CHUNK", chunk)
-        patch.setattr(query, "PIECE", 2 * chunk + 1)
-        check(some_table(), ids)
 
 
 @given(sentences(4), st.integers(1, 7), st.data())

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.lm.ngram import data as reading_module
 from seqtool.lm.ngram.config import NgramConfig
@@ -197,20 +196,6 @@ def test_a_prepared_corpus_has_no_fields(text: Path, tmp_path: Path) -> None:
     prepare([text], tmp_path / "corpus", valid=text)
     with pytest.raises(ConfigError, match="no fields"):
         read(tmp_path / "corpus", field="text")
-
-
-def test_a_text_that_does_not_fit_is_refused(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = reading_module.memory_needed(len(IDS), order=2)
-    monkeypatch.setattr(runtime, "memory_available", lambda limit: needed)
-    assert len(read(text).ids) == len(IDS)
-    monkeypatch.setattr(runtime, "memory_available", lambda limit: needed - 1)
-    with pytest.raises(
-        DataError, match=r"11 tokens at order 2 need about 0\.0 MB of memory"
-    ) as caught:
-        read(text)
-    assert caught.value.hint.endswith("if there is more, say how much with --memory")
-    monkeypatch.setattr(runtime, "memory_available", lambda limit: None)  # not Linux
-    assert len(read(text).ids) == len(IDS)
 
 
 def test_the_memory_that_the_user_tells(text: Path) -> None:

@@ -82,21 +82,6 @@ def test_arpa_in_the_same_go_and_back(text: Path, tmp_path: Path) -> None:
     assert checkpoint.read_header(tmp_path / "imported").data == {"imported_from": str(path)}
 
 
-def test_progress_is_told_by_stage(text: Path, tmp_path: Path) -> None:
-    told: list[tuple[str, int, int | None]] = []
-    train_ngram(
-        text,
-        tmp_path / "model",
-        NgramConfig(order=3),
-        arpa=tmp_path / "x.arpa",
-        on_progress=lambda *event: told.append(event),
-    )
-    stages = list(dict.fromkeys(stage for stage, _, _ in told))
-    assert stages == ["reading", "counting", "estimating", "saving", "writing ARPA"]
-    assert ("counting", 3, 3) in told
-    assert told[-1][1] == told[-1][2]
-
-
 def test_nothing_is_read_when_the_output_is_refused(text: Path, tmp_path: Path) -> None:
     train_ngram(text, tmp_path / "model", NgramConfig(order=1))
     missing = tmp_path / "missing.txt"

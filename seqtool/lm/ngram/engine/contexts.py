@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,24 +38,6 @@ class Words:
 
     probabilities: Floats
     sums: Doubles
-
-
-class OfContexts(Protocol):
-    """What an engine has done to whole contexts of one order."""
-
-    @property
-    def order(self) -> int:
-        """The order."""
-
-    @property
-    def keys(self) -> Keys:
-        """How n-grams stand in columns."""
-
-    def schema(self) -> pa.Schema:
-        """Return the columns that are given."""
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give rows for n-grams in trie order, whole contexts."""
 
 
 def whole_contexts(

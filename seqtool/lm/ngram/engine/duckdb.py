@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from seqtool.lm.ngram.engine.contexts import OfContexts
+from seqtool.lm.ngram.engine.contexts import ContextSmoother
 from seqtool.lm.ngram.engine.database import Database, MemoryTooSmall
 from seqtool.lm.ngram.engine.keys import Keys
 from seqtool.lm.ngram.engine.plan import ENDS
@@ -44,7 +44,7 @@ class DuckDB(Database):
         with self.naming():
             yield from self.connection.sql(sql).to_arrow_reader(_BATCH)
 
-    def smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
+    def smooth(self, name: str, sql: str, smoother: ContextSmoother) -> None:
         """Write a file of Parquet of what the smoother makes of a query."""
         if not self._is_apart and self._has_smoothed(name, sql, smoother):
             return
@@ -57,7 +57,7 @@ class DuckDB(Database):
             self._smooth(name, query, smoother)
         self.drop(joined)
 
-    def _has_smoothed(self, name: str, sql: str, smoother: OfContexts) -> bool:
+    def _has_smoothed(self, name: str, sql: str, smoother: ContextSmoother) -> bool:
         """Do so, and return whether the memory was enough."""
         try:
             self._smooth(name, sql, smoother)
@@ -65,7 +65,7 @@ class DuckDB(Database):
             return False
         return True
 
-    def _smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
+    def _smooth(self, name: str, sql: str, smoother: ContextSmoother) -> None:
         """Do so, from the beginning, whatever was written before."""
         import pyarrow.parquet as pq
 

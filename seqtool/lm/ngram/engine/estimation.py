@@ -24,7 +24,6 @@ from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.engine.database import LEAST
 from seqtool.lm.ngram.engine.duckdb import DuckDB
-from seqtool.lm.ngram.engine.entropy import prune
 from seqtool.lm.ngram.engine.keys import Keys, Packer
 from seqtool.lm.ngram.engine.plan import Engine, Estimated, Text, estimate
 
@@ -57,7 +56,7 @@ def estimated_on_disk(
     Args:
         ids: the text, mapped; `EOS_ID` after each sentence and no `<s>`.
         vocabulary_size: V.
-        config: the smoothing, its settings, and what is pruned.
+        config: the smoothing, its settings, and what is pruned by counts.
         folder: for temporary files; what is in it afterwards is no more of use.
         threads: how many to use.
         memory: how many bytes the process may take; what it has and half of what is free when None.
@@ -68,20 +67,27 @@ def estimated_on_disk(
         DataError: too little memory, or an order that no sentence is long enough for.
         OutputError: a temporary file cannot be written.
     """
+    keys = Keys(vocabulary_size)
+    text = describe_text(ids, keys)
+    with closing(open_engine(folder, threads, memory)) as engine:
+        engine.take(*_ends(ids, keys, config.order))
+        yield engine, estimate(engine, text, config, allowed=allowed, on_progress=on_progress)
+
+
+def open_engine(folder: Path, threads: int, memory: int | None) -> DuckDB:
+    """Return DuckDB in an empty folder, with what is free of the memory that the process may take.
+
+    Raises:
+        DataError: that is too little.
+    """
     give_back_memory()  # of the reading
     limit = memory_limit() if memory is None else memory
     check_memory(LEAST, "the tables of DuckDB", "free some memory", limit)
     available = memory_available(limit) or 0
-    keys = Keys(vocabulary_size)
-    text = _describe(ids, keys, with_places=config.discounts == "kenlm")
-    own = int(min(_SHARE * available, available - _OUTSIDE))
-    with closing(DuckDB(folder, own, threads)) as engine:
-        engine.take(*_ends(ids, keys, config.order))
-        estimated = estimate(engine, text, config, allowed=allowed, on_progress=on_progress)
-        yield engine, prune(engine, estimated, config.prune_entropy, on_progress)
+    return DuckDB(folder, int(min(_SHARE * available, available - _OUTSIDE)), threads)
 
 
-def _pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
+def text_pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
     """Give a text piece by piece; pages of a mapped file are let go when they have been read."""
     mapped = ids._mmap if isinstance(ids, np.memmap) else None  # type: ignore[attr-defined]
     for begin in range(0, len(ids), _PIECE):
@@ -90,16 +96,14 @@ def _pieces(ids: npt.NDArray[Any]) -> Iterator[Ids]:
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
-def _describe(ids: npt.NDArray[Any], keys: Keys, *, with_places: bool) -> Text:
+def describe_text(ids: npt.NDArray[Any], keys: Keys) -> Text:
     """Return what is known of a text when it was read once.
 
     Raises:
         DataError: it is not of this vocabulary, or the last sentence has no end.
     """
-    num_sentences = longest = length = done = 0
-    # -4 is the rank of what the text does not have, see `plan._slip`
-    places = np.full(keys.vocabulary_size, -4, np.int64) if with_places else None
-    for piece in _pieces(ids):
+    num_sentences = longest = length = 0
+    for piece in text_pieces(ids):
         if not 0 <= piece.min() <= piece.max() < keys.vocabulary_size:
             raise DataError("the ids are not of this vocabulary", hint="prepare the text again")
         ends = np.flatnonzero(piece == EOS_ID)
@@ -109,14 +113,9 @@ def _describe(ids: npt.NDArray[Any], keys: Keys, *, with_places: bool) -> Text:
             length = -int(ends[-1]) - 1
         length += len(piece)
         num_sentences += len(ends)
-        if places is not None:
-            words, firsts = np.unique(piece, return_index=True)
-            is_new = places[words] < 0
-            places[words[is_new]] = done + firsts[is_new]
-        done += len(piece)
     if length:
         raise DataError("the last sentence has no end", hint="prepare the text again")
-    return Text(keys, num_sentences, longest, places)
+    return Text(keys, num_sentences, longest)
 
 
 def _ends(
@@ -129,7 +128,7 @@ def _ends(
     schema = pa.schema([(name, pa.int64()) for name in keys.columns(order)])
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for piece in _pieces(ids):
+        for piece in text_pieces(ids):
             yield pa.RecordBatch.from_arrays([*map(pa.array, packer.pack(piece))], schema=schema)
 
     return batches(), schema

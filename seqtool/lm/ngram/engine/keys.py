@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numba import types
@@ -103,16 +102,6 @@ class Keys:
         top, *others = self.columns(order)
         words = self._top(order) - 1
         return [f"({top} & {(1 << self.bits * words) - 1})", *others] if words else others
-
-    def context(self, order: int) -> list[str]:
-        """Return as SQL the columns of an n-gram without its last word; of order 2 and more."""
-        names = self.columns(order)
-        mask, high = (1 << self.bits) - 1, self.bits * (self._per_column - 1)
-        result = [f"({names[0]} >> {self.bits})"]
-        for above, name in pairwise(names):
-            result.append(f"(({name} >> {self.bits}) | (({above} & {mask}) << {high}))")
-        # a top column of one word has none left
-        return result if self._top(order) > 1 else result[1:]
 
     def from_start(self, order: int) -> str:
         """Return as SQL whether an n-gram begins with `<s>`."""

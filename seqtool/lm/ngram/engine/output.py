@@ -8,25 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Unpack
 
 import numpy as np
 from numba import types
 
 from seqtool.core.arrays import Longs
+from seqtool.core.checkpoint import WEIGHTS
 from seqtool.core.errors import DataError
 from seqtool.core.jit import compiled
 from seqtool.core.reading import Progress
-from seqtool.lm.array_file import ArrayWriter
+from seqtool.core.runtime import check_memory
+from seqtool.core.storage import temporary_sibling
+from seqtool.lm.array_file import ArrayWriter, map_arrays
 from seqtool.lm.ngram.counts import MOST
 from seqtool.lm.ngram.engine.plan import Engine, Estimated
+from seqtool.lm.ngram.model import About, NgramModel, save_model, save_table
+from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
 from seqtool.lm.ngram.smoothing import take_logarithms
-from seqtool.lm.ngram.table import BOS_NATS, table_shapes
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, table_shapes
+from seqtool.text.tokenizers import Tokenizer
 
 _PIECE = 1 << 17  # words that are given at once
+_PRUNING_BYTES = 48  # of memory for each n-gram
 
 _columns = types.int64[:, ::1]
 
@@ -108,6 +112,56 @@ def write_table(
                     on_progress(done, total)
 
 
+def save_estimated(
+    path: Path,
+    tokenizer: Tokenizer,
+    engine: Engine,
+    estimated: Estimated,
+    *,
+    memory: int | None = None,
+    on_progress: Progress | None = None,
+    **about: Unpack[About],
+) -> list[dict[str, Any]]:
+    """Write a model directory; what is pruned by entropy is pruned in memory before.
+
+    Args:
+        path: the directory.
+        tokenizer: of the model.
+        engine: with the tables of the model.
+        estimated: the model.
+        memory: how many bytes the process may take; what it has when None.
+        on_progress: called with (n-grams written, their number).
+        about: see `About`; the statistics are added.
+
+    Returns:
+        The statistics of each order.
+
+    Raises:
+        DataError: an order has more n-grams than a model can hold, or the memory is too small to
+            prune them.
+        OSError: it cannot be written.
+    """
+
+    def write(file: Path) -> None:
+        write_table(file, engine, estimated, on_progress)
+
+    about["statistics"] = statistics = estimated.statistics
+    threshold = float(about["config"]["prune_entropy"])
+    if not threshold:
+        save_table(path, tokenizer, estimated.sizes, write, **about)
+        return statistics
+    needed, hint = _PRUNING_BYTES * sum(estimated.sizes), "prune by counts, with --prune"
+    check_memory(needed, f"{sum(estimated.sizes):,} n-grams to prune by entropy", hint, memory)
+    with temporary_sibling(path) as folder:
+        write(folder / WEIGHTS)
+        arrays = map_arrays(folder / WEIGHTS)
+        table = BackoffTable.from_arrays(arrays, len(tokenizer.vocabulary))
+        table = prune_by_entropy(table, threshold)
+        about["statistics"] = statistics = with_sizes(statistics, table)
+        save_model(path, NgramModel(table, tokenizer), **about)
+    return statistics
+
+
 def _write_order(
     writer: ArrayWriter, engine: Engine, estimated: Estimated, n: int
 ) -> Iterator[int]:
@@ -149,7 +203,7 @@ class _Rows:
     def __init__(self, writer: ArrayWriter, engine: Engine, estimated: Estimated, n: int) -> None:
         self._writer, self._keys, self._order = writer, estimated.keys, n
         self._numbers = estimated.numbers()
-        self._batches = _kept_rows(engine, estimated, n)
+        self._batches = engine.read_smoothed(f"p{n}", estimated.keys, n)
         columns = len(estimated.keys.columns(n - 1))
         self.contexts, self.weights = np.empty((columns, 0), np.int64), np.empty(0, np.float32)
         self.first = 0
@@ -172,15 +226,6 @@ class _Rows:
         return len(self.weights)
 
 
-def _kept_rows(engine: Engine, estimated: Estimated, n: int) -> Iterator[pa.RecordBatch]:
-    """Give the n-grams of an order from 2 on that the model has, in trie order."""
-    for batch in engine.read_smoothed(f"{estimated.tables}{n}", estimated.keys, n):
-        if "kept" not in batch.schema.names:
-            yield batch
-        elif (kept := batch.filter(batch.column("kept").cast("bool"))).num_rows:
-            yield kept
-
-
 def _contexts(engine: Engine, estimated: Estimated, n: int) -> Iterator[Longs]:
     """Give the n-grams of an order as contexts, [K, C]."""
     if n == 1:
@@ -189,5 +234,5 @@ def _contexts(engine: Engine, estimated: Estimated, n: int) -> Iterator[Longs]:
             yield words[None, begin : begin + _PIECE].copy()
         return
     names = estimated.keys.columns(n)
-    for batch in _kept_rows(engine, estimated, n):
+    for batch in engine.read_smoothed(f"p{n}", estimated.keys, n):
         yield np.stack([batch.column(name).to_numpy() for name in names])

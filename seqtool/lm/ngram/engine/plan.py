@@ -21,20 +21,19 @@ No number of a row, and no window, is asked for, so every step can be divided by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from seqtool.core.arrays import Bools, Ints, Longs
+from seqtool.core.arrays import Bools, Ints
 from seqtool.core.reading import Progress
-from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, refuse_high_order
-from seqtool.lm.ngram.engine.contexts import ContextSmoother, OfContexts, Words
+from seqtool.lm.ngram.engine.contexts import ContextSmoother, Words
 from seqtool.lm.ngram.engine.keys import Keys
-from seqtool.lm.ngram.smoothing import count_as_kenlm, fallback_warnings, statistics_of
+from seqtool.lm.ngram.smoothing import fallback_warnings, statistics_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +57,7 @@ class Engine(Protocol):
     def read(self, sql: str) -> Iterator[pa.RecordBatch]:
         """Give the rows of a query."""
 
-    def smooth(self, name: str, sql: str, smoother: OfContexts) -> None:
+    def smooth(self, name: str, sql: str, smoother: ContextSmoother) -> None:
         """Make a table of what the smoother makes of a query.
 
         The smoother is called with the rows in trie order: by `smoother.keys.columns`, the first of
@@ -142,14 +141,11 @@ class Text:
         keys: how its n-grams stand in columns.
         num_sentences: its sentences.
         longest: the tokens of its longest sentence, with `</s>`.
-        first_places: [V], the place of the first occurrence of each word among those of all; for
-            KenLM's slip only.
     """
 
     keys: Keys
     num_sentences: int
     longest: int
-    first_places: Longs | None = None
 
 
 @dataclass(frozen=True)
@@ -163,8 +159,6 @@ class Estimated:
         statistics: as of `smoothing.Estimate`.
         warnings: as of `smoothing.Estimate`.
         allowed: [V + 1], the words that the model has; all when None.
-        tables: the letter of the tables, p; v where n-grams were pruned by entropy, and the tables
-            have a column `kept`.
     """
 
     keys: Keys
@@ -173,7 +167,6 @@ class Estimated:
     statistics: list[dict[str, Any]]
     warnings: list[str]
     allowed: Bools | None = None
-    tables: str = "p"
 
     def kept_words(self) -> Ints:
         """Return the words of the model, `<s>` the last."""
@@ -202,7 +195,7 @@ def estimate(
     Args:
         engine: with the ends of the text.
         text: the text.
-        config: the smoothing, its settings, and what is pruned by counts; see `entropy.prune`.
+        config: the smoothing, its settings, and what is pruned by counts.
         allowed: as for `smoothing.estimate`.
         on_progress: called with (steps done, their number).
 
@@ -223,9 +216,6 @@ def estimate(
     first = _first_order(engine, text, order)
     done()
     nums, raw, adjusted = _numbers(engine, first, keys, order)
-    if config.discounts == "kenlm":
-        assert text.first_places is not None
-        _slip(engine, first, keys, text.first_places, adjusted)
     smoother = ContextSmoother(1, keys, config, raw, adjusted, allowed)
     words, discounts = smoother.smooth_words(first)
     sizes = [len(first) if allowed is None else int(np.count_nonzero(allowed))]
@@ -282,51 +272,3 @@ def _numbers(
         raw.append(found[:4])
         adjusted.append(found[4:])
     return nums, raw, adjusted
-
-
-def _slip(
-    engine: Engine,
-    first: CountLevel,
-    keys: Keys,
-    first_places: Longs,
-    adjusted: list[list[int]],
-) -> None:
-    """Change n1 to n4 as KenLM's slip does; see `Estimator.adjusted_counts_of_counts`.
-
-    Of each order below the highest that is the n-gram that comes last when they are sorted from the
-    last word to the first, words in order of first occurrence; see `Counts.last_in_suffix_order`.
-    """
-    # in this order `<unk>`, `<s>`, `</s>` come before all words, and before them what is absent
-    ranks = np.append(first_places, -2)
-    ranks[UNK_ID] = -3 if first.counts[UNK_ID] else -4
-    ranks[EOS_ID] = -1
-    ngram = [int(ranks.argmax())]
-    rows = [(0, int(first.counts[ngram[0]]), int(first.adjusted[ngram[0]]))]
-    for n, of_order in enumerate(adjusted[:-1], start=1):
-        if n > 1:
-            rows = _longer(engine, keys, ngram)
-            if not rows:
-                break
-            word = max(rows, key=lambda row: int(ranks[row[0]]))
-            rows, ngram = [word], [word[0], *ngram]
-        _, raw, count = rows[0]
-        count_as_kenlm(of_order, adjusted=count, raw=raw)
-
-
-def _longer(engine: Engine, keys: Keys, ngram: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Return the words that stand before an n-gram, with both counts of the longer one."""
-    n = len(ngram) + 1
-    values = keys.values(np.array(ngram, np.int32))
-    columns = keys.columns(n)
-    same = " AND ".join(
-        f"{column} = {value}" for column, value in zip(keys.suffix(n), values, strict=True)
-    )
-    query = (
-        f"SELECT {', '.join(columns)}, raw, adjusted FROM t{n}"
-        f" WHERE {same} AND NOT ({keys.is_filled_up(n)})"
-    )
-    result = []
-    for *found, raw, count in engine.fetch(query):
-        of_one = [np.array([value], np.int64) for value in found]
-        result.append((int(keys.words(of_one, n)[0, 0]), int(raw), int(count)))
-    return result

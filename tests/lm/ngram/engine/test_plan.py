@@ -54,7 +54,7 @@ def assert_same(
 ) -> BackoffTable:
     """Estimate in memory and by the plan; compare all that is told, and return the table."""
     ids = random_text() if ids is None else ids
-    counts = count_ngrams(ids, config.order, size, kenlm_quirk=config.discounts == "kenlm")
+    counts = count_ngrams(ids, config.order, size)
     wanted = estimate(counts, config, allowed=allowed)
     file = folder / "weights"
     with estimation.estimated_on_disk(
@@ -85,11 +85,6 @@ def test_orders(order: int, tmp_path: Path) -> None:
 def test_pruned_to_nothing(tmp_path: Path) -> None:
     table = assert_same(tmp_path, NgramConfig(order=3, prune=(0, 0, 10_000)))
     assert [len(level) > 0 for level in table.levels] == [True, True, False]
-
-
-@pytest.mark.parametrize("order", [1, 2, 4])
-def test_the_slip_of_kenlm(order: int, tmp_path: Path) -> None:
-    assert_same(tmp_path, NgramConfig(order=order, discounts="kenlm"))
 
 
 def test_only_some_words(tmp_path: Path) -> None:

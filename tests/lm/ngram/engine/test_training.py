@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from small_disks import small_disk
 
 from seqtool import NgramConfig, evaluate_lm, prepare, train_ngram
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.lm.ngram import data
-from seqtool.lm.ngram.model import NgramModel
 
 TEXT = "the dog sees a cat\n\na cat sees the dog\nthe old dog <unk>\n" * 12
 CONFIG = NgramConfig(order=3, prune=(0, 0, 1))
@@ -42,7 +38,13 @@ def header(model: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "config",
-    [CONFIG, NgramConfig(order=2, vocab_size=5), NgramConfig(order=3, special_tokens="skip")],
+    [
+        CONFIG,
+        NgramConfig(order=2, vocab_size=5),
+        NgramConfig(order=3, special_tokens="skip"),
+        NgramConfig(order=3, prune_entropy=0.01),
+        NgramConfig(order=3, prune_entropy=0.5),  # only words stay
+    ],
 )
 def test_the_same_files(text: Path, tmp_path: Path, config: NgramConfig) -> None:
     inside, beyond = (tmp_path / name for name in ("memory", "duckdb"))
@@ -60,44 +62,6 @@ def test_the_same_files(text: Path, tmp_path: Path, config: NgramConfig) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         *("duckdb", "duckdb.arpa", "duckdb.pq", "memory", "memory.arpa", "memory.pq", "texts")
     ]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"order": 6, "prune_entropy": 1e-6},  # 5 words a column: the longest have two
-        {"order": 3, "prune_entropy": 3e-4, "prune": (0, 0, 1), "smoothing": "witten-bell"},
-        {"order": 4, "prune_entropy": 1e-5, "limit_vocab": "words.txt"},
-        {"order": 3, "prune_entropy": 0.5},  # nothing but words stays
-    ],
-)
-def test_pruning_by_entropy_is_that_in_memory(tmp_path: Path, settings: dict[str, Any]) -> None:
-    rng = random.Random(1)
-    words = [f"w{number}" for number in range(3000)]
-    lines = [" ".join(words)]
-    for _ in range(1200):
-        ranks = [int(rng.paretovariate(0.6)) for _ in range(rng.randrange(9))]
-        lines.append(" ".join(words[min(rank, len(words) - 1)] for rank in ranks))
-    (tmp_path / "text.txt").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "words.txt").write_text("\n".join(words[:9]), encoding="utf-8")
-    if "limit_vocab" in settings:
-        settings = {**settings, "limit_vocab": str(tmp_path / "words.txt")}
-    trained = [
-        train_ngram(tmp_path / "text.txt", tmp_path / engine, settings, engine=engine)
-        for engine in ("memory", "duckdb")
-    ]
-    assert trained[0].statistics == trained[1].statistics
-    told = trained[0].statistics[1:]
-    assert all(order["ngrams"] < order["counted"] for order in told)
-    found, wanted = (
-        checkpoint.load(tmp_path / engine, NgramModel).table for engine in ("duckdb", "memory")
-    )
-    assert found.order == wanted.order
-    for ours, theirs in zip(found.levels, wanted.levels, strict=True):
-        np.testing.assert_array_equal(ours.words, theirs.words)
-        np.testing.assert_array_equal(ours.begins, theirs.begins)
-        np.testing.assert_array_equal(ours.log_probs, theirs.log_probs)
-        np.testing.assert_allclose(ours.backoffs, theirs.backoffs, rtol=0, atol=1e-6)
 
 
 def test_a_prepared_corpus_and_a_closed_vocabulary(text: Path, tmp_path: Path) -> None:
@@ -156,6 +120,8 @@ def test_what_no_engine_does(text: Path, tmp_path: Path) -> None:
     assert error.value.hint == "did you mean duckdb?"
     with pytest.raises(ConfigError, match="n-grams of classes are counted in memory only"):
         train_ngram(text, tmp_path / "model", NgramConfig(classes="c.txt"), engine="duckdb")
+    with pytest.raises(ConfigError, match="KenLM's counts-of-counts are found in memory only"):
+        train_ngram(text, tmp_path / "model", NgramConfig(discounts="kenlm"), engine="duckdb")
 
 
 @pytest.mark.parametrize("missing", ["duckdb", "pyarrow"])
@@ -213,28 +179,6 @@ def test_folders_of_any_name(
     train_ngram(text, f"{name}/model", CONFIG, **options)
     assert sorted(path.name for path in Path(name).iterdir()) == ["model", "ngrams"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, "texts"])
-
-
-def test_a_disk_that_is_full_is_told(text: Path, tmp_path: Path, root: Path) -> None:
-    (text / "train.txt").write_text("".join(f"w{n} w{n // 3} w{n % 7}\n" for n in range(60_000)))
-    command = ["ngram", "train", str(text / "train.txt"), "-o", str(tmp_path / "model")]
-    try:
-        with small_disk(tmp_path / "disk", 1 << 20) as disk:
-            process = subprocess.run(
-                [sys.executable, "-m", "seqtool", *command, "--engine", "duckdb", "--temp", disk],
-                cwd=root,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert list(disk.iterdir()) == []
-    except PermissionError as error:
-        pytest.skip(str(error))
-    assert (process.returncode, process.stdout) == (1, ""), process.stderr
-    told, hint = process.stderr.splitlines()[-2:]
-    assert told.startswith(f"error: {disk}: a temporary file cannot be written: ")
-    assert hint == "hint: free some space, or name another folder with --temp"
-    assert [path.name for path in tmp_path.iterdir()] == ["texts"]
 
 
 def test_nothing_is_left_of_a_disk_that_is_full(text: Path, tmp_path: Path, root: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -15,8 +14,8 @@ from toy_models import char_tokenizer
 
 from seqtool.core.arrays import Bools, Doubles, Ids
 from seqtool.core.vocabulary import EOS_ID
+from seqtool.lm.ngram.class_probabilities import ClassProbabilities
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
-from seqtool.lm.ngram.masses import ClassMasses
 from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.ngram.query import Scorer
 from seqtool.lm.ngram.smoothing import estimate
@@ -60,7 +59,7 @@ def check(table: BackoffTable, class_V: Bools, ids: Ids) -> int:
     contexts = contexts_of(table, ids)
     expected = Whole(table, class_V)(contexts)
     whole = Whole(table, class_V)
-    masses = ClassMasses(table, class_V, whole)
+    masses = ClassProbabilities(table, class_V, whole)
     half = len(ids) // 2
     found = np.concatenate([masses.log_probs(contexts[:half]), masses.log_probs(contexts[half:])])
     num = whole.num
@@ -123,7 +122,7 @@ IDS = np.array([2, 2, 3, EOS_ID], np.int32)
 def test_by_hand() -> None:
     # 0.25 after the context, and e^-0.5 of what is left of 1 without word 2: 0.25
     table = two_words(math.log(0.25), -0.5, 0.25)
-    found = ClassMasses(table, CLASS, Whole(table, CLASS)).log_probs(contexts_of(table, IDS))
+    found = ClassProbabilities(table, CLASS, Whole(table, CLASS)).log_probs(contexts_of(table, IDS))
     expected = [0.0, math.log(0.25 + math.exp(-0.5) * 0.25)]
     assert found[:2] == pytest.approx(expected, abs=1e-7)  # the table has single precision
 
@@ -145,7 +144,7 @@ def test_a_sum_at_a_lower_order_is_that_of_the_shorter_context() -> None:
     }
     table = build(rows, 4, 3)
     contexts = np.array([[2, 0], [2, -1]], np.int32)  # after "2 2", whose row is the first, and 2
-    masses = ClassMasses(table, CLASS, Whole(table, CLASS))
+    masses = ClassProbabilities(table, CLASS, Whole(table, CLASS))
     expected = Whole(table, CLASS)(contexts)
     assert expected[0] > expected[1] + 10
     np.testing.assert_allclose(masses.log_probs(contexts), expected, rtol=0, atol=TOLERANCE)
@@ -155,29 +154,12 @@ def test_a_word_that_the_suffix_lacks_is_backed_off_to() -> None:
     # "a b a" is a row and "b a" none: after "b", a has e^-0.5 of e^-1.5
     table = some_table()
     class_V = np.array([True, False, True, False])
-    nats = ClassMasses(table, class_V, Whole(table, class_V)).log_probs(
+    nats = ClassProbabilities(table, class_V, Whole(table, class_V)).log_probs(
         contexts_of(table, np.array([2, 3, 2, EOS_ID], np.int32))
     )
     after_b = math.exp(-0.5) * (math.exp(-3.0) + math.exp(-1.5))
     expected = math.exp(-0.0625) + math.exp(-0.75) * (after_b - math.exp(-0.5 - 1.5))
     assert nats[2] == pytest.approx(math.log(expected), abs=1e-12)
-
-
-@pytest.mark.parametrize("others", [(), range(4, 40)], ids=["searched for", "laid out"])
-def test_few_words_are_searched_for_among_many(others: Sequence[int]) -> None:
-    """After "3 2" come 5, which also comes after 2, and 6, which does not; 2 has 55 words."""
-    size = 60
-    rng = np.random.default_rng(0)
-    after_2 = [word for word in range(4, size) if word != 6]
-    ngrams = [(word,) for word in range(size + 1)] + [(2, word) for word in after_2]
-    firsts = (3, *others)
-    ngrams += [(word, 2) for word in firsts if word not in after_2] + [(3, 2, 5), (3, 2, 6)]
-    ngrams += [(word, 2) for word in others] + [(word, 2, 5) for word in others]
-    rows: Rows = {ngram: (-rng.exponential(4) - 0.5, -rng.exponential(1)) for ngram in ngrams}
-    ids = np.array([token for word in firsts for token in (word, 2, 9)] + [EOS_ID], np.int32)
-    class_V = rng.random(size) < 0.7
-    class_V[[5, 6]] = True
-    check(build(rows, size, 3), class_V, ids)
 
 
 def test_an_explicit_class_needs_no_difference() -> None:
@@ -189,19 +171,5 @@ def test_an_explicit_class_needs_no_difference() -> None:
 def test_a_mass_that_is_nearly_zero() -> None:
     table = two_words(-800.0, -800.0, 0.5)  # e^-800 is no double
     assert check(table, CLASS, IDS) > 0
-    nats = ClassMasses(table, CLASS, Whole(table, CLASS)).log_probs(contexts_of(table, IDS))
+    nats = ClassProbabilities(table, CLASS, Whole(table, CLASS)).log_probs(contexts_of(table, IDS))
     assert nats[1] == pytest.approx(np.logaddexp(-800.0, -800.0 + math.log(0.5)))
-
-
-@pytest.mark.parametrize(("followers", "contexts"), [(1, 100), (7, 100), (1000, 1), (100, 7)])
-def test_many_followers_are_looked_up_in_parts(
-    followers: int, contexts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where one context has more than there is room for, there is room for it."""
-    monkeypatch.setattr("seqtool.lm.ngram.masses.FOLLOWERS", followers)
-    monkeypatch.setattr("seqtool.lm.ngram.masses.CONTEXTS", contexts)
-    size = 40
-    training = text(size, 2000, 5, skewed=1.1)
-    sentences = [part[:-1].tolist() for part in np.split(training, _ends(training))[:-1]]
-    table = estimate(count(sentences, 3, size), NgramConfig(order=3)).table
-    assert check(table, np.random.default_rng(0).random(size) < 0.5, training) == 0
