@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from seqtool.cli import options as cli
 from seqtool.cli import training
 from seqtool.cli.models import default_model, one_model, open_model
-from seqtool.cli.options import argument, note, offer, option, show_table, takes_options
+from seqtool.cli.options import argument, note, option, option_for, show_table, takes_options
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
@@ -32,7 +32,7 @@ UNITS = {"word": "words", "char": "characters", "byte": "bytes"}  # of a languag
     {
         "--text-column": "data.text_column",
         "--label-column": "data.label_column",
-        "--encoder": offer(
+        "--encoder": option_for(
             "model.encoder",
             help="linear (a bag of n-grams, the default), bilstm (reads words in both directions), "
             "or lm: the layers of the model of --lm, trained further.",

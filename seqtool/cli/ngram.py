@@ -35,7 +35,7 @@ SHOWN = 10  # classes, and words of each
 # how a text is read, of every command that counts
 READING: cli.OptionTable = cli.same_names("special_tokens", "lowercase")
 WORDS: cli.OptionTable = {  # which words there are
-    "--vocab": cli.offer("vocab", metavar="FILE"),
+    "--vocab": cli.option_for("vocab", metavar="FILE"),
     **cli.same_names("vocab_size", "min_count"),
 }
 
@@ -146,9 +146,9 @@ def refuse_unprepared(
         **cli.same_names("order", "smoothing", "prune", "prune_entropy", "discounts"),
         **cli.same_names("add", "backoff"),
         **WORDS,
-        "--limit-vocab": cli.offer("limit_vocab", metavar="FILE"),
-        "--classes": cli.offer("classes", metavar="FILE"),
-        "--fallback-discounts": cli.offer("fallback", metavar="D D D"),
+        "--limit-vocab": cli.option_for("limit_vocab", metavar="FILE"),
+        "--classes": cli.option_for("classes", metavar="FILE"),
+        "--fallback-discounts": cli.option_for("fallback", metavar="D D D"),
         **READING,
     },
     panel=None,
@@ -421,7 +421,7 @@ def mix(
 @cli.takes_options(
     CONFIG,
     {
-        "--order": cli.offer("order", help=f"Length of the n-grams; {COUNTED} if not given."),
+        "--order": cli.option_for("order", help=f"Length of the n-grams; {COUNTED} if not given."),
         **READING,
     },
     panel=None,

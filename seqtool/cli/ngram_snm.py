@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     {
         **cli.same_names("order", "remote", "gap", "adjacent", "prune", "epochs"),
         "--lr": "learning_rate",
-        "--time-limit": cli.offer("time_limit", metavar="TIME"),
-        "--vocab": cli.offer("vocab", help="A closed vocabulary, one word a line.", metavar="FILE"),
+        "--time-limit": cli.option_for("time_limit", metavar="TIME"),
+        "--vocab": cli.option_for(
+            "vocab", help="A closed vocabulary, one word a line.", metavar="FILE"
+        ),
         **cli.same_names("table_bits", "vocab_size", "min_count"),
         **READING,
     },

@@ -90,7 +90,7 @@ SETTINGS = "settings"  # the parameter that gets them
 METAVARS = {int: "N", float: "X", str: "NAME"}
 
 
-class Offer:
+class OptionFor:
     """What an option sets, where its texts are not those of the field alone.
 
     Attributes:
@@ -103,7 +103,7 @@ class Offer:
         self.names, self.help, self.metavar = names, help, metavar
 
 
-offer = Offer
+option_for = OptionFor
 
 
 def same_names(*settings: str) -> dict[str, str]:
@@ -112,7 +112,7 @@ def same_names(*settings: str) -> dict[str, str]:
 
 
 # "--hidden", "--tied/--untied" or "-n,--num" -> what it sets
-OptionTable = Mapping[str, str | Offer]
+OptionTable = Mapping[str, str | OptionFor]
 
 
 def option(
@@ -255,7 +255,7 @@ def _setting_parameters(
     module, _, class_name = place.partition(":")
     for spelt, entry in table.items():
         config = getattr(import_module(module), class_name)
-        sets = Offer(entry) if isinstance(entry, str) else entry
+        sets = OptionFor(entry) if isinstance(entry, str) else entry
         *sections, last = sets.names[0].split(".")
         for section in sections:
             config = get_type_hints(config)[section]

@@ -27,9 +27,9 @@ SHOWN = 10  # broken sentences, and doubtful lines
     {
         **cli.same_names("unit", "vocab_size", "min_count", "column", "lowercase"),
         **cli.same_names("skip_empty_lines", "special_tokens", "byte_fallback"),
-        "--vocab": cli.offer("vocab", metavar="FILE"),
-        "--field": cli.offer("field", help=cli.FIELD_HELP),
-        "--character-coverage": cli.offer("character_coverage", metavar="SHARE"),
+        "--vocab": cli.option_for("vocab", metavar="FILE"),
+        "--field": cli.option_for("field", help=cli.FIELD_HELP),
+        "--character-coverage": cli.option_for("character_coverage", metavar="SHARE"),
     },
     panel=None,
     shows_defaults=True,

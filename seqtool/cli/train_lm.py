@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 @cli.takes_options(
     "seqtool.lm.neural.config:NeuralLMConfig",
     {
-        "--cell": cli.offer("model.cell", help="The network's cell (default lstm)."),
+        "--cell": cli.option_for("model.cell", help="The network's cell (default lstm)."),
         "--hidden": "model.hidden_size",
         "--embedding": "model.embedding_size",
         "--projection": "model.projection_size",
         **cli.same_names("model.layers", "model.depth"),
         "--tied/--untied": "model.tied",
-        "--output-layer": cli.offer(
+        "--output-layer": cli.option_for(
             "model.output.layer",
             help="The output layer; all but full and maxent are for large vocabularies.",
         ),
-        "--dropout": cli.offer(
+        "--dropout": cli.option_for(
             "model.dropout_input",
             "model.dropout_output",
             help="Dropout on the layers' inputs and on the output.",
             metavar="P",
         ),
-        "--unit": cli.offer("data.unit", help="Tokens of a raw text."),
+        "--unit": cli.option_for("data.unit", help="Tokens of a raw text."),
         **cli.same_names("data.vocab_size", "data.batch_size", "data.bptt"),
-        "--optimiser": cli.offer("training.optimiser", help="The optimiser."),
-        "--schedule": cli.offer("training.schedule", help="Learning rate schedule."),
+        "--optimiser": cli.option_for("training.optimiser", help="The optimiser."),
+        "--schedule": cli.option_for("training.schedule", help="Learning rate schedule."),
         "--clip": "training.clip_norm",
         **SETTINGS,
         "--precision": "training.precision",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.cli import training
-from seqtool.cli.options import MAX_SHOWN, note, offer, option, setting_option, takes_options
+from seqtool.cli.options import MAX_SHOWN, note, option, option_for, setting_option, takes_options
 from seqtool.cli.training import note_data, report
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
@@ -43,21 +43,21 @@ class TeacherOptions:
 @takes_options(
     "seqtool.parsing.parser.config:ParserConfig",
     {
-        "--decoder": offer("model.decoder", help="What finds trees (default transition)."),
-        "--classifier": offer("model.classifier", help="What scores them (default neural)."),
-        "--loss": offer("learning.loss", help="What is learnt (default local)."),
-        "--system": offer(
+        "--decoder": option_for("model.decoder", help="What finds trees (default transition)."),
+        "--classifier": option_for("model.classifier", help="What scores them (default neural)."),
+        "--loss": option_for("learning.loss", help="What is learnt (default local)."),
+        "--system": option_for(
             "model.system",
             help="auto (by the treebank, the default), arc-standard, arc-eager, arc-hybrid or "
             "swap.",
             metavar="NAME",
         ),
-        "--encoder": offer(
+        "--encoder": option_for(
             "model.encoder", help="What reads words in their sentence (default none)."
         ),
         "--hidden": "model.hidden_size",
         **training.SETTINGS,
-        "--epochs": offer(
+        "--epochs": option_for(
             "training.epochs",
             help="Passes over the training part; with --raw those of the parsers.",
         ),

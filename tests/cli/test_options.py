@@ -19,8 +19,8 @@ from seqtool.cli.models import default_model
 from seqtool.cli.options import (
     argument,
     emit,
-    offer,
     option,
+    option_for,
     show_table,
     takes_options,
     with_options,
@@ -53,11 +53,11 @@ class Group:
 
 TABLE = {
     "--size": "model.size",
-    "-c,--cell-name": offer("model.cell", help="The cell."),
+    "-c,--cell-name": option_for("model.cell", help="The cell."),
     "--tied/--untied": "model.tied",
     "--keep": "model.keep",
-    "--rate": offer("model.rate", metavar="R"),
-    "--names": offer("name", "model.cell"),
+    "--rate": option_for("model.rate", metavar="R"),
+    "--names": option_for("name", "model.cell"),
 }
 PLACE = f"{__name__}:Outer"
 
