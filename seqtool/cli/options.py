@@ -90,7 +90,7 @@ SETTINGS = "settings"  # the parameter that gets them
 METAVARS = {int: "N", float: "X", str: "NAME"}
 
 
-class OptionFor:
+class option_for:
     """What an option sets, where its texts are not those of the field alone.
 
     Attributes:
@@ -103,16 +103,13 @@ class OptionFor:
         self.names, self.help, self.metavar = names, help, metavar
 
 
-option_for = OptionFor
-
-
 def same_names(*settings: str) -> dict[str, str]:
     """Return options for settings that are called as these are: --prune-entropy, prune_entropy."""
     return {f"--{name.rpartition('.')[2].replace('_', '-')}": name for name in settings}
 
 
 # "--hidden", "--tied/--untied" or "-n,--num" -> what it sets
-OptionTable = Mapping[str, str | OptionFor]
+OptionTable = Mapping[str, str | option_for]
 
 
 def option(
@@ -255,7 +252,7 @@ def _setting_parameters(
     module, _, class_name = place.partition(":")
     for spelt, entry in table.items():
         config = getattr(import_module(module), class_name)
-        sets = OptionFor(entry) if isinstance(entry, str) else entry
+        sets = option_for(entry) if isinstance(entry, str) else entry
         *sections, last = sets.names[0].split(".")
         for section in sections:
             config = get_type_hints(config)[section]

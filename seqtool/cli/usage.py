@@ -30,6 +30,7 @@ PANELS = {
     "Run": "--resume --time-limit --max-minutes --list-settings --seed --device --threads --engine "
     "--memory --temp --jobs --help",
     "Adaptation": "",
+    "Engine": "",
     "Spark": "",
 }
 PANEL_OF = {option: panel for panel, options in PANELS.items() for option in options.split()}
