@@ -347,8 +347,6 @@ def test_nothing_executes_code_from_files() -> None:
 
 def test_all_that_is_printed_is_made_safe_for_a_terminal() -> None:
     own = {"core.terminal": {"sys.stdout", "sys.stderr"}, "core.progress": {"Console"}}
-    # lines that get a name
-    own |= {"spark.session": {"sys.stderr"}}  # flushed before the JVM writes to another
     found = []
     for name, tree in trees().items():
         for node in ast.walk(tree):

@@ -26,7 +26,7 @@ from seqtool.cli.options import (
     takes_options,
     typed,
 )
-from seqtool.cli.spark import PANEL, EngineOptions, noted_damage
+from seqtool.cli.spark import EngineOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
@@ -170,21 +170,6 @@ class ReadingOptions:
     ] = False
 
 
-@dataclass(frozen=True)
-class ScoringOnSpark(EngineOptions):
-    """Spark in place of this process."""
-
-    skip_invalid: Annotated[
-        bool,
-        typer.Option(
-            "--skip-invalid",
-            help="Leave out compressed files that are damaged, and name them; each is read once "
-            "before.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False
-
-
 @takes_options(
     "seqtool.lm.mixture.config:AdaptationConfig",
     {
@@ -230,7 +215,7 @@ def eval_ppl(
     comparing: ComparisonOptions,
     tables: TableOptions,
     settings: dict[str, Any],
-    spark: ScoringOnSpark,
+    spark: EngineOptions,
 ) -> None:
     """Measure how well a language model predicts a text.
 
@@ -330,7 +315,7 @@ def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
 
 
 def _evaluate_on_spark(
-    spark: ScoringOnSpark,
+    spark: EngineOptions,
     models: Sequence[Path],
     paths: Sequence[str],
     tables: TableOptions,
@@ -344,15 +329,9 @@ def _evaluate_on_spark(
     if not paths or len(models) > 1 or None not in vars(tables).values():
         what = "--engine spark measures one model on files, and writes one table"
         raise ConfigError(what, hint="name TEXT, one -m, and --per-token or --per-sentence")
-    with spark.session(compiles_once=True) as session, noted_damage() as note_damaged:
+    with spark.session() as session:
         found = evaluate_files(
-            session,
-            paths,
-            models[0],
-            field=field,
-            **vars(tables),
-            ship=spark.ship,
-            on_damaged=note_damaged if spark.skip_invalid else None,
+            session, paths, models[0], field=field, **vars(tables), ship=spark.ship
         )
     if as_json:
         return emit({"text": paths, "split": None, **found.to_json()})

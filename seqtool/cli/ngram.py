@@ -222,14 +222,13 @@ def train(
     options |= {"skip_invalid": skip_invalid, "force": force, "command": typed()}
     with stage_bars() as on_progress, ExitStack() as stack:
         if engine == "spark":
-            from seqtool.spark.ngrams import is_short
             from seqtool.spark.ngrams import train_ngram as train_on_spark
 
             if not inputs:
                 what = "--engine spark reads no stdin and no sample"
                 raise ConfigError(what, hint="name CORPUS")
-            spark.refuse(memory=options.pop("memory"))
-            session = stack.enter_context(spark.session(compiles_once=is_short(inputs)))
+            spark.refuse(memory=options.pop("memory"), skip_invalid=options.pop("skip_invalid"))
+            session = stack.enter_context(spark.session())
             trained = train_on_spark(
                 session, inputs, output, config, on_progress=on_progress, **options
             )

@@ -141,7 +141,7 @@ def test_no_other_module_renames_what_it_writes() -> None:
         if pattern.search(path.read_text(encoding="utf-8"))
     }
     # those of Spark name files where its workers wrote them, maybe on other machines
-    assert renaming == {"core/storage.py", "spark/files.py", "spark/folders.py"}
+    assert renaming == {"core/storage.py", "spark/files.py"}
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])

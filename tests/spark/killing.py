@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seqtool.lm.ngram.engine.contexts import ContextSmoother
-from seqtool.spark.engine import SparkEngine
+from seqtool.spark.ngrams import SparkEngine
 
 
 def killing(marker: Path, chosen: Callable[[], int]) -> type[SparkEngine]:
