@@ -72,11 +72,6 @@ MISTAKES: dict[str, tuple[type[Exception], str, Callable[[Things], object]]] = {
         "there is no model to compare",
         lambda it: seqtool.compare_lms([], it.text),
     ),
-    "no shards": (
-        seqtool.ConfigError,
-        "shards is 0",
-        lambda it: seqtool.prepare(it.text, it.folder / "no", shards=0),
-    ),
     "nothing to open": (
         TypeError,
         "expected the path of a model",

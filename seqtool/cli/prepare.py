@@ -37,7 +37,7 @@ SHOWN = 10  # broken sentences, and doubtful lines
 
 
 @takes_options(
-    "seqtool.text.preparation:PrepareConfig",
+    "seqtool.text.prepared:PrepareConfig",
     {
         "--unit": "unit",
         "--vocab-size": "vocab_size",
@@ -58,7 +58,6 @@ SHOWN = 10  # broken sentences, and doubtful lines
     "seqtool prepare my.txt -o corpora/my",
     "seqtool prepare texts/ --unit bpe --vocab-size 8000 -o corpora/bpe",
     "seqtool prepare train.conllu --valid dev.conllu --column form -o corpora/ud",
-    "seqtool prepare texts/ --shards 4 -o corpora/cut",
 )
 def prepare(
     context: typer.Context,
@@ -84,12 +83,6 @@ def prepare(
         str | None,
         typer.Option(metavar="PERCENTAGES", help="Of train, valid and test lines; else 90,5,5."),
     ] = None,
-    shards: Annotated[
-        int,
-        typer.Option(
-            min=1, max=10_000, metavar="N", help="Files of training ids, one for each machine."
-        ),
-    ] = 1,
     memory: MemoryOption = None,
     seed: SeedOption = None,
     force: ForceOption = False,
@@ -117,8 +110,7 @@ def prepare(
     from seqtool.core.progress import progress_bar
     from seqtool.core.runtime import parse_size
     from seqtool.text.datasets import sample_text, sample_treebank
-    from seqtool.text.preparation import parse_shares
-    from seqtool.text.prepared import PrepareConfig
+    from seqtool.text.prepared import PrepareConfig, parse_shares
     from seqtool.text.prepared import prepare as prepare_text
 
     if split is not None:
@@ -146,7 +138,6 @@ def prepare(
             config,
             valid=valid,
             test=test,
-            shards=shards,
             memory=None if memory is None else parse_size(memory),
             force=force,
             on_progress=on_progress,

@@ -52,7 +52,6 @@ from seqtool.text.tokenizers import Tokenizer
 if TYPE_CHECKING:
     from seqtool.core.processes import Pool
     from seqtool.text.prepared import PreparedCorpus
-    from seqtool.text.shards import IdReader
     from seqtool.text.spellings import Spellings
 
 IDS_PER_BLOCK = 1 << 18
@@ -89,7 +88,7 @@ def read_ids(
     """
     corpus = _prepared_corpus([text], model.tokenizer)
     if corpus is not None:
-        ids = corpus.reader(split)[:num_tokens].astype(np.int32)
+        ids = corpus.ids(split)[:num_tokens].astype(np.int32)
         return as_read(model, ids, None, corpus.spellings(split)) if spell_unknown else ids
     parts: list[Ids] = []
     num_read = 0
@@ -270,7 +269,7 @@ def _open_source(
                 for item in corpus.info.get("sources", [])
                 if item["split"] == split and "sha256" in item  # Spark takes no sums
             }
-        inputs = cut_sentences(corpus.reader(split), on_progress)
+        inputs = cut_sentences(corpus.ids(split), on_progress)
         return _Source(inputs, None, corpus, split, digests)
     if split is not None:
         raise ConfigError(
@@ -550,7 +549,7 @@ def _encoded(
 
 
 def cut_sentences(
-    ids: IdReader, on_progress: Callable[[int, int | None], None] | None
+    ids: npt.NDArray[np.unsignedinteger], on_progress: Callable[[int, int | None], None] | None
 ) -> Iterator[ScoredInput]:
     """Yield a stream of ids in blocks that end with a sentence; one long sentence stays whole."""
     begin = 0
@@ -564,7 +563,7 @@ def cut_sentences(
         yield block[:cut], None
         begin += cut
         if on_progress is not None:
-            on_progress(begin * ids.item_bytes, len(ids) * ids.item_bytes)
+            on_progress(begin * ids.itemsize, len(ids) * ids.itemsize)
 
 
 def _true_log10_probability(digests: Iterable[str]) -> float | None:

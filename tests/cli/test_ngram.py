@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seqtool.cli.options import join_numbers
+from seqtool.cli.usage import join_numbers
 from seqtool.core import checkpoint
 
 Run = Callable[..., Any]

@@ -343,7 +343,7 @@ def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
 
 
 def _sums_of_ids(corpus: PreparedCorpus) -> dict[str, str]:
-    """Return a sum of each file of ids, but for shards, of which each machine has its own."""
+    """Return a sum of each file of ids."""
     files = [corpus.path / f"{split}.bin" for split in ("train", "valid")]
     return {file.stem: storage.sum_of(file)[:12] for file in files if file.is_file()}
 

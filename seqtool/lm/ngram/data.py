@@ -30,8 +30,13 @@ from seqtool.core.vocabulary import (
 )
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig, WordsConfig
 from seqtool.lm.ngram.records import naming_folder
-from seqtool.text.preparation import number_words, plan_splits, read_word_list
-from seqtool.text.prepared import PreparedCorpus, SplitCounts
+from seqtool.text.prepared import (
+    PreparedCorpus,
+    SplitCounts,
+    number_words,
+    plan_splits,
+    read_word_list,
+)
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # Peak memory of training per token, beyond what the imports take, measured on a text of 24 million
