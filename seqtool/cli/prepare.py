@@ -265,7 +265,6 @@ def fetch(
 
     The folder's path is printed.
     """
-    from seqtool.core.progress import progress_bar
     from seqtool.text import datasets
 
     if list_all or name is None:
@@ -276,15 +275,8 @@ def fetch(
             size = f"{data['size'] / 1e6:.1f} MB"
             echo(f"{data['name']:<12} {data['description']} ({size}, {data['licence']})")
         return
-    with progress_bar(f"fetching {name}", is_bytes=True) as on_progress:
-        folder = datasets.fetch(
-            name,
-            output or Path(name),
-            source=source,
-            force=force,
-            on_progress=on_progress,
-            on_message=note,
-        )
+    note(f"fetching {name}")
+    folder = datasets.fetch(name, output or Path(name), source=source, force=force, on_message=note)
     description = datasets.describe(folder)
     if as_json:
         return emit({"folder": str(folder), **description})

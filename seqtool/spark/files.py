@@ -98,7 +98,8 @@ class Parts:
             for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
         )
         for (name, block), of_block in groupby(rows, lambda row: (row[0], row[1])):
-            line, file, values, size = 1 + self.before.get((name, block), 0), shown(name), [], 0
+            line, file, size = 1 + self.before.get((name, block), 0), shown(name), 0
+            values: list[bytes] = []
             for _, _, value in of_block:
                 if not values and (block, line) == (0, 1):
                     value = value.removeprefix(_BOM)

@@ -126,7 +126,9 @@ class PrepareConfig(Config):
             ("character-coverage", 1 - self.character_coverage, 0),
         ):
             if value is not None and value < least:
-                raise ConfigError(f"{name} is out of range", hint=f"change --{name}")
+                raise ConfigError(
+                    f"{name} is {value}, which is out of range", hint=f"change --{name}"
+                )
         if self.split is not None:
             object.__setattr__(self, "split", check_shares(self.split))
         is_subword, is_closed = self.unit in ("bpe", "unigram"), self.vocab is not None
@@ -559,12 +561,12 @@ class _Preparation:
             hint = "give more text, or use all of it for training: seqtool prepare --split 100"
             raise DataError("no line is left for training", hint=hint, path=first)
         tokenizer, final_ids = learner.finish(num_sentences)
-        with path.open("rb") as spool, self._ids_file("train").open("wb") as file:
+        with path.open("rb") as spooled, self._ids_file("train").open("wb") as file:
             if isinstance(learner, _Subwords):
-                for block in _lines_of(spool):
+                for block in _lines_of(spooled):
                     self._write("train", file, tokenizer.encode_block(block), tokenizer)
             else:
-                while data := spool.read(BLOCK_SIZE):
+                while data := spooled.read(BLOCK_SIZE):
                     ids = np.frombuffer(data, np.int32)
                     ids = ids if final_ids is None else final_ids[ids]
                     self._write("train", file, ids, tokenizer)

@@ -135,7 +135,7 @@ def test_bad_input(
         ("text.txt a.conllu -o out", "a.conllu: is a treebank, but text.txt is not"),
         ("text.txt -o -", "a corpus is a directory"),
         ("a.conllu --column form -o - --unit char", "--unit means nothing"),
-        ("a.conllu --column form --field text", "column is for CoNLL-U"),
+        ("a.conllu --column form --field text", "field means nothing"),
         ("a.conllu --column head", "column"),
         ("a.conllu --column xpos -o -", "a.conllu:1: no word of the sentence has XPOS"),
         ("a.conllu --unit char", "--unit means nothing for a treebank that is only checked"),
