@@ -142,12 +142,12 @@ def refuse_unprepared(
 ) -> None:
     """Refuse settings that were typed, and that the prepared corpus does not have."""
     from seqtool.core.reading import is_corpus
-    from seqtool.lm.ngram.data import PREPARATION, check_preparation
-    from seqtool.text.prepared import PreparedCorpus
+    from seqtool.lm.ngram.data import PREPARATION
+    from seqtool.text.prepared import PreparedCorpus, check_preparation
 
     if len(inputs) == 1 and is_corpus(inputs[0]):
         given = [name for name in PREPARATION if is_typed(context, name)]
-        check_preparation(PreparedCorpus.open(Path(inputs[0])), config, given)
+        check_preparation(PreparedCorpus.open(Path(inputs[0])), config, PREPARATION, given)
 
 
 @takes_options(

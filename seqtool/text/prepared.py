@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -347,13 +347,8 @@ class PreparedCorpus(OneLine):
                 largest = max(largest, int(piece.max()))
                 num_ends += int(np.count_nonzero(piece == EOS_ID))
             num_sentences = self.info["splits"][split]["sentences"]
-            if largest >= len(self.vocabulary):
-                what = (
-                    f"is damaged: id {largest:,}, but the vocabulary has {len(self.vocabulary):,}"
-                )
-                raise DataError(what, hint=AGAIN, path=path)
-            if num_ends != num_sentences or ids[-1] != EOS_ID:
-                what = f"is damaged: its sentences are {num_ends:,} instead of {num_sentences:,}"
+            if largest >= len(self.vocabulary) or num_ends != num_sentences or ids[-1] != EOS_ID:
+                what = f"is damaged: id {largest:,} of {len(self.vocabulary):,}, {num_ends:,} ends"
                 raise DataError(what, hint=AGAIN, path=path)
             self._sound.add(split)
         return ids
@@ -470,6 +465,32 @@ def open_corpus(
     if is_corpus(corpus):
         return PreparedCorpus.open(corpus)
     return prepare([corpus], workspace, config, force=True, on_progress=on_progress)
+
+
+def check_preparation(
+    corpus: PreparedCorpus, config: Any, names: Iterable[str], given: Collection[str] = ()
+) -> None:
+    """Refuse settings of raw text that a prepared corpus does not have.
+
+    Args:
+        corpus: what is read.
+        config: settings; those that are the defaults are not asked for.
+        names: of the settings that a corpus has.
+        given: names of settings that are asked for in any case, as they were typed.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    prepared, defaults = corpus.info.get("config", {}), type(config)()
+    for name in names:
+        value, default = getattr(config, name), getattr(defaults, name)
+        has = prepared.get(name, default)
+        if value != has and (name in given or value != default):
+            raise ConfigError(
+                f"{name} is {value}, but the corpus was prepared with {has}",
+                hint=f"leave {name} out, or prepare the text again",
+                path=corpus.path,
+            )
 
 
 def check_output(output: Path, force: bool) -> None:

@@ -184,7 +184,7 @@ def test_what_is_typed_of_a_prepared_corpus_is_compared_with_it(
     assert seqtool("prepare", letters, "--unit", "char", "-o", corpus).code == 0
     for options in (("--unit", "word"), ("--set", "unit=word")):
         result = seqtool("train-lm", corpus, "-o", output, *TINY, *options)
-        assert_error(result, "data.unit is word, but the corpus was prepared with char", "leave")
+        assert_error(result, "unit is word, but the corpus was prepared with char", "leave")
     assert seqtool("train-lm", corpus, "-o", output, *TINY, "--unit", "char").code == 0
 
 

@@ -76,14 +76,6 @@ def test_several_files_of_any_kind(tmp_path: Path) -> None:
     assert told[-1] == (size, size)
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 11, 12])
-def test_a_text_longer_than_one_chunk(
-    text: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
-    monkeypatch.setattr(reading_module, "_CHUNK", chunk)
-    assert read(text).ids.tolist() == IDS
-
-
 def test_a_field_of_json_lines(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"text": "a", "body": "b"}\n')
     assert words(read(tmp_path / "x.jsonl", field="body")) == "b\n"
