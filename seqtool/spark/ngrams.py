@@ -19,7 +19,6 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,7 +50,6 @@ from seqtool.lm.ngram.train import (
 from seqtool.spark.files import LINES, Folder, Records, read_records
 from seqtool.spark.session import user_errors
 from seqtool.spark.workers import Batches, check_column, is_local, mapped, record_batch
-from seqtool.text.prepared import SplitCounts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,12 +57,9 @@ if TYPE_CHECKING:
 
     from seqtool.text.tokenizers import WordTokenizer
 
-_SHUFFLES = "spark.sql.shuffle.partitions"
-_PARTITION_BYTES = 64_000_000
-_ROW_BYTES = 32  # of an n-gram, about
 _BATCH = 1 << 17  # rows
 _WORD = re.compile(f"[^{BLANKS}]+")
-_SUMS = ("sentences", "tokens", "longest", "bytes")  # of a block
+_SUMS = ("tokens", "sentences", "bytes", "longest")  # of a block
 _COUNTS = {
     "word": "string",  # none in the row of the sums of a block
     "count": "long",
@@ -112,29 +107,6 @@ def count_ngrams(
 
     counted = mapped(frame.select(column), count, names)
     return counted.groupBy("ngram").agg(functions.sum("count").alias("count"))
-
-
-@dataclass(frozen=True)
-class CountedText:
-    """What is known of a text whose words were counted.
-
-    Attributes:
-        tokenizer: reads it, with the vocabulary.
-        sentences: how many.
-        tokens: how many, with `</s>`.
-        longest: the tokens of the longest sentence.
-        num_bytes: of UTF-8.
-        files: it was read from.
-        words: all its words, in order of first occurrence.
-    """
-
-    tokenizer: WordTokenizer
-    sentences: int
-    tokens: int
-    longest: int
-    num_bytes: int
-    files: list[str]
-    words: list[str]
 
 
 def train_ngram(
@@ -189,27 +161,24 @@ def train_ngram(
     with user_errors(), temporary_folder(session, parent) as folder:
         with stages("reading"):
             records = read_records(session, [*map(str, inputs)], LINES, field)
-            text = _counted(records, config)
-        tokenizer, allowed = text.tokenizer, None
+            words, counts = _count_words(records, config)
+            tokenizer, allowed = counted_tokenizer(words, counts["sentences"], config), None
         keys = Keys(len(tokenizer.vocabulary))
         _make_ends(records, tokenizer, keys, config.order)
         places = None
         if config.discounts == "kenlm":
             places = np.full(keys.vocabulary_size, -4, np.int64)
-            ids = tokenizer.vocabulary.encode(text.words)
+            ids = tokenizer.vocabulary.encode(words)
             places[ids[::-1]] = np.arange(len(ids))[::-1]  # of words with one id, the first one's
-        num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         if config.limit_vocab is not None:
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
-            num_unknown = tokenizer.vocabulary.counts[UNK_ID]
+        num_unknown = tokenizer.vocabulary.counts[UNK_ID]
+        longest = counts.pop("longest")
         check_words(tokenizer.vocabulary, arpa, parquet)
         engine = SparkEngine(session, folder)
-        described = Text(keys, text.sentences, text.longest, places)
-        num_bytes = text.tokens * _ROW_BYTES
-        with stages("estimating") as on_estimate, _divided(session, num_bytes):
-            estimated = estimate(
-                engine, described, config, allowed=allowed, on_progress=on_estimate
-            )
+        text = Text(keys, counts["sentences"], longest, places)
+        with stages("estimating") as on_estimate:
+            estimated = estimate(engine, text, config, allowed=allowed, on_progress=on_estimate)
             estimated = prune(engine, estimated, config.prune_entropy, on_estimate)
         with stages("saving") as on_save:
             save_table(
@@ -219,7 +188,10 @@ def train_ngram(
                 lambda file: write_table(file, engine, estimated, on_save),
                 config=to_dict(config),
                 scores={"train_seconds": sum(stages.seconds.values())},
-                data=_described(text, num_unknown),
+                data={
+                    "splits": {"train": {**counts, "unknown": num_unknown}},
+                    "sources": [{"path": file, "split": "train"} for file in records.files],
+                },
                 command=command,
                 statistics=estimated.statistics,
             )
@@ -240,50 +212,24 @@ def train_ngram(
         engine=f"spark, {session.sparkContext.master}",
         statistics=estimated.statistics,
         warnings=[
-            *unknown_warnings(config, num_unknown, text.tokens - text.sentences),
+            *unknown_warnings(config, num_unknown, counts["tokens"] - counts["sentences"]),
             *estimated.warnings,
             *warnings,
         ],
         scores={},
-        num_tokens=text.tokens,
-        num_sentences=text.sentences,
+        num_tokens=counts["tokens"],
+        num_sentences=counts["sentences"],
         num_unknown=num_unknown,
         vocabulary_size=len(tokenizer.vocabulary),
         seconds=stages.seconds,
     )
 
 
-def _described(text: CountedText, num_unknown: int) -> dict[str, Any]:
-    counts = SplitCounts(
-        tokens=text.tokens,
-        sentences=text.sentences,
-        unknown=num_unknown,
-        bytes=text.num_bytes,
-    )
-    sources = [{"path": file, "split": "train"} for file in text.files]
-    return {"splits": {"train": asdict(counts)}, "sources": sources}
-
-
-@contextmanager
-def _divided(session: SparkSession, num_bytes: int) -> Iterator[None]:
-    """Let what is grouped, joined and sorted be cut by its size, unless a setting says how.
-
-    Spark cuts into 200 parts, however much there is: too many of a small text, and of a large one
-    parts that the memory of a task has no room for.
-    """
-    if _SHUFFLES in session.conf.getAll:
-        yield
-        return
-    least = 2 * session.sparkContext.defaultParallelism
-    session.conf.set(_SHUFFLES, str(max(least, -(-num_bytes // _PARTITION_BYTES))))
-    try:
-        yield
-    finally:
-        session.conf.unset(_SHUFFLES)
-
-
-def _counted(records: Records, config: NgramConfig) -> CountedText:
+def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int], dict[str, int]]:
     """Count the words of a text: by the block, and then by the word.
+
+    Returns:
+        The words in order of first occurrence, with their counts; and the sums `_SUMS`.
 
     Raises:
         DataError: it has no words, or holds a special token that is refused.
@@ -307,17 +253,17 @@ def _counted(records: Records, config: NgramConfig) -> CountedText:
                 longest = max(longest, int(np.diff(ends, prepend=-1).max()))
             # in order of first occurrence; `<unk>` the first
             table = reader.table
-            ids = np.flatnonzero(table.counts)
-            ids = ids[(ids != EOS_ID) & (ids != table.bos_id)]
-            num = len(ids)
+            numbers = np.flatnonzero(table.counts)
+            numbers = numbers[(numbers != EOS_ID) & (numbers != table.bos_id)]
+            num = len(numbers)
             columns = {
-                "word": [*map(table.word, ids.tolist()), None],
-                "count": [*table.counts[ids].tolist(), 0],
+                "word": [*map(table.word, numbers.tolist()), None],
+                "count": [*table.counts[numbers].tolist(), 0],
                 "rank": [rank] * (num + 1),
                 "block": [block] * (num + 1),
                 "place": [*range(num), -1],
             }
-            sums = (reader.num_sentences, reader.num_tokens, longest, reader.num_bytes)
+            sums = (reader.num_tokens, reader.num_sentences, reader.num_bytes, longest)
             for name, value in zip(_SUMS, sums, strict=True):
                 columns[name] = [*[0] * num, value]
             yield record_batch(columns, _COUNTS)
@@ -343,15 +289,7 @@ def _counted(records: Records, config: NgramConfig) -> CountedText:
             f"{UNK} stands in the text, and --special-tokens is skip, which Spark cannot do",
             hint=f"take {UNK} for the unknown word, with --special-tokens unknown, or write it out",
         )
-    return CountedText(
-        counted_tokenizer(words, sums["sentences"], config),
-        sums["sentences"],
-        sums["tokens"],
-        sums["longest"],
-        sums["bytes"],
-        records.files,
-        list(words),
-    )
+    return words, {name: sums[name] for name in _SUMS}
 
 
 def _make_ends(records: Records, tokenizer: WordTokenizer, keys: Keys, order: int) -> None:
