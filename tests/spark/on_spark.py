@@ -10,7 +10,6 @@ import gzip
 import json
 import math
 import os
-import random
 import shutil
 import signal
 import tempfile
@@ -18,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ import pytest
 from conftest import CommandResult
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
-from small_disks import small_disk
 
 import seqtool as package
 from seqtool.core.errors import DataError
@@ -42,7 +39,6 @@ from seqtool.treebank.conllu import read_conllu, write_conllu
 Run = Callable[..., CommandResult]
 BLOCK_BYTES = 2500  # so that a few dozen sentences are several blocks
 CLUSTER = Path(tempfile.gettempdir(), f"seqtool-cluster-{os.getpid()}")
-TABLES_BYTES = 1 << 17  # of the disk of tables: it holds the first one
 TEXT = "the dog sees a cat\na cat\n\nthe <unk> sees the dog\nthe dog\n" * 40
 
 
@@ -78,27 +74,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random_segmenter().save(folder / "segmenter", scores={}, data={})
     package.train_ngram([folder / "text.txt"], folder / "ngram", {"order": 2})
     return folder
-
-
-@pytest.fixture(scope="module")
-def many_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text of hundreds of words, eight a line."""
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    rng = random.Random(0)
-    words = (f"w{int(rng.paretovariate(0.7)) % 900}" for _ in range(32_000))
-    ends = cycle("       \n")
-    path.write_text("".join(map(str.__add__, words, ends)))
-    return path
-
-
-@pytest.fixture
-def large_blocks(session: Any) -> Iterator[None]:
-    """A task reads several small files."""
-    key = "spark.sql.files.maxPartitionBytes"
-    before = session.conf.get(key)
-    session.conf.set(key, "128m")
-    yield
-    session.conf.set(key, before)
 
 
 def parts_of(folder: Path) -> str:
@@ -309,24 +284,6 @@ def test_an_ngram_model_is_that_of_one_machine(
     assert trained.statistics == expected.statistics
     assert trained.num_tokens == expected.num_tokens
     assert [path.name for path in tmp_path.iterdir() if "seqtool" in path.name] == []
-
-
-@pytest.mark.usefixtures("large_blocks")
-def test_a_full_disk_of_tables_is_told_and_nothing_is_left(
-    session: Any, many_words: Path, tmp_path: Path, seqtool: Run
-) -> None:
-    try:
-        with small_disk(tmp_path / "disk", TABLES_BYTES) as disk:
-            given = ["ngram", "train", many_words, "--order", "3", "--engine", "spark"]
-            given += ["--temp", disk, "-o", tmp_path / "model"]
-            result = seqtool(*given, "--arpa", tmp_path / "model.arpa")
-            left = list(disk.iterdir())
-    except PermissionError as error:
-        pytest.skip(str(error))
-    assert (result.code, result.stdout) == (1, ""), result.stderr
-    assert "No space left on device" in result.stderr.splitlines()[-2]
-    assert left == []
-    assert [*tmp_path.iterdir()] == []
 
 
 def test_tables_are_removed_although_spark_goes_on(session: Any, tmp_path: Path) -> None:
