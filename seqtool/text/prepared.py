@@ -876,37 +876,21 @@ def known_tokenizer(config: PrepareConfig) -> Tokenizer | None:
 
 
 def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:
-    """Read a vocabulary, one word (or character) a line; a DataError tells a bad one's line.
+    """Read a vocabulary, one word (or character) a line; empty lines are passed over.
 
-    Empty lines at the end are passed over, as editors leave them; others are refused, as they may
-    be of words that were lost.
+    Raises:
+        DataError: a line holds several, or the file cannot be read.
     """
-    hint = "list each symbol once, one a line"
-    empty: DataError | None = None  # the first line of those that end the file, as far as is known
     symbols: dict[str, None] = {}
     reader = read_blocks(path)
     for block in reader:
         for number, line in enumerate(block.decode().split("\n")[:-1], start=1):
             symbol = line if unit == "char" else line.strip(_BLANKS)
-            if lowercase:
-                symbol = symbol.lower()
-            problem = None
-            if not symbol:
-                error = DataError("an empty line in a vocabulary", hint=hint)
-                empty = empty or reader.located(error, number)
-                continue
-            if empty is not None:
-                raise empty
-            if symbol in (UNK, EOS, BOS):
-                continue
-            if unit == "char" and len(symbol) > 1:
-                problem = f"{symbol!r} is not one character"
-            elif unit == "word" and any(blank in symbol for blank in _BLANKS):
-                problem = f"{symbol!r} holds a blank, so no text has it as a word"
-            elif symbol in symbols and not lowercase:
-                problem = f"{symbol!r} is listed twice"
-            if problem is not None:
-                error = DataError(problem, hint=hint)
-                raise reader.located(error, number)
-            symbols[symbol] = None
+            symbol = symbol.lower() if lowercase else symbol
+            is_one = len(symbol) < 2 if unit == "char" else not set(symbol) & set(_BLANKS)
+            if not is_one:
+                what = f"{symbol!r} is not one {'character' if unit == 'char' else 'word'}"
+                raise reader.located(DataError(what, hint="list one symbol a line"), number)
+            if symbol not in ("", UNK, EOS, BOS):
+                symbols[symbol] = None
     return Vocabulary([UNK, EOS, *symbols])

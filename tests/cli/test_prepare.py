@@ -97,7 +97,7 @@ BAD_UTF8 = b"good\n" * 3 + b"b\xe4d\n"
         ("empty.txt", b"", "empty.txt: the file is empty"),
         ("bad.txt", BAD_UTF8, "bad.txt:4: not UTF-8 at byte 16"),
         ("bad.gz", gzip.compress(b"text " * 1000)[:-20], "bad.gz: the gzip file is damaged"),
-        ("no.gz", BAD_UTF8, "no.gz: is not a gzip file"),
+        ("no.gz", BAD_UTF8, "no.gz:4: not UTF-8 at byte 16"),
         ("bad.jsonl", b'{"text": "fine"}\n{"text": 1}\n', "bad.jsonl:2: the field 'text'"),
         ("s.txt", b"a\nb <s>\n", "s.txt:2: the text contains the spe"),
         ("none.conllu", None, "none.conllu: no such file or directory"),
