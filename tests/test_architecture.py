@@ -230,11 +230,7 @@ def test_nothing_executes_code_from_files() -> None:
 
 
 def test_all_that_is_printed_is_made_safe_for_a_terminal() -> None:
-    own = {
-        "core.terminal": {"sys.stdout", "sys.stderr"},
-        "core.progress": {"Console"},
-        "spark.session": {"sys.stderr"},  # flushed before the JVM writes to another
-    }
+    own = {"core.terminal": {"sys.stdout", "sys.stderr"}, "core.progress": {"Console"}}
     unsafe = {"typer.echo", "typer.secho", "click.echo", "Console", "print"}
     streams = {"sys.stdout", "sys.stderr", "sys.__stdout__"}
     wrong = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtool.cli import options as cli
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
-from seqtool.cli.spark import PANEL, EngineOptions, noted_damage
+from seqtool.cli.spark import EngineOptions
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.terminal import echo
@@ -165,15 +165,6 @@ def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class ScoringOnSpark(EngineOptions):
-    """Spark in place of this process."""
-
-    skip_invalid: bool = cli.option(
-        False, "Leave out compressed files that are damaged.", panel=PANEL
-    )
-
-
 @examples(
     "seqtool eval-ppl -m runs/my",
     "seqtool eval-ppl test.txt -m runs/my --per-token surprisal.tsv",
@@ -196,7 +187,7 @@ def eval_ppl(
     comparing: ComparisonOptions,
     tables: TableOptions,
     adapting: AdaptationOptions,
-    spark: ScoringOnSpark,
+    spark: EngineOptions,
 ) -> None:
     """Measure how well a language model predicts a text.
 
@@ -295,7 +286,7 @@ def _held_out(models: Sequence[Path], split: str | None) -> HeldOutText:
 
 
 def _evaluate_on_spark(
-    spark: ScoringOnSpark,
+    spark: EngineOptions,
     models: Sequence[Path],
     paths: Sequence[str],
     tables: TableOptions,
@@ -309,15 +300,9 @@ def _evaluate_on_spark(
     if not paths or len(models) > 1 or None not in vars(tables).values():
         what = "--engine spark measures one model on files, and writes one table"
         raise ConfigError(what, hint="name TEXT, one -m, and --per-token or --per-sentence")
-    with spark.session(compiles_once=True) as session, noted_damage() as note_damaged:
+    with spark.session() as session:
         found = evaluate_files(
-            session,
-            paths,
-            models[0],
-            field=field,
-            **vars(tables),
-            ship=spark.ship,
-            on_damaged=note_damaged if spark.skip_invalid else None,
+            session, paths, models[0], field=field, **vars(tables), ship=spark.ship
         )
     if as_json:
         return cli.emit({"text": paths, "split": None, **found.to_json()})

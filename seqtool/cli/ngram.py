@@ -132,12 +132,12 @@ def refuse_unprepared(
 ) -> None:
     """Refuse settings that were typed, and that the prepared corpus does not have."""
     from seqtool.core.reading import is_corpus
-    from seqtool.lm.ngram.data import PREPARATION, check_preparation
-    from seqtool.text.prepared import PreparedCorpus
+    from seqtool.lm.ngram.data import PREPARATION
+    from seqtool.text.prepared import PreparedCorpus, check_preparation
 
     if len(inputs) == 1 and is_corpus(inputs[0]):
         given = [name for name in PREPARATION if cli.is_typed(context, name)]
-        check_preparation(PreparedCorpus.open(Path(inputs[0])), config, given)
+        check_preparation(PreparedCorpus.open(Path(inputs[0])), config, PREPARATION, given)
 
 
 @cli.takes_options(
@@ -199,14 +199,13 @@ def train(
     options |= {"skip_invalid": skip_invalid, "force": force, "command": cli.typed()}
     with stage_bars() as on_progress, ExitStack() as stack:
         if engine == "spark":
-            from seqtool.spark.ngrams import is_short
             from seqtool.spark.ngrams import train_ngram as train_on_spark
 
             if not inputs:
                 what = "--engine spark reads no stdin and no sample"
                 raise ConfigError(what, hint="name CORPUS")
-            spark.refuse(memory=options.pop("memory"))
-            session = stack.enter_context(spark.session(compiles_once=is_short(inputs)))
+            spark.refuse(memory=options.pop("memory"), skip_invalid=options.pop("skip_invalid"))
+            session = stack.enter_context(spark.session())
             trained = train_on_spark(
                 session, inputs, output, config, on_progress=on_progress, **options
             )

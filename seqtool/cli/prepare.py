@@ -23,7 +23,7 @@ SHOWN = 10  # broken sentences, and doubtful lines
 
 
 @cli.takes_options(
-    "seqtool.text.preparation:PrepareConfig",
+    "seqtool.text.prepared:PrepareConfig",
     {
         **cli.same_names("unit", "vocab_size", "min_count", "column", "lowercase"),
         **cli.same_names("skip_empty_lines", "special_tokens", "byte_fallback"),
@@ -38,7 +38,6 @@ SHOWN = 10  # broken sentences, and doubtful lines
     "seqtool prepare my.txt -o corpora/my",
     "seqtool prepare texts/ --unit bpe --vocab-size 8000 -o corpora/bpe",
     "seqtool prepare train.conllu --valid dev.conllu --column form -o corpora/ud",
-    "seqtool prepare texts/ --shards 4 -o corpora/cut",
 )
 def prepare(
     context: typer.Context,
@@ -52,9 +51,6 @@ def prepare(
     test: str | None = cli.option(None, "The test text.", "FILE"),
     split: str | None = cli.option(
         None, "Of train, valid and test lines; else 90,5,5.", "PERCENTAGES"
-    ),
-    shards: int = cli.option(
-        1, "Files of training ids, one for each machine.", "N", min=1, max=10_000
     ),
     memory: cli.MemoryOption = None,
     seed: cli.SeedOption = None,
@@ -83,8 +79,7 @@ def prepare(
     from seqtool.core.progress import progress_bar
     from seqtool.core.runtime import parse_size
     from seqtool.text.datasets import sample_text, sample_treebank
-    from seqtool.text.preparation import parse_shares
-    from seqtool.text.prepared import PrepareConfig
+    from seqtool.text.prepared import PrepareConfig, parse_shares
     from seqtool.text.prepared import prepare as prepare_text
 
     if split is not None:
@@ -112,7 +107,6 @@ def prepare(
             config,
             valid=valid,
             test=test,
-            shards=shards,
             memory=None if memory is None else parse_size(memory),
             force=force,
             on_progress=on_progress,
@@ -236,7 +230,6 @@ def fetch(
 
     The folder's path is printed.
     """
-    from seqtool.core.progress import progress_bar
     from seqtool.text import datasets
 
     if list_all or name is None:
@@ -247,15 +240,10 @@ def fetch(
             size = f"{data['size'] / 1e6:.1f} MB"
             echo(f"{data['name']:<12} {data['description']} ({size}, {data['licence']})")
         return
-    with progress_bar(f"fetching {name}", is_bytes=True) as on_progress:
-        folder = datasets.fetch(
-            name,
-            output or Path(name),
-            source=source,
-            force=force,
-            on_progress=on_progress,
-            on_message=cli.note,
-        )
+    cli.note(f"fetching {name}")
+    folder = datasets.fetch(
+        name, output or Path(name), source=source, force=force, on_message=cli.note
+    )
     description = datasets.describe(folder)
     if as_json:
         return cli.emit({"folder": str(folder), **description})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqtool.cli.options import MAX_SHOWN, note, option
-from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
+from seqtool.cli.options import note, option
+from seqtool.core.errors import ConfigError, counted, did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,12 +58,11 @@ class SessionOptions:
             raise ConfigError(what, hint="leave out one of the two")
 
     @contextmanager
-    def session(self, *, compiles_once: bool = False) -> Iterator[SparkSession]:
+    def session(self) -> Iterator[SparkSession]:
         """Give the session; see `spark_session`."""
         from seqtool.spark.session import parse_conf, spark_session
 
-        conf = parse_conf(self.spark_conf or [])
-        with spark_session(self.master, conf, compiles_once=compiles_once) as session:
+        with spark_session(self.master, parse_conf(self.spark_conf or [])) as session:
             yield session
 
 
@@ -92,7 +91,7 @@ class EngineOptions(SessionOptions):
 
     @property
     def ship(self) -> bool | None:
-        """See `shipping.Model.ship`."""
+        """See `seqtool.spark.workers.Model.ship`."""
         return False if self.shared_model else None
 
 
@@ -129,8 +128,7 @@ class SparkOptions(EngineOptions):
         Raises:
             ConfigError: options that do not go together.
         """
-        from seqtool.spark.files import BROKEN_FOLDER, Corpus, annotate_files
-        from seqtool.spark.workers import Work
+        from seqtool.spark.frames import BROKEN_FOLDER, Work, annotate_files
 
         self.refuse(**others)
         if not files or output == "-":
@@ -143,28 +141,17 @@ class SparkOptions(EngineOptions):
             raise ConfigError(f"--engine spark cannot write {format_}", hint=hint)
         # they are written apart in any case, and to the output where they are to pass through
         keeps = annotation.skip_invalid and annotation.keeps_invalid
-        with self.session(compiles_once=True) as session, noted_damage() as note_damaged:
+        with self.session() as session:
             num_broken = annotate_files(
                 session,
-                Corpus(files, self.text_column),
-                Work.of(replace(annotation, skip_invalid=True, keeps_invalid=keeps), models),
+                files,
+                Work.of(replace(annotation, keeps_invalid=keeps), models),
                 output,
+                column=self.text_column,
                 as_tokens=format_ == "parquet",
                 invalid=invalid,
                 ship=self.ship,
-                on_damaged=note_damaged if annotation.skip_invalid else None,
             )
         if num_broken:
             where = invalid or posixpath.join(output, BROKEN_FOLDER)
             note(f"{counted(num_broken, 'broken sentence')} written to {where}, with file and line")
-
-
-@contextmanager
-def noted_damage() -> Iterator[Callable[[DataError], None]]:
-    """Give what takes errors of files that are left out; then say the first ones, and how many."""
-    errors: list[DataError] = []
-    yield errors.append
-    for error in errors[:MAX_SHOWN]:
-        note(f"left out: {error}")
-    if errors:
-        note(f"{counted(len(errors), 'file')} left out")

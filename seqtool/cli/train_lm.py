@@ -72,11 +72,11 @@ def train_lm(
     if corpus is None and not options.resume:
         corpus = cli.stdin_or_sample("CORPUS", training="training on")
     if corpus is not None and is_corpus(corpus):
-        from seqtool.lm.neural.train import check_preparation
-        from seqtool.text.prepared import PreparedCorpus
+        from seqtool.lm.neural.train import PREPARATION
+        from seqtool.text.prepared import PreparedCorpus, check_preparation
 
         given = {name.rpartition(".")[2] for name in options.typed_names(settings)}
-        check_preparation(PreparedCorpus.open(corpus), chosen.data, given)
+        check_preparation(PreparedCorpus.open(corpus), chosen.data, PREPARATION, given)
     from seqtool.core.progress import RunStarted
     from seqtool.lm.neural.train import train_lm as train
     from seqtool.training.run import TensorBoard

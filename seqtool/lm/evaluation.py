@@ -50,7 +50,6 @@ from seqtool.text.tokenizers import Tokenizer
 if TYPE_CHECKING:
     from seqtool.core.processes import Pool
     from seqtool.text.prepared import PreparedCorpus
-    from seqtool.text.shards import IdReader
 
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20
@@ -83,7 +82,7 @@ def read_ids(
     """
     corpus = _prepared_corpus([text], model.tokenizer)
     if corpus is not None:
-        return corpus.reader(split)[:num_tokens].astype(np.int32)
+        return corpus.ids(split)[:num_tokens].astype(np.int32)
     parts: list[Ids] = []
     num_read = 0
     for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
@@ -260,7 +259,7 @@ def _open_source(
                 for item in corpus.info.get("sources", [])
                 if item["split"] == split and "sha256" in item  # Spark takes no sums
             }
-        inputs = cut_sentences(corpus.reader(split), on_progress)
+        inputs = cut_sentences(corpus.ids(split), on_progress)
         return _Source(inputs, None, corpus, split, digests)
     if split is not None:
         raise ConfigError(
@@ -539,7 +538,7 @@ def _encoded(
 
 
 def cut_sentences(
-    ids: IdReader, on_progress: Callable[[int, int | None], None] | None
+    ids: npt.NDArray[np.unsignedinteger], on_progress: Callable[[int, int | None], None] | None
 ) -> Iterator[ScoredInput]:
     """Yield a stream of ids in blocks that end with a sentence; one long sentence stays whole."""
     begin = 0
@@ -553,7 +552,7 @@ def cut_sentences(
         yield block[:cut], None
         begin += cut
         if on_progress is not None:
-            on_progress(begin * ids.item_bytes, len(ids) * ids.item_bytes)
+            on_progress(begin * ids.itemsize, len(ids) * ids.itemsize)
 
 
 def _true_log10_probability(digests: Iterable[str]) -> float | None:

@@ -128,7 +128,7 @@ def _of_model(model: Path, split: str | None) -> HeldOutText:
     try:
         try:
             text = _of_corpus(model, data, split) or _of_files(model, data, split)
-            text = text or _of_sources(data, split) or _of_sample(data, split)
+            text = text or _of_sample(data, split)
         except DataError:
             text = _of_sample(data, split)
             if text is None:
@@ -190,24 +190,6 @@ def _of_files(model: Path, data: Mapping[str, Any], split: str | None) -> HeldOu
                 "the held-out text of the model is no longer there", hint=_hint(model), path=path
             )
     return _text(paths, chosen)
-
-
-def _of_sources(data: Mapping[str, Any], split: str | None) -> HeldOutText | None:
-    """Return the files that a corpus was prepared from, where they are as they were.
-
-    Older models do not say where their corpus is.
-    """
-    if data.get("shares") is not None:
-        return None
-    sources = data.get("sources", [])
-    chosen = _chosen([source["split"] for source in sources], split)
-    parts = [source for source in sources if source["split"] == chosen]
-    paths = [Path(source["path"]) for source in parts]
-    if not paths or not all(path.is_file() for path in paths):
-        return None
-    if [storage.sum_of(path) for path in paths] != [source.get("sha256") for source in parts]:
-        return None
-    return _text(paths, str(chosen))
 
 
 def _of_sample(data: Mapping[str, Any], split: str | None) -> HeldOutText | None:

@@ -6,18 +6,12 @@ tokens = seqtool.spark.parse(frame, "runs/mine")       a row a token
 scored = seqtool.spark.surprisal(frame, "runs/ngram")  a row a token, with its surprisal
 counts = seqtool.spark.count_ngrams(frame, 3)          a row an n-gram
 
-session       the session of a command, and errors in two lines
-shipping      models on workers
-blocks        files as records, with their lines
-texts         their lines, as one process reads them
-folders       directories of any file system
-workers       what a worker does to annotate text
-frames        DataFrames in and out
-files         files in, a directory of files out: `--engine spark`
-scoring       surprisal and perplexity
-counting      symbols of texts, counted
-engine        the n-gram plan's engine
-ngrams        n-gram models
+session    the session of a command, and errors of Spark in two lines
+workers    models on workers, and what these make of the rows of a frame
+files      files in, directories out
+frames     parse, tag and segment: DataFrames, and files for `--engine spark`
+scoring    surprisal and perplexity
+ngrams     n-grams counted, and n-gram models
 """
 
 from seqtool.spark.frames import parse as parse

@@ -1,290 +1,271 @@
-"""Files in, a directory of files out: what `--engine spark` makes of a corpus.
+"""Files as Spark reads and writes them: records, where in a file these are, and directories.
 
-    out/part-00000.conllu   a file for each task, its blocks one after another
-    out/part-00001.conllu
-    out/_SUCCESS            written last, by Spark
-    out/_broken/            sentences that are broken, with their file and line, if there are any
+Spark cuts a file into blocks, and gives each to one task. A record is what stands between two
+separators: a sentence of CoNLL-U or a paragraph of text (an empty line parts them), or a line.
+Records of a block come in order, so that their lines follow from those before the block:
 
-A reader of Spark passes over names that begin with a line. With Parquet there is a row a token.
+    file             block  value (bytes)
+    big.conllu           0  # sent_id = 1 ...       line 1
+    big.conllu           0  # sent_id = 2 ...       line 14
+    big.conllu     8388608  # sent_id = 9 ...       line 1 + lines before the block
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import unquote
 
 from seqtool.core.errors import ConfigError, DataError, OutputError
-from seqtool.spark import workers
-from seqtool.spark.blocks import (
-    PARAGRAPHS,
-    Part,
-    lines_before,
-    parts_of,
-    read_records,
-)
-from seqtool.spark.folders import Folder
-from seqtool.spark.frames import Output, annotated, mapped
-from seqtool.spark.session import Written, shown, user_errors
-from seqtool.spark.workers import BROKEN, ERROR, Work
+from seqtool.core.reading import DEFAULT_FIELD, JSON_LINES, NOT_UTF8, PARQUET, unpacked_name
+from seqtool.spark.session import user_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-BROKEN_FOLDER = "_broken"
-_CONLLU = "left(conllu, length(conllu) - 1)"  # Spark writes the last line end of a row
+PARAGRAPHS, LINES = "\n\n", "\n"  # what parts records
+PART_BYTES = 1 << 20  # of records that are worked on together, about
+_BOM = b"\xef\xbb\xbf"
 _PART = re.compile(r"(part-[0-9]+)-.*?\.txt(.*)")
+_LOCAL_FILE = "file:"
+
+
+class Part(NamedTuple):
+    """Whole records of a block, one after another.
+
+    Attributes:
+        file: as people name it.
+        rank: the number of the file among all.
+        block: the byte of it where the block begins.
+        line: the 1-based line of the file where they begin.
+        text: the records in UTF-8 with LF, a separator after each.
+    """
+
+    file: str
+    rank: int
+    block: int
+    line: int
+    text: bytes
 
 
 @dataclass(frozen=True)
-class Corpus:
-    """Where a corpus is.
+class Records:
+    """The records of files.
 
     Attributes:
-        paths: files, directories and patterns, of any file system that Spark reads.
-        column: of Parquet; None for text files.
+        frame: columns file, block and value (bytes).
+        separator: `PARAGRAPHS` or `LINES`.
+        files: all of them, as people name them, in the order of their ranks.
+        before: (file, block) as Spark names them -> the lines of the file before the block.
     """
 
-    paths: Sequence[str]
-    column: str | None = None
+    frame: DataFrame
+    separator: str
+    files: list[str]
+    before: Mapping[tuple[str, int], int]
+
+    def parts(self) -> Parts:
+        """Return what makes parts of the records of a task, to be sent to workers."""
+        ranks = {file: rank for rank, file in enumerate(self.files)}
+        return Parts(self.separator.encode(), ranks, self.before)
 
 
-def annotate_files(
-    session: SparkSession,
-    corpus: Corpus,
-    work: Work,
-    output: str,
-    *,
-    as_tokens: bool = False,
-    invalid: str | None = None,
-    ship: bool | None = None,
-    on_damaged: Callable[[DataError], None] | None = None,
-) -> int:
-    """Annotate a corpus and write what comes of it; return how many sentences are broken.
+@dataclass(frozen=True)
+class Parts:
+    """Joins the records of a task; see `Records`."""
 
-    Args:
-        session: of Spark.
-        corpus: what is read.
-        work: what is done.
-        output: a directory that is not there yet.
-        as_tokens: write Parquet, a row a token, instead of CoNLL-U.
-        invalid: a directory for broken sentences, `_broken` in the output if not given.
-        ship: see `shipping.Model.ship`.
-        on_damaged: called with what is wrong with each packed file that cannot be read to its end,
-            and is left out; without it, such a file is an error.
+    separator: bytes
+    ranks: Mapping[str, int]
+    before: Mapping[tuple[str, int], int]
 
-    Raises:
-        DataError: a file that cannot be read, or no text; a sentence without columns that the
-            parser reads.
-        ModelError: the model is missing, damaged or of another kind.
-        OutputError: a directory is there already or cannot be written.
-        ConfigError: the two directories are the same, or one is in the other.
-    """
-    with user_errors():
-        target = Target(session, output)
-        inside = Target(session, posixpath.join(output, BROKEN_FOLDER))
-        broken_target = inside
-        if invalid is not None:
-            broken_target = Target(session, invalid, "--invalid")
-            if broken_target.url != inside.url:  # else it is named as it is without the option
-                check_apart(target, broken_target)
-        if corpus.column is not None:
-            made = _of_parquet(session, corpus, work, as_tokens=as_tokens, ship=ship)
-        else:
-            work.model.ship(session, ship)
-            records = read_records(session, corpus.paths, PARAGRAPHS, on_damaged=on_damaged)
-            made = _of_texts(records, work, as_tokens=as_tokens)
-        suffix = "conllu" if work.annotation.form == "conllu" else "txt"
-        try:
-            num_broken = target.write(made.rows, as_tokens=as_tokens, suffix=suffix)
-        except DataError as error:
-            if error.line is None or made.placed is None:
-                raise
-            num_broken = target.write(made.placed(), as_tokens=as_tokens, suffix=suffix)
-        if num_broken:
-            broken_target.write(made.broken(), as_tokens=False, suffix="conllu")
-    return num_broken
-
-
-class Made(NamedTuple):
-    """What is to be written.
-
-    Attributes:
-        rows: with the column `BROKEN`.
-        broken: gives the broken sentences.
-        placed: gives `rows` of which an error says the line of the file, not of the block; None
-            where theirs do so.
-    """
-
-    rows: DataFrame
-    broken: Callable[[], DataFrame]
-    placed: Callable[[], DataFrame] | None = None
-
-
-def _of_texts(records: DataFrame, work: Work, *, as_tokens: bool) -> Made:
-    folder = common_folder([*map(shown, records.inputFiles())])
-
-    def made(
-        make: Callable[[Iterable[Part]], Iterator[pa.RecordBatch]],
-        names: Mapping[str, str],
-        *,
-        is_placed: bool = True,
-    ) -> DataFrame:
-        before = lines_before(records, PARAGRAPHS) if is_placed else None
-        return mapped(records, lambda batches: make(parts_of(batches, PARAGRAPHS, before)), names)
-
-    def conllu(*, is_placed: bool) -> DataFrame:
-        def make(parts: Iterable[Part]) -> Iterator[pa.RecordBatch]:
-            return workers.conllu_of_files(parts, work, folder)
-
-        return made(make, workers.CONLLU_OF_FILES, is_placed=is_placed)
-
-    def broken() -> DataFrame:
-        return made(workers.broken_of_files, workers.CONLLU_OF_FILES)
-
-    if as_tokens:
-        tokens = workers.TOKENS_OF_FILES
-        return Made(made(lambda parts: workers.tokens_of_files(parts, work), tokens), broken)
-    if work.annotation.layout is not None:  # a document begins at line 1
-        return Made(conllu(is_placed=True), broken)
-    # lines are told of errors alone, and counting them takes about as long as reading
-    return Made(conllu(is_placed=False), broken, lambda: conllu(is_placed=True))
-
-
-def _of_parquet(
-    session: SparkSession, corpus: Corpus, work: Work, *, as_tokens: bool, ship: bool | None
-) -> Made:
-    from pyspark.sql import functions
-
-    assert corpus.column is not None
-    frame = session.read.parquet(*corpus.paths)
-    output: Output = "tokens" if as_tokens else "conllu"
-    rows = annotated(frame, work, corpus.column, output=output, ship=ship)
-    is_broken = functions.col(ERROR).isNotNull()
-    rows = rows.withColumn(BROKEN, is_broken.cast("int"))
-    if as_tokens:
-        return Made(rows.drop(ERROR), lambda: _broken_of_rows(frame, work, corpus, is_broken))
-    value = functions.when(~is_broken, functions.expr(_CONLLU))
-    rows = rows.select(value.alias("value"), BROKEN)
-    return Made(rows, lambda: _broken_of_rows(frame, work, corpus, is_broken))
-
-
-def _broken_of_rows(frame: DataFrame, work: Work, corpus: Corpus, is_broken: Column) -> DataFrame:
-    from pyspark.sql import functions
-
-    assert corpus.column is not None
-    rows = annotated(frame, work, corpus.column, output="conllu").where(is_broken)
-    error_line = functions.concat(
-        functions.lit("# "), ERROR, functions.lit("\n"), functions.expr(_CONLLU)
-    )
-    return rows.select(error_line.alias("value"), functions.lit(1).alias(BROKEN))
-
-
-def common_folder(files: Sequence[str]) -> str | None:
-    """Return the folder of files, with a slash at its end; None of one file."""
-    if len(files) < 2:
-        return None
-    return f"{posixpath.commonpath([posixpath.dirname(file) for file in files])}/"
-
-
-def check_apart(one: Target, other: Target) -> None:
-    """Refuse two directories of which one would be in the way of the other.
-
-    Raises:
-        ConfigError: they are the same, or one is in the other.
-    """
-    inner, outer = sorted((one, other), key=lambda target: len(target.url), reverse=True)
-    options = [target.written.option for target in (inner, outer)]
-    if inner.url == outer.url:
-        raise ConfigError(
-            f"{options[0]} and {options[1]} both write to {inner.written.path}",
-            hint="give them two directories",
-        )
-    if inner.url.startswith(f"{outer.url.rstrip('/')}/"):
-        raise ConfigError(
-            f"{inner.written.path} of {options[0]} is in {outer.written.path} of {options[1]}",
-            hint="name a directory beside it",
-        )
-
-
-class Target:
-    """A directory that is written by Spark's workers, whole or not at all.
-
-    Args:
-        session: of Spark.
-        path: of the directory, of any file system that Spark writes.
-        option: that names it.
-
-    Attributes:
-        written: the path, and its option.
-
-    Raises:
-        OutputError: it is there already.
-    """
-
-    def __init__(self, session: SparkSession, path: str, option: str = "-o") -> None:
-        self._folder, self.written = Folder(session, path), Written(path, option)
-        self._refuse_present()
-
-    @property
-    def url(self) -> str:
-        """Where it is, on which file system."""
-        return self._folder.url
-
-    def _refuse_present(self) -> None:
-        if self._folder.exists():
-            path, option = self.written
-            hint = f"choose another output with {option}"
-            raise OutputError("exists already", hint=hint, path=path)
-
-    def write(self, rows: DataFrame, *, as_tokens: bool, suffix: str) -> int:
-        """Write rows, and return the sum of their column `BROKEN`, which is left out.
-
-        Args:
-            rows: those that hold nothing else are left out too.
-            as_tokens: as Parquet, not the column `value` as text.
-            suffix: of the names of text files, without a point.
-        """
-        from pyspark.sql import Observation, functions
-
-        seen = Observation()
-        rows = rows.observe(seen, functions.sum(BROKEN).alias(BROKEN))
-        rows = rows.where(functions.col("id" if as_tokens else "value").isNotNull()).drop(BROKEN)
-        if as_tokens:
-            self.write_parquet(rows)
-        else:
-            with self._whole():
-                rows.write.text(self._folder.path)
-                self._rename(suffix)
-        return int(seen.get[BROKEN] or 0)
-
-    def write_parquet(self, rows: DataFrame) -> None:
-        """Write all rows as Parquet."""
-        with self._whole():
-            rows.write.parquet(self._folder.path)
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Remove what there is of the directory if the block does not end well.
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
+        """Give parts of about `PART_BYTES`, in order.
 
         Raises:
-            OutputError: it is there by now; it is not removed.
+            DataError: a record is not UTF-8.
+        """
+        rows = (
+            row
+            for batch in batches
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        )
+        for (name, block), of_block in groupby(rows, lambda row: (row[0], row[1])):
+            line, file, size = 1 + self.before.get((name, block), 0), shown(name), 0
+            values: list[bytes] = []
+            for _, _, value in of_block:
+                if not values and (block, line) == (0, 1):
+                    value = value.removeprefix(_BOM)
+                values.append(value)
+                size += len(value)
+                if size >= PART_BYTES:
+                    yield (part := self._part(file, block, line, values))
+                    line += part.text.count(b"\n")
+                    values, size = [], 0
+            if values:
+                yield self._part(file, block, line, values)
+
+    def _part(self, file: str, block: int, line: int, values: list[bytes]) -> Part:
+        # of records that empty lines part, only the last one of a file may end with a line end; of
+        # a table, a text that ends with one has an empty line there
+        is_ended = self.separator == b"\n\n" and values[-1].endswith(b"\n")
+        text = self.separator.join(values) + (b"" if is_ended else self.separator)
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            byte = error.start - text.rfind(b"\n", 0, error.start)
+            line += text.count(b"\n", 0, error.start)
+            what = f"not UTF-8 at byte {byte} of the line"
+            raise DataError(what, hint=NOT_UTF8, path=file, line=line) from error
+        return Part(file, self.ranks[file], block, line, text.replace(b"\r\n", b"\n"))
+
+
+def read_records(
+    session: SparkSession, paths: Sequence[str], separator: str, field: str | None = None
+) -> Records:
+    """Return the records of files.
+
+    Args:
+        session: of Spark.
+        paths: whatever Spark reads: files, directories and patterns, of any file system that it
+            knows; .gz too, each as one block. Those named .parquet or .jsonl give a text a row.
+            Ranks go by the order of paths, and by name within each.
+        separator: `PARAGRAPHS` or `LINES`.
+        field: the column of such texts; "text" when not given.
+
+    Raises:
+        DataError: a file that Spark would not unpack.
+        ConfigError: there is no such column.
+    """
+    from pyspark.sql import functions
+
+    name = unpacked_name(paths[0].rstrip("/"))
+    for path in paths:
+        if path.lower().endswith((".zst", ".xz", ".conllup")):
+            hint = "pack text as .gz, write CoNLL-U, or leave --engine spark out"
+            raise DataError("Spark does not read this kind of file", hint=hint, path=path)
+    plain = session.read.option("lineSep", separator).option("recursiveFileLookup", "true")
+    files = [file for path in paths for file in sorted(map(shown, plain.text(path).inputFiles()))]
+    # files in a folder have other names than it: those that Spark writes end in .json
+    if name.endswith((PARQUET, *JSON_LINES)):
+        column = field or DEFAULT_FIELD
+        rows = session.read.format("parquet" if name.endswith(PARQUET) else "json").load([*paths])
+        if column not in rows.columns:
+            hint = f"choose with --field one of: {', '.join(rows.columns)}"
+            raise ConfigError(f"no column is called {column!r}", hint=hint)
+        # the end of a text ends its last line
+        value = functions.regexp_replace(column, r"\n\z", "")
+        rows = rows.where(functions.col(column).isNotNull())
+    elif field is not None:
+        raise ConfigError(f"--field {field} is for .jsonl and .parquet", hint="leave --field out")
+    else:
+        rows, value = plain.text([*paths]), functions.col("value")
+    frame = rows.select(
+        functions.col("_metadata.file_path").alias("file"),
+        functions.col("_metadata.file_block_start").alias("block"),
+        value.cast("binary").alias("value"),  # not decoded: it may be no UTF-8
+    )
+    return Records(frame, separator, list(dict.fromkeys(files)), _lines_before(frame, separator))
+
+
+def _lines_before(records: DataFrame, separator: str) -> dict[tuple[str, int], int]:
+    """Return the number of lines of its file before each block; this reads all files once more."""
+    from pyspark.sql import functions
+
+    value = functions.col("value").cast("string")
+    ends = functions.length(value) - functions.length(functions.replace(value, functions.lit("\n")))
+    lines = functions.sum(ends + len(separator)).alias("lines")
+    before: dict[tuple[str, int], int] = {}
+    sums: defaultdict[str, int] = defaultdict(int)
+    for file, block, num in (
+        records.groupBy("file", "block").agg(lines).sort("file", "block").collect()
+    ):
+        before[file, block] = sums[file]
+        sums[file] += num
+    return before
+
+
+def shown(file: str) -> str:
+    """Return the name of a file as people type it: of this machine's files, the path."""
+    if not file.startswith(_LOCAL_FILE):
+        return file
+    return f"/{unquote(file.removeprefix(_LOCAL_FILE)).lstrip('/')}"
+
+
+class Folder:
+    """A directory of any file system that Spark knows, by way of its JVM.
+
+    Args:
+        session: of Spark.
+        path: of the directory: one of this machine, or with a scheme, as s3a: or hdfs:.
+    """
+
+    def __init__(self, session: SparkSession, path: str) -> None:
+        context = session.sparkContext
+        # the JVM's file systems have no other door; pyspark is capped at the series that is tested
+        self._new_path: Any = context._jvm.org.apache.hadoop.fs.Path
+        self.path, self._here = path, self._new_path(path)
+        self._files = self._here.getFileSystem(context._jsc.hadoopConfiguration())
+
+    def exists(self) -> bool:
+        """Whether it is there."""
+        return bool(self._files.exists(self._here))
+
+    def refuse_present(self) -> None:
+        """Refuse a directory that is there.
+
+        Raises:
+            OutputError: it is.
+        """
+        if self.exists():
+            raise OutputError("exists already", hint="choose another output", path=self.path)
+
+    def local_path(self) -> Path | None:
+        """Return where this process can open it; None on another file system."""
+        is_local = self._files.getUri().getScheme() == "file"
+        return Path(self._here.toUri().getPath()) if is_local else None
+
+    def names(self) -> list[str]:
+        """Return the names in it, sorted."""
+        return sorted(status.getPath().getName() for status in self._files.listStatus(self._here))
+
+    def remove(self) -> None:
+        """Remove it with all that is in it, if it is there."""
+        self._files.delete(self._here, True)
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Let Spark write it within the block, whole or not at all.
+
+        Raises:
+            OutputError: it is there already.
             SeqtoolError: see `user_errors`.
         """
-        self._refuse_present()
+        self.refuse_present()
         try:
-            with user_errors(self.written):
+            with user_errors():
                 yield
         except BaseException:
-            self._folder.remove()
+            self.remove()
             raise
 
-    def _rename(self, suffix: str) -> None:
-        """Name text files by what they hold, as readers know them by their names."""
-        for name in self._folder.names():
-            if found := _PART.fullmatch(name):
-                self._folder.rename(name, f"{found[1]}.{suffix}{found[2]}")
+    def write_lines(self, rows: DataFrame, suffix: str) -> None:
+        """Write the column `value` of rows, in files whose names say what they hold."""
+        with self.whole():
+            rows.select("value").write.text(self.path)
+            for name in self.names():
+                if part := _PART.fullmatch(name):
+                    new = self._new_path(self._here, f"{part[1]}.{suffix}{part[2]}")
+                    self._files.rename(self._new_path(self._here, name), new)
+
+
+def common_folder(files: Sequence[str]) -> str:
+    """Return the folder of files, with a slash at its end."""
+    return f"{posixpath.commonpath([posixpath.dirname(file) for file in files])}/"

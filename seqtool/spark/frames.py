@@ -1,12 +1,11 @@
-"""DataFrames in, DataFrames out: what models say of the texts in a column.
+"""Text annotated on Spark: DataFrames in and out, and files in, a directory of files out.
 
     import seqtool
 
     seqtool.spark.parse(frame, "runs/mine").where("upos = 'VERB'").groupBy("lemma").count()
 
-Each worker opens the model once, from the path that is given, or from the archive that Spark ships
-to it. A row is worked on by itself, so the result does not depend on how the frame is cut. All
-other columns of a row come back with each row that it gives.
+A row is worked on by itself, so the result does not depend on how the frame is cut. All other
+columns of a row come back with each row that it gives.
 
 The result has one row a token, as a query wants it, and Parquet packs what repeats; with
 `output="conllu"` it has one row a sentence, with its CoNLL-U, which keeps comments too.
@@ -14,20 +13,33 @@ The result has one row a token, as a query wants it, and Parquet packs what repe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import posixpath
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from seqtool.core.errors import ConfigError, did_you_mean
-from seqtool.parsing.annotation import Annotation
+from seqtool.core.errors import ConfigError, ModelError
+from seqtool.parsing.annotation import Annotation, Chunk, open_models
 from seqtool.parsing.segmenter.documents import Layout
-from seqtool.spark import workers
-from seqtool.spark.session import without_pandas_warning
-from seqtool.spark.workers import Work
+from seqtool.spark.files import PARAGRAPHS, Folder, Part, Records, common_folder, read_records
+from seqtool.spark.session import user_errors
+from seqtool.spark.workers import Batches, Model, beside, check_column, mapped, record_batch
+from seqtool.treebank.conllu import Broken, Item, sentences_of
+from seqtool.treebank.sentence import COLUMNS, Sentence
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+BROKEN_FOLDER = "_broken"
+# the columns of a token are those of CoNLL-U, as texts: an id may be 3-4 or 5.1. The head is a
+# number, null where there is none
+TOKENS = {**dict.fromkeys(map(str.lower, COLUMNS), "string"), "head": "integer"}
+_RESULTS = {"tokens": TOKENS, "conllu": {"conllu": "string"}}
+_ABILITIES = {"parse": "parse_stream", "tag": "tag_stream", "segment": "segment"}  # of models
+_SENT_ID = "# sent_id = "
 
 Models = str | Path | Sequence[str | Path]
 Output = Literal["tokens", "conllu"]
@@ -129,73 +141,264 @@ def _paths(model: Models) -> tuple[str, ...]:
     return tuple(str(path) for path in models)
 
 
+@dataclass(frozen=True)
+class Work:
+    """What is done, and by which model.
+
+    Attributes:
+        annotation: see there.
+        model: that does it.
+    """
+
+    annotation: Annotation
+    model: Model
+
+    @classmethod
+    def of(cls, annotation: Annotation, paths: Sequence[str | Path]) -> Work:
+        """Return work by the models at paths, which are opened here, to see what they can.
+
+        Args:
+            annotation: what is done.
+            paths: several vote; none where rules split text.
+
+        Raises:
+            ConfigError: ways to split text that do not go together.
+            ModelError: the model is missing, damaged or of another kind.
+        """
+        model = Model(tuple(map(str, paths)), open_models)
+        path = Path(paths[0]) if paths else None
+        if path is not None and not hasattr(model.opened, _ABILITIES[annotation.work]):
+            hint = "choose another with -m"
+            raise ModelError(f"cannot {annotation.work}", hint=hint, path=path)
+        if annotation.layout is not None:
+            annotation.layout.splitter(model.opened, path)
+        return cls(annotation, model)
+
+    def sentences(self, texts: Sequence[str]) -> Iterator[tuple[int, Sentence | Broken]]:
+        """Give the annotated sentences of texts, each with the number of its text."""
+        for item in sentences_of(self.annotation.annotated(self._items(texts), self.model.opened)):
+            yield int(str(item.path if isinstance(item, Sentence) else item.error.path)), item
+
+    def _items(self, texts: Sequence[str]) -> Iterator[Item]:
+        """Give the sentences of texts; the path of each is the number of its text."""
+        for number, text in enumerate(texts):
+            if not text.strip():
+                continue
+            if self.annotation.layout is None:
+                text = text.replace("\r\n", "\n").rstrip("\n") + "\n\n"
+            chunk = Chunk(((str(number), 1, text.encode()),))
+            for item in self.annotation.items(chunk, self.model.opened):
+                if isinstance(item, Sentence):
+                    item.path = str(number)
+                yield item
+
+    def written(self, item: Sentence | Broken) -> str:
+        """Return what is written of a sentence."""
+        ((_, content),) = self.annotation.written([item])
+        return content.decode()
+
+
 def annotated(
-    frame: DataFrame,
-    work: Work,
-    column: str,
-    *,
-    output: Output,
-    ship: bool | None = None,
+    frame: DataFrame, work: Work, column: str, *, output: Output, ship: bool | None = None
 ) -> DataFrame:
     """Return a frame with what is done to the texts of a column; see `parse`."""
     if output not in ("tokens", "conllu"):
         raise ConfigError(f"no output is called {output!r}", hint="choose tokens or conllu")
-    as_tokens = output == "tokens"
     check_column(frame, column)
     work.model.ship(frame.sparkSession, ship)
-    results = workers.results_of_rows(as_tokens=as_tokens)
+    names = {"sentence": "integer", **_RESULTS[output], "error": "string"}
     kept = [field for field in frame.schema.fields if field.name != column]
-    if taken := [field.name for field in kept if field.name in results]:
-        raise ConfigError(
-            f"the frame has a column {taken[0]!r}, as the result has",
-            hint="rename it, or drop it",
-        )
+    if taken := [field.name for field in kept if field.name in names]:
+        what = f"the frame has a column {taken[0]!r}, as the result has"
+        raise ConfigError(what, hint="rename it, or drop it")
 
-    def annotate(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return workers.of_rows(batches, work, column, as_tokens=as_tokens)
+    def annotate(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            texts = batch.column(column).fill_null("").to_pylist()
+            rows: list[int] = []
+            results = _columns(names)
+            numbers = Counter[int]()
+            for row, item in work.sentences(texts):
+                numbers[row] += 1
+                cells = {"sentence": numbers[row], **_cells(work, item, output)}
+                if isinstance(item, Broken):
+                    cells["error"] = f"line {item.error.line}: {item.error.message}"
+                rows += [row] * _add(results, cells)
+            others = batch.select([name for name in batch.schema.names if name != column])
+            yield beside(others, rows, results, names)
 
-    return mapped(frame, annotate, results, kept)
+    return mapped(frame, annotate, names, kept)
 
 
-def mapped(
-    frame: DataFrame,
-    make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    names: Mapping[str, str],
-    kept: Sequence[Any] = (),
-) -> DataFrame:
-    """Return what workers make of the Arrow batches of a frame, those of one task after another.
+def _columns(names: Iterable[str]) -> dict[str, list[Any]]:
+    return {name: [] for name in names}
+
+
+def _cells(work: Work, item: Sentence | Broken, output: Output) -> dict[str, Any]:
+    """Return cells of a sentence: texts, or of tokens lists of equal length."""
+    if output == "conllu":
+        return {"conllu": work.written(item)}
+    if isinstance(item, Broken):
+        return {}
+    columns = dict(zip(TOKENS, map(list, zip(*_lines(item), strict=True)), strict=True))
+    columns["head"] = [int(head) if head.isdigit() else None for head in columns["head"]]
+    return columns
+
+
+def _lines(sentence: Sentence) -> list[list[str]]:
+    """Return the columns of the lines of a sentence: multiword tokens and empty nodes too."""
+    lines: list[list[str]] = []
+    done = 0
+    for before, line in sentence.extras:
+        lines += sentence.rows[done:before]
+        lines.append(line.split("\t"))
+        done = before
+    return lines + sentence.rows[done:]
+
+
+def _add(columns: dict[str, list[Any]], cells: Mapping[str, Any]) -> int:
+    """Add a row, or of lists as many as these are long, and return how many."""
+    num = next((len(cell) for cell in cells.values() if isinstance(cell, list)), 1)
+    for name, column in columns.items():
+        cell = cells.get(name)
+        column.extend(cell if isinstance(cell, list) else [cell] * num)
+    return num
+
+
+def annotate_files(
+    session: SparkSession,
+    paths: Sequence[str],
+    work: Work,
+    output: str,
+    *,
+    column: str | None = None,
+    as_tokens: bool = False,
+    invalid: str | None = None,
+    ship: bool | None = None,
+) -> int:
+    """Annotate files and write what comes of it; return how many sentences are broken.
+
+        out/part-00000.conllu   a file for each task, its blocks one after another
+        out/part-00001.conllu
+        out/_SUCCESS            written last, by Spark
+        out/_broken/            broken sentences with file and line, if there are any
 
     Args:
-        frame: any.
-        make: called in a worker; a user's error that it raises can be told by the driver.
-        names: of the columns that it makes, with their types.
-        kept: fields of Spark, which stand before these.
-    """
-    from pyspark.sql.types import StructType
-
-    schema = StructType(list(kept))
-    for name, kind in names.items():
-        schema = schema.add(name, kind)
-
-    def work(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with workers.telling_driver():
-            yield from make(batches)
-
-    with without_pandas_warning():
-        return frame.mapInArrow(work, schema)
-
-
-def check_column(frame: DataFrame, column: str) -> None:
-    """Refuse a column that holds no texts.
+        session: of Spark.
+        paths: files, directories and patterns, of any file system that Spark reads.
+        work: what is done.
+        output: a directory that is not there yet.
+        column: of texts, where the files are Parquet.
+        as_tokens: write Parquet, a row a token, instead of CoNLL-U.
+        invalid: a directory for broken sentences, `_broken` in the output if not given.
+        ship: see `Model.ship`.
 
     Raises:
-        ConfigError: there is none of this name, or of another type.
+        DataError: no text; a sentence without columns that the parser reads.
+        OutputError: a directory is there already, or Spark cannot read or write.
+        ConfigError: both directories are the same.
     """
-    kinds = dict(frame.dtypes)
-    if column not in kinds:
-        raise ConfigError(f"no column is called {column!r}", hint=did_you_mean(column, kinds))
-    if kinds[column] != "string":
-        raise ConfigError(
-            f"the column {column!r} is {kinds[column]}, but must be string",
-            hint="name a column of texts",
-        )
+    from pyspark.sql import Observation, functions
+
+    is_broken = functions.col("error").isNotNull()
+    if invalid is not None and invalid.rstrip("/") == output.rstrip("/"):
+        raise ConfigError("-o and --invalid name one directory", hint="give them two")
+    with user_errors():
+        target = Folder(session, output)
+        broken_target = Folder(session, invalid or posixpath.join(output, BROKEN_FOLDER))
+        target.refuse_present()
+        broken_target.refuse_present()
+        made: Output = "tokens" if as_tokens else "conllu"
+        if column is None:
+            records = read_records(session, paths, PARAGRAPHS)
+            work.model.ship(session, ship)
+            rows, broken = _of_records(records, work, made), _broken_of_records(records, work)
+        else:
+            frame = session.read.parquet(*paths)
+            rows = annotated(frame, work, column, output=made, ship=ship)
+            broken = annotated(frame, work, column, output="conllu", ship=ship)
+        observation = Observation()
+        rows = rows.observe(observation, functions.count("error").alias("broken"))
+        keeps = work.annotation.keeps_invalid and not as_tokens
+        rows = (rows if keeps else rows.where(~is_broken)).drop("error")
+        # Spark writes the last line end of a row
+        value = functions.expr("left(conllu, length(conllu) - 1)")
+        if as_tokens:
+            with target.whole():
+                rows.write.parquet(output)
+        else:
+            suffix = "conllu" if work.annotation.form == "conllu" else "txt"
+            target.write_lines(rows.withColumn("value", value), suffix)
+        num_broken = int(observation.get["broken"])
+        if num_broken:
+            comment = functions.concat(functions.lit("# "), "error", functions.lit("\n"), value)
+            broken_target.write_lines(
+                broken.where(is_broken).withColumn("value", comment), "conllu"
+            )
+    return num_broken
+
+
+def _of_records(records: Records, work: Work, output: Output) -> DataFrame:
+    """Return the sentences or tokens of files; `sent_id`s of plain text are numbers in a block.
+
+    They follow the byte where the block begins, unless it is the first one, and the file's name
+    where there are several.
+    """
+    names = {"file": "string", "line": "long", "sent_id": "string", **_RESULTS[output]}
+    names["error"] = "string"
+    folder = common_folder(records.files) if len(records.files) > 1 else None
+    parts_of = records.parts()
+
+    def annotate(batches: Batches) -> Iterator[pa.RecordBatch]:
+        numbers = Counter[tuple[str, int]]()
+        for part in parts_of(batches):
+            results = _columns(names)
+            for item in _sentences_of_part(work, part):
+                if work.annotation.layout is not None and isinstance(item, Sentence):
+                    numbers[part.file, part.block] += 1
+                    _rename(item, part, numbers[part.file, part.block], folder)
+                cells: dict[str, Any] = {"file": part.file, **_cells(work, item, output)}
+                if isinstance(item, Broken):
+                    cells["error"] = str(item.error)
+                else:
+                    cells |= {"line": item.line or part.line, "sent_id": item.sent_id or None}
+                _add(results, cells)
+            yield record_batch(results, names)
+
+    return mapped(records.frame, annotate, names)
+
+
+def _broken_of_records(records: Records, work: Work) -> DataFrame:
+    """Return the broken sentences of files, and what is wrong with each."""
+    parts_of = records.parts()
+    names = {"conllu": "string", "error": "string"}
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for part in parts_of(batches):
+            results = _columns(names)
+            for item in _sentences_of_part(work, part, only_broken=True):
+                if isinstance(item, Broken):
+                    _add(results, {"conllu": item.to_conllu(), "error": str(item.error)})
+            yield record_batch(results, names)
+
+    return mapped(records.frame, read, names)
+
+
+def _sentences_of_part(
+    work: Work, part: Part, *, only_broken: bool = False
+) -> Iterator[Sentence | Broken]:
+    """Give the sentences of a part, whose files and lines are those of its file."""
+    annotation, model = work.annotation, work.model.opened
+    items = annotation.items(Chunk(((part.file, part.line, part.text),)), model)
+    if only_broken:
+        yield from (item for item in items if isinstance(item, Broken))
+    else:
+        yield from sentences_of(annotation.annotated(items, model))
+
+
+def _rename(sentence: Sentence, part: Part, number: int, folder: str | None) -> None:
+    """Give a sentence of plain text an id that no other sentence of all files has."""
+    start = "" if folder is None else f"{Path(part.file.removeprefix(folder)).with_suffix('')}-"
+    name = f"{start}{part.block}-{number}" if part.block else f"{start}{number}"
+    place = next(i for i, line in enumerate(sentence.comments) if line.startswith(_SENT_ID))
+    sentence.comments[place] = f"{_SENT_ID}{name}"

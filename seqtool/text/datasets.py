@@ -10,18 +10,15 @@ tables of data sets and the copies in wide use agree on.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from seqtool.core import runtime, storage
 from seqtool.core.errors import (
@@ -32,17 +29,13 @@ from seqtool.core.errors import (
     did_you_mean,
     from_os_error,
 )
-from seqtool.core.reading import Progress
 from seqtool.core.version import __version__
 
 DESCRIPTION_NAME = "dataset.json"
 FORMAT_VERSION = 1
-MOST_BYTES = 1 << 28  # of a text in a zip file: a larger one is none of ours, but a bomb
+SPLITS = ("train", "valid", "test")
 
 _HINT = "check the network and the proxy settings, or use local files with --from"
-_COPY_AGAIN = "copy it to this place again"
-
-Texts = dict[str, Callable[[], Any]]  # split -> opens its text
 
 
 @dataclass(frozen=True)
@@ -100,16 +93,20 @@ def fetch(
     *,
     source: str | Path | None = None,
     force: bool = False,
-    on_progress: Progress = lambda done, total: None,
     on_message: Callable[[str], None] = lambda message: None,
 ) -> Path:
     """Put the data set `name` into the folder `destination` and return that folder.
 
-    The folder appears only when it is complete. One that holds the same data is left as it is, one
-    with another data set is replaced only with `force`. The splits may be taken from a `source`, a
-    local folder or zip file, which may lack all but the training text; `dataset.json` tells whether
-    they equal the published ones. Progress is (bytes downloaded of a file, its size), a message a
-    line to show when one source failed and the next is tried.
+    The folder appears only when it is complete. One that holds the published texts is left as it
+    is, one with other texts is replaced only with `force`.
+
+    Args:
+        name: of the data set.
+        destination: the folder to make.
+        source: a local folder or zip file to take the texts from, which may lack all but the
+            training text; `dataset.json` says whether they equal the published ones.
+        force: replace texts that are there.
+        on_message: called with a line where one source failed and the next is tried.
 
     Raises:
         ConfigError: no data set has this name.
@@ -121,26 +118,24 @@ def fetch(
         raise ConfigError(f"no data set is called {name!r}", hint=did_you_mean(name, DATASETS))
     dataset, target = DATASETS[name], Path(destination)
     try:
-        texts = None if source is None else _texts_at(Path(source), dataset)
-        if _is_there(name, target, texts):
+        if source is None and _sums(storage.present(target)) == dataset.splits:
             return target
-        _check_replaceable(target, source, force)
+        _check_replaceable(target, force)
         with storage.atomic_directory(target) as folder:
-            if texts is None:
-                origin = _download(name, folder, on_progress, on_message)
+            if source is None:
+                origin = _download(name, folder, on_message)
             else:
-                origin = [str(Path(str(source)).resolve())]
-                _copy(texts, folder)
-            splits = {}
-            for split, sha256 in dataset.splits.items():
-                if (path := folder / f"{split}.txt").exists():
-                    found = storage.sum_of(path)
-                    splits[split] = {
-                        "file": path.name,
-                        "bytes": path.stat().st_size,
-                        "sha256": found,
-                        "as_published": found == sha256,
-                    }
+                origin = [str(Path(source).resolve())]
+                _copy(Path(source), dataset, folder)
+            splits = {
+                split: {
+                    "file": f"{split}.txt",
+                    "bytes": (folder / f"{split}.txt").stat().st_size,
+                    "sha256": sha256,
+                    "as_published": sha256 == dataset.splits[split],
+                }
+                for split, sha256 in _sums(folder).items()
+            }
             description = {
                 "format_version": FORMAT_VERSION,
                 "name": name,
@@ -156,167 +151,94 @@ def fetch(
 
 
 def describe(folder: str | Path) -> dict[str, Any]:
-    """Return what `dataset.json` of a folder says; a DataError if `fetch` did not make it."""
-    path = storage.present(Path(folder)) / DESCRIPTION_NAME
-    try:
-        description = storage.read_object(path)
-        if isinstance(description.get("splits"), dict):
-            return description
-    except (OSError, ValueError):
-        pass
-    raise DataError("does not describe a data set", hint="make it with seqtool fetch", path=path)
+    """Return what `dataset.json` of a folder that `fetch` made says."""
+    return storage.read_object(storage.present(Path(folder)) / DESCRIPTION_NAME)
 
 
-def _is_there(name: str, target: Path, texts: Texts | None) -> bool:
-    """Whether `target` holds the published texts, or those of a local source, and no others."""
-    try:
-        description = describe(target)
-    except DataError:
-        return False
-    wanted = dict(DATASETS[name].splits) if texts is None else {}
-    for split, open_text in (texts or {}).items():
-        with _telling_damage(), open_text() as text:
-            wanted[split] = hashlib.file_digest(text, "sha256").hexdigest()
-    files = {split: storage.present(target) / f"{split}.txt" for split in description["splits"]}
-    sums = {split: storage.sum_of(path) for split, path in files.items() if path.is_file()}
-    return description.get("name") == name and sums == wanted
+def _sums(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each split that is in a folder."""
+    files = {split: folder / f"{split}.txt" for split in SPLITS}
+    return {split: storage.sum_of(path) for split, path in files.items() if path.is_file()}
 
 
-def _check_replaceable(target: Path, source: str | Path | None, force: bool) -> None:
-    """Refuse to replace what no earlier fetch made, the source, and without `force` anything."""
-    if source is not None and Path(source).resolve().is_relative_to(target.resolve()):
-        raise OutputError("the output is the source itself or around it", hint="choose another -o")
+def _check_replaceable(target: Path, force: bool) -> None:
+    """Refuse to replace what no earlier fetch made, and without `force` anything."""
     there = storage.present(target)
     if not there.exists():
         return
-    if not there.is_dir():
-        raise OutputError("is a file, not a folder", hint="choose another -o", path=target)
-    splits = {f"{split}.txt" for dataset in DATASETS.values() for split in dataset.splits}
-    names = {path.name for path in there.iterdir()}
-    if names - splits - {DESCRIPTION_NAME}:
-        raise OutputError("the folder holds other files", hint="choose another -o", path=target)
+    names = {path.name for path in there.iterdir()} if there.is_dir() else {there.name}
+    if names - {f"{split}.txt" for split in SPLITS} - {DESCRIPTION_NAME}:
+        raise OutputError("holds other files", hint="choose another -o", path=target)
     if names and not force:
-        hint = "replace it with --force"
-        raise OutputError("the folder holds other data", hint=hint, path=target)
+        raise OutputError("holds other data", hint="replace it with --force", path=target)
 
 
-def _texts_at(source: Path, dataset: Dataset) -> Texts:
-    """Return how to open the texts of a folder or a zip file; nothing else of it is read."""
-    if source.is_dir():
-        files: Texts = {path.name: partial(path.open, "rb") for path in source.iterdir()}
-    elif source.is_file():
-        with _telling_damage(source):
-            archive = zipfile.ZipFile(source)
-        files = {
-            PurePosixPath(member.filename).name: partial(archive.open, member)
-            for member in archive.infolist()
-            if member.file_size <= MOST_BYTES
-        }
-    else:
-        hint = "name one that has train.txt"
-        raise DataError("no such folder or zip file", hint=hint, path=source)
-    names = {split: (dataset.file_name.format(split), f"{split}.txt") for split in dataset.splits}
-    texts = {split: files[n] for split, both in names.items() for n in both if n in files}
-    if "train" not in texts:
-        hint = "name the folder or zip file with the texts"
-        raise DataError(f"has no {' or '.join(names['train'])}", hint=hint, path=source)
-    return texts
-
-
-def _copy(texts: Texts, folder: Path) -> None:
-    """Write texts as `train.txt` and so on."""
-    for split, open_text in texts.items():
-        path = folder / f"{split}.txt"
-        with _telling_damage(), open_text() as text, path.open("wb") as copy:
-            shutil.copyfileobj(text, copy, 1 << 20)
-        if not path.stat().st_size:
-            raise DataError(f"the {split} text is empty", hint=_COPY_AGAIN)
-
-
-@contextmanager
-def _telling_damage(path: Path | None = None) -> Iterator[None]:
-    """Call damage what `zipfile` raises for it, while the block reads."""
+def _copy(source: Path, dataset: Dataset, folder: Path) -> None:
+    """Copy the texts of a folder or a zip file, whatever folder of it they are in."""
     try:
-        yield
-    # RuntimeError: a member has a password; NotImplementedError: it is packed in an unknown way
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DataError(f"not a usable zip file: {error}", hint=_COPY_AGAIN, path=path) from error
+        files: dict[str, Callable[[], Any]]
+        if source.is_dir():
+            files = {path.name: partial(path.open, "rb") for path in source.iterdir()}
+        else:
+            archive = zipfile.ZipFile(source)
+            files = {PurePosixPath(n).name: partial(archive.open, n) for n in archive.namelist()}
+        for split in dataset.splits:
+            for name in (f"{split}.txt", dataset.file_name.format(split)):
+                if name in files:
+                    with files[name]() as text, (folder / f"{split}.txt").open("wb") as copy:
+                        shutil.copyfileobj(text, copy)
+    except FileNotFoundError as error:
+        hint = "name one that has train.txt"
+        raise DataError("no such folder or zip file", hint=hint, path=source) from error
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        hint = "copy it to this place again"
+        raise DataError(f"not a usable zip file: {error}", hint=hint, path=source) from error
+    path = folder / "train.txt"
+    if not path.is_file() or not path.stat().st_size:
+        what = f"has no text {dataset.file_name.format('train')} or train.txt"
+        raise DataError(what, hint="name the folder or zip file with the texts", path=source)
 
 
-def _download(
-    name: str, folder: Path, on_progress: Progress, on_message: Callable[[str], None]
-) -> list[str]:
+def _download(name: str, folder: Path, on_message: Callable[[str], None]) -> list[str]:
     """Download the texts from the first source that works, and return its addresses."""
     dataset = DATASETS[name]
-    failures: list[DownloadError] = []
+    reasons: list[str] = []
     for source in dataset.sources:
         try:
             if "{}" in source:
                 for split, sha256 in dataset.splits.items():
-                    path = folder / f"{split}.txt"
-                    _retrieve(source.format(split), path, sha256, dataset.size, on_progress)
+                    _retrieve(source.format(split), folder / f"{split}.txt", sha256)
                 return [source.format(split) for split in dataset.splits]
             archive = folder / "archive.zip"
-            _retrieve(source, archive, dataset.archive, dataset.size, on_progress)
-            _copy(_texts_at(archive, dataset), folder)
+            _retrieve(source, archive, dataset.archive)
+            _copy(archive, dataset, folder)
             archive.unlink()
             return [source]
         except DownloadError as error:
-            failures.append(error)
-            if len(failures) < len(dataset.sources):
-                on_message(f"{error}; trying the next source")
-    if len(failures) == 1:
-        raise failures[0]
-    reasons = (f"{urlsplit(error.path or '').hostname}: {error.message}" for error in failures)
-    what = f"{name}: none of its {len(failures)} sources could be fetched ({'; '.join(reasons)})"
-    raise DownloadError(what, hint=_HINT)
+            reasons.append(str(error))
+            on_message(f"{error}; trying the next source")
+    raise DownloadError(f"{name} could not be fetched: {'; '.join(reasons)}", hint=_HINT)
 
 
-def _retrieve(url: str, path: Path, sha256: str, most_bytes: int, on_progress: Progress) -> None:
-    """Download a file, unless it is there, and check its SHA-256."""
+def _retrieve(url: str, path: Path, sha256: str) -> None:
+    """Download a file and check its SHA-256."""
     import pooch
     import requests
 
-    def stream(url: str, output: str, _: object) -> None:
-        headers = {"User-Agent": f"seqtool/{__version__}", "Accept-Encoding": "identity"}
-        with (
-            requests.get(url, headers=headers, stream=True, timeout=30) as response,
-            open(output, "wb") as part,
-        ):
-            response.raise_for_status()
-            length = response.headers.get("Content-Length", "")
-            size = int(length) if length.isdecimal() else None
-            for chunk in response.iter_content(1 << 16):
-                part.write(chunk)
-                if part.tell() > most_bytes:  # a server may go on for ever
-                    raise ValueError("too long")
-                on_progress(part.tell(), size)
-
     pooch.get_logger().setLevel(logging.WARNING)
+    headers = {"User-Agent": f"seqtool/{__version__}"}
+    downloader = pooch.HTTPDownloader(headers=headers, timeout=30)
     try:
-        pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent, downloader=stream)
+        pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent, downloader=downloader)
     except requests.RequestException as error:
-        raise DownloadError(_reason(error), hint=_HINT, path=url) from error
+        # nothing that a server says is shown as it is
+        reason = type(error).__name__
+        if error.response is not None:
+            reason = f"the server answered {error.response.status_code}"
+        raise DownloadError(reason, hint=_HINT, path=url) from error
     except ValueError as error:
         reason = f"not the expected file: its SHA-256 is not {sha256}"
         raise DownloadError(reason, hint=_HINT, path=url) from error
-
-
-def _reason(error: Exception) -> str:
-    """Return why a request failed; nothing that a server says is shown as it is."""
-    from requests import exceptions
-
-    if isinstance(error, exceptions.HTTPError) and error.response is not None:
-        return f"the server answered {error.response.status_code}"
-    for kind, reason in (
-        (exceptions.Timeout, "the server was silent for too long"),
-        (exceptions.SSLError, "the certificate of the server is not valid"),
-        (exceptions.ProxyError, "no connection to the proxy"),
-        (exceptions.ConnectionError, "no connection"),
-    ):
-        if isinstance(error, kind):
-            return reason
-    return "the connection broke"
 
 
 # --- the shipped sample ---

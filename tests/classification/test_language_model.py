@@ -26,7 +26,7 @@ from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.parsing.encoding.pretrained import WordStates, open_word_states
-from seqtool.text.preparation import PrepareConfig
+from seqtool.text.prepared import PrepareConfig
 from seqtool.text.tokenizers import WordTokenizer
 
 WORDS = ["the", "dog", "sees", "a", "cat", "and", "sleeps"]

@@ -136,7 +136,7 @@ def test_what_is_typed_of_a_prepared_corpus_is_compared_with_it(
     corpus, tiny = tmp_path / "chars", " ".join(TINY)
     assert seqtool("prepare", letters, "--unit", "char", "-o", corpus).code == 0
     for options in ("--unit word", "--set unit=word"):
-        message = "data.unit is word, but the corpus was prepared with char"
+        message = "unit is word, but the corpus was prepared with char"
         refused(f"train-lm chars -o m {tiny} {options}", message)
     assert seqtool("train-lm", corpus, "-o", tmp_path / "m", *TINY, "--unit", "char").code == 0
 

@@ -10,7 +10,6 @@ import gzip
 import json
 import math
 import os
-import random
 import shutil
 import signal
 import tempfile
@@ -18,8 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -28,41 +25,25 @@ import pytest
 from conftest import CommandResult
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
-from small_disks import small_disk
 
 import seqtool as package
-from seqtool.core.errors import DataError, OutputError
+from seqtool.core.errors import DataError
 from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.parsing.annotation import Annotation, open_models
-from seqtool.spark.folders import Folder, _num_tasks, _remove_for_good, temporary_folder
+from seqtool.spark.ngrams import temporary_folder
 from seqtool.spark.session import without_pandas_warning
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
 Run = Callable[..., CommandResult]
 BLOCK_BYTES = 2500  # so that a few dozen sentences are several blocks
 CLUSTER = Path(tempfile.gettempdir(), f"seqtool-cluster-{os.getpid()}")
-LOCAL_BYTES = 64 << 20  # of the disk of `spark.local.dir`
-OWN_OPTION = "-Dseqtool.own=1"  # of the JVM, of a user's file
-FREE_BYTES = 1 << 16  # of it, once it is filled
-TABLES_BYTES = 1 << 17  # of the disk of tables: it holds the first one
 TEXT = "the dog sees a cat\na cat\n\nthe <unk> sees the dog\nthe dog\n" * 40
 
 
 @pytest.fixture(scope="module")
-def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of `spark.local.dir`: a small disk where one may be mounted."""
-    folder = tmp_path_factory.mktemp("local")
-    try:
-        with small_disk(folder / "disk", LOCAL_BYTES) as disk:
-            yield disk
-    except PermissionError:
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory, local: Path) -> Iterator[Any]:
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     from seqtool.spark.session import spark_session
 
     conf = {
@@ -71,17 +52,13 @@ def session(tmp_path_factory: pytest.TempPathFactory, local: Path) -> Iterator[A
         # else Spark makes one of several small ones
         "spark.sql.adaptive.coalescePartitions.enabled": "false",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.local.dir": str(local),
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # begins sooner
         # a file system of its own, whose paths are those of a cluster
         "spark.hadoop.fs.viewfs.mounttable.cluster.link./data": f"file://{CLUSTER}",
     }
-    own = tmp_path_factory.mktemp("conf")
-    (own / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {OWN_OPTION}\n")
     CLUSTER.mkdir()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(own))
-        with spark_session("local[2]", conf, compiles_once=True) as session:
-            yield session
+    with spark_session("local[2]", conf) as session:
+        yield session
     shutil.rmtree(CLUSTER)
 
 
@@ -97,27 +74,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random_segmenter().save(folder / "segmenter", scores={}, data={})
     package.train_ngram([folder / "text.txt"], folder / "ngram", {"order": 2})
     return folder
-
-
-@pytest.fixture(scope="module")
-def many_words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A text of hundreds of words, eight a line."""
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    rng = random.Random(0)
-    words = (f"w{int(rng.paretovariate(0.7)) % 900}" for _ in range(32_000))
-    ends = cycle("       \n")
-    path.write_text("".join(map(str.__add__, words, ends)))
-    return path
-
-
-@pytest.fixture
-def large_blocks(session: Any) -> Iterator[None]:
-    """A task reads several small files."""
-    key = "spark.sql.files.maxPartitionBytes"
-    before = session.conf.get(key)
-    session.conf.set(key, "128m")
-    yield
-    session.conf.set(key, before)
 
 
 def parts_of(folder: Path) -> str:
@@ -138,47 +94,7 @@ def test_trees_and_broken_sentences_are_those_of_one_process(
 
     again = seqtool("parse", *given, "--engine", "spark", "-o", tmp_path / "out")
     assert again.code == 1
-    assert again.stderr.splitlines() == [
-        f"error: {tmp_path / 'out'}: exists already",
-        "hint: choose another output with -o",
-    ]
-
-
-def test_outputs_that_are_in_the_way_of_each_other_are_refused(
-    session: Any, folder: Path, tmp_path: Path, seqtool: Run
-) -> None:
-    out = tmp_path / "out.parquet"
-    inner = out / "in.parquet"
-    parse = ["parse", folder / "trees.conllu", "-m", folder / "parser"]
-    for options, first, second in (
-        (("-o", "--invalid"), out, out),
-        (("-o", "--invalid"), inner, f"{out}/"),
-        (("--invalid", "-o"), inner, out),
-    ):
-        outputs = [options[0], first, options[1], second]
-        result = seqtool(*parse, "--engine", "spark", *outputs)
-        assert result.code == 1
-        what = f"{options[0]} and {options[1]} both write to {out}"
-        hint = "give them two directories"
-        if first == inner:
-            what = f"{inner} of {options[0]} is in {second} of {options[1]}"
-            hint = "name a directory beside it"
-        assert result.stderr.splitlines() == [f"error: {what}", f"hint: {hint}"]
-        assert not out.exists()
-    default = ["-o", tmp_path / "out", "--invalid", tmp_path / "out/_broken"]
-    assert seqtool(*parse, "--engine", "spark", *default).code == 0
-    assert "1\tbroken" in parts_of(tmp_path / "out/_broken")
-
-
-def test_an_output_that_came_meanwhile_is_kept(session: Any, tmp_path: Path) -> None:
-    from seqtool.spark.files import Target
-
-    target = Target(session, str(tmp_path / "out"))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out/of-others").touch()
-    with pytest.raises(OutputError, match="exists already"):
-        target.write_parquet(session.range(1))
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["of-others"]
+    assert again.stderr.startswith(f"error: {tmp_path / 'out'}: exists already\nhint: ")
 
 
 def test_broken_sentences_go_to_any_file_system(
@@ -215,9 +131,8 @@ def test_tokens_are_rows_that_say_where_they_are(
 
 
 def test_a_worker_that_is_killed_costs_nothing(session: Any, folder: Path, tmp_path: Path) -> None:
-    from seqtool.spark.files import Corpus, annotate_files
-    from seqtool.spark.shipping import Model
-    from seqtool.spark.workers import Work
+    from seqtool.spark.frames import Work, annotate_files
+    from seqtool.spark.workers import Model
 
     marker = tmp_path / "killed"
     kill, number = os.kill, signal.SIGKILL
@@ -229,13 +144,13 @@ def test_a_worker_that_is_killed_costs_nothing(session: Any, folder: Path, tmp_p
             kill(os.getpid(), number)
         return open_models(paths)
 
-    annotation = Annotation("parse", skip_invalid=True)
+    annotation = Annotation("parse", keeps_invalid=False)
     work = Work(annotation, Model((str(folder / "parser"),), open_once))
-    corpus = Corpus([str(folder / "trees.conllu")])
-    assert annotate_files(session, corpus, work, str(tmp_path / "killed-once")) == 1
+    trees = [str(folder / "trees.conllu")]
+    assert annotate_files(session, trees, work, str(tmp_path / "killed-once")) == 1
     assert marker.exists()
-    work = replace(work, model=Model(work.model.paths, open_models))
-    assert annotate_files(session, corpus, work, str(tmp_path / "quiet")) == 1
+    work = Work(annotation, Model(work.model.paths, open_models))
+    assert annotate_files(session, trees, work, str(tmp_path / "quiet")) == 1
     assert parts_of(tmp_path / "killed-once") == parts_of(tmp_path / "quiet") != ""
 
 
@@ -349,16 +264,19 @@ def ngrams_of(path: Path) -> dict[tuple[str, ...], tuple[float, float]]:
     ],
 )
 def test_an_ngram_model_is_that_of_one_machine(
-    session: Any, folder: Path, tmp_path: Path, partitions: int, settings: dict[str, Any]
+    session: Any, tmp_path: Path, partitions: int, settings: dict[str, Any]
 ) -> None:
     (tmp_path / "words.txt").write_text("the\ndog\nsees\na\n")
     if "vocab" in settings:
         settings = {**settings, "vocab": str(tmp_path / "words.txt")}
     config = NgramConfig(fallback=(0.5, 1.0, 1.5), **settings)
     session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-    text = str(folder / "text.txt")
-    trained = package.spark.train_ngram(session, [text], tmp_path / "spark", config)
-    expected = package.train_ngram([text], tmp_path / "memory", config, engine="memory")
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "a.txt.gz").write_bytes(gzip.compress(b"a dog\r\nthe a cat\n"))
+    (texts / "b.txt").write_text(TEXT)
+    trained = package.spark.train_ngram(session, [str(texts)], tmp_path / "spark", config)
+    expected = package.train_ngram([texts], tmp_path / "memory", config, engine="memory")
     found, wanted = ngrams_of(tmp_path / "spark"), ngrams_of(tmp_path / "memory")
     assert found.keys() == wanted.keys()
     for ngram, numbers in wanted.items():
@@ -366,59 +284,6 @@ def test_an_ngram_model_is_that_of_one_machine(
     assert trained.statistics == expected.statistics
     assert trained.num_tokens == expected.num_tokens
     assert [path.name for path in tmp_path.iterdir() if "seqtool" in path.name] == []
-
-
-def same_ngrams(one: Path, other: Path) -> bool:
-    """Whether two models have the same n-grams, with the same numbers."""
-    found, wanted = ngrams_of(one), ngrams_of(other)
-    return found.keys() == wanted.keys() and all(
-        found[ngram] == pytest.approx(numbers, abs=1e-6) for ngram, numbers in wanted.items()
-    )
-
-
-@pytest.mark.usefixtures("large_blocks")
-def test_a_full_disk_of_tables_is_told_and_nothing_is_left(
-    session: Any, many_words: Path, tmp_path: Path, seqtool: Run
-) -> None:
-    try:
-        with small_disk(tmp_path / "disk", TABLES_BYTES) as disk:
-            given = ["ngram", "train", many_words, "--order", "3", "--engine", "spark"]
-            given += ["--temp", disk, "-o", tmp_path / "model"]
-            result = seqtool(*given, "--arpa", tmp_path / "model.arpa")
-            left = list(disk.iterdir())
-    except PermissionError as error:
-        pytest.skip(str(error))
-    assert (result.code, result.stdout) == (1, ""), result.stderr
-    assert result.stderr.splitlines()[-2:] == [
-        f"error: {disk}: Spark cannot write a file: no space left on device",
-        "hint: free some space, or name another folder with --temp",
-    ]
-    assert left == []
-    assert [*tmp_path.iterdir()] == []
-
-
-@pytest.mark.usefixtures("large_blocks")
-def test_a_full_disk_of_shuffles_is_told_and_nothing_is_left(
-    session: Any, local: Path, many_words: Path, tmp_path: Path, seqtool: Run
-) -> None:
-    if not os.path.ismount(local):
-        pytest.skip("no disk can be mounted here")
-    ballast = local / "ballast"
-    ballast.write_bytes(bytes(shutil.disk_usage(local).free - FREE_BYTES))
-    (tmp_path / "temp").mkdir()
-    try:
-        given = ["ngram", "train", many_words, "--order", "3", "--engine", "spark"]
-        given += ["--temp", tmp_path / "temp", "-o", tmp_path / "model"]
-        result = seqtool(*given, "--arpa", tmp_path / "model.arpa")
-    finally:
-        ballast.unlink()
-    assert (result.code, result.stdout) == (1, ""), result.stderr
-    assert result.stderr.splitlines()[-2:] == [
-        f"error: {local}: Spark cannot write a temporary file: no space left on device",
-        "hint: free some space, or name another folder with --spark-conf spark.local.dir=DIR",
-    ]
-    assert [*(tmp_path / "temp").iterdir()] == []
-    assert [path.name for path in tmp_path.iterdir()] == ["temp"]
 
 
 def test_tables_are_removed_although_spark_goes_on(session: Any, tmp_path: Path) -> None:
@@ -451,124 +316,9 @@ def test_tables_are_removed_although_spark_goes_on(session: Any, tmp_path: Path)
     temp.mkdir()
     with pytest.raises(KeyboardInterrupt):
         interrupted(temp)
-    assert _num_tasks(session) == 0
     threads[0].join()
     assert begun.exists()
     assert [*temp.iterdir()] == []
-
-
-def test_a_folder_that_is_made_anew_is_removed_anew(session: Any, tmp_path: Path) -> None:
-    """As the driver does, which may be about to commit what its tasks wrote."""
-    path, times = tmp_path / "tables", iter(range(2))
-
-    class Remade(Folder):
-        def remove(self) -> None:
-            super().remove()
-            if next(times) == 0:
-                path.mkdir()
-
-    path.mkdir()
-    _remove_for_good(Remade(session, str(path)))
-    assert not path.exists()
-
-
-@pytest.mark.usefixtures("large_blocks")
-def test_damaged_files_are_named_or_left_out(
-    session: Any, folder: Path, tmp_path: Path, seqtool: Run
-) -> None:
-    """Two beside many: one that ends too early, and one that is not UTF-8."""
-    texts, good = tmp_path / "texts", tmp_path / "good"
-    for place in (texts, good):
-        place.mkdir()
-        for number in range(20):
-            (place / f"{number}.gz").write_bytes(gzip.compress(TEXT[number:].encode()))
-    damaged = texts / "5 cut [1].gz"
-    damaged.write_bytes(gzip.compress(os.urandom(3000))[:-900])
-    model = folder / "ngram"
-    given = ["eval-ppl", f"{texts}/*.gz", "-m", model, "--engine", "spark", "--json"]
-    refused = seqtool(*given, "--per-sentence", tmp_path / "table.parquet")
-    assert (refused.code, refused.stdout) == (1, "")
-    assert refused.stderr.splitlines() == [
-        f"error: {damaged}: the file is damaged: unexpected end of input stream",
-        "hint: fetch or pack it again, or leave such files out with --skip-invalid",
-    ]
-    assert not (tmp_path / "table.parquet").exists()
-    measured = seqtool(*given, "--skip-invalid")
-    assert measured.code == 0, measured.stderr
-    assert measured.stderr.splitlines() == [
-        f"left out: {damaged}: the file is damaged: unexpected end of input stream",
-        "1 file left out",
-    ]
-    one = json.loads(seqtool("eval-ppl", *good.iterdir(), "-m", model, "--json").stdout)
-    found = json.loads(measured.stdout)
-    for name in ("sentences", "tokens", "oov", "perplexity"):
-        assert found[name] == pytest.approx(one[name])
-
-    (texts / "51.txt").write_bytes(b"caf\xe9\n")
-    given = ["ngram", "train", texts, "--order", "2", "--engine", "spark", "-o", tmp_path / "model"]
-    refused = seqtool(*given)
-    assert refused.code == 1
-    assert refused.stderr.splitlines()[-2:] == [
-        f"error: {damaged}: the file is damaged: unexpected end of input stream",
-        "hint: fetch or pack it again, or leave such files out with --skip-invalid",
-    ]
-    assert not (tmp_path / "model").exists()
-    trained = seqtool(*given, "--skip-invalid")
-    assert trained.code == 0, trained.stderr
-    assert trained.stderr.splitlines()[:3] == [
-        f"warning: left out {damaged}: the file is damaged: unexpected end of input stream",
-        f"warning: left out {texts / '51.txt'}:1: not UTF-8 at byte 4 of the line",
-        "warning: 2 files left out",
-    ]
-    package.train_ngram([good], tmp_path / "wanted", NgramConfig(order=2))
-    assert same_ngrams(tmp_path / "model", tmp_path / "wanted")
-
-    trees, whole = tmp_path / "trees", (folder / "trees.conllu").read_bytes()
-    trees.mkdir()
-    for number in range(3):
-        (trees / f"{number}.conllu.gz").write_bytes(gzip.compress(whole))
-    damaged = trees / "1-cut.conllu.gz"
-    damaged.write_bytes(gzip.compress(whole)[:-200])
-    given = ["parse", trees, "-m", folder / "parser", "--engine", "spark", "-o", tmp_path / "out"]
-    refused = seqtool(*given)
-    assert (refused.code, (tmp_path / "out").exists()) == (1, False)
-    assert refused.stderr.startswith(f"error: {damaged}: the file is damaged: ")
-    parsed = seqtool(*given, "--skip-invalid")
-    assert parsed.code == 0, parsed.stderr
-    assert "\n1 file left out\n" in parsed.stderr
-    assert parts_of(tmp_path / "out").count("1\tbroken") == 3
-
-
-def test_files_that_are_left_out_change_nothing_else(
-    session: Any, folder: Path, tmp_path: Path, seqtool: Run
-) -> None:
-    """Not what a folder holds that Spark wrote, nor what is said of one that holds nothing."""
-    given = ["-m", folder / "ngram", "--engine", "spark", "--skip-invalid", "--json"]
-    empty, hidden = tmp_path / "empty", tmp_path / "_hidden.txt"
-    empty.mkdir()
-    hidden.write_text("a cat\n")
-    for path in (empty, hidden):
-        refused = seqtool("eval-ppl", path, *given)
-        assert (refused.code, refused.stdout) == (1, "")
-        assert refused.stderr.splitlines() == [
-            "error: the text is empty",
-            "hint: give a text with at least one line",
-        ]
-    lines, text = tmp_path / "lines.jsonl", tmp_path / "text.txt"
-    lines.mkdir()
-    text.write_text("a cat\nthe dog\n")
-    (lines / "part-00000-1.json").write_text(json.dumps({"text": text.read_text()}))
-    wanted = json.loads(seqtool("eval-ppl", text, *given[:2], "--json").stdout)
-    for is_damaged in (False, True):
-        if is_damaged:
-            packed = gzip.compress(os.urandom(3000))
-            (lines / "part-00001-1.json.gz").write_bytes(packed[:-900])
-        measured = seqtool("eval-ppl", lines, *given)
-        assert measured.code == 0, measured.stderr
-        assert ("1 file left out" in measured.stderr) == is_damaged
-        found = json.loads(measured.stdout)
-        for name in ("sentences", "tokens", "perplexity"):
-            assert found[name] == pytest.approx(wanted[name])
 
 
 def test_a_text_that_is_not_utf8_is_named_with_its_line(session: Any, tmp_path: Path) -> None:
@@ -608,21 +358,3 @@ def test_parquet_and_json_lines_are_texts(
         names = ("sentences", "tokens", "perplexity", "bits_per_byte")
         figures = [[json.loads(run.stdout)[name] for name in names] for run in (one, found)]
         assert figures[1] == pytest.approx(figures[0])
-
-
-def test_options_of_the_jvm_stand_beside_those_of_the_user(session: Any) -> None:
-    management = session.sparkContext._jvm.java.lang.management.ManagementFactory
-    given = [*management.getRuntimeMXBean().getInputArguments()]
-    assert OWN_OPTION in given
-    assert "-XX:TieredStopAtLevel=1" in given
-    assert "SPARK_SUBMIT_OPTS" not in os.environ
-
-
-def test_what_is_missing_is_told_in_two_lines(tmp_path: Path, seqtool_process: Run) -> None:
-    given = ["segment", "letter.txt", "--rules", "--engine", "spark", "-o", tmp_path / "out"]
-    result = seqtool_process(*given, JAVA_HOME=str(tmp_path))
-    assert (result.code, result.stdout) == (1, "")
-    assert result.stderr.splitlines() == [
-        f"error: Apache Spark needs Java, and there is none in JAVA_HOME, which is {tmp_path}",
-        "hint: set JAVA_HOME to the folder of Java 17 or 21, or unset it",
-    ]

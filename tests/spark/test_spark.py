@@ -10,13 +10,12 @@ import pytest
 
 import seqtool as package
 from seqtool.core.errors import DataError
-from seqtool.spark import ngrams
-from seqtool.spark.blocks import BLOCK, FILE, LINES, PARAGRAPHS, VALUE, parts_of
-from seqtool.spark.session import raise_user_error
+from seqtool.spark.files import LINES, PARAGRAPHS, Parts
+from seqtool.spark.session import WorkerError, user_error
 from seqtool.text.prepared import PrepareConfig
 
 # why a test of a fault may be left out
-ALLOWED = ("no disk can be mounted here", "asks Linux for the parent of a process")
+ALLOWED = ("asks Linux for the parent of a process",)
 
 
 @pytest.mark.timeout(900)
@@ -36,20 +35,19 @@ def test_on_a_real_spark(name: str) -> None:
     assert all(any(reason in line for reason in ALLOWED) for line in skipped), done.stdout
 
 
-def test_texts_that_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ngrams, "_SHORT_BYTES", 10)
-    small, other = tmp_path / "small.txt", tmp_path / "other.txt"
-    small.write_text("a b c\n")
-    other.write_text("d\n\n\n")
-    assert ngrams.is_short([str(small)])
-    assert ngrams.is_short([str(tmp_path)])
-    other.write_text("d e\n\n")
-    assert not ngrams.is_short([str(small), str(other)])
-    for name in ("small.gz", "small.txt.ZST", "small.parquet"):
-        small = small.rename(tmp_path / name)
-        assert not ngrams.is_short([str(small)])
-    for name in (f"{tmp_path}/*.txt", "hdfs://host/small.txt", "-"):
-        assert not ngrams.is_short([name])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (str(WorkerError(DataError("bad", hint="mend it", path="a.txt", line=3))), "a.txt:3: bad"),
+        ("\nModuleNotFoundError: No module named 'seqtool'\n", "No module named 'seqtool'"),
+        ("[PATH_NOT_FOUND] Path does not exist: file:/x. SQLSTATE: 42K03;", "exist: file:/x"),
+        ("x\nCaused by: java.io.IOException: No space left on device\n\tat x", "No space left"),
+    ],
+)
+def test_errors_of_spark_keep_its_own_message(text: str, words: str) -> None:
+    error = user_error(f"An error occurred while calling o1.save.\n{text}")
+    assert words in str(error)
+    assert error.hint
 
 
 def test_an_empty_line_that_ends_a_text_of_a_table_is_kept(tmp_path: Path) -> None:
@@ -59,11 +57,12 @@ def test_an_empty_line_that_ends_a_text_of_a_table_is_kept(tmp_path: Path) -> No
     texts = ["a b\n\n", "c", "\n", "a\n\n"]
 
     def joined(values: list[str], separator: str) -> bytes:
-        places = {FILE: ["file:/texts"] * len(values), BLOCK: [0] * len(values)}
+        places = {"file": ["file:/texts"] * len(values), "block": [0] * len(values)}
         # Spark has taken the last line end of each text
         values = [value.removesuffix("\n") for value in values]
-        batch = arrow.record_batch({**places, VALUE: [value.encode() for value in values]})
-        return b"".join(part.text for part in parts_of([batch], separator, None))
+        batch = arrow.record_batch({**places, "value": [value.encode() for value in values]})
+        parts = Parts(separator.encode(), {"/texts": 0}, {})
+        return b"".join(part.text for part in parts([batch]))
 
     parquet.write_table(arrow.table({"text": texts}), tmp_path / "texts.parquet")
     config = PrepareConfig(unit="char", split=(100.0,))
@@ -75,17 +74,3 @@ def test_an_empty_line_that_ends_a_text_of_a_table_is_kept(tmp_path: Path) -> No
     assert ids[0] == ids[1]
     # of records between empty lines, the end of the last one is that of the file
     assert joined(["a\n", "b\n\n"], PARAGRAPHS) == b"a\n\nb\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("a.GZ", "fetch or pack it again, or leave such files out with --skip-invalid"),
-        ("a.parquet", "fetch or write it again"),
-    ],
-)
-def test_a_hint_names_an_option_where_it_helps(name: str, hint: str) -> None:
-    text = f"[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///data/{name}. x"
-    with pytest.raises(DataError) as caught:
-        raise_user_error(RuntimeError(text))
-    assert (caught.value.path, caught.value.hint) == (f"/data/{name}", hint)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqtool.core import reading
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import DataError
 from seqtool.core.vocabulary import EOS_ID, Vocabulary
 from seqtool.text.prepared import PrepareConfig, prepare
 
@@ -162,6 +162,4 @@ def test_words_beyond_the_memory_are_refused(tmp_path: Path) -> None:
     text.write_text("".join(f"w{number}\n" for number in range(300_000)))
     with pytest.raises(DataError, match=r"different words need about .* of memory"):
         prepare(text, tmp_path / "corpus", memory=1000)
-    with pytest.raises(ConfigError, match="--memory is for words"):
-        prepare(text, tmp_path / "corpus", {"unit": "char"}, memory=10**9)
     assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]

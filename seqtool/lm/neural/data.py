@@ -18,7 +18,6 @@ from torch import Tensor
 
 from seqtool.core.errors import DataError, counted
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.text.shards import IdReader
 
 IGNORED = -100
 SHORTEST = 5  # tokens of a window whose length is drawn
@@ -55,7 +54,7 @@ class TokenStreams:
 
     def __init__(
         self,
-        ids: npt.NDArray[np.unsignedinteger] | IdReader,
+        ids: npt.NDArray[np.unsignedinteger],
         num_streams: int,
         window: int,
         *,

@@ -27,7 +27,6 @@ from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.products import product
-from seqtool.text.shards import IdReader
 
 # of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
 # than what the cache saves
@@ -441,7 +440,7 @@ class Surroundings:
 
 
 def count_symbols(
-    ids: npt.NDArray[np.unsignedinteger] | IdReader, vocabulary_size: int, part: range | None = None
+    ids: npt.NDArray[np.unsignedinteger], vocabulary_size: int, part: range | None = None
 ) -> Longs:
     """Count the symbols of a text, or of a part of it, block by block."""
     part = range(len(ids)) if part is None else part

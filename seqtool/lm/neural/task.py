@@ -67,7 +67,7 @@ class LanguageModelTask:
         self._device, self._group = device, group
         self._part = group.even_share(config.data.batch_size, "batch_size")
         self._train = TokenStreams(
-            corpus.reader("train"),
+            corpus.ids("train"),
             config.data.batch_size,
             config.data.bptt,
             device=device,
@@ -75,7 +75,7 @@ class LanguageModelTask:
         )
         num_streams = min(config.data.eval_batch_size, len(corpus.ids("valid")))
         self._valid = TokenStreams(
-            corpus.reader("valid"),
+            corpus.ids("valid"),
             num_streams,
             config.data.bptt,
             keep_all=True,
@@ -90,12 +90,12 @@ class LanguageModelTask:
         hardware.seed_everything(config.training.seed)
         counts = None
         if OUTPUT_LAYERS[config.model.output.layer].needs_counts:
-            reader = corpus.reader("train")
+            ids = corpus.ids("train")
             # each process counts where its streams are, and the last one what is left over
             length, is_last = self._train.length, group.rank == group.size - 1
-            stop = len(reader) if is_last else self._part.stop * length
+            stop = len(ids) if is_last else self._part.stop * length
             own = range(self._part.start * length, stop)
-            found = count_symbols(reader, len(corpus.vocabulary), own)
+            found = count_symbols(ids, len(corpus.vocabulary), own)
             counts = np.array(group.totals(found.tolist()), np.int64)
         self.module = NeuralNetwork(
             config.model,
@@ -184,7 +184,7 @@ class LanguageModelTask:
         where what comes first depends on the line before, as with headings and paragraphs, it is
         half a bit worse.
         """
-        ids = np.asarray(self._corpus.reader("train")[:START_TEXT]).astype(np.int64)
+        ids = np.asarray(self._corpus.ids("train")[:START_TEXT]).astype(np.int64)
         ends = np.flatnonzero(
             (ids[:-START_TOKENS] == EOS_ID) & (ids[1 : 1 - START_TOKENS] != EOS_ID)
         )

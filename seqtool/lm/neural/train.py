@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +16,22 @@ from seqtool.core.config import from_dict, named_settings, refuse_unread, to_dic
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.neural.config import DataConfig, NeuralLMConfig, resolve
+from seqtool.lm.neural.config import NeuralLMConfig, resolve
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.task import LanguageModelTask, model_card
-from seqtool.text.prepared import PrepareConfig, PreparedCorpus, open_corpus
+from seqtool.text.prepared import (
+    PrepareConfig,
+    PreparedCorpus,
+    check_preparation,
+    open_corpus,
+)
 from seqtool.training import hardware
 from seqtool.training.hardware import Group, joined
 from seqtool.training.loop import train
 from seqtool.training.run import CompletedRun, Record, TrainedModel, complete, finish
+
+# settings that decide what the ids of a prepared corpus are
+PREPARATION = ("unit", "vocab_size", "min_count", "lowercase")
 
 
 @dataclass(frozen=True)
@@ -252,7 +260,7 @@ def _open(
             lowercase=data.lowercase,
         )
         opened = open_corpus(corpus, workspace=workspace, config=settings)
-    check_preparation(opened, config.data)
+    check_preparation(opened, config.data, PREPARATION)
     for split in ("train", "valid"):
         if not opened.info["splits"].get(split, {}).get("tokens"):
             raise DataError(
@@ -261,31 +269,6 @@ def _open(
                 path=opened.path,
             )
     return opened
-
-
-def check_preparation(
-    corpus: PreparedCorpus, data: DataConfig, given: Collection[str] = ()
-) -> None:
-    """Refuse settings of raw text that a prepared corpus does not have.
-
-    Args:
-        corpus: what is trained on.
-        data: the settings; those that are the defaults are not asked for.
-        given: names of settings that are, as they were typed.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    defaults, prepared = DataConfig(), corpus.info.get("config", {})
-    for name in ("unit", "vocab_size", "min_count", "lowercase"):
-        value = getattr(data, name)
-        is_asked = name in given or value != getattr(defaults, name)
-        if is_asked and value != prepared.get(name, value):
-            raise ConfigError(
-                f"data.{name} is {value}, but the corpus was prepared with {prepared[name]}",
-                hint=f"leave {name} out, or prepare the text again",
-                path=corpus.path,
-            )
 
 
 def _reopen(
@@ -331,7 +314,7 @@ def _summary(corpus: PreparedCorpus) -> dict[str, Any]:
 
 
 def _sums_of_ids(corpus: PreparedCorpus) -> dict[str, str]:
-    """Return a sum of each file of ids, but for shards, of which each machine has its own."""
+    """Return a sum of each file of ids."""
     files = [corpus.path / f"{split}.bin" for split in ("train", "valid")]
     return {file.stem: storage.sum_of(file)[:12] for file in files if file.is_file()}
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,8 +30,14 @@ from seqtool.core.vocabulary import (
     refuse_special_words,
 )
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig, WordsConfig
-from seqtool.text.preparation import number_words, plan_splits, read_word_list
-from seqtool.text.prepared import PreparedCorpus, SplitCounts
+from seqtool.text.prepared import (
+    PreparedCorpus,
+    SplitCounts,
+    check_preparation,
+    number_words,
+    plan_splits,
+    read_word_list,
+)
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # Peak memory of training per token, beyond what the imports take, measured on a text of 24 million
@@ -45,7 +51,6 @@ _ORDERS_OF_FEW = 4
 PREPARATION = ("vocab", "vocab_size", "min_count", "special_tokens", "lowercase")
 _IDS = "ids"  # the file of a text on disk
 _READ = 1 << 22  # bytes of it that are renumbered at once
-_CHUNK = 1 << 24  # ids; so large that malloc gives the memory back to the system when it is let go
 
 
 @dataclass(frozen=True)
@@ -220,36 +225,11 @@ def limited(tokenizer: Tokenizer, path: str) -> tuple[WordTokenizer, Bools]:
     return words, allowed
 
 
-def check_preparation(
-    corpus: PreparedCorpus, config: WordsConfig, given: Collection[str] = ()
-) -> None:
-    """Refuse settings of raw text that a prepared corpus does not have.
-
-    Args:
-        corpus: what is counted.
-        config: the settings; those that are the defaults are not asked for.
-        given: names of settings that are, as they were typed.
-
-    Raises:
-        ConfigError: there is one.
-    """
-    prepared, defaults = corpus.info.get("config", {}), WordsConfig()
-    for name in PREPARATION:
-        value, default = getattr(config, name), getattr(defaults, name)
-        has = prepared.get(name, default)
-        if value != has and (name in given or value != default):
-            raise ConfigError(
-                f"{name} is {value}, but the corpus was prepared with {has}",
-                hint=f"leave {name} out, or prepare the text again",
-                path=corpus.path,
-            )
-
-
 def _open(
     path: Path, config: WordsConfig, field: str | None, memory: int | None, disk: Disk | None
 ) -> Reading:
     corpus = PreparedCorpus.open(path)
-    check_preparation(corpus, config)
+    check_preparation(corpus, config, PREPARATION)
     refuse_field(field, [path])
     split = corpus.info["splits"]["train"]
     _refuse_no_words(split["tokens"], split["sentences"], path)
@@ -373,38 +353,29 @@ class _Words(WordReader):
             if config.vocab is None
             else read_word_list(config.vocab, "word", lowercase=config.lowercase)
         )
-        self._chunks: deque[Ids] = deque()
-        self._filled = _CHUNK  # of the last chunk
+        self._ids = np.empty(0, np.int32)  # in memory, then room for more
+        self._num_kept = 0
 
     def keep(self, ids: Ids) -> None:
         """Keep the ids of some lines."""
         if self._disk is not None and self.folder is None:
             self.folder = self._disk.folder(self.num_tokens, self._config, self._memory)
             if self.folder is not None:
-                self._write(self.folder, *self._chunks_read())
+                self._write(self.folder, self._ids[: self._num_kept])
+                self._ids = np.empty(0, np.int32)
         if self.folder is not None:
             self._write(self.folder, ids)
             return
-        while len(ids):
-            if self._filled == _CHUNK:
-                self._chunks.append(np.empty(_CHUNK, np.int32))
-                self._filled = 0
-            part = ids[: _CHUNK - self._filled]
-            self._chunks[-1][self._filled : self._filled + len(part)] = part
-            self._filled += len(part)
-            ids = ids[len(part) :]
+        end = self._num_kept + len(ids)
+        if end > len(self._ids):
+            self._ids.resize(end + end // 4, refcheck=False)  # moves pages, and copies none
+        self._ids[self._num_kept : end] = ids
+        self._num_kept = end
 
     @staticmethod
-    def _write(folder: Path, *pieces: Ids) -> None:
+    def _write(folder: Path, ids: Ids) -> None:
         with _naming_folder(folder), (folder / _IDS).open("ab") as file:
-            for ids in pieces:
-                file.write(ids.data)
-
-    def _chunks_read(self) -> Iterator[Ids]:
-        """Give what is in memory, which is let go."""
-        while self._chunks:
-            chunk = self._chunks.popleft()
-            yield chunk if self._chunks else chunk[: self._filled]
+            file.write(ids.data)
 
     def finish(self) -> tuple[Vocabulary, Ids]:
         """Return the vocabulary, and the text in its ids; what was read is let go."""
@@ -437,12 +408,9 @@ class _Words(WordReader):
                     file.write(chunk.data)
                     file.flush()
             return np.memmap(path, np.int32, "r")
-        ids = np.empty(self.num_tokens, np.int32)
-        start = 0
-        for chunk in self._chunks_read():
-            renumber(chunk, final_ids, ids[start : start + len(chunk)])
-            start += len(chunk)
-        return ids
+        self._ids.resize(self._num_kept, refcheck=False)
+        renumber(self._ids, final_ids, self._ids)
+        return self._ids
 
     def _close(self, vocabulary: Vocabulary) -> tuple[Vocabulary, Ids]:
         """Return a vocabulary with the counts of the text, and its id of each word of the table."""

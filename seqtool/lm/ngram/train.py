@@ -37,8 +37,7 @@ from seqtool.lm.ngram.data import (
 from seqtool.lm.ngram.engine import database
 from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model
 from seqtool.lm.ngram.table import BackoffTable
-from seqtool.text.preparation import plan_splits
-from seqtool.text.prepared import PreparedCorpus
+from seqtool.text.prepared import PreparedCorpus, plan_splits
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # called with a stage of the work, and how much of it is done, of how much if that is known
@@ -246,7 +245,7 @@ def train_ngram(
             split = "valid" if is_corpus(valid[0]) else None
             with stages("measuring") as on_measure:
                 if split and allowed is not None:  # the ids of the corpus are of all words
-                    ids = PreparedCorpus.open(valid[0]).reader(split)
+                    ids = PreparedCorpus.open(valid[0]).ids(split)
                     blocks = (new_ids_V[block] for block, _ in cut_sentences(ids, on_measure))
                     nats = math.fsum(of.log_probs.sum() for of in model.score_ids(blocks))
                     return {"valid_perplexity": perplexity_of(-nats / len(ids))}

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.lm.ngram import data as reading_module
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import Reading, read_ids
 from seqtool.text.prepared import PrepareConfig, prepare
@@ -73,14 +72,6 @@ def test_several_files_of_any_kind(tmp_path: Path) -> None:
     assert words(reading) == "a b\nb c\nb\n"
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     assert told[-1] == (size, size)
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 3, 11, 12])
-def test_a_text_longer_than_one_chunk(
-    text: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
-) -> None:
-    monkeypatch.setattr(reading_module, "_CHUNK", chunk)
-    assert read(text).ids.tolist() == IDS
 
 
 def test_a_field_of_json_lines(tmp_path: Path) -> None:
