@@ -191,9 +191,10 @@ def test_numbers_apart_by_spaces(args: str, joined: str) -> None:
     ],
 )
 def test_a_file_of_settings_that_do_not_count(
-    seqtool: Callable[..., Any], command: str, text: str, word: str
+    seqtool: Callable[..., Any], tmp_path: Path, command: str, text: str, word: str
 ) -> None:
-    Path("my.yaml").write_text(text, encoding="utf-8")
-    result = seqtool(*f"{command} --config my.yaml --list-settings".split())
+    path = tmp_path / "my.yaml"
+    path.write_text(text, encoding="utf-8")
+    result = seqtool(*command.split(), "--config", path, "--list-settings")
     assert result.code == 0
     assert word in result.stderr if word else result.stderr == ""
