@@ -15,6 +15,7 @@ from toy_networks import save_lm
 import seqtool
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError, OutputError
+from seqtool.core.terminal import short_path
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig
 from seqtool.lm.mixture.model import (
@@ -68,7 +69,7 @@ def test_a_cache_is_found_again(runs: Path) -> None:
     save_model(runs / "cached", model, [runs / "one", runs / "two"])
     loaded = seqtool.load(runs / "cached")
     assert log_probs(loaded) == log_probs(model)
-    assert loaded.names[2] == f"cache of {runs / 'one'}"
+    assert loaded.names[2] == f"cache of {short_path(runs / 'one')}"
     assert [dict(found.settings) for found in loaded.adaptations] == [
         {"window": 3, "theta": 0.7, "decay": 0.1}
     ]
@@ -116,8 +117,8 @@ def test_a_part_that_is_gone(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> None:
     save_lm(runs / "two", corpus, 3)
     error = refused(runs / "mix")
-    what = f"this part of the mixture {runs / 'mix'} has changed since it was mixed"
-    assert str(error) == f"{runs / 'two'}: {what}"
+    what = f"this part of the mixture {short_path(runs / 'mix')} has changed since it was mixed"
+    assert str(error) == f"{short_path(runs / 'two')}: {what}"
     assert "--save-mixture" in error.hint
 
 
