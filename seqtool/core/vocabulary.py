@@ -268,6 +268,6 @@ def refuse_special_words(block: bytes, *symbols: str) -> None:
 
 def special_word(symbol: str, line: int | None = None) -> DataError:
     """Return the error that refuses a special symbol as a word, in a line of a block."""
-    hint = "remove it, or prepare the text: seqtool prepare --special-tokens unknown (or skip)"
+    hint = "remove it, or choose --special-tokens unknown (or skip) of prepare and ngram train"
     what = f"the text contains the special symbol {symbol} as a word"
     return DataError(what, hint=hint, line=line)

@@ -28,9 +28,10 @@ import numpy as np
 from seqtool.core import checkpoint
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import Place
 from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import WordReader, counted_tokenizer, limited
+from seqtool.lm.ngram.data import counted_tokenizer, limited, word_counter
 from seqtool.lm.ngram.engine.contexts import ContextSmoother
 from seqtool.lm.ngram.engine.keys import Keys, Packer
 from seqtool.lm.ngram.engine.output import save_estimated
@@ -233,15 +234,10 @@ def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int],
 
     def count(batches: Batches) -> Iterator[pa.RecordBatch]:
         for (rank, block), parts in groupby(parts_of(batches), lambda part: part[1:3]):
-            reader, longest = WordReader(config), 0
+            reader, longest = word_counter(config), 0
             for part in parts:
-                try:
+                with Place(part.file, part.line).locating():
                     ids = reader.add(part.text)
-                except DataError as error:
-                    line = part.line + (error.line or 1) - 1
-                    raise DataError(
-                        error.message, hint=error.hint, path=part.file, line=line
-                    ) from error
                 ends = np.flatnonzero(ids == EOS_ID)
                 longest = max(longest, int(np.diff(ends, prepend=-1).max()))
             # in order of first occurrence; `<unk>` the first
