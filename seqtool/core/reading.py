@@ -307,10 +307,11 @@ class LineBlocks(Blocks):
         if not lines:
             raise StopIteration
         begin, self._num_read = self._num_read, self._num_read + len(lines)
+        with Place(self.place.path, 1, self._numbers).locating():
+            numbered = enumerate(lines, begin + 1)
+            parts = [encoded_line(line, number, join=self._join) for number, line in numbered]
         numbers = None if self._numbers is None else self._numbers[begin : self._num_read]
         self.place = Place(self.place.path, begin + 1, numbers)
-        with self.place.locating():
-            parts = [encoded_line(line, i, join=self._join) for i, line in enumerate(lines, 1)]
         return b"\n".join([*parts, b""])
 
 

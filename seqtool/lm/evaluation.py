@@ -23,6 +23,7 @@ from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import (
     BlockReader,
+    LineBlocks,
     Place,
     find_files,
     is_corpus,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20
 BYTES_PER_SHARE = 1 << 17  # what a process is given at a time: a network needs seconds for it
-IN_MEMORY = "<text>"  # stands for a path in the messages about a text that is no file
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
 
 ScoredInput = tuple[Ids, bytes | None]
@@ -85,7 +85,7 @@ def read_ids(
         return corpus.ids(split)[:num_tokens].astype(np.int32)
     parts: list[Ids] = []
     num_read = 0
-    for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
+    for ids, _ in model.tokenizer.encode_blocks(read_blocks([text], field=field)):
         parts.append(ids)
         num_read += len(ids)
         if num_tokens is not None and num_read >= num_tokens:
@@ -270,7 +270,7 @@ def _open_source(
     blocks = read_blocks(
         paths, field=field, block_size=block_size, on_progress=on_progress, digests=digests
     )
-    return _Source(_encode(blocks, tokenizer), blocks, None, "", digests)
+    return _Source(tokenizer.encode_blocks(blocks), blocks, None, "", digests)
 
 
 class TextBlock(NamedTuple):
@@ -361,7 +361,8 @@ def scorer(model: LanguageModel, *, with_tokens: bool) -> Callable[[TextBlock], 
     from seqtool.lm.tables import Cells
 
     def score(block: TextBlock) -> ScoredBlock:
-        source = [_encoded(block.text, block.place, model.tokenizer)]
+        with block.place.locating():
+            source = [(model.tokenizer.encode_block(block.text), block.text)]
         ((scored, text),) = _score(model, source, reset_state=True)
         if not with_tokens:
             return scored
@@ -444,69 +445,6 @@ def _choose_split(corpus: PreparedCorpus, split: str | None) -> str:
     return split
 
 
-def encoded_line(line: str, number: int) -> bytes:
-    """Return a line of this number, from 1, in UTF-8.
-
-    Raises:
-        DataError: it holds half a surrogate pair.
-    """
-    try:
-        return line.encode()
-    except UnicodeEncodeError as error:
-        what, hint = "half a surrogate pair, which is no character", "write the character whole"
-        raise DataError(what, hint=hint, path=IN_MEMORY, line=number) from error
-
-
-def refuse_other_than_text(line: object, number: int) -> None:
-    """Refuse a sentence, of this number, that is no string: a TypeError."""
-    if not isinstance(line, str):
-        raise TypeError(f"sentence {number} is {line!r}, not a string")
-
-
-class _TextBlocks(Iterator[bytes]):
-    """A text in memory as blocks of whole lines, as `read_blocks` gives those of files."""
-
-    def __init__(self, text: str | Iterable[str]) -> None:
-        self._num_read = self._num_last = 0  # lines before the block given last, and its own
-        if isinstance(text, str):
-            # as in a file: the end of the last line may be missing
-            lines = text.replace("\r\n", "\n").removesuffix("\n")
-            self._lines = iter(lines.split("\n") if text else [])
-            self._are_sentences = False
-        else:
-            self._lines = iter(text)
-            self._are_sentences = True
-
-    def __next__(self) -> bytes:
-        self._num_read += self._num_last
-        parts: list[bytes] = []
-        size = 0
-        for line in self._lines:
-            parts.append(self._checked(line, self._num_read + len(parts) + 1))
-            size += len(parts[-1])
-            if size >= BYTES_PER_BLOCK:
-                break
-        self._num_last = len(parts)
-        if not parts:
-            raise StopIteration
-        return b"".join(parts)
-
-    def _checked(self, line: str, number: int) -> bytes:
-        refuse_other_than_text(line, number)
-        if self._are_sentences and "\n" in line:
-            raise DataError(
-                "a sentence with a line end inside",
-                hint="give each line as a sentence of its own",
-                path=IN_MEMORY,
-                line=number,
-            )
-        return encoded_line(line, number) + b"\n"
-
-    def locate(self, line: int) -> tuple[str, int]:
-        """Return the name of the text and the 1-based line in it of one of the last block."""
-        return IN_MEMORY, self._num_read + line
-
-
 def encode_text(text: str | Iterable[str], tokenizer: Tokenizer) -> Iterator[ScoredInput]:
     """Yield a text in memory as blocks of ids, `EOS_ID` after each sentence, and their lines.
 
@@ -517,24 +455,11 @@ def encode_text(text: str | Iterable[str], tokenizer: Tokenizer) -> Iterator[Sco
     Raises:
         DataError: a text that cannot be used, with the number of the sentence as its line.
     """
-    return _encode(_TextBlocks(text), tokenizer)
-
-
-def _encode(blocks: BlockReader | _TextBlocks, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
-    for block in blocks:
-        yield _encoded(block, blocks, tokenizer)
-
-
-def _encoded(
-    block: bytes, place: BlockReader | _TextBlocks | Place, tokenizer: Tokenizer
-) -> ScoredInput:
-    try:
-        return tokenizer.encode_block(block), block
-    except DataError as error:
-        if error.path is not None or error.line is None:
-            raise
-        path, line = place.locate(error.line)
-        raise DataError(error.message, hint=error.hint, path=path, line=line) from error
+    if isinstance(text, str):
+        # as in a file: the end of the last line may be missing
+        lines = text.replace("\r\n", "\n").removesuffix("\n")
+        text = lines.split("\n") if text else []
+    return tokenizer.encode_blocks(LineBlocks(text))
 
 
 def cut_sentences(

@@ -31,15 +31,22 @@ import numpy as np
 
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.one_line import OneLine
-from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
+from seqtool.core.reading import (
+    IN_MEMORY,
+    JSON_LINES,
+    STDIN,
+    LineBlocks,
+    find_files,
+    read_blocks,
+    unpacked_name,
+)
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, UNK_ID
-from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import adaptations_of, refuse_other_than_model
 from seqtool.lm.states import SplitSentence, WordSplitter
 from seqtool.lm.tables import parse_table
-from seqtool.lm.words import LineBlocks, score_words
+from seqtool.lm.words import score_words
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
 Score = Literal["sentence", "region"]
@@ -425,7 +432,7 @@ def evaluate_pairs(
             ) from error
         for place, (pair, two) in enumerate(zip(chunk, found, strict=True)):
             good, bad = nats[2 * place : 2 * place + 2]
-            blocks = [next(LineBlocks([sentence])) for sentence in (pair.good, pair.bad)]
+            blocks = [next(LineBlocks([sentence], join=True)) for sentence in (pair.good, pair.bad)]
             ids = [model.tokenizer.encode_block(block) for block in blocks]
             # the same words are a tie in any unit, and that one is a hair likelier is rounding
             if words[2 * place] == words[2 * place + 1] or np.array_equal(ids[0], ids[1]):

@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from seqtool.core.arrays import Floats, Ids, Reals
-from seqtool.core.errors import ConfigError, DataError, ModelError, counted
+from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.reading import IN_MEMORY, Place, encoded_line
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.evaluation import IN_MEMORY, encoded_line, refuse_other_than_text
 from seqtool.lm.protocol import LanguageModel, SentenceReader
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
@@ -140,15 +140,8 @@ class WordSplitter:
 
     def split(self, line: str, number: int = 1) -> SplitSentence:
         """Split a line of this number, from 1."""
-        refuse_other_than_text(line, number)
-        encoded_line(line, number)
-        if "\n" in line:
-            raise DataError(
-                "a sentence with a line end inside",
-                hint="give each line as a sentence of its own",
-                path=IN_MEMORY,
-                line=number,
-            )
+        with Place(IN_MEMORY, 1).locating():
+            encoded_line(line, number)
         words, parts, begins, ends = [], [np.zeros(0, np.int32)], [], []
         size = before = 0
         for start, end in word_spans(line):

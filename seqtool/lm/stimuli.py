@@ -17,14 +17,20 @@ from pathlib import Path
 
 from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError, DataError, did_you_mean
-from seqtool.core.reading import JSON_LINES, BlockReader, Progress, read_blocks, unpacked_name
+from seqtool.core.reading import (
+    JSON_LINES,
+    Blocks,
+    LineBlocks,
+    Progress,
+    read_blocks,
+    unpacked_name,
+)
 from seqtool.core.vocabulary import BLANKS
 from seqtool.lm.protocol import LanguageModel, carries_state
 from seqtool.lm.tables import SEPARATORS, Cells, Column, Table, check_names, parse_table
 from seqtool.lm.unknown import UnknownWords, warning_of
 from seqtool.lm.words import (
     Frequencies,
-    LineBlocks,
     ScoredWords,
     block_size,
     refuse_lines_anew,
@@ -67,11 +73,6 @@ class Stimuli:
         # of white space, words are parted by blanks alone: a no-break space is one
         pairs = zip(self.lines, self.texts, strict=True)
         return [line for line, text in pairs if not text.strip(f"{BLANKS}\r\n")]
-
-    def located(self, error: DataError) -> DataError:
-        """Return an error about a row, from 1, with the file and its line."""
-        line = None if error.line is None else self.lines[error.line - 1]
-        return DataError(error.message, hint=error.hint, path=self.path, line=line)
 
 
 def is_stimuli(path: str | Path) -> bool:
@@ -228,12 +229,12 @@ def write_words(
         )
         with progress() as on_progress:
             size = block_size(model, entropy=entropy)
-            blocks: BlockReader | LineBlocks
+            blocks: Blocks
             if stimuli is None:
                 blocks = read_blocks(paths, field=field, on_progress=on_progress, block_size=size)
             else:
-                blocks = LineBlocks(stimuli.texts, stimuli.located)
-            for words in score_blocks(model, blocks, blocks.located, **options):
+                blocks = LineBlocks(stimuli.texts, stimuli.path, stimuli.lines, join=True)
+            for words in score_blocks(model, blocks, **options):
                 row: dict[str, Column] = {}
                 if len(models) > 1:
                     row["model"] = [name] * len(words.lines)

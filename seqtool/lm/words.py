@@ -38,23 +38,18 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
 
 from seqtool.core.arrays import Bools, Bytes, Doubles, Ids, Longs
-from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import BLOCK_SIZE, read_blocks
+from seqtool.core.errors import ConfigError
+from seqtool.core.reading import BLOCK_SIZE, Blocks, LineBlocks, read_blocks
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import SPARE, Pieces, Places, add_up, find_units
-from seqtool.lm.evaluation import (
-    check_log_probs,
-    encoded_line,
-    refuse_other_than_text,
-)
+from seqtool.lm.evaluation import check_log_probs
 from seqtool.lm.protocol import (
     LanguageModel,
     Summary,
@@ -66,10 +61,7 @@ from seqtool.lm.protocol import (
 from seqtool.lm.tables import Cells, Column, Numbers
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
-BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
 NGRAM_BLOCK = 1 << 18  # bytes of a text: what is found of so many stays in the second cache
-
-_ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
 
 
 class Word(NamedTuple):
@@ -179,48 +171,14 @@ def score_words(
         DataError: a line that the model cannot read, with its number.
         ModelError: the model gives something that is no probability.
     """
-    blocks = LineBlocks(lines)
     for words in score_blocks(
         model,
-        blocks,
-        blocks.located,
+        LineBlocks(lines, join=True),
         carry_state=carry_state,
         entropy=entropy,
         line_ends=line_ends,
     ):
         yield from words.by_line()
-
-
-class LineBlocks(Iterator[bytes]):
-    """Lines in memory as blocks of UTF-8, as a model reads them; see `score_words`.
-
-    Args:
-        lines: texts.
-        place: says where an error is that has the number of a line; itself if not given.
-    """
-
-    def __init__(
-        self, lines: Iterable[str], place: Callable[[DataError], DataError] = lambda error: error
-    ) -> None:
-        if isinstance(lines, str):
-            raise TypeError("expected lines, as a list of strings, not one string")
-        self._lines, self._place = iter(lines), place
-        self._num_read = self._num_last = 0  # lines before the block given last, and its own
-
-    def __next__(self) -> bytes:
-        lines = [*islice(self._lines, BLOCK_LINES)]
-        if not lines:
-            raise StopIteration
-        self._num_read, self._num_last = self._num_read + self._num_last, len(lines)
-        parts = []
-        for number, line in enumerate(lines, self._num_read + 1):
-            refuse_other_than_text(line, number)
-            parts.append(encoded_line(line.translate(_ENDS_AS_SPACES), number))
-        return b"\n".join([*parts, b""])
-
-    def located(self, error: DataError, line: int) -> DataError:
-        """Return an error about a 1-based line of the block given last, with the line's number."""
-        return self._place(DataError(error.message, hint=error.hint, line=self._num_read + line))
 
 
 def block_size(model: LanguageModel, *, entropy: bool) -> int:
@@ -247,17 +205,13 @@ def refuse_lines_anew(model: LanguageModel, *, carry_state: bool) -> None:
 
 def score_blocks(
     model: LanguageModel,
-    blocks: Iterable[bytes],
-    located: Callable[[DataError, int], DataError],
+    blocks: Blocks,
     *,
     carry_state: bool = False,
     entropy: bool = False,
     line_ends: bool = False,
 ) -> Iterator[ScoredWords]:
-    """Score the words of blocks of whole lines of UTF-8, each ended by LF; see `score_words`.
-
-    What is wrong with a line of the block read last is told as `located` says where it is.
-    """
+    """Score the words of blocks of whole lines of UTF-8, each ended by LF; see `score_words`."""
     refuse_other_than_model(model)
     refuse_lines_anew(model, carry_state=carry_state)
     tokenizer = model.tokenizer
@@ -270,13 +224,7 @@ def score_blocks(
     num_tokens = 0
 
     def feed() -> Iterator[Ids]:
-        for block in blocks:
-            try:
-                ids = tokenizer.encode_block(block)
-            except DataError as error:
-                if error.line is None or error.path is not None:
-                    raise
-                raise located(error, error.line) from error
+        for ids, block in tokenizer.encode_blocks(blocks):
             pending.append((block, ids))
             yield ids
 

@@ -346,18 +346,21 @@ def test_a_column_of_parquet_is_a_text(tmp_path: Path) -> None:
         kind = pq.read_schema(tmp_path / "b.parquet").field("text").type
         assert kind == kept.type
         assert b"".join(read_blocks(tmp_path / "b.parquet")) == "a b\n\né\nc\nd\n".encode()
-    for field, message in (("missing", "no column 'missing'"), ("number", "is not text")):
+    for field, message in (
+        ("missing", "no column 'missing'"),
+        ("number", "row 1 of the column"),
+    ):
         with pytest.raises(DataError, match=message) as error:
             list(read_blocks(path, field=field))
         assert "--field" in error.value.hint
     pq.write_table(pa.table({"text": ["a", None]}), path)
-    with pytest.raises(DataError, match="row 2 has no text"):
+    with pytest.raises(DataError, match="row 2 of the column 'text' is not text"):
         list(read_blocks(path))
     invalid = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.array([0, 2], pa.int32()).buffers()[1], pa.py_buffer(b"a\xff")]
     )
     pq.write_table(pa.table({"text": invalid}), path)
-    with pytest.raises(DataError, match="not UTF-8 at byte 1"):
+    with pytest.raises(DataError, match="the Parquet file is damaged"):
         list(read_blocks(path))
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(DataError, match="the Parquet file is damaged"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -22,6 +23,7 @@ from toy_models import (
 )
 
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.reading import LineBlocks, read_open_file
 from seqtool.core.vocabulary import BLANKS, EOS, EOS_ID, UNK_ID, Vocabulary
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.model import MixedModel
@@ -33,7 +35,6 @@ from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.protocol import LanguageModel, Summary, summarise, summarise_by_steps
 from seqtool.lm.words import (
     Frequencies,
-    LineBlocks,
     ScoredWords,
     Word,
     score_blocks,
@@ -161,7 +162,7 @@ def test_words_sum_to_one(unit: str, seed: int, monkeypatch: pytest.MonkeyPatch)
         ids = np.array([token for line in (*lines, *ends) for token in (*line, EOS_ID)], np.int32)
         block = "".join(tokenizer.decode(line) + "\n" for line in (*lines, *ends)).encode()
         monkeypatch.setattr(tokenizer, "encode_block", lambda _, ids=ids: ids)
-        (scored,) = score_blocks(model, [block], lambda error, _: error, line_ends=True)
+        (scored,) = score_blocks(model, read_open_file(io.BytesIO(block), "text"), line_ends=True)
         found = scored.by_line()
         num = len(before.split())
         probs = [2 ** -words[num].bits for words in found]
@@ -405,7 +406,7 @@ def test_what_is_no_text(lines: Any, number: int) -> None:
 
 
 def logs_of(found: Frequencies, model: LanguageModel, line: str) -> list[float | None]:
-    (words,) = score_blocks(model, [f"{line}\n".encode()], lambda error, _: error, line_ends=True)
+    (words,) = score_blocks(model, LineBlocks([line]), line_ends=True)
     logs = [*found.log10s(words)]
     assert logs.pop() is None  # the end of the line
     return logs
@@ -437,7 +438,7 @@ def plain(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 def test_columns() -> None:
     model = two_words()
-    (lines,) = score_blocks(model, [b"a b\n\nb\n"], lambda error, _: error, line_ends=True)
+    (lines,) = score_blocks(model, LineBlocks(["a b", "", "b"]), line_ends=True)
     frequencies = Frequencies.of_text([b"a " + b"b " * 9 + b"\n"])
     columns = plain(word_columns(lines, 5, frequencies=frequencies, previous=2))
     assert columns["sentence"] == [5, 5, 5, 6, 7, 7]
