@@ -40,17 +40,15 @@ def test_summary_and_path(seqtool: Run) -> None:
 def test_drawn_splits_are_announced(seqtool: Run) -> None:
     drawn = "each line was drawn for 90% train, 5% valid, 5% test, seed 5"
     assert drawn in seqtool("prepare", "text.txt", "-o", "out", "--seed", "5").stderr
-    result = seqtool("prepare", "text.txt", "-o", "out", "--split", "80,20", "--force")
-    assert "drawn" not in result.stderr
-    assert PreparedCorpus.open("out").splits() == ["train", "valid"]
-
-
-def test_json(seqtool: Run) -> None:
-    result = seqtool("prepare", "text.txt", "--unit", "char", "-o", "out", "--json")
+    options = ("--unit", "char", "--split", "80,20", "-o", "out", "--json")
+    result = seqtool("prepare", "text.txt", *options)
+    assert result.stderr.startswith("error: out: exists already\n")
+    result = seqtool("prepare", "text.txt", *options, "--force")
     assert (result.code, result.stderr) == (0, "")
     answer = json.loads(result.stdout)
     assert answer.pop("seconds") > 0
     assert answer == {"corpus": "out", **PreparedCorpus.open("out").info}
+    assert list(answer["splits"]) == ["train", "valid"]
     assert sum(part["sentences"] for part in answer["splits"].values()) == 300
 
 
@@ -161,12 +159,6 @@ def test_mistakes(refused: Callable[..., str], typed: str, message: str) -> None
     Path("mine").mkdir()
     Path("mine/file").touch()
     refused(f"prepare {typed}", message)
-
-
-def test_output_that_exists_is_replaced_by_force(seqtool: Run, refused: Callable[..., str]) -> None:
-    assert seqtool("prepare", "text.txt", "-o", "out").code == 0
-    refused("prepare text.txt -o out", "out: exists already")
-    assert seqtool("prepare", "text.txt", "-o", "out", "--force").code == 0
 
 
 def test_of_texts_and_treebanks_in_a_directory_texts_are_read(
