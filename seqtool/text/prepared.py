@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from seqtool.core import runtime
 from seqtool.core.arrays import Ids
-from seqtool.core.config import Config, from_dict, setting, to_dict
+from seqtool.core.config import Config, from_dict, refuse_unread, setting, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
 from seqtool.core.one_line import OneLine
 from seqtool.core.reading import (
@@ -74,60 +74,55 @@ class PrepareConfig(Config):
     vocab_size: int | None = setting(
         None,
         "size of the vocabulary, with <unk> and </s>; all if not given, of bpe and unigram 8000",
+        minimum=NUM_SPECIALS + 1,
+        when="unit is word/char/bpe/unigram and vocab is None",
     )
-    min_count: int = setting(1, "words or characters rarer than this become <unk>")
-    vocab: str | None = setting(None, "file with the vocabulary, one word or character a line")
+    min_count: int = setting(
+        1,
+        "words or characters rarer than this become <unk>",
+        minimum=1,
+        when="unit is word/char and vocab is None",
+    )
+    vocab: str | None = setting(
+        None, "file with the vocabulary, one word or character a line", when="unit is word/char"
+    )
     lowercase: bool = setting(False, "lower-case the text")
-    field: str | None = setting(None, "field that holds the text of JSON Lines")
+    field: str | None = setting(
+        None, "field that holds the text of JSON Lines", when="column is None"
+    )
     column: Literal["form", "lemma", "upos", "xpos"] | None = setting(
         None, "column of CoNLL-U that is the text: of form the tokens as they are written"
     )
     split: tuple[float, ...] | None = setting(
         None, "percentages of train, valid and test to draw by line when no split is given"
     )
-    seed: int = setting(0, "seed of the draws")
+    seed: int = setting(0, "seed of the draws", minimum=0)
     skip_empty_lines: bool = setting(False, "leave out lines of nothing but blanks")
     special_tokens: Literal["refuse", "unknown", "skip"] = setting(
-        "refuse", "what a literal <s> or </s> among words becomes"
+        "refuse", "what a literal <s> or </s> among words becomes", when="unit is word"
     )
-    character_coverage: float = setting(1.0, "share of characters that bpe and unigram must cover")
+    character_coverage: float = setting(
+        1.0,
+        "share of characters that bpe and unigram must cover",
+        minimum=0.98,  # SentencePiece takes no less
+        maximum=1.0,
+        when="unit is bpe/unigram",
+    )
     byte_fallback: bool = setting(
-        False, "let bpe and unigram spell characters that are not covered by their bytes"
+        False,
+        "let bpe and unigram spell characters that are not covered by their bytes",
+        when="unit is bpe/unigram",
     )
     sample_lines: int = setting(
-        200_000, "lines that bpe and unigram are learnt from, drawn from the text"
+        200_000, "lines that bpe and unigram are learnt from, drawn from the text", minimum=1
     )
 
     def check(self) -> None:
-        """Refuse settings that contradict one another."""
-        for name, value, least in (
-            ("vocab-size", self.vocab_size, NUM_SPECIALS + 1),
-            ("min-count", self.min_count, 1),
-            ("sample-lines", self.sample_lines, 1),
-            ("seed", self.seed, 0),
-            ("character-coverage", self.character_coverage, 0.98),  # SentencePiece takes no less
-            ("character-coverage", 1 - self.character_coverage, 0),
-        ):
-            if value is not None and value < least:
-                raise ConfigError(
-                    f"{name} is {value}, which is out of range", hint=f"change --{name}"
-                )
+        """Refuse shares that are none, and settings that count nowhere beside the others."""
         if self.split is not None:
             object.__setattr__(self, "split", check_shares(self.split))
-        is_subword, is_closed = self.unit in ("bpe", "unigram"), self.vocab is not None
-        for name, is_set, is_read in (
-            ("vocab-size", self.vocab_size is not None, self.unit != "byte" and not is_closed),
-            ("min-count", self.min_count > 1, self.unit in ("word", "char") and not is_closed),
-            ("vocab", is_closed, self.unit in ("word", "char")),
-            ("special-tokens", self.special_tokens != "refuse", self.unit == "word"),
-            ("byte-fallback", self.byte_fallback, is_subword),
-            ("character-coverage", self.character_coverage < 1, is_subword),
-            ("field", self.field is not None, self.column is None),
-        ):
-            if is_set and not is_read:
-                beside = f"the unit {self.unit}" + " and --vocab" * is_closed
-                beside = "--column" if name == "field" else beside
-                raise ConfigError(f"{name} means nothing beside {beside}", hint=f"drop --{name}")
+        for name in vars(self):
+            refuse_unread([(self, name)])
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def test_a_column_is_a_text(seqtool: Run) -> None:
         ("s.txt -o out", "s.txt:2: the text contains the spe"),
         ("text.txt -o out --split 50,40", "sums to 90"),
         ("text.txt -o out --split 90,10 --valid valid.txt", "--valid gives one"),
-        ("text.txt -o out --unit byte --vocab-size 300", "means nothing"),
+        ("text.txt -o out --unit byte --vocab-size 300", "vocab_size counts only where"),
         ("text.txt -o out --vocab none.txt", "none.txt: no such file"),
         ("text.txt -o out --valid a.conllu", "a.conllu: is a treebank, not text"),
         ("text.txt -o out --strict", "--strict is for treebanks"),
