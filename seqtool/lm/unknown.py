@@ -94,12 +94,15 @@ def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
     def share_of(explains: Callable[[str], bool]) -> float:
         return sum(count for word, count in words.items() if explains(word)) / total
 
+    def becomes_known(change: Callable[[str], str]) -> Callable[[str], bool]:
+        return lambda word: change(word) in vocabulary
+
     # of several reasons that explain enough words, the first is given
     if tokenizer.unit == "char":
         share = share_of(lambda text: any(map(_is_part, text)))
         return f"{share:.0%} of them are parts of letters: {_NFC}" if share >= _REASON_SHARE else ""
     for reason, change in _CHANGES.items():
-        share = share_of(lambda word, change=change: change(word) in vocabulary)
+        share = share_of(becomes_known(change))
         if share >= _REASON_SHARE:
             return f"{share:.0%} of them are known {reason}"
     if (share := share_of(is_foreign)) >= _REASON_SHARE:
