@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -37,9 +37,6 @@ from seqtool.text.tokenizers import (
     WordTokenizer,
     code_points,
 )
-
-if TYPE_CHECKING:
-    from seqtool.text.prepared import PrepareConfig
 
 
 class _Settings(Protocol):
@@ -188,7 +185,7 @@ class WordCounter(_Symbols):
         return WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=special), ids
 
 
-class _CharCounter(_Symbols):
+class CharCounter(_Symbols):
     """Characters, counted; their numbers are their code points."""
 
     def __init__(self, config: _Settings) -> None:
@@ -197,6 +194,7 @@ class _CharCounter(_Symbols):
         self._order = [np.zeros(0, np.int64)]  # code points in order of first occurrence
 
     def read(self, block: bytes) -> memoryview:
+        """Take in whole lines, and return their code points."""
         text = block.decode().lower() if self._config.lowercase else block.decode()
         points = code_points(text).astype(np.int32)
         for start in range(0, len(points), BLOCK_SIZE):  # bounds the copies for a very long line
@@ -208,6 +206,7 @@ class _CharCounter(_Symbols):
         return points.data
 
     def finish(self) -> tuple[Tokenizer, Ids]:
+        """Return the tokenizer, and the id of each code point."""
         points = np.concatenate(self._order)
         points = points[points != ord("\n")]
         vocabulary, ids = self._vocabulary(
@@ -222,57 +221,51 @@ class _CharCounter(_Symbols):
         return CharTokenizer(vocabulary, lowercase=self._config.lowercase), ids
 
 
-class _ByteCounter:
+class ByteCounter:
     """Bytes, whose vocabulary is known before: only the counts are learnt."""
 
-    def __init__(self, config: PrepareConfig) -> None:
+    def __init__(self, *, lowercase: bool) -> None:
         vocabulary = Vocabulary(ByteTokenizer.symbols())
-        self._tokenizer = ByteTokenizer(vocabulary, lowercase=config.lowercase)
+        self._tokenizer = ByteTokenizer(vocabulary, lowercase=lowercase)
         self._counts = np.zeros(len(vocabulary), np.int64)
 
     def read(self, block: bytes) -> bytes:
+        """Count whole lines, which are kept as they are."""
         ids = self._tokenizer.encode_block(block)
         self._counts += np.bincount(ids, minlength=len(self._counts))
         return block
 
     def finish(self) -> tuple[Tokenizer, None]:
+        """Return the tokenizer; no numbers were kept."""
         self._tokenizer.vocabulary.counts = self._counts.tolist()
         return self._tokenizer, None
 
 
 class SubwordLearner:
-    """SentencePiece, trained on a sample of the lines; see `subwords.train_subwords`."""
+    """SentencePiece, trained on a sample of the lines.
 
-    def __init__(self, config: PrepareConfig, rng: np.random.Generator) -> None:
+    Args:
+        num_lines: of the sample.
+        rng: that draws it.
+        options: of `subwords.train_subwords`.
+    """
+
+    def __init__(self, num_lines: int, rng: np.random.Generator, **options: Any) -> None:
         from seqtool.text.subwords import LineSample
 
-        self._config, self.sample = config, LineSample(config.sample_lines, rng)
+        self.sample, self._options = LineSample(num_lines, rng), options
 
     def read(self, block: bytes) -> bytes:
         """Draw from whole lines, which are kept as they are."""
-        self.sample.add(block.decode().lower() if self._config.lowercase else block.decode())
+        text = block.decode()
+        self.sample.add(text.lower() if self._options["lowercase"] else text)
         return block
 
     def finish(self) -> tuple[Tokenizer, None]:
         """Return the tokenizer; no numbers were kept."""
         from seqtool.text.subwords import train_subwords
 
-        names = ("unit", "vocab_size", "lowercase", "character_coverage", "byte_fallback")
-        options: dict[str, Any] = {name: getattr(self._config, name) for name in names}
-        return train_subwords(self.sample.lines, **options), None
-
-
-def learner_of(config: PrepareConfig, rng: np.random.Generator, memory: int | None) -> Learner:
-    """Return what learns the tokenizer that a configuration asks for.
-
-    Raises:
-        DataError: the word list cannot be used.
-    """
-    if config.unit == "word":
-        return WordCounter(config, config.special_tokens, memory=memory)
-    if config.unit == "char":
-        return _CharCounter(config)
-    return _ByteCounter(config) if config.unit == "byte" else SubwordLearner(config, rng)
+        return train_subwords(self.sample.lines, **self._options), None
 
 
 def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:

@@ -51,7 +51,13 @@ from seqtool.core.vocabulary import (
     Vocabulary,
     refuse_special_words,
 )
-from seqtool.text.learning import Learner, SubwordLearner, learner_of
+from seqtool.text.learning import (
+    ByteCounter,
+    CharCounter,
+    Learner,
+    SubwordLearner,
+    WordCounter,
+)
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 FORMAT_VERSION = 1
@@ -452,7 +458,7 @@ class _Preparation:
 
     def run(self) -> None:
         """Write all files."""
-        learner = learner_of(self.config, self._sample_rng, self.memory)
+        learner = self._learner()
         tokenizer = self._write_train(learner)
         for split in SPLITS[1:]:
             self._write_split(split, tokenizer)
@@ -473,6 +479,18 @@ class _Preparation:
             "config": to_dict(self.config),
         }
         write_json(self.directory / INFO_FILE, info)
+
+    def _learner(self) -> Learner:
+        config = self.config
+        if config.unit == "word":
+            return WordCounter(config, config.special_tokens, memory=self.memory)
+        if config.unit == "char":
+            return CharCounter(config)
+        if config.unit == "byte":
+            return ByteCounter(lowercase=config.lowercase)
+        names = ("unit", "vocab_size", "lowercase", "character_coverage", "byte_fallback")
+        options = {name: getattr(config, name) for name in names}
+        return SubwordLearner(config.sample_lines, self._sample_rng, **options)
 
     def _write_train(self, learner: Learner) -> Tokenizer:
         """Learn the tokenizer, and write the training ids; keep what is drawn for other splits."""
