@@ -254,11 +254,8 @@ class PreparedCorpus(OneLine):
             DataError: there is no such split, or its ids are not what `corpus.json` says.
         """
         if split not in self.info["splits"]:
-            there = ", ".join(self.splits())
-            hint = f"choose one of: {there}"
-            if split in ("valid", "test"):
-                hint = f"prepare the text again with --{split} FILE, or with --split 90,5,5"
-            what = f"the corpus has no {split} split, only {there}"
+            what = f"the corpus has no {split} split, only {', '.join(self.splits())}"
+            hint = "choose one of these, or prepare the text again with --split 90,5,5"
             raise DataError(what, hint=hint, path=self.path)
         path = present(self.path) / f"{split}.bin"
         ids = np.memmap(path, np.dtype(self.info["dtype"]).newbyteorder("<"), mode="r")
@@ -285,11 +282,10 @@ def _read_info(path: Path) -> dict[str, Any]:
     damaged = DataError("is damaged", hint=AGAIN, path=info_path)
     try:
         info = read_object(info_path)
-        version = info["format_version"]
-        if type(version) is int and version > FORMAT_VERSION:
-            what = f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})"
-            raise ModelError(what, hint=f"upgrade seqtool, or {AGAIN}", path=path)
-        if type(version) is not int or version < 1 or not _is_sound(info):
+        if (version := info["format_version"]) != FORMAT_VERSION:
+            what = f"made by another version of seqtool (format {str(version)[:9]})"
+            raise ModelError(what, hint=AGAIN, path=path)
+        if not _is_sound(info):
             raise damaged
     except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:
         raise damaged from error
