@@ -627,31 +627,22 @@ class BlockReader(Blocks):
         for block in blocks:
             texts: list[bytes] = []
             self._source_lines = []
-            for number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
-                if line.strip():
-                    text = self._json_text(line, number)
-                    texts.append(text if text.endswith(b"\n") else text + b"\n")
-                    self._source_lines += [number] * texts[-1].count(b"\n")
+            for number, record in json_records(block, self._path, self._first_line):
+                text = self._field_of(record, number).replace("\r\n", "\n").encode()
+                texts.append(text if text.endswith(b"\n") else text + b"\n")
+                self._source_lines += [number] * texts[-1].count(b"\n")
             if texts:
                 yield b"".join(texts)
 
-    def _json_text(self, line: bytes, number: int) -> bytes:
+    def _field_of(self, record: dict[str, Any], number: int) -> str:
         field = self.field or DEFAULT_FIELD
-        try:
-            record = json.loads(line)
-            text = record.get(field) if isinstance(record, dict) else None
-            if isinstance(text, str):
-                return text.replace("\r\n", "\n").encode()
-        except UnicodeEncodeError as error:
-            what = f"the field {field!r} holds half a surrogate pair"
-            raise self._error(what, "write the character whole", number) from error
-        except (ValueError, RecursionError) as error:
-            hint = "each line must be one JSON object"
-            raise self._error(f"not JSON: {error}", hint, number) from error
-        names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
-        if isinstance(record, dict) and field in record:
+        text = record.get(field)
+        if isinstance(text, str):
+            return text
+        if field in record:
             hint = "name a field that holds text with --field"
             raise self._error(f"the field {field!r} is not a text", hint, number)
+        names = ", ".join(list(record)[:8])
         hint = f"choose with --field one of: {names}" if names else "name it with --field"
         raise self._error(f"no field {field!r} in this line", hint, number)
 
@@ -711,6 +702,37 @@ def load_pyarrow() -> tuple[Any, Any]:
             hint="install it: pip install 'seqtool[parquet]', or take another format",
         ) from error
     return pyarrow, pyarrow.parquet
+
+
+def json_records(
+    content: bytes, path: str, first_line: int = 1
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of JSON Lines with the numbers of their lines; empty lines are passed over.
+
+    Args:
+        content: whole lines.
+        path: of their file, for errors.
+        first_line: the 1-based line of it where they begin.
+
+    Raises:
+        DataError: a line that is no object, or holds half a surrogate pair.
+    """
+    for number, line in enumerate(content.split(b"\n"), start=first_line):
+        if not line.strip():
+            continue
+        bad = partial(DataError, path=path, line=number)
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError("it is no object")
+            if b"\\u" in line:
+                json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            what, hint = "half a surrogate pair, which is no character", "write the character whole"
+            raise bad(what, hint=hint) from error
+        except (ValueError, RecursionError) as error:
+            raise bad(f"not JSON: {error}", hint="each line must be one JSON object") from error
+        yield number, record
 
 
 def is_conllu(block: bytes) -> bool:

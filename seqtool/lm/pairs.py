@@ -20,7 +20,6 @@ paradigms is that of their accuracies, each of equal weight.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from seqtool.core.reading import (
     STDIN,
     LineBlocks,
     find_files,
+    json_records,
     read_blocks,
     unpacked_name,
 )
@@ -123,24 +123,13 @@ def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
 
 def _records(name: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield each record of a file with its 1-based line; `path` is for messages."""
-    content = b"".join(read_blocks(name, as_written=True)).decode()
-    if not (unpacked_name(name).endswith(JSON_LINES) or content.startswith("{")):
-        table = parse_table(content, name)
-        for line, row in zip(table.lines, table.rows, strict=True):
-            yield line, dict(zip(table.names, row, strict=True))
+    content = b"".join(read_blocks(name, as_written=True))
+    if unpacked_name(name).endswith(JSON_LINES) or content.startswith(b"{"):
+        yield from json_records(content, path)
         return
-    for line, text in enumerate(content.split("\n"), start=1):
-        if not text.strip():
-            continue
-        try:
-            record = json.loads(text)
-            if not isinstance(record, dict):
-                raise ValueError("another value")
-        except (ValueError, RecursionError) as error:
-            what = f"no JSON object: {error}"
-            hint = "each line must be one JSON object"
-            raise DataError(what, hint=hint, path=path, line=line) from error
-        yield line, record
+    table = parse_table(content.decode(), name)
+    for line, row in zip(table.lines, table.rows, strict=True):
+        yield line, dict(zip(table.names, row, strict=True))
 
 
 def _sentences(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -162,8 +151,6 @@ def _sentences(fields: Mapping[str, Any]) -> dict[str, str]:
             raise ValueError(f"the {part} sentence is empty")
         if "\n" in value or "\r" in value:
             raise ValueError(f"the {part} sentence has a line end inside")
-        if any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise ValueError(f"{name} holds half a surrogate pair")
     return result
 
 

@@ -150,7 +150,7 @@ def test_json_lines(tmp_path: Path) -> None:
     ("line", "message", "hint"),
     [
         ("{nope", "not JSON", "one JSON object"),
-        ("[1]", "no field 'text'", "--field"),
+        ("[1]", "not JSON: it is no object", "one JSON object"),
         ('{"body": "x"}', "no field 'text'", "one of: body"),
         ('{"text": 3}', "the field 'text' is not a text", "--field"),
         ('{"text": "\\ud800"}', "half a surrogate pair", "whole"),

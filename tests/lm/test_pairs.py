@@ -88,9 +88,9 @@ class TestReading:
             ([], "x.tsv: the file is empty"),
             (['{"good": "a"}'], "x.tsv:1: bad or sentence_bad is missing"),
             (['{"good": "a", "bad": 3}'], "x.tsv:1: bad or sentence_bad is no text"),
-            (['{"good": "a", "bad": "b"}', "[]"], "x.tsv:2: no JSON object"),
-            (['{"good": "a", "bad": "b"}', "{"], "x.tsv:2: no JSON object: Expecting"),
-            (['{"good": "a", "bad": "\\ud800"}'], "sentence_bad holds half a surrogate pair"),
+            (['{"good": "a", "bad": "b"}', "[]"], "x.tsv:2: not JSON"),
+            (['{"good": "a", "bad": "b"}', "{"], "x.tsv:2: not JSON: Expecting"),
+            (['{"good": "a", "bad": "\\ud800"}'], "half a surrogate pair"),
         ],
     )
     def test_is_refused(self, lines: list[str], message: str, tmp_path: Path) -> None:
