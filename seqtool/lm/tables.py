@@ -329,8 +329,10 @@ class _TextTable:
         """Return the format of a column's cells, and what is put into it."""
         values = column.tolist() if isinstance(column, np.ndarray) else [*column]
         kinds = set(map(type, values))
-        if kinds == {int} or kinds == {float}:
-            return "%d" if kinds == {int} else "%.6f", values
+        if kinds == {float}:
+            return "%.6f", values
+        if kinds == {int}:
+            return "%s", values
         if kinds <= {str}:
             return "%s", map(self._text, values) if self._is_special("".join(values)) else values
         return "%s", map(self._cell, values)
