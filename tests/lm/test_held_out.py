@@ -14,7 +14,7 @@ from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import STDIN
 from seqtool.lm.held_out import held_out_text
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.train import import_ngrams, train_ngram
+from seqtool.lm.ngram.train import train_ngram
 from seqtool.text.datasets import sample_text
 from seqtool.text.prepared import PrepareConfig, prepare
 
@@ -55,6 +55,9 @@ def test_the_files_beside_the_training_text(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_a_test_part_it_is_the_validation_part() -> None:
+    train("text", "other", arpa="x.arpa")
+    with pytest.raises(ModelError, match="an ARPA file does not say"):
+        held_out_text([Path("x.arpa")])
     Path("text/test.txt").unlink()
     found = held_out_text([train("text")])
     assert (found.paths, found.split) == ((Path("text/valid.txt"),), "valid")
@@ -106,15 +109,6 @@ def test_models_of_one_text_have_it_together() -> None:
         held_out_text([one, another])
     with pytest.raises(ConfigError, match="first and third were not trained on the same corpus"):
         held_out_text([models[0], other])
-
-
-def test_an_arpa_file_and_what_was_made_of_it_have_none() -> None:
-    train("text", arpa="x.arpa")
-    with pytest.raises(ModelError, match="an ARPA file does not say"):
-        held_out_text([Path("x.arpa")])
-    import_ngrams("x.arpa", "imported")
-    with pytest.raises(ModelError, match="no held-out part"):
-        held_out_text([Path("imported")])
 
 
 def test_a_mixture_has_that_of_its_parts(seqtool: Run) -> None:
