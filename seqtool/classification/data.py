@@ -115,7 +115,7 @@ def read_texts(
 
 def _json_table(content: bytes, path: str) -> tuple[list[str], list[list[Any]], list[int]]:
     """Return the names, rows and lines of JSON Lines; a field that a row lacks is None."""
-    records = dict(json_records(content, path))
+    records = dict(json_records(content, path, whole=True))
     names = list(dict.fromkeys(name for record in records.values() for name in record))
     rows = [[record.get(name) for name in names] for record in records.values()]
     return names, rows, list(records)

@@ -628,17 +628,21 @@ class BlockReader(Blocks):
             texts: list[bytes] = []
             self._source_lines = []
             for number, record in json_records(block, self._path, self._first_line):
-                text = self._field_of(record, number).replace("\r\n", "\n").encode()
+                text = self._field_of(record, number)
                 texts.append(text if text.endswith(b"\n") else text + b"\n")
                 self._source_lines += [number] * texts[-1].count(b"\n")
             if texts:
                 yield b"".join(texts)
 
-    def _field_of(self, record: dict[str, Any], number: int) -> str:
+    def _field_of(self, record: dict[str, Any], number: int) -> bytes:
         field = self.field or DEFAULT_FIELD
         text = record.get(field)
-        if isinstance(text, str):
-            return text
+        try:
+            if isinstance(text, str):
+                return text.replace("\r\n", "\n").encode()
+        except UnicodeEncodeError as error:
+            what = f"the field {field!r} holds half a surrogate pair"
+            raise self._error(what, "write the character whole", number) from error
         if field in record:
             hint = "name a field that holds text with --field"
             raise self._error(f"the field {field!r} is not a text", hint, number)
@@ -705,7 +709,7 @@ def load_pyarrow() -> tuple[Any, Any]:
 
 
 def json_records(
-    content: bytes, path: str, first_line: int = 1
+    content: bytes, path: str, first_line: int = 1, *, whole: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of JSON Lines with the numbers of their lines; empty lines are passed over.
 
@@ -713,9 +717,10 @@ def json_records(
         content: whole lines.
         path: of their file, for errors.
         first_line: the 1-based line of it where they begin.
+        whole: refuse half a surrogate pair in any field.
 
     Raises:
-        DataError: a line that is no object, or holds half a surrogate pair.
+        DataError: a line that is no object, or holds what is refused.
     """
     for number, line in enumerate(content.split(b"\n"), start=first_line):
         if not line.strip():
@@ -725,7 +730,7 @@ def json_records(
             record = json.loads(line)
             if not isinstance(record, dict):
                 raise ValueError("it is no object")
-            if b"\\u" in line:
+            if whole and b"\\u" in line:
                 json.dumps(record, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             what, hint = "half a surrogate pair, which is no character", "write the character whole"

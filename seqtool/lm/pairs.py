@@ -125,7 +125,7 @@ def _records(name: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield each record of a file with its 1-based line; `path` is for messages."""
     content = b"".join(read_blocks(name, as_written=True))
     if unpacked_name(name).endswith(JSON_LINES) or content.startswith(b"{"):
-        yield from json_records(content, path)
+        yield from json_records(content, path, whole=True)
         return
     table = parse_table(content.decode(), name)
     for line, row in zip(table.lines, table.rows, strict=True):

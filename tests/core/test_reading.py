@@ -159,7 +159,7 @@ def test_json_lines(tmp_path: Path) -> None:
 )
 def test_bad_json_lines_are_located(tmp_path: Path, line: str, message: str, hint: str) -> None:
     path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "fine\\nand two"}\n\n' + line + "\n")
+    path.write_text('{"text": "fine\\nand two", "other": "\\ud800"}\n\n' + line + "\n")
     with pytest.raises(DataError, match=message) as error:
         read(path)
     assert (error.value.path, error.value.line) == (str(path), 3)
