@@ -63,7 +63,7 @@ def train(
     device: str,
     fingerprint: Mapping[str, Any],
     resume: bool = False,
-    should_stop: Callable[[int], bool] = lambda step: False,
+    should_stop: Callable[[int], bool] | None = None,
     group: Group = ALONE,
     stages: Sequence[Stage] = (),
     begun: float | None = None,
@@ -90,7 +90,7 @@ def train(
     """
     loop = _Loop(task, config, directory, device, group, stages or (Stage(config.epochs),))
     loop.begun = time.perf_counter() if begun is None else begun
-    loop.fingerprint, loop.should_stop = fingerprint, should_stop
+    loop.fingerprint, loop.should_stop = fingerprint, should_stop or (lambda step: False)
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
