@@ -24,7 +24,15 @@ from seqtool.lm.mixture.model import open_language_model
 from seqtool.lm.perplexity import LMEvaluation, surface_tokens, write_sentences, write_tokens
 from seqtool.spark.files import LINES, Folder, read_records
 from seqtool.spark.session import user_errors
-from seqtool.spark.workers import Batches, Model, beside, check_column, mapped, record_batch
+from seqtool.spark.workers import (
+    Batches,
+    Model,
+    beside,
+    mapped,
+    other_fields,
+    record_batch,
+    with_texts,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,14 +127,13 @@ def surprisal(
         `seqtool eval-ppl --per-token`.
 
     Raises:
-        ConfigError: there is no such column, or it holds no texts.
+        AnalysisException: of Spark, as where there is no such column.
         ModelError: the model is no language model, damaged or missing.
     """
-    check_column(frame, column)
+    texts_of = with_texts(frame, column)
     scoring = Model((str(model),), open_scoring)
     names = {"sentence": "long", **_names(scoring, per_token=True)}
     scoring.ship(frame.sparkSession, ship)
-    kept = [field for field in frame.schema.fields if field.name != column]
 
     def score(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -143,10 +150,9 @@ def surprisal(
             nums = np.array([len(of_text) for of_text in lines])
             row_of = np.repeat(np.arange(len(nums)), nums)[made["sentence"]]
             made["sentence"] -= (np.cumsum(nums) - nums)[row_of] - 1
-            others = batch.select([name for name in batch.schema.names if name != column])
-            yield beside(others, row_of, made, names)
+            yield beside(batch, column, row_of, record_batch(made, names))
 
-    return mapped(frame, score, names, kept)
+    return mapped(texts_of, score, names, other_fields(frame, column))
 
 
 def evaluate_files(
