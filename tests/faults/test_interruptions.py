@@ -225,5 +225,5 @@ def test_a_run_that_goes_on_is_not_resumed(
     second = commands("train-lm", "--resume", "-o", "out", cwd=tmp_path / "run")
     assert second.code == 1
     assert "error: out: another process is writing there\nhint: " in second.stderr
-    first.send(signal.SIGTERM)
+    os.kill(first.process, signal.SIGTERM)
     assert first.wait().code in (130, 128 + signal.SIGTERM)

@@ -101,7 +101,8 @@ def test_n_grams_beyond_memory_go_to_disk_and_a_full_one_is_reported(tmp_path: P
     (tmp_path / "out").mkdir()
     code, _, said = peak_of([*command, "-o", "out/x.tsv"], tmp_path, file_size=30 * MB)
     assert code == 1, said
-    assert said.startswith("error: out: a temporary file cannot be written: file too large\nhint: ")
+    assert said.startswith("error: out: a temporary file cannot be written: ")
+    assert "too large\nhint: " in said
     assert [*(tmp_path / "out").iterdir()] == []
 
 
