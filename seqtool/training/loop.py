@@ -49,8 +49,6 @@ from seqtool.training.task import OnlineTask, Task
 
 LAST, BEST = "last", "best"  # directories of a run: its state, and its best model
 REPORT_SECONDS = 0.5
-# after how many steps losses are fetched: each fetch waits for a GPU
-FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
 # nats per item above which a loss has exploded, and how often the first loss, if that is more
 LOSS_LIMIT, LOSS_LIMIT_FACTOR = 50.0, 3.0
 
@@ -133,8 +131,6 @@ class _Loop:
         hardware.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
-        # step, mean loss, number of items and gradient norm of steps whose loss is not known yet
-        self.pending: list[tuple[int, Tensor, int, Tensor | None]] = []
         self.recent, self.recent_seconds = StepSums(), 0.0  # since the last report
         self.rate = 0.0  # of the last step, but for the task's factor
         with group.agreed():
@@ -175,14 +171,11 @@ class _Loop:
                     reason = "interrupted"
                     break
                 self.step()
-                if self.pending:
-                    continue
                 if self.recent_seconds >= REPORT_SECONDS:
                     yield self.report()
                 is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
                 if run.index < self.steps_per_epoch and self.group.any(is_due):
                     self.save()
-            self.fetch()
             if reason:
                 if self.recent.items:
                     yield self.report()
@@ -245,45 +238,29 @@ class _Loop:
         self.rate = stage.rate * learning_rate(self.config, at)
         task.set_progress(min(1.0, at.done))
         rate = self.rate * task.rate_factor(run.index)
-        norm: Tensor | None = None
+        norms: list[Tensor] = []
         if isinstance(task, OnlineTask):
             loss, num_items = task.learn(run.index, rate)
         else:
             with hardware.autocast(self.device, self.precision):
                 loss, num_items = self.loss(run.index)
             loss.backward()  # type: ignore[no-untyped-call]
-            norm = self.optimisers.step(rate)
+            norms = [self.optimisers.step(rate)]
         run.step += 1
         run.index += 1
-        self.pending.append((run.step, loss.detach(), num_items, norm))
-        is_due = len(self.pending) >= FETCH_STEPS[self.device.partition(":")[0]]
-        if is_due or run.index == self.steps_per_epoch:
-            self.fetch()
+        value, *norm = torch.stack([loss.detach(), *norms]).tolist()  # waits for a GPU, once
+        if self.group.size > 1:  # that of the joint batch of all processes
+            nats, total = self.group.totals([value * num_items, num_items])
+            value, num_items = nats / total, int(total)
+        self.check_loss(value)
+        for sums in (run.sums, self.recent):
+            sums.add(value, num_items, norm[0] if norm else None, self.config.clip_norm or math.inf)
         seconds = time.perf_counter() - begin
         run.seconds += seconds
         run.epoch_seconds += seconds
         self.recent_seconds += seconds
 
-    def fetch(self) -> None:
-        """Fetch losses and norms of the pending steps, which waits for a GPU, and sum them up."""
-        if not self.pending:
-            return
-        steps, losses, items, unread_norms = zip(*self.pending, strict=True)
-        self.pending.clear()
-        values = torch.stack(losses).tolist()  # one copy from the device for all of them
-        if self.group.size > 1:  # those of the joint batches of all processes
-            nats = self.group.totals([x * num for x, num in zip(values, items, strict=True)])
-            items = tuple(map(int, self.group.totals(items)))
-            values = [total / num for total, num in zip(nats, items, strict=True)]
-        norms: Sequence[float | None] = (None,) * len(steps)
-        if unread_norms[0] is not None:
-            norms = torch.stack(unread_norms).tolist()
-        for step, loss, num, norm in zip(steps, values, items, norms, strict=True):
-            self.check_loss(loss, step)
-            for sums in (self.run.sums, self.recent):
-                sums.add(loss, num, norm, self.config.clip_norm or math.inf)
-
-    def check_loss(self, loss: float, step: int) -> None:
+    def check_loss(self, loss: float) -> None:
         """Refuse a loss that is NaN, infinite or far above that of the first batch."""
         run = self.run
         if run.first_loss is None and math.isfinite(loss):
@@ -293,7 +270,7 @@ class _Loop:
         what = "is not a number" if math.isnan(loss) else "is infinite"
         if math.isfinite(loss):
             what = f"exploded to {loss:.1f} nats per {self.task.items.removesuffix('s')}"
-        where = f"at step {step:,} (epoch {run.epoch + 1})"
+        where = f"at step {run.step:,} (epoch {run.epoch + 1})"
         raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
 
     def report(self) -> StepDone:
