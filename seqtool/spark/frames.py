@@ -344,7 +344,7 @@ def _of_records(
     names = {"file": "string", "line": "long", "sent_id": "string", **_RESULTS[output]}
     names["error"] = "string"
     folder = common_folder(records.files) if len(records.files) > 1 else None
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def annotate(batches: Batches) -> Iterator[pa.RecordBatch]:
         numbers = Counter[tuple[str, int]]()

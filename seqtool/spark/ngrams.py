@@ -229,7 +229,7 @@ def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int],
     """
     from pyspark.sql import functions
 
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def count(batches: Batches) -> Iterator[pa.RecordBatch]:
         for (rank, block), parts in groupby(parts_of(batches), lambda part: part[1:3]):
@@ -288,7 +288,7 @@ def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int],
 def _make_ends(records: Records, tokenizer: WordTokenizer, keys: Keys, order: int) -> None:
     """Make the view `ENDS`: the longest n-gram that ends at each token."""
     names = dict.fromkeys(keys.columns(order), "long")
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def pack(batches: Batches) -> Iterator[pa.RecordBatch]:
         packer = Packer(keys, order)

@@ -197,7 +197,7 @@ def evaluate_files(
         if table:
             names |= _names(scoring, per_token=per_token is not None)
         scoring.ship(session, ship)
-        parts_of = records.parts()
+        parts_of = records.parts
 
         def score(batches: Batches) -> Iterator[pa.RecordBatch]:
             for part in parts_of(batches):

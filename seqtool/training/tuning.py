@@ -127,8 +127,8 @@ def draw_trials(
     """
     trials: list[dict[str, Any]] = []
     if config is not None:
-        now = {name: reduce(getattr, name.split("."), config) for name in space}
-        now = {name: list(x) if isinstance(x, tuple) else x for name, x in now.items()}
+        stored = to_dict(config)
+        now = {name: reduce(lambda part, key: part[key], name.split("."), stored) for name in space}
         if all(now[name] in domain for name, domain in space.items()):
             trials.append(now)
     chances = _even_chances(len(space), seed)
