@@ -30,9 +30,9 @@ from seqtool.spark.workers import (
     Model,
     batch_of_rows,
     beside,
+    check_texts,
     mapped,
     other_fields,
-    with_texts,
 )
 from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.sentence import COLUMNS, Sentence
@@ -84,7 +84,7 @@ def parse(
 
     Raises:
         AnalysisException: of Spark, as where there is no such column.
-        ConfigError: the model has not an option.
+        ConfigError: it holds no texts, or the model has not an option.
         ModelError: the model is no parser, or cannot split text or tag words.
     """
     options: dict[str, Any] = {"beam": beam, "scores": scores}
@@ -213,7 +213,7 @@ def annotated(
     """Return a frame with what is done to the texts of a column; see `parse`."""
     if output not in _RESULTS:
         raise ConfigError(f"no output is called {output!r}", hint="choose tokens or conllu")
-    texts_of = with_texts(frame, column)
+    check_texts(frame, column)
     work.model.ship(frame.sparkSession, ship)
     names = {"sentence": "integer", **_RESULTS[output], "error": "string"}
 
@@ -233,7 +233,7 @@ def annotated(
                 places += [place] * (len(rows) - len(places))
             yield beside(batch, column, places, batch_of_rows(rows, names))
 
-    return mapped(texts_of, annotate, names, other_fields(frame, column))
+    return mapped(frame, annotate, names, other_fields(frame, column))
 
 
 def _rows(work: Work, item: Sentence | Broken, output: Output) -> list[dict[str, Any]]:

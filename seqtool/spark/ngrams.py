@@ -48,7 +48,7 @@ from seqtool.lm.ngram.train import (
 )
 from seqtool.spark.files import LINES, Folder, Records, read_records
 from seqtool.spark.session import user_errors
-from seqtool.spark.workers import Batches, is_local, mapped, record_batch, with_texts
+from seqtool.spark.workers import Batches, check_texts, is_local, mapped, record_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,10 +84,11 @@ def count_ngrams(
 
     Raises:
         AnalysisException: of Spark, as where there is no such column.
-        ConfigError: an order below 1.
+        ConfigError: it holds no texts, or the order is below 1.
     """
     from pyspark.sql import functions
 
+    check_texts(frame, column)
     if order < 1:
         raise ConfigError(f"the order is {order}, but must be 1 or more", hint="give 3, say")
     names = {"ngram": "string", "count": "long"}
@@ -104,7 +105,7 @@ def count_ngrams(
                     counts.update(" ".join(words[place : place + order]) for place in places)
             yield record_batch({"ngram": [*counts], "count": [*counts.values()]}, names)
 
-    counted = mapped(with_texts(frame, column).select(column), count, names)
+    counted = mapped(frame.select(column), count, names)
     return counted.groupBy("ngram").agg(functions.sum("count").alias("count"))
 
 

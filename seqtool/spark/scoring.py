@@ -28,10 +28,10 @@ from seqtool.spark.workers import (
     Batches,
     Model,
     beside,
+    check_texts,
     mapped,
     other_fields,
     record_batch,
-    with_texts,
 )
 
 if TYPE_CHECKING:
@@ -128,9 +128,10 @@ def surprisal(
 
     Raises:
         AnalysisException: of Spark, as where there is no such column.
+        ConfigError: it holds no texts.
         ModelError: the model is no language model, damaged or missing.
     """
-    texts_of = with_texts(frame, column)
+    check_texts(frame, column)
     scoring = Model((str(model),), open_scoring)
     names = {"sentence": "long", **_names(scoring, per_token=True)}
     scoring.ship(frame.sparkSession, ship)
@@ -152,7 +153,7 @@ def surprisal(
             made["sentence"] -= (np.cumsum(nums) - nums)[row_of] - 1
             yield beside(batch, column, row_of, record_batch(made, names))
 
-    return mapped(texts_of, score, names, other_fields(frame, column))
+    return mapped(frame, score, names, other_fields(frame, column))
 
 
 def evaluate_files(

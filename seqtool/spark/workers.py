@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint
-from seqtool.core.errors import SeqtoolError
+from seqtool.core.errors import ConfigError, SeqtoolError
 from seqtool.spark.session import WorkerError, without_pandas_warning
 
 if TYPE_CHECKING:
@@ -160,9 +160,16 @@ def beside(batch: pa.RecordBatch, column: str, rows: Any, made: pa.RecordBatch) 
     )
 
 
-def with_texts(frame: DataFrame, column: str) -> DataFrame:
-    """Return a frame whose column holds texts; Spark says if there is none of that name."""
-    return frame.withColumn(column, frame[column].cast("string"))
+def check_texts(frame: DataFrame, column: str) -> None:
+    """Refuse a column that holds no texts; Spark says if there is none of that name.
+
+    Raises:
+        ConfigError: it holds something else.
+    """
+    kind = frame.select(column).dtypes[0][1]
+    if kind != "string":
+        what = f"the column {column!r} is {kind}, but must be string"
+        raise ConfigError(what, hint="name a column of texts")
 
 
 def other_fields(frame: DataFrame, column: str) -> list[Any]:
