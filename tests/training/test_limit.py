@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from process_groups import together
 from torch import Tensor
 from toy_tasks import NUM_STEPS, ToyTask
 
-from seqtool.core.progress import Event, RunFinished, RunStarted, StepDone, describe
+from seqtool.core.progress import Event, RunFinished, StepDone
 from seqtool.training import loop
 from seqtool.training.config import SCHEDULES, Stage, TrainingConfig
 from seqtool.training.hardware import joined
@@ -127,14 +126,6 @@ def test_every_schedule_ends_at_the_limit(
     assert of_steps[-1] < 0.11 * max(of_steps)
 
 
-def test_a_constant_rate_falls_over_the_last_two_fifths(tmp_path: Path, clock: Clock) -> None:
-    of_steps = rates(run(tmp_path, TimedTask(clock), time_limit="100s", learning_rate=1.0))
-    assert of_steps[:61] == [1.0] * 61
-    # after 80 of 100 seconds, half of the 40
-    assert of_steps[80] == pytest.approx(0.5)
-    assert of_steps[99] == pytest.approx(1 / 40)
-
-
 def test_reading_counts_in_a_resumed_run(tmp_path: Path, clock: Clock) -> None:
     """Of 100 seconds, 50 are reading before the stop and 10 after it."""
     run(tmp_path, TimedTask(clock), stop_at=20, time_limit="100s", begun=clock.now - 50.0)
@@ -195,19 +186,6 @@ def test_each_stage_has_its_share_of_the_time(
     assert task.epochs[-1] == 6
     # epochs are counted without those that there was no time for
     assert finished(events).epoch == 4
-
-
-def test_what_is_shown_of_a_limited_run(tmp_path: Path, clock: Clock) -> None:
-    events = run(tmp_path, TimedTask(clock), time_limit="90s")
-    started = events[0]
-    assert isinstance(started, RunStarted)
-    assert describe(started).startswith("training for 1:30, as many epochs as fit in, ")
-    steps = [event for event in events if isinstance(event, StepDone)]
-    assert describe(steps[29]).startswith("epoch 3  step 30  ")
-    # as the clock stood before the step
-    assert steps[29].seconds_left == pytest.approx(61.0)
-    first = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
-    assert first["time_limit"] == 90.0
 
 
 def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -> None:

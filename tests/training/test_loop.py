@@ -203,17 +203,6 @@ def test_a_killed_run_continues_exactly(tmp_path: Path) -> None:
     assert int(process.stdout) > 30
 
 
-def test_the_seed_decides_everything_random(tmp_path: Path) -> None:
-    run(tmp_path / "a", seed=3)
-    run(tmp_path / "b", seed=3)
-    run(tmp_path / "c", seed=4)
-    assert_same_run(tmp_path / "a", tmp_path / "b")
-    # the toy's weights do not depend on the seed, but its dropout does
-    assert not state(tmp_path / "a")["module.linear.weight"].equal(
-        state(tmp_path / "c")["module.linear.weight"]
-    )
-
-
 def finish(events: list[Event]) -> RunFinished:
     (finished,) = (event for event in events if isinstance(event, RunFinished))
     return finished

@@ -157,39 +157,6 @@ def test_sparse_adam_changes_only_the_rows_that_are_used() -> None:
     assert not weight.equal(before[1])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"optimiser": "sgd", "momentum": 0.9},
-        {"optimiser": "adagrad"},
-        {"optimiser": "rmsprop", "momentum": 0.3},
-        {"optimiser": "adam"},
-        {"optimiser": "adamw", "weight_decay": 0.1},
-        {"optimiser": "asgd"},
-    ],
-    ids=lambda settings: "-".join(map(str, settings.values())),
-)
-def test_the_state_comes_back_bit_for_bit(settings: dict[str, Any]) -> None:
-    config = TrainingConfig(clip_norm=0.0, **settings)
-    expected = iterates(gradients=GRADIENTS * 2, rates=(RATE,) * 6, **settings)
-    first, second = OneWeight(), OneWeight()
-    before = Optimisers(first, config)
-    for gradient in GRADIENTS:
-        first.weight.grad = gradient.clone()
-        before.step(RATE)
-    tensors, numbers = before.state()
-    second.weight.data.copy_(first.weight)
-    after = Optimisers(second, config)
-    after.restore({name: value.clone() for name, value in tensors.items()}, numbers)
-    for gradient, wanted in zip(GRADIENTS, expected[3:], strict=True):
-        second.weight.grad = gradient.clone()
-        after.step(RATE)
-        assert second.weight.equal(wanted)
-    again, numbers_again = before.state()
-    assert again.keys() == tensors.keys()
-    assert numbers_again == numbers
-
-
 @pytest.mark.parametrize("optimiser", ["sgd", "rmsprop"])
 def test_a_run_that_goes_on_may_have_momentum_for_the_first_time(optimiser: str) -> None:
     """The first step after it is as without: there is no velocity yet."""

@@ -73,7 +73,8 @@ def test_a_process_that_is_lost(tmp_path: Path) -> None:
 def test_a_bug_stays_a_bug(tmp_path: Path) -> None:
     def action(rank: int) -> str:
         try:
-            with joined("cpu"):
+            with joined("cpu") as group:
+                group.any(False)  # they have met
                 raise RuntimeError("shapes do not fit")
         except RuntimeError as error:
             return str(error)

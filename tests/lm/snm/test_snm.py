@@ -193,16 +193,16 @@ def test_a_model_that_is_trained_and_opened(text: Path, tmp_path: Path) -> None:
     assert timed.seconds["learning"] < 2
 
 
-def test_a_folder_with_a_validation_part(tmp_path: Path) -> None:
+def test_a_corpus_with_a_validation_part(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / "train.txt").write_text(TEXT, encoding="utf-8")
     (folder / "valid.txt").write_text("b a c\n", encoding="utf-8")
-    trained = train_snm(folder, tmp_path / "snm", SMALL)
-    wanted = evaluate_lm(trained.model, folder / "valid.txt").perplexity
-    assert trained.scores["valid_perplexity"] == wanted
     corpus = seqtool.prepare([folder], tmp_path / "corpus")
-    assert train_snm(corpus.path, tmp_path / "b", SMALL).scores["valid_perplexity"] == wanted
+    for number, path in enumerate((folder, corpus.path)):
+        trained = train_snm(path, tmp_path / f"snm-{number}", SMALL)
+        wanted = evaluate_lm(trained.model, folder / "valid.txt").perplexity
+        assert trained.scores["valid_perplexity"] == wanted
 
 
 def test_what_is_refused(text: Path, tmp_path: Path) -> None:
@@ -222,10 +222,8 @@ def test_what_is_refused(text: Path, tmp_path: Path) -> None:
     [
         ({"gap": 0}, "gap is 0"),
         ({"order": 1}, "order 1"),
-        ({"remote": 50, "gap": 50, "order": 60}, "1,000 kinds"),
         ({"remote": 10**9, "order": 60}, "1,000 kinds"),
         ({"order": 0}, "order is 0"),
-        ({"vocab": "words.txt", "min_count": 2}, "vocab"),
         ({"time_limit": "soon"}, "soon"),
     ],
 )
@@ -234,23 +232,17 @@ def test_settings_that_make_no_sense(wrong: dict[str, Any], word: str) -> None:
         SnmConfig(**wrong)
 
 
-def _set(name: str, place: Any, value: float) -> Callable[[dict[str, Any]], None]:
-    return lambda arrays: arrays[name].__setitem__(place, value)
-
-
 DAMAGE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a missing array": lambda arrays: arrays.pop("sums"),
     "another type": lambda arrays: arrays.update(sums=arrays["sums"].astype(np.float32)),
     "a short array": lambda arrays: arrays.update(values=arrays["values"][:-1]),
     "templates of another model": lambda arrays: arrays.update(first=arrays["first"][1:]),
-    "a foreign word": _set("targets", 3, 5),
-    "a word below all": _set("targets", 3, -1),
-    "rows that go back": _set("begins", 1, 10**6),
+    "a foreign word": lambda arrays: arrays["targets"].__setitem__(3, 5),
+    "rows that go back": lambda arrays: arrays["begins"].__setitem__(1, 10**6),
     "an empty row": lambda arrays: arrays["begins"].__setitem__(1, arrays["begins"][2]),
-    "a negative value": _set("values", 0, -1.0),
-    "no number": _set("values", 0, np.nan),
-    "other sums": _set("sums", 1, 3e38),
-    "no weight of what was not seen": _set("unseen", 0, 0.0),
+    "no number": lambda arrays: arrays["values"].__setitem__(0, np.nan),
+    "other sums": lambda arrays: arrays["sums"].__setitem__(1, 3e38),
+    "no weight of what was not seen": lambda arrays: arrays["unseen"].__setitem__(0, 0.0),
 }
 
 
