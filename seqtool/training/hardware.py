@@ -297,10 +297,8 @@ class Group:
         if any(getattr(inner, "sparse", False) for inner in module.modules()):
             what = "embedding_optimiser is sparse-adam, whose gradients processes cannot share"
             raise ConfigError(what, hint="set embedding_optimiser to same")
-        replica = nn.parallel.DistributedDataParallel(
-            _Step(module, loss), gradient_as_bucket_view=True
-        )
-        return replica
+        step = _Step(module, loss)
+        return nn.parallel.DistributedDataParallel(step, gradient_as_bucket_view=True)
 
 
 ALONE = Group()
@@ -334,14 +332,14 @@ def joined(device: str) -> Iterator[Group]:
     except Interrupted:  # all stop at the same step
         raise
     except BaseException as error:
+        if device.startswith("cuda"):  # NCCL would wait for those that wait for this one
+            atexit.unregister(_leave)
         is_lost = isinstance(error, RuntimeError) and any(
             word in str(error).lower() for word in ("gloo", "nccl", "connection")
         )
         if not is_lost:
             runtime.let_report_errors(here.rank == 0 or not group.has_agreed_error)
             raise
-        if device.startswith("cuda"):  # NCCL would wait for those that wait for this one
-            atexit.unregister(_leave)
         runtime.let_report_errors(here.local_rank == 0)  # one process of each machine
         what = "another process of the run was lost"
         hint = "see what ended it; the last saved state is kept: continue with --resume"
