@@ -20,7 +20,7 @@ from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError,
 from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix
-from seqtool.lm.snm.features import SnmConfig, Template, as_arrays, count_features, list_templates
+from seqtool.lm.snm.features import SnmConfig, Template, as_arrays, count_features
 from seqtool.lm.snm.learning import INITIAL, adjusted, learn_table, make_table, train_snm
 from seqtool.lm.snm.model import SnmModel, make_matrix
 
@@ -88,7 +88,9 @@ def test_gradients_are_those_of_leaving_each_token_out(prune: int) -> None:
     """Of the dictionary version, which is that of the model; by differences of its loss."""
     draw = random.Random(3)
     sentences = [[draw.randrange(2, SIZE) for _ in range(draw.randrange(5))] for _ in range(4)]
-    model = Dictionary(sentences, SIZE, list_templates(3, 1, 1, 1), prune)
+    model = Dictionary(
+        sentences, SIZE, SnmConfig(order=3, remote=1, gap=1, adjacent=1).templates, prune
+    )
     model.learn(RATE, INITIAL)  # now it has all its weights
     for name in model.weights:
         model.weights[name] = draw.gauss(0, 0.5)
