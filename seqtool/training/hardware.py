@@ -144,7 +144,7 @@ def resolve_precision(precision: str, device: str) -> str:
 
     A GPU that only emulates bf16 does not have it.
     `fast` means bf16 on a CPU as well, if it is one that is faster with it. On a CPU that cannot
-    train in bf16, it is float32 in any case; see `precision_note`.
+    train in bf16, it is float32 in any case; see `describe_precision`.
     """
     if device == "cpu":
         is_wanted = precision == "bf16" or (precision == "fast" and runtime.has_bf16_products())

@@ -285,7 +285,7 @@ def tune(
     stored = to_dict(config)
     if "training.epochs" in domains and stored["training"]["time_limit"] is not None:
         what = "training.epochs is tried, but a time limit takes the place of epochs"
-        raise ConfigError(what, hint="leave out --time-limit, or try something else")
+        raise ConfigError(what, hint="set training.time_limit to null, or try something else")
     drawn = draw_trials(domains, trials, seed, config)
     for values in drawn:  # a mistake is found before anything is trained
         with_values(config, values)
