@@ -22,11 +22,9 @@ from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.evaluation import LMEvaluation, evaluate_lm
 from seqtool.lm.held_out import parts_of
-from seqtool.lm.perplexity import LMEvaluation
-from seqtool.lm.protocol import LanguageModel
+from seqtool.lm.protocol import LanguageModel, sentence_begins
 
 Unit = Literal["token", "byte"]  # what the bits of a difference are per
 
@@ -80,15 +78,13 @@ class ComparedModel(OneLine):
 
     def row(self) -> tuple[Any, ...]:
         """Return the cells of `COLUMNS`."""
-        result, lead = self.result, self.lead
-        figures = (result.unit, result.vocabulary_size, result.perplexity, result.bits_per_byte)
-        costs = (self.costs.parameters, self.costs.bytes, self.tokens_per_second)
-        test = (None,) * 4
-        if lead is not None:
-            test = (lead.difference, lead.low, lead.high, lead.p_value)  # type: ignore[assignment]
+        result, costs, lead = self.result, self.costs, self.lead
+        test = ("difference", "low", "high", "p_value")
         return (
-            *(self.name, self.kind, *figures, result.oov, *costs, self.costs.train_seconds),
-            *test,
+            *(self.name, self.kind, result.unit, result.vocabulary_size, result.perplexity),
+            *(result.bits_per_byte, result.oov, costs.parameters, costs.bytes),
+            *(self.tokens_per_second, costs.train_seconds),
+            *(None if lead is None else getattr(lead, name) for name in test),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -198,22 +194,20 @@ def compare_lms(
     if len(names) < 2:
         what = "there is one model" if names else "there is no model"
         raise ConfigError(f"{what} to compare", hint="name another; -m A -m B")
-    if seed < 0:
-        raise ConfigError(f"seed is {seed}", hint="give 0 or more")
-    if samples < 1:
-        raise ConfigError(f"samples is {samples}", hint="give 1 or more, such as 10000")
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{name} is given twice", hint="name each model once")
-    opened = [  # all of them, so that what cannot be opened is told before the work begins
+    if seed < 0 or samples < 1:
+        what = f"samples is {samples} and seed is {seed}"
+        raise ConfigError(what, hint="give 1 sample or more, and a seed from 0 on")
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"{twice} is given twice", hint="name each model once")
+    opened = [  # all of them, so that what cannot be opened is refused before the work begins
         model[1]
         if isinstance(model, tuple)
         else open_language_model(Path(model), device=device, threads=threads)
         for model in models
     ]
-    measured = []
-    for name, model in zip(names, opened, strict=True):
-        sums = _SentenceSums()
+    results, sums = [], [_SentenceSums() for _ in models]
+    for name, model, own_sums in zip(names, opened, sums, strict=True):
         evaluate_lm(model, text=["a"])  # so that no model pays for what is linked at first use
         result = evaluate_lm(
             model,
@@ -222,28 +216,15 @@ def compare_lms(
             field=field,
             reset_state=reset_state,
             on_progress=None if on_progress is None else on_progress(name),
-            on_scores=sums.add,
+            on_scores=own_sums.add,
         )
-        measured.append((result, sums))
-    first = measured[0][1]
-    per = _unit_of(opened, [sums for _, sums in measured])
-    return Comparison(
-        tuple(
-            ComparedModel(
-                name,
-                model.kind,
-                result,
-                _costs_of(given, model),
-                None if number == 0 else _test(first, sums, per, samples, seed),
-            )
-            for number, (name, given, model, (result, sums)) in enumerate(
-                zip(names, models, opened, measured, strict=True)
-            )
-        ),
-        per,
-        samples,
-        seed,
-    )
+        results.append(result)
+    per = _unit_of(opened, sums)
+    leads = [None, *(_lead(sums[0], other, per, samples, seed) for other in sums[1:])]
+    costs = map(_costs_of, models, opened)
+    kinds = [model.kind for model in opened]
+    compared = zip(names, kinds, results, costs, leads, strict=True)
+    return Comparison(tuple(ComparedModel(*each) for each in compared), per, samples, seed)
 
 
 class _SentenceSums:
@@ -251,23 +232,21 @@ class _SentenceSums:
 
     def __init__(self) -> None:
         self._nats: list[Doubles] = []
-        self._tokens: list[Longs] = []
-        self._bytes: list[Longs] = []
+        self._sizes: dict[Unit, list[Longs]] = {"token": [], "byte": []}
 
     def add(self, ids: Ids, log_probs: Doubles, block: bytes | None) -> None:
-        """Note a block of whole sentences."""
-        ends = np.flatnonzero(ids == EOS_ID) + 1
-        begins = np.concatenate(([0], ends[:-1]))
+        """Add a block of whole sentences."""
+        begins = sentence_begins(ids)
         self._nats.append(np.add.reduceat(log_probs, begins))
-        self._tokens.append(ends - begins)
+        self._sizes["token"].append(np.diff(begins, append=len(ids)))
         if block is not None:
             ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
-            self._bytes.append(np.diff(ends, prepend=0))
+            self._sizes["byte"].append(np.diff(ends, prepend=0))
 
     @property
     def has_bytes(self) -> bool:
-        """Whether what was read is text, and no prepared corpus."""
-        return bool(self._bytes)
+        """Whether the text is no prepared corpus."""
+        return bool(self._sizes["byte"])
 
     @property
     def nats(self) -> Doubles:
@@ -276,7 +255,7 @@ class _SentenceSums:
 
     def sizes(self, per: Unit) -> Longs:
         """Return the tokens or bytes of each sentence, [S]."""
-        return np.concatenate(self._tokens if per == "token" else self._bytes)
+        return np.concatenate(self._sizes[per])
 
 
 def _unit_of(models: Sequence[LanguageModel], measured: Sequence[_SentenceSums]) -> Unit:
@@ -300,18 +279,15 @@ def _unit_of(models: Sequence[LanguageModel], measured: Sequence[_SentenceSums])
     return "token"
 
 
-def _test(
+def _lead(
     first: _SentenceSums, second: _SentenceSums, per: Unit, samples: int, seed: int
 ) -> Significance | None:
-    """Judge the difference of the bits of two models; None where sentences tell nothing of chance.
+    """Test the difference of the bits of two models.
 
-    So it is where they are fewer than two, or all alike.
+    None where sentences say nothing of chance: they are fewer than two, all alike or impossible.
     """
-    nats_SM = np.stack([first.nats, second.nats], axis=1)
-    if not np.isfinite(nats_SM).all():
-        return None
-    counts_SM = np.concatenate([nats_SM, first.sizes(per)[:, None]], axis=1)
-    if (counts_SM == counts_SM[:1]).all():
+    counts_SM = np.stack([first.nats, second.nats, first.sizes(per)], axis=1)
+    if not np.isfinite(counts_SM).all() or (counts_SM == counts_SM[:1]).all():
         return None
 
     def bits(sums_NM: Doubles) -> Doubles:
@@ -328,7 +304,7 @@ def _costs_of(given: str | Path | tuple[str, LanguageModel], model: LanguageMode
     path = Path(given)
     if path.is_file():
         return Costs(parameters, path.stat().st_size, None)
-    sizes, seconds = 0, []
+    sizes, seconds = 0, list[Any]()
     for part in parts_of(path):
         if part.is_file():
             sizes += part.stat().st_size
@@ -336,8 +312,6 @@ def _costs_of(given: str | Path | tuple[str, LanguageModel], model: LanguageMode
         header = checkpoint.read_header(part)
         sizes += sum(checkpoint.file_sizes(checkpoint.find(part), header).values())
         seconds.append(header.scores.get("train_seconds"))
-    known = [value for value in seconds if isinstance(value, int | float)]
-    is_known = len(known) == len(seconds) > 0
-    return Costs(
-        checkpoint.read_header(path).num_parameters, sizes, math.fsum(known) if is_known else None
-    )
+    is_known = seconds and all(isinstance(value, int | float) for value in seconds)
+    parameters = checkpoint.read_header(path).num_parameters
+    return Costs(parameters, sizes, math.fsum(seconds) if is_known else None)

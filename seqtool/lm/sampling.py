@@ -16,6 +16,7 @@ import numpy.typing as npt
 from seqtool.core.arrays import Doubles, Reals
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
+from seqtool.core.reading import whole_text
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.protocol import LanguageModel, State, refuse_other_than_model
@@ -97,16 +98,9 @@ def generate(
     model: LanguageModel,
     prompt: str = "",
     *,
-    num: int = 1,
-    max_tokens: int = 100,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    beam: int | None = None,
     seed: int | None = None,
-    stop_at_sentence_end: bool = True,
-    generate_unk: bool = False,
     allow_unknown: bool = False,
+    **settings: Any,
 ) -> Iterator[Piece]:
     """Continue a prompt, token by token.
 
@@ -118,37 +112,21 @@ def generate(
     Args:
         model: any language model.
         prompt: the beginning of the text; a newline in it ends a sentence.
-        num: how many samples; they are drawn in one batch.
-        max_tokens: the longest continuation, `</s>` counted.
-        temperature: divides the log-probabilities; 0 always takes the most probable symbol.
-        top_k: draw from the k most probable symbols.
-        top_p: then draw from the smallest set of these whose mass reaches `top_p`.
-        beam: hypotheses of the search.
         seed: None draws a new one.
-        stop_at_sentence_end: end a sample with `</s>`; otherwise it goes on with the next sentence.
-        generate_unk: let `<unk>` be generated; otherwise its mass goes to the others.
         allow_unknown: read unknown words of the prompt as `<unk>`.
+        settings: those of `GenerateConfig`, such as `num`, `max_tokens`, `temperature`, `beam`.
 
     Raises:
         ConfigError: an impossible option, or options that exclude each other.
         PromptError: a prompt that the model cannot read.
     """
     refuse_other_than_model(model)
-    config = GenerateConfig(
-        num=num,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        beam=beam,
-        stop_at_sentence_end=stop_at_sentence_end,
-        generate_unk=generate_unk,
-    )
+    config = GenerateConfig(**settings)
     if seed is not None and seed < 0:
         raise ConfigError(f"seed is {seed}, but must be at least 0", hint="change --seed")
     prompt_ids, echo = read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
     # Errors above come now, not when the first piece is asked for.
-    if beam is None:
+    if config.beam is None:
         steps = _draw(model, prompt_ids, config, seed)
     else:
         steps = _search(model, prompt_ids, config)
@@ -189,9 +167,9 @@ def read_prompt(
     if not isinstance(prompt, str):
         raise TypeError(f"expected a prompt as a string, not {prompt!r}")
     try:
-        prompt.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise PromptError("the prompt is not valid UTF-8", hint="type it again") from error
+        whole_text(prompt, "the prompt")
+    except DataError as error:
+        raise PromptError(error.message, hint="type it again") from error
     lines = prompt.replace("\r\n", "\n").split("\n")
     ids: list[int] = []
     unknown: list[str] = []
@@ -240,7 +218,7 @@ def begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
     state = model.start(1)
     for token in prompt_ids:
         state = model.advance(state, np.array([token], dtype=np.int32))
-    return model.select(state, np.zeros(num, dtype=np.intp))
+    return state[np.zeros(num, dtype=np.intp)]
 
 
 def largest(values_V: Doubles, num: int) -> npt.NDArray[np.intp]:
@@ -316,20 +294,15 @@ def _draw(
     """Yield (sample, token, nats), all samples in step."""
     seeds = np.random.SeedSequence(seed).spawn(config.num)  # one stream each: i is i for any num
     generators = [np.random.default_rng(child) for child in seeds]
+    names = ("temperature", "top_k", "top_p", "generate_unk")
+    options = {name: getattr(config, name) for name in names}
     samples = np.arange(config.num)  # which sample each hypothesis is
     state = begin(model, prompt_ids, config.num)
     for step in range(config.max_tokens):
         log_probs_NV = model.next_log_probs(state)
         tokens = np.empty(len(samples), dtype=np.int32)
         for row, number in enumerate(samples.tolist()):
-            probs = next_distribution(
-                log_probs_NV[row],
-                temperature=config.temperature,
-                top_k=config.top_k,
-                top_p=config.top_p,
-                generate_unk=config.generate_unk,
-            )
-            cumulative = np.cumsum(probs)
+            cumulative = np.cumsum(next_distribution(log_probs_NV[row], **options))
             point = generators[number].random() * cumulative[-1]
             tokens[row] = np.searchsorted(cumulative, point, side="right")
             yield number, int(tokens[row]), float(log_probs_NV[row, tokens[row]])
@@ -338,7 +311,7 @@ def _draw(
             if not len(rows):
                 return
             if len(rows) < len(tokens):
-                state, samples, tokens = model.select(state, rows), samples[rows], tokens[rows]
+                state, samples, tokens = state[rows], samples[rows], tokens[rows]
         if step + 1 < config.max_tokens:
             state = model.advance(state, tokens)
 
@@ -394,8 +367,8 @@ def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> l
         if sum(h.total >= best_live for h in finished) >= config.num:
             live = []
             break
-        state = model.select(state, np.array(rows, dtype=np.intp))
-        state = model.advance(state, np.array([h.tokens[-1] for h in live], dtype=np.int32))
+        last = np.array([h.tokens[-1] for h in live], dtype=np.int32)
+        state = model.advance(state[np.array(rows, dtype=np.intp)], last)
     if not finished and not live:
         raise only_unk()
     return sorted(finished + live, key=lambda h: -h.total)[: config.num]

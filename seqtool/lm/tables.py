@@ -23,101 +23,24 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
-from typing import IO, Any, Protocol, TextIO, overload
+from typing import IO, Any, Protocol, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import terminal
-from seqtool.core.arrays import Bools, Bytes, Longs
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import JSON_LINES, load_pyarrow, unpacked_name
 from seqtool.core.storage import atomic_file, refuse_input
 
 STDOUT = "-"
 PARQUET = ".parquet"
-_ROWS = 1 << 13  # written at a time
 SEPARATORS = {".tsv": "\t", ".csv": ","}
+_ROWS = 1 << 13  # written at a time
 
 Target = str | Path | TextIO
 Column = Sequence[Any] | npt.NDArray[Any]
-
-
-class Cells(Sequence[str]):
-    """Texts that stand in one array of bytes, as Python's own strings would take long to make.
-
-    Args:
-        data: UTF-8.
-        begins: of each text in it, [R].
-        ends: [R].
-    """
-
-    def __init__(self, data: Bytes, begins: Longs, ends: Longs) -> None:
-        self.data, self.begins, self.ends = data, begins, ends
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> Cells:
-        """Return the cells of strings; what is no character of UTF-8 is written as an escape."""
-        data = ("\0".join(texts) + "\0").encode("utf-8", "backslashreplace")
-        array = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(array == 0)
-        if len(ends) != len(texts):  # a text holds such a byte itself, or there is none
-            sizes = [len(text.encode("utf-8", "backslashreplace")) + 1 for text in texts]
-            ends = np.cumsum(sizes, dtype=np.int64) - 1
-        return cls(array, np.concatenate(([0], ends[:-1] + 1))[: len(ends)], ends)
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> Cells: ...
-    def __getitem__(self, place: int | slice) -> str | Cells:
-        if isinstance(place, slice):
-            return self.take(place)
-        return self._text(self.begins[place], self.ends[place])
-
-    def __iter__(self) -> Iterator[str]:
-        return starmap(self._text, zip(self.begins.tolist(), self.ends.tolist(), strict=True))
-
-    def _text(self, begin: int, end: int) -> str:
-        return self.data[begin:end].tobytes().decode()
-
-    def take(self, rows: Longs | Bools | slice) -> Cells:
-        """Return the texts of some rows."""
-        return Cells(self.data, self.begins[rows], self.ends[rows])
-
-
-class Numbers(Sequence[float | None]):
-    """Numbers of which some are missing, as `numpy.ma` takes 8 ms to import.
-
-    Args:
-        values: [R]; where one is missing, any number.
-        missing: [R].
-    """
-
-    def __init__(self, values: npt.NDArray[Any], missing: Bools) -> None:
-        self.values, self.missing = values, missing
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @overload
-    def __getitem__(self, place: int) -> float | None: ...
-    @overload
-    def __getitem__(self, place: slice) -> Numbers: ...
-    def __getitem__(self, place: int | slice) -> float | Numbers | None:
-        if isinstance(place, slice):
-            return Numbers(self.values[place], self.missing[place])
-        number: float = self.values[place].item()
-        return None if self.missing[place] else number
-
-    def __iter__(self) -> Iterator[float | None]:
-        pairs = zip(self.values.tolist(), self.missing.tolist(), strict=True)
-        return (None if is_missing else number for number, is_missing in pairs)
 
 
 class Table(Protocol):
@@ -189,21 +112,20 @@ def open_table(target: Target) -> Iterator[Table]:
         ConfigError, OutputError: as of `check_target`.
     """
     check_target(target)
-    if not isinstance(target, str | Path):
-        yield _TextTable(_encoded(target), "\t")
-    elif str(target) == STDOUT:
-        shown = terminal.stream()
-        yield _TextTable(_encoded(shown), "\t")
-        shown.flush()
-    elif _suffix(target) == PARQUET:
-        with atomic_file(target) as raw, _ParquetTable(raw) as table:
-            yield table
-    elif _suffix(target) in JSON_LINES:
-        with atomic_file(target) as raw:
+    if not isinstance(target, str | Path) or str(target) == STDOUT:
+        stream = terminal.stream() if isinstance(target, str | Path) else target
+        yield _TextTable(lambda data: stream.write(data.decode()), "\t")
+        stream.flush()
+        return
+    suffix = _suffix(target)
+    with atomic_file(target) as raw:
+        if suffix == PARQUET:
+            with _ParquetTable(raw) as table:
+                yield table
+        elif suffix in JSON_LINES:
             yield _JsonLinesTable(raw)
-    else:
-        with atomic_file(target) as raw:
-            yield _TextTable(raw.write, SEPARATORS[_suffix(target)])
+        else:
+            yield _TextTable(raw.write, SEPARATORS[suffix])
 
 
 def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -244,14 +166,15 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
     header = content.partition("\n")[0]
     separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
     separators = {"\t": "tabs", ",": "commas", ";": "semicolons"}
-    for other, what in separators.items():
-        if separator not in header and _num_cells(header, other) > 1:
-            raise DataError(
-                f"the cells seem to be separated by {what}, where {separators[separator]} are read",
-                hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
-                path=shown,
-                line=1,
-            )
+    other = next((sign for sign in separators if sign in header), separator)
+    if separator not in header and other != separator:
+        raise DataError(
+            f"the cells seem to be separated by {separators[other]}, where "
+            f"{separators[separator]} are read",
+            hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
+            path=shown,
+            line=1,
+        )
     csv.field_size_limit(sys.maxsize)  # the reader of files limits lines: --max-line
     # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
@@ -282,23 +205,15 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
     return GivenTable(shown, names, rows, lines[1:])
 
 
-def _num_cells(line: str, separator: str) -> int:
-    """Return how many cells a line has with this separator; 0 where it is no row of a table."""
-    try:
-        return len(next(csv.reader([line], delimiter=separator), []))
-    except csv.Error:
-        return 0
-
-
 def _suffix(target: str | Path) -> str:
     path = Path(target)
     # what /dev/stdout or >(...) names is no file, and has no suffix
     return ".tsv" if path.exists() and not path.is_file() else path.suffix.lower()
 
 
-def _encoded(stream: TextIO) -> Callable[[bytes], object]:
-    """Return what writes UTF-8 to a stream of text."""
-    return lambda data: stream.write(data.decode())
+def plain(column: Column) -> Sequence[Any]:
+    """Return the cells of a column as Python's own values."""
+    return column.tolist() if isinstance(column, np.ndarray) else column
 
 
 class _TextTable:
@@ -314,10 +229,8 @@ class _TextTable:
         if self._is_empty:
             self._write_rows([[name] for name in columns])
             self._is_empty = False
-        lengths = {len(column) for column in columns.values()}
-        if len(lengths) != 1:
-            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-        for begin in range(0, lengths.pop(), _ROWS):
+        (length,) = {len(column) for column in columns.values()}
+        for begin in range(0, length, _ROWS):
             self._write_rows([column[begin : begin + _ROWS] for column in columns.values()])
 
     def _write_rows(self, columns: Sequence[Column]) -> None:
@@ -326,7 +239,7 @@ class _TextTable:
         self._write_bytes("".join(f"{row}\n" for row in rows).encode("utf-8", "backslashreplace"))
 
     def _cells(self, column: Column) -> Iterable[str]:
-        values = column.tolist() if isinstance(column, np.ndarray) else column
+        values = plain(column)
         kinds = set(map(type, values))
         if kinds <= {str}:
             return map(self._text, values)
@@ -352,20 +265,14 @@ class _JsonLinesTable:
         self._raw = raw
 
     def write(self, columns: Mapping[str, Column]) -> None:
-        plain = [
-            column.tolist() if isinstance(column, np.ndarray) else [*column]
-            for column in columns.values()
-        ]
-        for row in zip(*plain, strict=True):
-            cells = [None if _is_no_number(cell) else cell for cell in row]
+        for row in zip(*map(plain, columns.values()), strict=True):
+            cells = (
+                None if isinstance(cell, float) and not math.isfinite(cell) else cell
+                for cell in row
+            )
             text = json.dumps(dict(zip(columns, cells, strict=True)), ensure_ascii=False)
             # half a surrogate pair is written as JSON writes it
             self._raw.write(text.encode(errors="backslashreplace") + b"\n")
-
-
-def _is_no_number(cell: object) -> bool:
-    """Whether a cell is infinite, or not a number at all."""
-    return isinstance(cell, float) and not math.isfinite(cell)
 
 
 class _ParquetTable:
@@ -391,16 +298,12 @@ class _ParquetTable:
         schema = self._writer.schema
         # a type given at the start: whole numbers may follow where the first cells were empty
         arrays = [
-            self._arrow.array(_plain(column), type=field.type)
+            self._arrow.array(column, type=field.type)
             for column, field in zip(columns.values(), schema, strict=True)
         ]
         self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=schema))
 
     def _type(self, column: Column) -> Any:
-        found = self._arrow.array(_plain(column)).type
+        kind = self._arrow.array(column).type
         # a column without any value yet is one of numbers: texts always are there
-        return self._arrow.float64() if self._arrow.types.is_null(found) else found
-
-
-def _plain(column: Column) -> Column:
-    return column if isinstance(column, np.ndarray) else [*column]
+        return self._arrow.float64() if self._arrow.types.is_null(kind) else kind

@@ -16,12 +16,21 @@ from seqtool.core.processes import Pool, can_fork, share_of_cores
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_corpus, refuse_field
 from seqtool.core.runtime import writes_to
-from seqtool.lm.evaluation import ScoredBlock, TextBlock, check_shared, evaluate_lm, scorer
+from seqtool.lm.evaluation import (
+    LMEvaluation,
+    ScoredBlock,
+    TextBlock,
+    check_shared,
+    check_targets,
+    evaluate_lm,
+    resets_for_tables,
+    scorer,
+)
 from seqtool.lm.mixture.model import (
     MixedModel,
     check_apart,
-    make_scorer,
     mix,
+    open_language_model,
     open_parts,
     save_model,
 )
@@ -31,8 +40,7 @@ from seqtool.lm.mixture.weights import (
     evaluate_mixture,
     tune_mixture,
 )
-from seqtool.lm.perplexity import LMEvaluation, check_targets
-from seqtool.lm.protocol import LanguageModel, adaptations_of
+from seqtool.lm.protocol import LanguageModel
 from seqtool.lm.unknown import warning_of
 
 if TYPE_CHECKING:
@@ -82,7 +90,7 @@ class ModelsEvaluation:
                 "log10 probability of -100, as in KenLM; SRILM leaves such words out of its "
                 "perplexity"
             )
-        is_dynamic = any(found.kind == "dynamic" for found in result.adaptations)
+        is_dynamic = any(how.kind == "dynamic" for how in result.adaptations)
         if result.impossible:
             yield (
                 f"note: {result.impossible:,} tokens have no probability at all under this model, "
@@ -106,7 +114,7 @@ class ModelsEvaluation:
             )
         measured = [(Path(text).resolve(), result.split) for text in self.texts]
         fitted: list[Tuning | DynamicTuning] = [*filter(None, [tuning]), *self.dynamic]
-        if any((Path(found.text).resolve(), found.split) in measured for found in fitted):
+        if any((Path(each.text).resolve(), each.split) in measured for each in fitted):
             what = "weights" if tuning is not None and not tuning.num_tried else "settings"
             yield (
                 f"note: the {what} were fitted on the very text that is measured, so the "
@@ -196,7 +204,7 @@ def evaluate_models(
         parts, tunings = make_dynamic(parts, paths, dynamic, training_text=dynamic_text, **how)
     model = mix(parts, paths, weights, cache=cache, cache_weight=cache_weight)
     if options.get("reset_state") is None:
-        options["reset_state"] = tables != (None, None) and not adaptations_of(model)
+        options["reset_state"] = resets_for_tables(model, *tables)
     tuning = mixture = None
     if tune is not None and isinstance(model, MixedModel):
         with progress_bar("tuning", is_bytes=True) as on_progress:
@@ -246,13 +254,15 @@ def _pool(
     if isinstance(model, MixedModel):
         raise ConfigError("--jobs is for one model, without a cache", hint="drop one of the two")
     check_shared(model, reset_state=options["reset_state"])
-    with_tokens = options["per_token"] is not None
-    make: Callable[[], Any] = partial(scorer, model, with_tokens=with_tokens)
+    make: Callable[[], Any] = partial(scorer, model)
     if not (forks := can_fork()):
-        threads = threads or share_of_cores(jobs)
-        make = partial(make_scorer, path, device, threads, with_tokens=with_tokens)
+        make = partial(_open_scorer, path, device, threads or share_of_cores(jobs))
     with Pool(make, jobs, forks=forks) as pool:
         yield pool
+
+
+def _open_scorer(path: Path, device: str, threads: int) -> Callable[[TextBlock], ScoredBlock]:
+    return scorer(open_language_model(path, device=device, threads=threads))
 
 
 def _save(output: Path, found: ModelsEvaluation, paths: Sequence[Path], command: str) -> None:

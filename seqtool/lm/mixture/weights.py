@@ -9,20 +9,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from seqtool.core.arrays import Doubles
+from seqtool.core.arrays import Doubles, Floats
 from seqtool.core.errors import DataError
 from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
-from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.evaluation import LMEvaluation, evaluate_lm
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig, candidates
 from seqtool.lm.mixture.model import MixedModel
-from seqtool.lm.perplexity import LMEvaluation
 
 TOLERANCE_NATS = 1e-7  # per token
 TRIAL_TOLERANCE_NATS = 1e-5  # while settings of a cache are compared
@@ -31,7 +29,7 @@ MAX_ITERATIONS = 2000  # EM comes to a weight of 0 only slowly
 
 @dataclass(frozen=True)
 class FittedWeights:
-    """The weights that were found.
+    """The weights that EM came to.
 
     Attributes:
         weights: [P], of sum 1.
@@ -43,11 +41,6 @@ class FittedWeights:
     weights: tuple[float, ...]
     log_likelihoods: tuple[float, ...]
     impossible: int
-
-    @property
-    def iterations(self) -> int:
-        """Return how often the weights were changed."""
-        return len(self.log_likelihoods) - 1
 
 
 def fit_weights(log_probs_PN: Doubles, *, tolerance: float = TOLERANCE_NATS) -> FittedWeights:
@@ -127,7 +120,7 @@ class Tuning:
             "split": self.split,
             "tokens": self.tokens,
             "perplexity": self.perplexity,
-            "iterations": self.fitted.iterations,
+            "iterations": len(self.fitted.log_likelihoods) - 1,
         } | ({"cache_settings_tried": self.num_tried} if self.num_tried else {})
 
 
@@ -156,19 +149,16 @@ def tune_mixture(
     Raises:
         DataError: a text that cannot be used.
     """
-    place = next((k for k, part in enumerate(model.parts) if isinstance(part, CacheModel)), None)
-    tried: list[npt.NDArray[np.float32]] = []
-    configs: list[CacheConfig] = []
-    trial = model
-    if place is not None and cache is not None:
-        part = cast("CacheModel", model.parts[place])
-        configs = candidates(cache, has_states=part.has_states)
-        keep = part.trying(configs, lambda found: tried.append(found.astype(np.float32)))
-        trial = model.with_part(place, keep)
-    blocks: list[Doubles] = []
+    parts, blocks = [*model.parts], list[Doubles]()
+    tried, configs = list[Floats](), list[CacheConfig]()
+    place = next((k for k, part in enumerate(parts) if isinstance(part, CacheModel)), 0)
+    own = parts[place]
+    if isinstance(own, CacheModel) and cache is not None:
+        configs = candidates(cache, has_states=own.has_states)
+        parts[place] = own.trying(configs, lambda scores: tried.append(scores.astype(np.float32)))
     split = "valid" if is_corpus(text) else None  # never its test split, which evaluation reads
     evaluate_lm(
-        trial.observed(blocks.append),
+        MixedModel(parts, names=model.names).observed(blocks.append),
         text,
         split=split,
         field=field,
@@ -177,18 +167,18 @@ def tune_mixture(
     )
     log_probs_PN = np.concatenate(blocks, axis=1)
     blocks.clear()
-    if place is not None and configs:
+    if isinstance(own, CacheModel) and configs:
         tried_CN = np.concatenate(tried, axis=1)
         tried.clear()
         best = _best_row(log_probs_PN, place, tried_CN)
         log_probs_PN[place] = tried_CN[best]
-        model = model.with_part(place, part.with_config(configs[best]))
+        parts[place] = CacheModel(own.source, configs[best], name=own.name)
     fitted = fit_weights(log_probs_PN)
-    tuned = model.with_weights(fitted.weights)
+    tuned = MixedModel(parts, fitted.weights, names=model.names)
     return Tuning(tuned, fitted, str(text), split, log_probs_PN.shape[1], len(configs))
 
 
-def _best_row(log_probs_PN: Doubles, place: int, tried_CN: npt.NDArray[np.float32]) -> int:
+def _best_row(log_probs_PN: Doubles, place: int, tried_CN: Floats) -> int:
     """Return which row of [C, N] is the best part at this place, with weights fitted to it."""
     trial_PN = log_probs_PN.copy()
 
@@ -219,14 +209,14 @@ class MixtureEvaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints: the figures of the mixture, its weights and its parts."""
+        model = self.model
+        columns = model.names, model.parts, self.perplexities, self.impossible
         parts = [
             {"model": name, "kind": part.kind, "perplexity": perplexity}
             | ({"zero_probability_tokens": impossible} if impossible else {})
-            for name, part, perplexity, impossible in zip(
-                self.model.names, self.model.parts, self.perplexities, self.impossible, strict=True
-            )
+            for name, part, perplexity, impossible in zip(*columns, strict=True)
         ]
-        return {**self.result.to_json(), "weights": list(self.model.weights), "parts": parts}
+        return {**self.result.to_json(), "weights": list(model.weights), "parts": parts}
 
 
 def evaluate_mixture(

@@ -186,7 +186,7 @@ def test_a_mixture_with_a_cache_sums_to_one_and_generates() -> None:
     cache = CacheModel(source, CacheConfig(window=3))
     mixed = MixedModel([source, bigrams, cache], [0.5, 0.2, 0.3])
     state = mixed.advance(mixed.start(2), np.array([2, 3], dtype=np.int32))
-    state = mixed.select(state, np.array([1, 0, 1]))
+    state = state[np.array([1, 0, 1])]
     state = mixed.advance(state, np.array([4, 4, 5], dtype=np.int32))
     probs_HV = np.exp(mixed.next_log_probs(state))
     np.testing.assert_allclose(probs_HV.sum(axis=1), 1, rtol=1e-6)

@@ -124,7 +124,7 @@ def test_hypotheses_are_advanced_and_selected_in_every_part() -> None:
     mixed = MixedModel(parts, [0.3, 0.7])
     state = mixed.start(2)
     state = mixed.advance(state, np.array([2, 3], dtype=np.int32))
-    state = mixed.select(state, np.array([1, 0, 1]))
+    state = state[np.array([1, 0, 1])]
     state = mixed.advance(state, np.array([1, 2, 3], dtype=np.int32))
     read = [(3, 1), (2, 2), (3, 3)]  # the two tokens of each hypothesis
     expected = np.log(

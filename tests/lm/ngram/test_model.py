@@ -94,7 +94,7 @@ def test_select_repeats_and_reorders() -> None:
     model = some_model()
     state = model.advance(model.start(3), np.array([2, 3, EOS_ID], np.int32))
     log_probs = model.next_log_probs(state)
-    chosen = model.select(state, np.array([2, 0, 0]))
+    chosen = state[np.array([2, 0, 0])]
     assert model.next_log_probs(chosen).tolist() == log_probs[[2, 0, 0]].tolist()
 
 
