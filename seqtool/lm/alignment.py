@@ -57,7 +57,8 @@ def find_units(block: bytes, *, line_ends: bool, skipped: tuple[bytes, ...] = ()
     """
     text = np.frombuffer(block, np.uint8)
     edges = np.flatnonzero(np.diff(_IS_BLANK[text], prepend=True))
-    begins, ends = edges[::2], edges[1::2]  # LF is the last byte, so that no word is open
+    # LF is the last byte, so that no word is open
+    begins, ends = edges[::2].copy(), edges[1::2].copy()  # compiled code takes no strides
     if any(word in block for word in skipped):
         spans = zip(begins.tolist(), ends.tolist(), strict=True)
         kept = np.array([block[begin:end] not in skipped for begin, end in spans], np.bool_)

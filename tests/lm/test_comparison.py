@@ -87,20 +87,6 @@ def test_the_test_is_a_paired_bootstrap_over_sentences(text: Path) -> None:
     assert (same.lead.difference, same.lead.p_value) == (0, 1)
 
 
-def test_models_of_different_units_compare_by_bytes(text: Path) -> None:
-    models = [("words", two_words()), ("bytes", random_bigrams(byte_tokenizer(), seed=1))]
-    found = compare_lms(models, text, samples=20)
-    assert found.per == "byte"
-    first, second = found.models
-    assert second.lead is not None
-    assert first.result.bits_per_byte is not None
-    assert second.result.bits_per_byte is not None
-    assert second.lead.difference == pytest.approx(
-        second.result.bits_per_byte - first.result.bits_per_byte
-    )
-    assert any("bits per byte do" in remark for remark in found.remarks)
-
-
 def test_a_text_read_as_other_tokens_compares_by_bytes(tmp_path: Path) -> None:
     """The vocabulary is the same, but one model skips a literal `</s>`."""
     path = tmp_path / "special.txt"
@@ -121,16 +107,6 @@ def test_a_text_read_as_other_tokens_compares_by_bytes(tmp_path: Path) -> None:
     assert swapped is not None
     assert swapped.difference == -lead.difference
     assert (swapped.low, swapped.high) == pytest.approx((-lead.high, -lead.low))
-
-
-def test_unknown_words_are_told(tmp_path: Path) -> None:
-    (tmp_path / "c.txt").write_text("a c b\n", encoding="utf-8")
-    models = [
-        ("two", two_words()),
-        ("three", random_bigrams(word_tokenizer("abc"), seed=1)),
-    ]
-    found = compare_lms(models, tmp_path / "c.txt", samples=5)
-    assert any(remark.endswith(": two 1, three 0") for remark in found.remarks)
 
 
 def test_what_is_impossible_is_not_tested(tmp_path: Path) -> None:

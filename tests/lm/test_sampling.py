@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import (
-    BigramModel,
     TrigramModel,
     byte_tokenizer,
     chain,
@@ -23,9 +21,8 @@ from toy_models import (
     word_tokenizer,
 )
 
-from seqtool.core.errors import ConfigError, ModelError, PromptError
+from seqtool.core.errors import ConfigError, PromptError
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.sampling import (
     GenerateConfig,
     beam_search,
@@ -44,14 +41,6 @@ def logs(*probabilities: float) -> npt.NDArray[np.float64]:
 
 
 # the distribution that the next token is drawn from
-
-
-def test_unknown_words_lose_their_mass_first() -> None:
-    probs = next_distribution(logs(0.6, 0.1, 0.3), top_k=1, generate_unk=False)
-    assert probs.tolist() == [0, 0, 1]
-    np.testing.assert_allclose(
-        next_distribution(logs(0.6, 0.1, 0.3), generate_unk=False), [0, 0.25, 0.75]
-    )
 
 
 @given(
@@ -85,13 +74,6 @@ def test_largest_is_a_stable_sort() -> None:
         assert largest(values, num).tolist() == [0, 2, 5, 4, 1, 3][:num]
 
 
-def test_nothing_but_unknown() -> None:
-    with pytest.raises(ModelError, match="nothing but <unk>"):
-        next_distribution(logs(1.0, 0.0), generate_unk=False)
-    with pytest.raises(ModelError, match="no probabilities"):
-        next_distribution(np.array([math.nan, 0.0]))
-
-
 # samples
 
 
@@ -117,15 +99,6 @@ def test_samples_follow_the_model() -> None:
     assert statistic < 26.12
 
 
-def test_samples_with_unknown_words() -> None:
-    num = 2000
-    samples = generate_samples(two_words(), num=num, max_tokens=1, seed=5, generate_unk=True)
-    # P(<unk> | <s>) = 1/8: 250 of 2000, standard deviation sqrt(2000 * 7 / 64) = 14.8
-    assert abs(sum(sample.tokens == ("<unk>",) for sample in samples) - 250) < 3.3 * 14.8
-    plain = generate_samples(two_words(), num=num, max_tokens=3, seed=5)
-    assert not any("<unk>" in sample.tokens for sample in plain)
-
-
 def test_a_seed_gives_the_same_and_another_gives_other_samples() -> None:
     model = random_bigrams(FIVE, 0)
     one = generate_samples(model, num=5, seed=1)
@@ -139,34 +112,6 @@ def test_a_sample_does_not_depend_on_how_many_there_are() -> None:
     many = generate_samples(model, num=9, seed=1)
     assert generate_samples(model, num=4, seed=1) == many[:4]
     assert len({sample.text for sample in many}) > 4
-
-
-def test_a_sample_ends_with_its_sentence() -> None:
-    for sample in generate_samples(two_words(), num=50, max_tokens=8, seed=0):
-        assert "</s>" not in sample.tokens[:-1]
-        assert sample.tokens[-1] == "</s>" or len(sample.tokens) == 8
-        assert sample.text == " ".join(token for token in sample.tokens if token != "</s>")
-
-
-def test_without_a_stop_the_next_sentence_follows() -> None:
-    (sample,) = generate_samples(two_words(), max_tokens=40, seed=0, stop_at_sentence_end=False)
-    assert len(sample.tokens) == 40
-    assert sample.text.count("\n") == sample.tokens.count("</s>") > 1
-    assert "<" not in sample.text
-
-
-def test_log_probability_is_what_evaluation_gives(tmp_path: Path) -> None:
-    model = random_bigrams(FIVE, 4)
-    samples = [
-        sample
-        for sample in generate_samples(model, num=40, max_tokens=50, temperature=1.4, seed=2)
-        if sample.tokens[-1] == "</s>"
-    ]
-    path = tmp_path / "samples.txt"
-    path.write_text("".join(f"{sample.text}\n" for sample in samples))
-    result = evaluate_lm(model, path, reset_state=True)
-    total = math.fsum(sample.log10_probability for sample in samples)
-    assert result.log10_probability == pytest.approx(total, rel=1e-12)
 
 
 def test_log_probability_is_that_of_the_tokens_after_the_prompt() -> None:
@@ -249,13 +194,6 @@ def test_greedy_in_three_ways() -> None:
         assert generate_samples(model, top_p=1e-12, max_tokens=9) == [greedy]
 
 
-def test_a_beam_may_end_with_fewer_texts() -> None:
-    model = chain(word_tokenizer("abc"), "a c")  # only one text is possible
-    samples = generate_samples(model, beam=5, num=5)
-    assert [sample.text for sample in samples] == ["a c"]
-    assert samples[0].log10_probability == 0
-
-
 # prompts
 
 
@@ -265,15 +203,6 @@ def test_a_prompt_is_continued() -> None:
     assert [piece.text for piece in pieces] == ["the old", " man", " sleeps", ""]
     assert [piece.token for piece in pieces] == [None, 4, 5, EOS_ID]
     assert generate_samples(model, "the  old ")[0].text == "the old man sleeps"
-
-
-def test_a_newline_in_a_prompt_ends_a_sentence() -> None:
-    model = two_words()
-    table = np.copy(model.table)
-    table[EOS_ID] = [0, 0, 0, 1]  # a sentence after another begins with b
-    table[3] = [0, 1, 0, 0]  # and ends with it
-    model = BigramModel(model.tokenizer, table)
-    assert generate_samples(model, "a\n", seed=0)[0].text == "a\nb"
 
 
 def test_unknown_words_of_a_prompt() -> None:
@@ -299,12 +228,6 @@ def test_unknown_words_are_echoed_as_written() -> None:
 
 
 # streaming
-
-
-def test_a_character_of_several_bytes_is_never_broken() -> None:
-    model = chain(byte_tokenizer(), "한é!")  # ED 95 9C, C3 A9, 21
-    texts = [piece.text for piece in generate(model, seed=0)]
-    assert texts == ["", "", "", "한", "", "é", "!", ""]
 
 
 @pytest.mark.parametrize("unit", ["word", "char", "byte"])

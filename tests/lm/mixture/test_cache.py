@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_models import BigramModel, TrigramModel, random_bigrams, two_words, word_tokenizer
+from toy_models import TrigramModel, random_bigrams, two_words, word_tokenizer
 
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError
@@ -127,36 +126,6 @@ def test_by_hand() -> None:
     )
 
 
-def test_states_of_any_size_do_not_overflow() -> None:
-    source = WithStates(3)
-    source.vectors = (source.vectors * 100).astype(np.float32)
-    words = [2, 3, 4, 2, 3, 4, 5, 2, 3, 4, 5]
-    ids = np.array(words, dtype=np.int32)
-    found = scores_of(CacheModel(source, CacheConfig(window=5, theta=1.0)), ids)
-    assert not np.isnan(found).any()
-    assert (found < 1e-6).all()
-
-
-def test_room_grows_with_the_text_and_not_with_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = WithStates(5)
-    block = np.random.default_rng(1).integers(0, 7, 60).astype(np.int32)
-    settings = [(10**6, 0.7, 0.1), (40, 0.7, 0.0), (7, 0.0, 0.1)]
-    candidates = [CacheConfig(*each) for each in settings]
-    found: list[Doubles] = []
-    expected = [
-        scores_of(CacheModel(source, CacheConfig(min(window, 60), *rest)), block)
-        for window, *rest in settings
-    ]
-    monkeypatch.setattr(module, "CHUNK", 4)
-    monkeypatch.setattr(module, "FEWEST", 5)
-    tracemalloc.start()
-    scores_of(CacheModel(source).trying(candidates, found.append), *np.split(block, [0, 3, 30]))
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert most < 1 << 20
-    np.testing.assert_allclose(np.concatenate(found, axis=1), expected, rtol=1e-12, atol=1e-12)
-
-
 def test_a_text_is_remembered_across_blocks_but_not_across_texts() -> None:
     model = CacheModel(two_words(), CacheConfig(decay=0))
     block = np.array([2, EOS_ID], dtype=np.int32)
@@ -207,12 +176,6 @@ def test_which_model_a_cache_is_over() -> None:
         source_of([MixedModel([counts, CacheModel(counts)])], ["a"])
 
 
-def test_a_text_that_is_forgotten_has_no_cache() -> None:
-    model = CacheModel(two_words())
-    with pytest.raises(ConfigError, match="remembers the text"):
-        next(model.score_ids([np.array([2, EOS_ID], dtype=np.int32)], reset_state=True))
-
-
 def test_what_is_tried() -> None:
     given = {"window": 7, "theta": 0.5, "decay": 0.25}
     assert candidates(given, has_states=True) == [CacheConfig(7, 0.5, 0.25)]
@@ -229,17 +192,3 @@ def test_adaptation_is_told() -> None:
     assert told.settings == {"window": 2000, "theta": 0.4, "decay": 0.004}
     (told,) = CacheModel(counts).adaptations
     assert set(told.settings) == {"window", "decay"}
-
-
-def test_ids_are_those_of_the_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = BigramModel(word_tokenizer("ba"), np.full((5, 4), 1 / 4))
-    cache = CacheModel(two_words(), CacheConfig(decay=0))  # a is 2 there, and 3 in the first
-    mixed = MixedModel([first, cache], [0.0, 1.0])
-    read: list[int] = []
-    monkeypatch.setattr(
-        module._Memory,
-        "read",
-        lambda self, words, states: read.extend(words) or np.zeros((1, len(words))),
-    )
-    scores_of(mixed, np.array([3, 2, 2, EOS_ID], dtype=np.int32))
-    assert read == [2, 3, 3, EOS_ID]

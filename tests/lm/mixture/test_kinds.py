@@ -5,9 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,28 +117,3 @@ def test_a_mixture_with_an_arpa_file(models: PreparedCorpus, seqtool: Callable[.
     Path("x.arpa").write_text(UNIGRAM_ARPA.replace("-0.69897", "-0.7"))
     changed = seqtool("generate", "-m", "runs/mix")
     assert changed.stderr.startswith("error: x.arpa: this part of the mixture runs/mix has changed")
-
-
-def test_each_part_shows_the_order_it_matched(
-    models: PreparedCorpus, seqtool: Callable[..., Any]
-) -> None:
-    result = seqtool("eval-ppl", "text.txt", "-m", "x.arpa", "-m", "ngram", "--per-token", "-")
-    header, *rows = [line.split("\t") for line in result.stdout.splitlines()]
-    assert header[4:] == ["surprisal_1", "surprisal_2", "order_1", "order_2"]
-    assert [row[1] for row in rows] == ["a", "a", "b", "</s>", "b", "c", "</s>"]
-    # the training text has <s> a, a b, b </s> and <s> b
-    assert [row[6:] for row in rows] == [["1", order] for order in "2122211"]
-
-
-@pytest.mark.usefixtures("models")
-def test_models_of_ngrams_are_mixed_without_torch(root: Path) -> None:
-    script = (
-        "import sys\n"
-        "from seqtool.cli.app import main\n"
-        "options = ['-m', 'ngram', '-m', 'x.arpa', '--save-mixture', 'mix']\n"
-        "assert main(['eval-ppl', 'text.txt', *options]) == 0\n"
-        "assert main(['generate', '-m', 'mix', '--seed', '1']) == 0\n"
-        "assert 'torch' not in sys.modules\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": str(root)}
-    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=environment)

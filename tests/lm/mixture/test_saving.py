@@ -77,29 +77,6 @@ def test_a_cache_is_found_again(runs: Path) -> None:
     assert "| window 3, theta 0.7, decay 0.1 | cache | 0.5000 |" in card
 
 
-def test_the_directory_refers_to_its_parts(runs: Path) -> None:
-    header = checkpoint.read_header(runs / "mix")
-    parts = header.config["parts"]
-    assert [part["path"] for part in parts.values()] == ["../one", "../two"]
-    assert [part["kind"] for part in parts.values()] == ["neural-lm", "neural-lm"]
-    assert [part["weight"] for part in parts.values()] == [0.25, 0.75]
-    assert header.num_parameters == sum(
-        checkpoint.read_header(runs / name).num_parameters for name in ("one", "two")
-    )
-    assert "torch" in header.versions
-    assert header.scores == {"perplexity": 2.25}
-    assert sorted(file.name for file in (runs / "mix").iterdir()) == ["README.md", "model.json"]
-    card = (runs / "mix" / "README.md").read_text()
-    assert "| ../two | neural-lm | 0.7500 |" in card
-    assert "| perplexity | 2.25 |" in card
-
-
-def test_both_may_move_together(runs: Path) -> None:
-    expected = log_probs(seqtool.load(runs / "mix"))
-    moved = runs.rename(runs.with_name("elsewhere"))
-    assert log_probs(seqtool.load(moved / "mix")) == expected
-
-
 def refused(path: Path) -> ModelError:
     with pytest.raises(ModelError) as caught:
         seqtool.load(path)
@@ -120,12 +97,6 @@ def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> No
     what = f"this part of the mixture {short_path(runs / 'mix')} has changed since it was mixed"
     assert str(error) == f"{short_path(runs / 'two')}: {what}"
     assert "--save-mixture" in error.hint
-
-
-def test_a_part_that_is_damaged(runs: Path) -> None:
-    weights = runs / "two" / checkpoint.WEIGHTS
-    weights.write_bytes(weights.read_bytes()[:-1])
-    assert "damaged" in str(refused(runs / "mix"))
 
 
 @pytest.mark.parametrize(
@@ -202,25 +173,3 @@ def test_saved_by_eval_ppl_and_used(
     assert shown[2].split()[2:4] == ["runs/one", "(neural-lm):"]
     text = seqtool("generate", "-m", "runs/new", "--seed", 1, "--prompt", "a b")
     assert (text.code, text.stdout[:3]) == (0, "a b")
-
-
-def test_what_is_there_is_replaced_on_demand_only(
-    runs: Path, seqtool: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(runs.parent)
-    Path("text.txt").write_text("a a b\n")
-    before = (runs / "mix" / "model.json").read_bytes()
-    command = ("eval-ppl", "text.txt", "-m", "runs/two", "-m", "runs/one", "--save-mixture")
-    refusal = seqtool(*command, "runs/mix")
-    assert refusal.code == 1
-    assert refusal.stderr.splitlines() == [
-        "error: runs/mix: exists already",
-        "hint: replace it with --force, or choose another directory",
-    ]
-    assert (runs / "mix" / "model.json").read_bytes() == before
-    over_a_part = seqtool(*command, "runs/one", "--force")
-    assert over_a_part.stderr.startswith("error: runs/one: a part of the mixture is there")
-    assert (runs / "one" / checkpoint.WEIGHTS).is_file()
-    assert seqtool(*command, "runs/mix", "--force").code == 0
-    parts = checkpoint.read_header("runs/mix").config["parts"]
-    assert [part["path"] for part in parts.values()] == ["../two", "../one"]
