@@ -17,12 +17,12 @@ from typing import Any, Literal
 import numpy as np
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Doubles, Ids, Longs
+from seqtool.core.arrays import Doubles
 from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.units import LN_2
-from seqtool.lm.evaluation import LMEvaluation, evaluate_lm
+from seqtool.lm.evaluation import LMEvaluation, ScoredBlock, evaluate_lm
 from seqtool.lm.held_out import parts_of
 from seqtool.lm.protocol import LanguageModel, sentence_begins
 
@@ -126,17 +126,13 @@ class Comparison(OneLine):
     @property
     def remarks(self) -> Iterator[str]:
         """What to say of figures that do not compare."""
-        results = [model.result for model in self.models]
+        models = self.models
         if self.per == "byte":
-            yield (
-                "the models have different vocabularies, or read the text in different ways, so "
-                "their perplexities do not compare: bits per byte do"
-            )
-        unknown = [result.oov for result in results]
-        if len(set(unknown)) > 1:
-            shown = ", ".join(f"{model.name} {model.result.oov:,}" for model in self.models)
+            yield "the models read the text as other tokens, so compare them by bits per byte"
+        if len({model.result.oov for model in models}) > 1:
+            shown = ", ".join(f"{model.name} {model.result.oov:,}" for model in models)
             yield f"tokens read as <unk>, which is easier to predict than the words: {shown}"
-        for model in self.models:
+        for model in models:
             if model.result.adaptations:
                 yield f"{model.name} learns from the text as it reads it; fixed models do not"
             if model.result.impossible:
@@ -144,8 +140,7 @@ class Comparison(OneLine):
                     f"{model.result.impossible:,} tokens have no probability at all under "
                     f"{model.name}: its perplexity is infinite, and there is no test"
                 )
-        is_finite = not any(result.impossible for result in results)
-        if is_finite and any(model.lead is None for model in self.models[1:]):
+        if not any(m.result.impossible for m in models) and None in (m.lead for m in models[1:]):
             yield "there is no test: the text has one sentence, or all of them are alike"
 
 
@@ -206,9 +201,10 @@ def compare_lms(
         else open_language_model(Path(model), device=device, threads=threads)
         for model in models
     ]
-    results, sums = [], [_SentenceSums() for _ in models]
-    for name, model, own_sums in zip(names, opened, sums, strict=True):
+    results, tables = [], []
+    for name, model in zip(names, opened, strict=True):
         evaluate_lm(model, text=["a"])  # so that no model pays for what is linked at first use
+        blocks: list[Doubles] = []
         result = evaluate_lm(
             model,
             inputs,
@@ -216,77 +212,54 @@ def compare_lms(
             field=field,
             reset_state=reset_state,
             on_progress=None if on_progress is None else on_progress(name),
-            on_scores=own_sums.add,
+            on_scores=lambda scored, block, blocks=blocks: blocks.append(_sizes(scored, block)),
         )
         results.append(result)
-    per = _unit_of(opened, sums)
-    leads = [None, *(_lead(sums[0], other, per, samples, seed) for other in sums[1:])]
+        tables.append(np.concatenate(blocks))
+    per = _unit_of(opened, tables)
+    leads = [None, *(_lead(tables[0], other, per, samples, seed) for other in tables[1:])]
     costs = map(_costs_of, models, opened)
     kinds = [model.kind for model in opened]
     compared = zip(names, kinds, results, costs, leads, strict=True)
     return Comparison(tuple(ComparedModel(*each) for each in compared), per, samples, seed)
 
 
-class _SentenceSums:
-    """The nats, tokens and bytes of each sentence."""
-
-    def __init__(self) -> None:
-        self._nats: list[Doubles] = []
-        self._sizes: dict[Unit, list[Longs]] = {"token": [], "byte": []}
-
-    def add(self, ids: Ids, log_probs: Doubles, block: bytes | None) -> None:
-        """Add a block of whole sentences."""
-        begins = sentence_begins(ids)
-        self._nats.append(np.add.reduceat(log_probs, begins))
-        self._sizes["token"].append(np.diff(begins, append=len(ids)))
-        if block is not None:
-            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
-            self._sizes["byte"].append(np.diff(ends, prepend=0))
-
-    @property
-    def has_bytes(self) -> bool:
-        """Whether the text is no prepared corpus."""
-        return bool(self._sizes["byte"])
-
-    @property
-    def nats(self) -> Doubles:
-        """Of each sentence, [S]."""
-        return np.concatenate(self._nats)
-
-    def sizes(self, per: Unit) -> Longs:
-        """Return the tokens or bytes of each sentence, [S]."""
-        return np.concatenate(self._sizes[per])
+def _sizes(scored: ScoredBlock, block: bytes | None) -> Doubles:
+    """Return the nats, the tokens and the bytes of each sentence, [S, 3]; no bytes of a corpus."""
+    begins = sentence_begins(scored.ids)
+    tokens = np.diff(begins, append=len(scored.ids))
+    ends = np.flatnonzero(np.frombuffer(block or b"", np.uint8) == ord("\n")) + 1
+    num_bytes = np.zeros_like(tokens) if block is None else np.diff(ends, prepend=0)
+    return np.stack([np.add.reduceat(scored.log_probs, begins), tokens, num_bytes], axis=1)
 
 
-def _unit_of(models: Sequence[LanguageModel], measured: Sequence[_SentenceSums]) -> Unit:
+def _unit_of(models: Sequence[LanguageModel], tables: Sequence[Doubles]) -> Unit:
     """Return what bits compare per: bytes, unless all models read the text as the same tokens.
 
     Models of one vocabulary may not: a literal `</s>` is a token of one that another one skips.
     """
     from seqtool.lm.mixture.model import numbering
 
-    if not measured[0].has_bytes:  # of a prepared corpus, whose ids are those of all models
+    if not tables[0][:, 2].any():  # of a prepared corpus, whose ids are those of all models
         return "token"
-    first, *others = (model.tokenizer for model in models)
-    tokens_S = measured[0].sizes("token")
-    if not all(np.array_equal(tokens_S, sums.sizes("token")) for sums in measured[1:]):
+    if any((table[:, 1] != tables[0][:, 1]).any() for table in tables[1:]):
         return "byte"
     try:
-        for other in others:
-            numbering(first, other, "", "")
+        for other in models[1:]:
+            numbering(models[0].tokenizer, other.tokenizer, "", "")
     except ModelError:  # models that cannot be mixed either
         return "byte"
     return "token"
 
 
 def _lead(
-    first: _SentenceSums, second: _SentenceSums, per: Unit, samples: int, seed: int
+    first: Doubles, second: Doubles, per: Unit, samples: int, seed: int
 ) -> Significance | None:
     """Test the difference of the bits of two models.
 
     None where sentences say nothing of chance: they are fewer than two, all alike or impossible.
     """
-    counts_SM = np.stack([first.nats, second.nats, first.sizes(per)], axis=1)
+    counts_SM = np.stack([first[:, 0], second[:, 0], first[:, 1 + (per == "byte")]], axis=1)
     if not np.isfinite(counts_SM).all() or (counts_SM == counts_SM[:1]).all():
         return None
 

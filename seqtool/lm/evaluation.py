@@ -239,11 +239,13 @@ class ScoredBlock(NamedTuple):
         ids: [N], `EOS_ID` after each sentence.
         log_probs: [N] nats.
         columns: further values, name -> [N].
+        parts: [P, N] nats that the parts of a mixture give; None of other models.
     """
 
     ids: Ids
     log_probs: Doubles
     columns: Mapping[str, npt.NDArray[Any]]
+    parts: Doubles | None = None
 
 
 def evaluate_lm(
@@ -257,7 +259,7 @@ def evaluate_lm(
     per_sentence: Target | None = None,
     field: str | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
-    on_scores: Callable[[Ids, Doubles, bytes | None], None] | None = None,
+    on_scores: Callable[[ScoredBlock, bytes | None], None] = lambda scored, block: None,
     pool: Pool[TextBlock, ScoredBlock] | None = None,
 ) -> LMEvaluation:
     r"""Measure a model on text; memory does not grow with it.
@@ -278,8 +280,7 @@ def evaluate_lm(
             log10_probability and perplexity.
         field: which field of .jsonl files holds the text.
         on_progress: called with bytes done and in all (None when not known).
-        on_scores: called with the ids of each block of whole sentences, their nats, and the lines
-            (None of a prepared corpus).
+        on_scores: called with each block of whole sentences and its lines (None of a corpus).
         pool: processes that score blocks of files, each by itself, as `scorer` returns it.
 
     Returns:
@@ -340,7 +341,8 @@ def evaluate_lm(
             None if target is None else stack.enter_context(open_table(target))
             for target in (per_token, per_sentence)
         )
-        for (ids, log_probs, columns), block in scored:
+        for scores, block in scored:
+            ids, log_probs = scores.ids, scores.log_probs
             if log_probs.shape != ids.shape:
                 raise ValueError(f"{len(log_probs)} scores for {len(ids)} tokens")
             check_log_probs(log_probs, counts["tokens"])
@@ -353,13 +355,12 @@ def evaluate_lm(
             known_nats.append(float(log_probs[~is_unknown].sum()))
             unknown_nats.append(float(log_probs[is_unknown].sum()))
             unknown.add(ids, block)
-            if on_scores is not None:
-                on_scores(ids, log_probs, block)
+            on_scores(scores, block)
             if token_table is not None:
                 tokens = surface_tokens(tokenizer, ids, block)
-                token_table.write(token_columns(first, tokens, ids, log_probs, columns))
+                token_table.write(token_columns(first, tokens, scores))
             if sentence_table is not None:
-                sentence_table.write(sentence_columns(first, ids, log_probs))
+                sentence_table.write(sentence_columns(first, scores))
     if not counts["tokens"]:
         raise DataError("the text is empty", hint="give a text with at least one line")
     if corpus is not None:
@@ -413,40 +414,33 @@ def surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[s
     return [token for line in lines for token in (*tokenizer.tokens(line), EOS)]
 
 
-def token_columns(
-    first: int,
-    tokens: Sequence[str],
-    ids: Ids,
-    log_probs: Doubles,
-    columns: Mapping[str, npt.NDArray[Any]],
-) -> dict[str, Any]:
+def token_columns(first: int, tokens: Sequence[str], scored: ScoredBlock) -> dict[str, Any]:
     """Return the rows of a table of tokens, as columns [N].
 
     Args:
         first: the number of the block's first sentence, from 1.
         tokens: [N], as `surface_tokens` gives them.
-        ids: [N], `EOS_ID` after each sentence.
-        log_probs: [N] nats.
-        columns: further values, name -> [N].
+        scored: the block.
     """
-    is_end = ids == EOS_ID
+    is_end = scored.ids == EOS_ID
     return {
         "sentence": first + np.cumsum(is_end) - is_end,
         "token": tokens,
-        "surprisal": 0.0 - log_probs / LN_2,  # 0.0: a certain token shall not show "-0"
-        "oov": (ids == UNK_ID).astype(np.int64),
-        **columns,
+        "surprisal": 0.0 - scored.log_probs / LN_2,  # 0.0: a certain token shall not show "-0"
+        "oov": (scored.ids == UNK_ID).astype(np.int64),
+        **scored.columns,
     }
 
 
-def sentence_columns(first: int, ids: Ids, log_probs: Doubles) -> dict[str, Any]:
+def sentence_columns(first: int, scored: ScoredBlock) -> dict[str, Any]:
     """Return the rows of a table of sentences; the arguments are those of `token_columns`."""
-    begins = sentence_begins(ids)
-    tokens, nats = np.diff(begins, append=len(ids)), np.add.reduceat(log_probs, begins)
+    begins = sentence_begins(scored.ids)
+    tokens = np.diff(begins, append=len(scored.ids))
+    nats = np.add.reduceat(scored.log_probs, begins)
     return {
         "sentence": np.arange(first, first + len(begins)),
         "tokens": tokens,
-        "oov": np.add.reduceat((ids == UNK_ID).astype(np.int64), begins),
+        "oov": np.add.reduceat((scored.ids == UNK_ID).astype(np.int64), begins),
         "log10_probability": nats / LN_10,
         "perplexity": np.array([perplexity_of(mean) for mean in (-nats / tokens).tolist()]),
     }
@@ -465,7 +459,8 @@ def _score(
 
     for scores in model.score_ids(feed(), reset_state=reset_state):
         ids, text = pending.popleft()
-        yield ScoredBlock(ids, np.asarray(scores.log_probs, np.float64), scores.columns), text
+        log_probs = np.asarray(scores.log_probs, np.float64)
+        yield ScoredBlock(ids, log_probs, scores.columns, scores.parts), text
 
 
 def _score_in(
@@ -489,11 +484,8 @@ def check_shared(model: LanguageModel, *, reset_state: bool) -> None:
     Raises:
         ConfigError: what a sentence gets depends on those before it.
     """
-    is_adapting = bool(model.adaptations)
-    if is_adapting or (model.carries_state and not reset_state):
-        other = (
-            "" if is_adapting else "add --reset-state, with which each sentence begins anew, or "
-        )
+    if model.adaptations or (model.carries_state and not reset_state):
+        other = "" if model.adaptations else "let each sentence begin anew with --reset-state, or "
         raise ConfigError(
             "the model reads the text as one, which processes cannot share",
             hint=f"{other}leave out --jobs",

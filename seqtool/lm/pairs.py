@@ -26,7 +26,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 
@@ -154,23 +154,15 @@ def _scored_words(sentence: str, tokenizer: Tokenizer) -> list[str]:
     return words
 
 
-class Region(NamedTuple):
-    """The words of a sentence, from `begin` up to `end`, that another one does not have.
-
-    Where `end` is beyond its words, the end of the sentence belongs to it.
-    """
-
-    begin: int
-    end: int
-
-
-def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[Region, Region]:
+def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[slice, slice]:
     """Return where two sentences, given as their words, differ: see the head of this file.
 
+    A region that goes beyond the words has the end of the sentence in it.
+
     >>> regions("the dogs bark .".split(), "the dogs barks .".split())
-    (Region(begin=2, end=3), Region(begin=2, end=3))
+    (slice(2, 3, None), slice(2, 3, None))
     >>> regions("dogs bark .".split(), "dogs do bark .".split())
-    (Region(begin=1, end=2), Region(begin=1, end=3))
+    (slice(1, 2, None), slice(1, 3, None))
     """
     shortest = min(len(good), len(bad))
     begin = 0
@@ -181,7 +173,7 @@ def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[Region, Region]:
         num_after += 1
     if begin == shortest - num_after:  # one of the two would be empty
         num_after -= 1
-    return Region(begin, len(good) - num_after), Region(begin, len(bad) - num_after)
+    return slice(begin, len(good) - num_after), slice(begin, len(bad) - num_after)
 
 
 @dataclass(frozen=True)
@@ -310,9 +302,7 @@ class PairsEvaluation(OneLine):
             "mean_over_paradigms": self.mean_accuracy,
             "pairs_that_differ_in_unknown_words": self.num_unknown,
             "pairs_with_unknown_words_elsewhere": self.num_unknown_elsewhere,
-            "phenomena": [
-                {"phenomenon": name, **tally.to_json()} for name, tally in self.phenomena.items()
-            ],
+            "phenomena": [{"phenomenon": k, **v.to_json()} for k, v in self.phenomena.items()],
             "paradigms": [
                 {"phenomenon": phenomenon, "paradigm": paradigm, **tally.to_json()}
                 for (phenomenon, paradigm), tally in self.paradigms.items()
@@ -402,7 +392,7 @@ def _score(
         else:  # one list per sentence: its words, and its end
             of_words = score_words(model, sentences, line_ends=True)
             nats = [
-                -LN_2 * math.fsum(word.bits for word in line[span.begin : span.end])
+                -LN_2 * math.fsum(word.bits for word in line[span])
                 for line, span in zip(of_words, differing, strict=True)
             ]
     except DataError as error:  # it counts the sentences
@@ -419,9 +409,10 @@ def _score(
         unknown: dict[str, None] = {}
         if has_unknown:
             for row in (one, other):
-                of_region = words[row][differing[row].begin : differing[row].end]
                 unknown |= dict.fromkeys(
-                    word for word in of_region if (model.tokenizer.encode(word) == UNK_ID).any()
+                    word
+                    for word in words[row][differing[row]]
+                    if (model.tokenizer.encode(word) == UNK_ID).any()
                 )
         bad = nats[one] if is_same else nats[other]
         yield ScoredPair(pair, nats[one], bad, tuple(unknown), has_unknown)

@@ -46,12 +46,14 @@ class TokenScores:
             token, where it is one of them; of no meaning elsewhere. None if not asked for.
         entropies: float64 [N], nats, of the distribution that the token is drawn from, `</s>` and
             `<unk>` in it. None if not asked for.
+        parts: float64 [P, N], nats that the parts of a mixture give; None of other models.
     """
 
     log_probs: Doubles
     columns: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
     class_log_probs: Doubles | None = None
     entropies: Doubles | None = None
+    parts: Doubles | None = None
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from seqtool.core.arrays import Doubles, Reals
+from seqtool.core.arrays import Doubles, Longs, Reals
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
 from seqtool.core.reading import whole_text
@@ -46,12 +45,13 @@ class GenerateConfig(Config):
 
     def check(self) -> None:
         """Refuse chance and search together, and chance where nothing is drawn."""
-        cuts = {"temperature": self.temperature != 1, "top-k": self.top_k, "top-p": self.top_p}
         is_search = self.beam is not None
         if is_search or not self.temperature:
+            cuts = {"top-k": self.top_k, "top-p": self.top_p}
+            if is_search:
+                cuts = {"temperature": self.temperature != 1, **cuts}
             what, drop = ("beam search", "--beam") if is_search else ("temperature 0", "it")
-            given = [name for name, value in cuts.items() if value]
-            if names := " and ".join(name for name in given if is_search or "top" in name):
+            if names := " and ".join(name for name, value in cuts.items() if value):
                 raise ConfigError(
                     f"{what} draws nothing by chance, so {names} cannot apply",
                     hint=f"drop {drop}, or drop {names}",
@@ -129,7 +129,12 @@ def generate(
     if config.beam is None:
         steps = _draw(model, prompt_ids, config, seed)
     else:
-        steps = _search(model, prompt_ids, config)
+        best = beam_search(model, begin(model, prompt_ids, 1), config)
+        steps = (
+            (place, *step)
+            for place, hypothesis in enumerate(best)
+            for step in zip(hypothesis.tokens, hypothesis.log_probs, strict=True)
+        )
     return _decode(model.tokenizer, prompt_ids, echo, steps, config)
 
 
@@ -140,19 +145,16 @@ def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> 
 
 def collect(pieces: Iterable[Piece], vocabulary: Vocabulary) -> list[Sample]:
     """Join the pieces of each sample."""
-    texts: dict[int, list[str]] = {}
-    generated: dict[int, list[Piece]] = {}
+    samples: dict[int, list[Piece]] = {}
     for piece in pieces:
-        texts.setdefault(piece.sample, []).append(piece.text)
-        if piece.token is not None:
-            generated.setdefault(piece.sample, []).append(piece)
+        samples.setdefault(piece.sample, []).append(piece)
     return [
         Sample(
-            text="".join(texts[number]),
-            tokens=tuple(vocabulary.decode(p.token for p in mine if p.token is not None)),
-            log10_probability=math.fsum(p.log_prob for p in mine) / LN_10,
+            text="".join(piece.text for piece in own),
+            tokens=tuple(vocabulary.decode(p.token for p in own if p.token is not None)),
+            log10_probability=math.fsum(piece.log_prob for piece in own) / LN_10,
         )
-        for number, mine in sorted(generated.items())
+        for _, own in sorted(samples.items())
     ]
 
 
@@ -166,49 +168,39 @@ def read_prompt(
     """
     if not isinstance(prompt, str):
         raise TypeError(f"expected a prompt as a string, not {prompt!r}")
-    try:
-        whole_text(prompt, "the prompt")
-    except DataError as error:
-        raise PromptError(error.message, hint="type it again") from error
-    lines = prompt.replace("\r\n", "\n").split("\n")
     ids: list[int] = []
-    unknown: list[str] = []
-    surfaces: list[str] = []
+    lines: list[str] = []
+    unknown: dict[str, None] = {}
     try:
-        for number, line in enumerate(lines):
-            if number:
-                ids.append(EOS_ID)
+        for line in whole_text(prompt, "the prompt").replace("\r\n", "\n").split("\n"):
             line_ids, tokens = tokenizer.encode(line).tolist(), tokenizer.tokens(line)
-            ids += line_ids
-            surfaces.append((" " if tokenizer.unit == "word" else "").join(tokens))
-            unknown += [
-                token
-                for token, i in zip(tokens, line_ids, strict=True)
-                if i == UNK_ID and token != UNK
-            ]
+            ids += [EOS_ID, *line_ids] if lines else line_ids
+            lines.append((" " if tokenizer.unit == "word" else "").join(tokens))
+            pairs = zip(tokens, line_ids, strict=True)
+            unknown |= dict.fromkeys(token for token, i in pairs if i == UNK_ID and token != UNK)
     except DataError as error:
         message = error.message.replace("the text", "the prompt")
         raise PromptError(message, hint="leave it out") from error
     if unknown and not allow_unknown:
-        raise _unknown_words(tokenizer, list(dict.fromkeys(unknown)))
-    return ids, "\n".join(surfaces) if unknown else None
+        raise _unknown_words(tokenizer, list(unknown))
+    return ids, "\n".join(lines) if unknown else None
 
 
 def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
     noun, vocabulary = "words" if tokenizer.unit == "word" else "characters", tokenizer.vocabulary
     more = f" and {len(unknown) - WORDS_SHOWN} more" if len(unknown) > WORDS_SHOWN else ""
-    unknown = unknown[:WORDS_SHOWN]
-    what = f"the prompt has {noun} outside the model's vocabulary: "
+    shown = unknown[:WORDS_SHOWN]
     near = [
         f"for {word!r} perhaps {' or '.join(names)}"
-        for word in unknown
+        for word in shown
         if noun == "words" and (names := vocabulary.nearest(word))
     ]
     hint = f"use known {noun}{' (' + '; '.join(near) + ')' if near else ''}"
     if all(word.lower() in vocabulary for word in unknown):
         hint = "type the prompt in lower case, as the model's text was"
     return PromptError(
-        f"{what}{', '.join(map(repr, unknown))}{more}",
+        f"the prompt has {noun} outside the model's vocabulary: "
+        f"{', '.join(map(repr, shown))}{more}",
         hint=f"{hint}, or read them as <unk> with --allow-unknown",
     )
 
@@ -221,7 +213,7 @@ def begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
     return state[np.zeros(num, dtype=np.intp)]
 
 
-def largest(values_V: Doubles, num: int) -> npt.NDArray[np.intp]:
+def largest(values_V: Doubles, num: int) -> Longs:
     """Return the indices of the `num` largest values, falling; ties by the lower index."""
     if num < len(values_V):
         threshold = np.partition(values_V, len(values_V) - num)[len(values_V) - num]
@@ -232,11 +224,9 @@ def largest(values_V: Doubles, num: int) -> npt.NDArray[np.intp]:
     return candidates[order][:num]
 
 
-def only_unk() -> ModelError:
-    """Return the error of a model that leaves nothing to generate."""
-    return ModelError(
-        "the model offers nothing but <unk> as the next token", hint="allow it with --generate-unk"
-    )
+def _only_unk() -> ModelError:
+    what = "the model offers nothing but <unk> as the next token"
+    return ModelError(what, hint="allow it with --generate-unk")
 
 
 def next_distribution(
@@ -260,7 +250,7 @@ def next_distribution(
         log_probs[UNK_ID] = -np.inf
     best = float(log_probs.max())
     if best == -math.inf and not generate_unk:
-        raise only_unk()
+        raise _only_unk()
     if not math.isfinite(best):
         raise ModelError(
             "the model's scores of the next token are no probabilities",
@@ -275,14 +265,13 @@ def next_distribution(
     probs /= probs.sum()
     if top_p is not None and top_p < 1:
         order = largest(log_probs, len(probs))  # probabilities a rounding apart may tie
-        mass = np.cumsum(probs[order])
-        num = int(np.searchsorted(mass, top_p - NUCLEUS_SLACK)) + 1
+        num = int(np.searchsorted(np.cumsum(probs[order]), top_p - NUCLEUS_SLACK)) + 1
         probs = _only(probs, order[:num])
         probs /= probs.sum()
     return probs
 
 
-def _only(probs: Doubles, kept: npt.NDArray[np.intp]) -> Doubles:
+def _only(probs: Doubles, kept: Longs) -> Doubles:
     result = np.zeros_like(probs)
     result[kept] = probs[kept]
     return result
@@ -370,18 +359,8 @@ def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> l
         last = np.array([h.tokens[-1] for h in live], dtype=np.int32)
         state = model.advance(state[np.array(rows, dtype=np.intp)], last)
     if not finished and not live:
-        raise only_unk()
+        raise _only_unk()
     return sorted(finished + live, key=lambda h: -h.total)[: config.num]
-
-
-def _search(
-    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig
-) -> Iterator[tuple[int, int, float]]:
-    """Yield (place, token, nats) of the best texts that beam search finds, the best first."""
-    hypotheses = beam_search(model, begin(model, prompt_ids, 1), config)
-    for place, hypothesis in enumerate(hypotheses):
-        for token, log_prob in zip(hypothesis.tokens, hypothesis.log_probs, strict=True):
-            yield place, token, log_prob
 
 
 def _decode(

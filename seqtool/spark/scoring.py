@@ -83,8 +83,8 @@ def _rows(
 ) -> dict[str, Any]:
     """Return the rows of scored lines as columns; `first` is the number of the first line."""
     if not per_token:
-        return sentence_columns(first, scored.ids, scored.log_probs)
-    return token_columns(first, surface_tokens(model.opened.tokenizer, scored.ids, text), *scored)
+        return sentence_columns(first, scored)
+    return token_columns(first, surface_tokens(model.opened.tokenizer, scored.ids, text), scored)
 
 
 def _names(model: Model, *, per_token: bool) -> dict[str, str]:

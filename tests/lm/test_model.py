@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toy_models import UNIGRAM_ARPA, BigramModel, char_tokenizer, random_bigrams, two_words
 
 import seqtool
-from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
+from seqtool.core.errors import ConfigError, DataError, PromptError
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.model import LanguageModel

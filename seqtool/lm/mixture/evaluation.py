@@ -86,9 +86,8 @@ class ModelsEvaluation:
         result, tuning = self.result, self.tuning
         if result.oov and lacks_unknown(self.model):
             yield (
-                "note: the model was read from an ARPA file without <unk>: each unknown word has a "
-                "log10 probability of -100, as in KenLM; SRILM leaves such words out of its "
-                "perplexity"
+                "note: the ARPA file has no <unk>: each unknown word has a log10 probability of "
+                "-100, as in KenLM; SRILM leaves such words out of its perplexity"
             )
         is_dynamic = any(how.kind == "dynamic" for how in result.adaptations)
         if result.impossible:
@@ -97,21 +96,14 @@ class ModelsEvaluation:
                 "so the perplexity is infinite (null in JSON)"
             )
         elif is_dynamic and result.perplexity > result.vocabulary_size:
-            # what knows nothing of a text has the size of the vocabulary
-            yield (
-                "note: the perplexity is worse than that of guessing among all symbols of the "
-                "vocabulary; a lower --dynamic-rate may keep the network in balance"
-            )
+            yield "note: that is worse than guessing; a lower --dynamic-rate may help"
         if result.true_perplexity is not None and result.oov:
             yield (
                 "note: the grammar's figures are for the words themselves; this model reads some "
                 "as <unk>, which is easier, so the two do not compare"
             )
         elif result.true_perplexity is not None and result.perplexity < result.true_perplexity:
-            yield (
-                "note: better than the grammar that wrote the text: the model has seen this text "
-                "before"
-            )
+            yield "note: better than the grammar that wrote the text: the model has seen it before"
         measured = [(Path(text).resolve(), result.split) for text in self.texts]
         fitted: list[Tuning | DynamicTuning] = [*filter(None, [tuning]), *self.dynamic]
         if any((Path(each.text).resolve(), each.split) in measured for each in fitted):

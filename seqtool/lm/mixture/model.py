@@ -17,7 +17,6 @@ Shapes: P parts, N tokens, H hypotheses and V symbols. Log-probabilities are nat
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import os
@@ -37,7 +36,7 @@ from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.terminal import short_path
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
+from seqtool.lm.mixture.cache import CacheModel, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import Adaptation, State, Summary, TokenScores, summarise_by_steps
@@ -91,7 +90,6 @@ class MixedModel(LanguageModel):
         ]
         equal = [1 / len(parts)] * len(parts)
         self.weights = check_weights(equal if weights is None else weights, len(parts))
-        self._observer: Observer | None = None
 
     @property
     def carries_state(self) -> bool:
@@ -107,12 +105,6 @@ class MixedModel(LanguageModel):
         """Return the ids that the part at a place, from 0, has for symbols of the mixture."""
         numbers = self._numbers[number]
         return ids if numbers is None else numbers[ids]
-
-    def observed(self, observer: Observer) -> MixedModel:
-        """Return the same mixture, whose parts' scores [P, N] of each block go to `observer`."""
-        result = copy.copy(self)
-        result._observer = observer
-        return result
 
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
@@ -139,12 +131,10 @@ class MixedModel(LanguageModel):
         ]
         for scores in zip(*streams, strict=True):
             log_probs_PN = np.stack([part.log_probs for part in scores])
-            if self._observer is not None:
-                self._observer(log_probs_PN)
             classes = [part.class_log_probs for part in scores if part.class_log_probs is not None]
-            yield TokenScores(
-                self._mix(log_probs_PN), _columns(scores), self._mix(classes) if classes else None
-            )
+            of_class = self._mix(classes) if classes else None
+            mixed = self._mix(log_probs_PN)
+            yield TokenScores(mixed, _columns(scores), of_class, parts=log_probs_PN)
 
     def _class_in_part(self, number: int, class_V: Bools) -> Bools:
         """Return a class of symbols in the numbering of a part."""
@@ -197,11 +187,9 @@ def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
             raise ConfigError(f"a weight is {weight:g}", hint="give weights from 0 to 1")
     total = math.fsum(weights)
     if abs(total - 1) > SUM_SLACK:
-        shares = [weight / total if total else 1 / num for weight in weights]
-        raise ConfigError(
-            f"the weights sum to {total:.6g} instead of 1",
-            hint=f"in these proportions give {','.join(f'{share:.6f}' for share in shares)}",
-        )
+        shares = ",".join(f"{weight / total if total else 1 / num:.6f}" for weight in weights)
+        what = f"the weights sum to {total:.6g} instead of 1"
+        raise ConfigError(what, hint=f"in these proportions give {shares}")
     return tuple(weight / total for weight in weights)
 
 
@@ -241,20 +229,18 @@ def numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) ->
     if ours == theirs:
         return None
     numbers = theirs.encode(ours.symbols)
+    hint = "train both on one corpus made by `seqtool prepare`, which fixes the vocabulary"
     lacks = int((numbers == UNK_ID).sum()) - 1  # <unk> itself is there
     more = len(theirs) - (len(ours) - lacks)
     if lacks or more:
         noun = "word" if first.unit == "word" else "symbol"
-        raise ModelError(
-            f"the vocabularies differ: {name} has {counted(lacks, noun)} that {other_name} "
-            f"lacks, and {other_name} has {more:,} that {name} lacks",
-            hint="train both on one corpus made by `seqtool prepare`, which fixes the vocabulary",
+        what = (
+            f"the vocabularies differ: {name} has {counted(lacks, noun)} that {other_name} lacks, "
+            f"and {other_name} has {more:,} that {name} lacks"
         )
+        raise ModelError(what, hint=hint)
     if first.unit not in ("word", "char"):  # the order of subwords decides how a text is cut
-        raise ModelError(
-            f"{name} and {other_name} cut words into pieces differently",
-            hint="train both on one corpus made by `seqtool prepare`",
-        )
+        raise ModelError(f"{name} and {other_name} cut words into pieces differently", hint=hint)
     return numbers
 
 
@@ -484,30 +470,10 @@ def open_language_model(
     return model
 
 
-def open_mixture(
-    paths: Sequence[Path],
-    weights: Sequence[float] | None = None,
-    *,
-    device: str = "cpu",
-    threads: int | None = None,
-) -> LanguageModel:
-    """Open a model as it is, or several as their mixture.
-
-    Args:
-        paths: one or more models.
-        weights: of each; equal ones when not given.
-        device: of networks; "auto" chooses one.
-        threads: of networks; all cores when not given.
-
-    Raises:
-        ModelError: a model that cannot be opened, or models that do not fit together.
-        ConfigError: no such device, or weights that are no distribution.
-    """
-    return mix(open_parts(paths, device=device, threads=threads), paths, weights)
-
-
-def open_parts(paths: Sequence[Path], *, device: str, threads: int | None) -> list[LanguageModel]:
-    """Open models that are to be mixed; see `open_mixture`."""
+def open_parts(
+    paths: Sequence[Path], *, device: str = "cpu", threads: int | None = None
+) -> list[LanguageModel]:
+    """Open models as `open_language_model` does."""
     return [open_language_model(path, device=device, threads=threads) for path in paths]
 
 

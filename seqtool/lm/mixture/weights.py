@@ -17,7 +17,7 @@ from seqtool.core.arrays import Doubles, Floats
 from seqtool.core.errors import DataError
 from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
-from seqtool.lm.evaluation import LMEvaluation, evaluate_lm
+from seqtool.lm.evaluation import LMEvaluation, ScoredBlock, evaluate_lm
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig, candidates
 from seqtool.lm.mixture.model import MixedModel
@@ -156,10 +156,16 @@ def tune_mixture(
     if isinstance(own, CacheModel) and cache is not None:
         configs = candidates(cache, has_states=own.has_states)
         parts[place] = own.trying(configs, lambda scores: tried.append(scores.astype(np.float32)))
+
+    def collect(scored: ScoredBlock, _: bytes | None) -> None:
+        assert scored.parts is not None
+        blocks.append(scored.parts)
+
     split = "valid" if is_corpus(text) else None  # never its test split, which evaluation reads
     evaluate_lm(
-        MixedModel(parts, names=model.names).observed(blocks.append),
+        MixedModel(parts, names=model.names),
         text,
+        on_scores=collect,
         split=split,
         field=field,
         reset_state=reset_state,
@@ -226,11 +232,12 @@ def evaluate_mixture(
     sums: list[Doubles] = []
     impossible_P = np.zeros(len(model.parts), dtype=np.int64)
 
-    def observe(log_probs_PN: Doubles) -> None:
-        sums.append(log_probs_PN.sum(axis=1))
-        impossible_P[:] += np.isneginf(log_probs_PN).sum(axis=1)
+    def add(scored: ScoredBlock, _: bytes | None) -> None:
+        assert scored.parts is not None
+        sums.append(scored.parts.sum(axis=1))
+        impossible_P[:] += np.isneginf(scored.parts).sum(axis=1)
 
-    result = evaluate_lm(model.observed(observe), inputs, **options)
+    result = evaluate_lm(model, inputs, on_scores=add, **options)
     perplexities = [
         perplexity_of(-math.fsum(nats) / result.tokens) for nats in zip(*sums, strict=True)
     ]

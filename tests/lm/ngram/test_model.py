@@ -22,7 +22,7 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import HEADER, WEIGHTS
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID, Vocabulary
-from seqtool.lm.array_file import array_sizes, map_arrays, write_arrays
+from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.model import NgramModel, save_model
@@ -159,8 +159,6 @@ def test_the_weights_are_a_file_that_safetensors_reads(saved: Path, tmp_path: Pa
     }
     save_file(arrays, tmp_path / "theirs")
     assert_same(BackoffTable.from_arrays(map_arrays(tmp_path / "theirs"), 4), some_table())
-    # int32 and float32
-    assert array_sizes(saved / WEIGHTS) == {name: 4 * len(a) for name, a in arrays.items()}
 
 
 @given(st.data())
