@@ -392,19 +392,18 @@ def _shown(paths: Sequence[str]) -> str:
 def _model_rows(found: ModelsEvaluation) -> Iterator[tuple[str, str]]:
     """Give the rows about the model: its parts with their weights, how it adapts, its state."""
     yield "model", found.name
-    mixture, tuning = found.mixture, found.tuning
-    if mixture is not None:
-        model = mixture.model
-        parts = zip(model.weights, model.names, model.parts, strict=True)
-        for number, (weight, name, part) in enumerate(parts):
-            if part.kind == "cache":
-                share = 1 - mixture.impossible[number] / found.result.tokens
-                worth = f"{name}: has {share:.1%} of the tokens"
-            else:
-                learns = any(adapted.kind == "dynamic" for adapted in part.adaptations)
-                kind = f"{part.kind}, dynamic" if learns else part.kind
-                worth = f"{name} ({kind}): perplexity {mixture.perplexities[number]:,.2f} alone"
-            yield f"  weight {weight:.4f}", worth
+    model: Any = found.model
+    tuning = found.tuning
+    for number, part in enumerate(found.parts):
+        weight, name = model.weights[number], part["model"]
+        if part["kind"] == "cache":
+            share = 1 - part.get("zero_probability_tokens", 0) / found.result.tokens
+            worth = f"{name}: has {share:.1%} of the tokens"
+        else:
+            learns = any(how.kind == "dynamic" for how in model.parts[number].adaptations)
+            kind = f"{part['kind']}, dynamic" if learns else part["kind"]
+            worth = f"{name} ({kind}): perplexity {part['perplexity']:,.2f} alone"
+        yield f"  weight {weight:.4f}", worth
     if tuning is not None:
         what = f"{tuning.text}: {tuning.tokens:,} tokens, perplexity {tuning.perplexity:,.2f}"
         yield "  tuned on", what

@@ -22,12 +22,12 @@ from seqtool.lm.protocol import LanguageModel
 from seqtool.lm.tables import SEPARATORS, Column, GivenTable, Table, check_names, parse_table
 from seqtool.lm.unknown import UnknownWords, warning_of
 from seqtool.lm.words import (
-    Frequencies,
     LineBlocks,
-    ScoredWords,
     block_size,
+    own_frequencies,
     refuse_lines_anew,
     score_blocks,
+    text_frequencies,
     word_columns,
 )
 
@@ -205,15 +205,17 @@ def write_words(
         )
     order = any(model.kind == "ngram" for model in opened)
     columns = partial(word_columns, entropy=entropy, order=order, previous=previous)
-    counts = Frequencies.of_models(opened, frequencies)
-    if stimuli is not None:
-        made = columns(ScoredWords.none(), 1, frequencies=counts[0])
-        check_names(stimuli.kept, ["model", *made], stimuli.table.path)
+    shares: Sequence[Mapping[str, float] | None] = [own_frequencies(model) for model in opened]
+    if frequencies:
+        shares = [text_frequencies(read_blocks([*frequencies]))] * len(opened)
+    elif any(shares):  # beside others, the cells of a model without counts are empty
+        shares = [each or {} for each in shares]
     options = {"carry_state": carry_state, "entropy": entropy, "line_ends": line_ends}
-    for (name, model), own_counts in zip(models.items(), counts, strict=True):
+    for (name, model), of_words in zip(models.items(), shares, strict=True):
         state = "carried" if carry_state and model.carries_state else "reset"
         total = WordTotals(name, model.tokenizer.unit, state)
         unknown = UnknownWords(model.tokenizer)
+        lowercase = not frequencies and model.tokenizer.lowercase
         with progress() as on_progress:
             blocks: BlockReader | LineBlocks
             if stimuli is None:
@@ -224,9 +226,11 @@ def write_words(
             for words in score_blocks(model, blocks, blocks.located, **options):
                 lines = words.units.lines + total.lines
                 row: dict[str, Column] = {"model": [name] * len(lines)} if len(models) > 1 else {}
+                made = columns(words, total.lines + 1, frequencies=of_words, lowercase=lowercase)
                 if stimuli is not None:
+                    check_names(stimuli.kept, ["model", *made], stimuli.table.path)
                     row |= stimuli.columns(lines.tolist())
-                table.write(row | columns(words, total.lines + 1, frequencies=own_counts))
+                table.write(row | made)
                 unknown_texts = words.unknown_texts()
                 total.lines += words.num_lines
                 total.words += int(words.units.is_word.sum())

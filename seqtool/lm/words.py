@@ -36,23 +36,22 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqtool.core.arrays import Bytes, Doubles, Ids, Longs
+from seqtool.core.arrays import Doubles, Ids, Longs
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import BLOCK_SIZE, read_blocks
+from seqtool.core.reading import BLOCK_SIZE
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import Pieces, Units, add_up, find_units
 from seqtool.lm.evaluation import check_log_probs, encoded_line, refuse_other_than_text
 from seqtool.lm.protocol import LanguageModel, Summary, TokenScores, refuse_other_than_model
-from seqtool.lm.tables import Column
+from seqtool.lm.tables import Column, plain
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
@@ -108,12 +107,6 @@ class ScoredWords:
     entropies: Doubles | None = None
     orders: Longs | None = None
     ids: Ids | None = None
-
-    @classmethod
-    def none(cls) -> Self:
-        """Return those of no lines."""
-        none = np.zeros(0, np.int64)
-        return cls(b"", find_units(b"", line_ends=False), Pieces(np.zeros(0), none > 0, none))
 
     @property
     def num_lines(self) -> int:
@@ -317,78 +310,37 @@ def _pieces_of(
     return add_up(units, ids, sizes, tokenizer.opens_word, scores.log_probs, scores.class_log_probs)
 
 
-class Frequencies:
-    """How often words occur in a text, to be looked up.
+def own_frequencies(model: LanguageModel) -> dict[str, float] | None:
+    """Return log10 of the share of each word of the training text, of a model that has kept them.
 
-    Args:
-        counts: of each word of the text by its number; 0 for what is no word.
-        total: words of the text, those without a number too.
-        numbers_of: returns the numbers of words, [U], -1 for one that has none.
+    None of a model of other units than words, or without counts.
     """
+    vocabulary = model.tokenizer.vocabulary
+    counts = np.array(vocabulary.counts, np.int64)
+    counts[EOS_ID] = 0
+    if model.tokenizer.unit != "word" or not counts.any():
+        return None
+    total = int(counts.sum())
+    counts[UNK_ID] = 0  # many words, not one; they count in the total alone
+    return _log_shares(counts, total, vocabulary.symbols.__getitem__)
 
-    def __init__(self, counts: Longs, total: int, numbers_of: Callable[[ScoredWords], Ids]) -> None:
-        log10s = np.full(len(counts) + 1, -np.inf)  # the last one is that of -1
-        occurs = np.flatnonzero(counts)
-        log10s[occurs] = np.log10(counts[occurs]) - math.log10(max(1, total))
-        self._log10s, self._numbers_of = log10s, numbers_of
 
-    @classmethod
-    def of_nothing(cls) -> Self:
-        """Return those of a text without words."""
-        return cls(
-            np.zeros(0, np.int64), 0, lambda words: np.full(len(words.units.lines), -1, np.int32)
-        )
+def text_frequencies(blocks: Iterable[bytes]) -> dict[str, float]:
+    """Return log10 of the share of each word of a text of whole lines, as it is written."""
+    from seqtool.text.words import WordTable
 
-    @classmethod
-    def of_model(cls, model: LanguageModel) -> Self | None:
-        """Return those in the training text of a model of words that has kept them, else None.
+    table = WordTable(special_tokens="unknown")
+    for block in blocks:
+        table.add(block)
+    counts = table.counts.copy()
+    counts[[UNK_ID, EOS_ID, table.bos_id]] = 0
+    return _log_shares(counts, int(counts.sum()), table.word)
 
-        They are known of words that this model has scored.
-        """
-        counts = np.array(model.tokenizer.vocabulary.counts, np.int64)
-        counts[EOS_ID] = 0
-        if model.tokenizer.unit != "word" or not counts.any():
-            return None
-        total = int(counts.sum())
-        counts[UNK_ID] = 0  # many words, not one; they count in the total alone
-        return cls(
-            counts, total, lambda words: np.zeros(0, np.int32) if words.ids is None else words.ids
-        )
 
-    @classmethod
-    def of_models(
-        cls, models: Sequence[LanguageModel], texts: Sequence[str | Path] | None = None
-    ) -> list[Self | None]:
-        """Return those of each model: of texts, or of its own; None where no model has counts."""
-        if texts:
-            return [cls.of_text(read_blocks([*texts]))] * len(models)
-        own = [cls.of_model(model) for model in models]
-        # beside others, the cells of a model without counts are empty
-        return [each or cls.of_nothing() for each in own] if any(own) else own
-
-    @classmethod
-    def of_text(cls, blocks: Iterable[bytes]) -> Self:
-        """Count the words of blocks of whole lines, as they are written."""
-        from seqtool.text.words import WordTable
-
-        table = WordTable(special_tokens="unknown")
-        for block in blocks:
-            table.add(block)
-        counts = table.counts.copy()
-        counts[[UNK_ID, EOS_ID, table.bos_id]] = 0
-
-        def numbers_of(words: ScoredWords) -> Ids:
-            # compiled code reads eight bytes at a time; the end of a line has no frequency
-            data: Bytes = np.frombuffer(words.block + bytes(8), np.uint8)
-            numbers = table.look_up(data, words.units.begins, words.units.ends)
-            return np.where(words.units.is_word, numbers, -1)
-
-        return cls(counts, int(counts.sum()), numbers_of)
-
-    def log10s(self, words: ScoredWords) -> list[float | None]:
-        """Return log10 of each word's share of the text, [U], None where it is not there."""
-        logs = self._log10s[self._numbers_of(words)].tolist()
-        return [None if log == -math.inf else log for log in logs]
+def _log_shares(counts: Longs, total: int, word_of: Callable[[int], str]) -> dict[str, float]:
+    numbers = np.flatnonzero(counts)
+    shares = np.log10(counts[numbers]) - math.log10(max(1, total))
+    return dict(zip(map(word_of, numbers.tolist()), shares.tolist(), strict=True))
 
 
 def word_columns(
@@ -397,7 +349,8 @@ def word_columns(
     *,
     entropy: bool = False,
     order: bool = False,
-    frequencies: Frequencies | None = None,
+    frequencies: Mapping[str, float] | None = None,
+    lowercase: bool = False,
     previous: int = 0,
 ) -> dict[str, Column]:
     """Return words as the columns of a table, one row per word, None where there is no value.
@@ -407,7 +360,8 @@ def word_columns(
         first: the number of the first line.
         entropy: whether there is a column of entropies.
         order: whether there is one of the orders of n-grams.
-        frequencies: what a column log10_frequency is taken from.
+        frequencies: what a column log10_frequency is taken from: log10 of the share of each word.
+        lowercase: whether words are looked up in lower case.
         previous: how many words before each one have their surprisal, length and frequency beside
             it, those of the word before in surprisal_1, and so on.
     """
@@ -428,12 +382,13 @@ def word_columns(
     if order:
         columns["order"] = nothing if words.orders is None else words.orders
     if frequencies is not None:
-        columns["log10_frequency"] = frequencies.log10s(words)
-    carried = {
-        name: [*columns[name]] if isinstance(columns[name], list) else columns[name].tolist()
-        for name in ("surprisal", "length", "log10_frequency")
-        if name in columns
-    }
+        texts = [text.lower() for text in words.texts] if lowercase else words.texts
+        columns["log10_frequency"] = [
+            frequencies.get(text) if is_word else None
+            for text, is_word in zip(texts, units.is_word.tolist(), strict=True)
+        ]
+    names = ("surprisal", "length", "log10_frequency")
+    carried = {name: plain(columns[name]) for name in names if name in columns}
     numbers = units.numbers.tolist()
     for back in range(1, previous + 1):
         for name, values in carried.items():

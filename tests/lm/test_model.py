@@ -71,7 +71,6 @@ class TestScore:
             lm.score([3])  # type: ignore[list-item]
 
 
-
 class TestNextWords:
     def test_by_hand(self, lm: BigramModel) -> None:
         assert lm.next_words("b", top=3) == [
@@ -79,7 +78,6 @@ class TestNextWords:
             ("a", pytest.approx(3 / 8)),
             ("<unk>", pytest.approx(1 / 16)),  # of equal ones, the lower id
         ]
-
 
     def test_is_refused(self, lm: BigramModel) -> None:
         with pytest.raises(ConfigError, match="top is 0"):
@@ -111,8 +109,6 @@ class TestPerplexity:
             assert lm.perplexity(text) == expected.perplexity
         assert lm.perplexity(path) == expected.perplexity
 
-
-
     def test_is_refused(self, lm: BigramModel) -> None:
         with pytest.raises(ConfigError, match="nothing to measure"):
             seqtool.evaluate_lm(lm)
@@ -123,8 +119,6 @@ class TestPerplexity:
         for nothing in ("", []):
             with pytest.raises(DataError, match="the text is empty"):
                 lm.perplexity(nothing)
-
-
 
 
 def test_every_model_is_one(lm: BigramModel, tmp_path: Path) -> None:
@@ -140,5 +134,3 @@ def test_every_model_is_one(lm: BigramModel, tmp_path: Path) -> None:
         assert issubclass(kind, seqtool.LanguageModel)
     with pytest.raises(TypeError, match="abstract"):
         seqtool.LanguageModel()  # type: ignore[abstract]
-
-

@@ -31,12 +31,12 @@ from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.protocol import LanguageModel, Summary, summarise_by_steps
 from seqtool.lm.tables import plain
 from seqtool.lm.words import (
-    Frequencies,
     LineBlocks,
-    ScoredWords,
     Word,
+    own_frequencies,
     score_blocks,
     score_words,
+    text_frequencies,
     word_columns,
 )
 from seqtool.text.subwords import SubwordTokenizer, train_subwords
@@ -358,33 +358,26 @@ def test_line_ends_inside_a_text_are_spaces() -> None:
     assert list(LineBlocks([])) == []
 
 
-def logs_of(found: Frequencies, model: LanguageModel, line: str) -> list[float | None]:
-    (words,) = score_blocks(model, [f"{line}\n".encode()], lambda error, _: error, line_ends=True)
-    logs = [*found.log10s(words)]
-    assert logs.pop() is None  # the end of the line
-    return logs
-
-
 def test_frequencies() -> None:
     vocabulary = Vocabulary(["<unk>", EOS, "a", "b"], [2, 5, 6, 2])
     model = BigramModel(WordTokenizer(vocabulary, lowercase=True), two_words().table)
-    found = Frequencies.of_model(model)
-    assert found is not None
+    own = own_frequencies(model)
     # </s> is no word, <unk> counts
-    assert logs_of(found, model, "A z <unk>") == [pytest.approx(math.log10(6 / 10)), None, None]
-    assert Frequencies.of_model(two_words()) is None  # no counts
-    letters = random_bigrams(ALL["char"], 1)
-    assert Frequencies.of_model(letters) is None
-    assert logs_of(Frequencies.of_nothing(), letters, "ab c") == [None, None]
-    of_text = Frequencies.of_text([b"The the\n", b"the\tend </s> <unk>\n\n"])
-    expected = [math.log10(2 / 4), math.log10(1 / 4), None, None, None]
-    assert logs_of(of_text, letters, "the The THE <unk> </s>") == pytest.approx(expected)
+    assert own == pytest.approx({"a": math.log10(6 / 10), "b": math.log10(2 / 10)})
+    (words,) = score_blocks(model, [b"A z <unk>\n"], lambda error, _: error, line_ends=True)
+    logs = word_columns(words, 1, frequencies=own, lowercase=True)["log10_frequency"]
+    assert logs == [own["a"], None, None, None]
+    assert own_frequencies(two_words()) is None  # no counts
+    assert own_frequencies(random_bigrams(ALL["char"], 1)) is None
+    of_text = text_frequencies([b"The the\n", b"the\tend </s> <unk>\n\n"])
+    expected = {"the": math.log10(2 / 4), "The": math.log10(1 / 4), "end": math.log10(1 / 4)}
+    assert of_text == pytest.approx(expected)
 
 
 def test_columns() -> None:
     model = two_words()
     (lines,) = score_blocks(model, [b"a b\n\nb\n"], lambda error, _: error, line_ends=True)
-    frequencies = Frequencies.of_text([b"a " + b"b " * 9 + b"\n"])
+    frequencies = text_frequencies([b"a " + b"b " * 9 + b"\n"])
     columns = {
         name: [*plain(column)]
         for name, column in word_columns(lines, 5, frequencies=frequencies, previous=2).items()
@@ -401,4 +394,3 @@ def test_columns() -> None:
     assert columns["log10_frequency_1"][1] == -1
     assert "entropy" not in columns
     assert "order" not in columns
-    assert [*columns] == [*word_columns(ScoredWords.none(), 1, frequencies=frequencies, previous=2)]

@@ -34,12 +34,7 @@ from seqtool.lm.mixture.model import (
     open_parts,
     save_model,
 )
-from seqtool.lm.mixture.weights import (
-    MixtureEvaluation,
-    Tuning,
-    evaluate_mixture,
-    tune_mixture,
-)
+from seqtool.lm.mixture.weights import Tuning, evaluate_mixture, tune_mixture
 from seqtool.lm.protocol import LanguageModel
 from seqtool.lm.unknown import warning_of
 
@@ -57,7 +52,7 @@ class ModelsEvaluation:
         name: what it is called.
         texts: that it was measured on.
         result: its figures.
-        mixture: with those of its parts; None where it is no mixture.
+        parts: those of the parts of a mixture, as `evaluate_mixture` gives them.
         tuning: the choice of weights, and of a cache's settings; None without.
         dynamic: the choice of settings of dynamic evaluation, of each model that has some chosen.
     """
@@ -66,13 +61,15 @@ class ModelsEvaluation:
     name: str
     texts: Sequence[str]
     result: LMEvaluation
-    mixture: MixtureEvaluation | None
+    parts: Sequence[Mapping[str, Any]]
     tuning: Tuning | None
     dynamic: Sequence[DynamicTuning]
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints, beside the text."""
-        content = self.result.to_json() if self.mixture is None else self.mixture.to_json()
+        content = self.result.to_json()
+        if isinstance(self.model, MixedModel):
+            content |= {"weights": list(self.model.weights), "parts": self.parts}
         if self.tuning is not None:
             content["tuning"] = self.tuning.to_json()
         if self.dynamic:
@@ -197,7 +194,7 @@ def evaluate_models(
     model = mix(parts, paths, weights, cache=cache, cache_weight=cache_weight)
     if options.get("reset_state") is None:
         options["reset_state"] = resets_for_tables(model, *tables)
-    tuning = mixture = None
+    tuning, rows = None, list[dict[str, Any]]()
     if tune is not None and isinstance(model, MixedModel):
         with progress_bar("tuning", is_bytes=True) as on_progress:
             tuning = tune_mixture(
@@ -216,12 +213,11 @@ def evaluate_models(
         progress_bar("scoring", is_bytes=True) as on_progress,
     ):
         if isinstance(model, MixedModel):
-            mixture = evaluate_mixture(model, texts, on_progress=on_progress, **options)
-            result = mixture.result
+            result, rows = evaluate_mixture(model, texts, on_progress=on_progress, **options)
         else:
             result = evaluate_lm(model, texts, on_progress=on_progress, pool=pool, **options)
     name = "mixture" if is_mixed else f"{paths[0]} ({model.kind})"
-    found = ModelsEvaluation(model, name, texts, result, mixture, tuning, tunings)
+    found = ModelsEvaluation(model, name, texts, result, rows, tuning, tunings)
     if output is not None:
         _save(output, found, paths, command)
     return found
@@ -261,7 +257,7 @@ def _save(output: Path, found: ModelsEvaluation, paths: Sequence[Path], command:
     """Write a mixture of the models at these paths with what was measured of it."""
     assert isinstance(found.model, MixedModel)
     scores = {"perplexity": found.result.perplexity}
-    data: dict[str, object] = {"measured_on": list(found.texts)}
+    data: dict[str, Any] = {"measured_on": list(found.texts)}
     if found.tuning is not None:
         scores["tuning_perplexity"] = found.tuning.perplexity
         data |= {"tuned_on": found.tuning.text, "tuning_tokens": found.tuning.tokens}

@@ -197,48 +197,33 @@ def _best_row(log_probs_PN: Doubles, place: int, tried_CN: Floats) -> int:
     return max(range(len(tried_CN)), key=merit)
 
 
-@dataclass(frozen=True)
-class MixtureEvaluation:
-    """How well a mixture predicts a text, and how well each part alone.
-
-    Attributes:
-        model: the mixture.
-        result: of the mixture.
-        perplexities: [P], of each part on the same text.
-        impossible: [P], how many tokens each part gives no probability.
-    """
-
-    model: MixedModel
-    result: LMEvaluation
-    perplexities: tuple[float, ...]
-    impossible: tuple[int, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `--json` prints: the figures of the mixture, its weights and its parts."""
-        model = self.model
-        columns = model.names, model.parts, self.perplexities, self.impossible
-        parts = [
-            {"model": name, "kind": part.kind, "perplexity": perplexity}
-            | ({"zero_probability_tokens": impossible} if impossible else {})
-            for name, part, perplexity, impossible in zip(*columns, strict=True)
-        ]
-        return {**self.result.to_json(), "weights": list(model.weights), "parts": parts}
-
-
 def evaluate_mixture(
     model: MixedModel, inputs: str | Path | Sequence[str | Path], **options: Any
-) -> MixtureEvaluation:
-    """Measure a mixture and its parts in one pass; the arguments are those of `evaluate_lm`."""
-    sums: list[Doubles] = []
+) -> tuple[LMEvaluation, list[dict[str, Any]]]:
+    """Measure a mixture and its parts in one pass; the arguments are those of `evaluate_lm`.
+
+    Returns:
+        The figures of the mixture, and of each part what `--json` prints of it: its perplexity, and
+        how many tokens have no probability under it, if there are any.
+    """
+    nats: list[Doubles] = []  # of the parts, [P], one array per block, for fsum
     impossible_P = np.zeros(len(model.parts), dtype=np.int64)
 
     def add(scored: ScoredBlock, _: bytes | None) -> None:
         assert scored.parts is not None
-        sums.append(scored.parts.sum(axis=1))
+        nats.append(scored.parts.sum(axis=1))
         impossible_P[:] += np.isneginf(scored.parts).sum(axis=1)
 
     result = evaluate_lm(model, inputs, on_scores=add, **options)
-    perplexities = [
-        perplexity_of(-math.fsum(nats) / result.tokens) for nats in zip(*sums, strict=True)
+    rows = zip(
+        model.names, model.parts, zip(*nats, strict=True), impossible_P.tolist(), strict=True
+    )
+    return result, [
+        {
+            "model": name,
+            "kind": part.kind,
+            "perplexity": perplexity_of(-math.fsum(sums) / result.tokens),
+        }
+        | ({"zero_probability_tokens": impossible} if impossible else {})
+        for name, part, sums, impossible in rows
     ]
-    return MixtureEvaluation(model, result, tuple(perplexities), tuple(impossible_P.tolist()))
