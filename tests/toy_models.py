@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Vocabulary
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import Summary, TokenScores, summarise_by_steps
+from seqtool.lm.sampling import Sample, collect, generate
 from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 
 # P(</s>) = 0.2, P(<unk>) = 0.1, P(a) = 0.4, P(b) = 0.3; b comes after a here
@@ -173,6 +175,11 @@ def chain(tokenizer: Tokenizer, text: str) -> BigramModel:
     for previous, current in itertools.pairwise(ids):
         table[previous] = np.eye(size)[current]
     return BigramModel(tokenizer, table)
+
+
+def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> list[Sample]:
+    """Return whole samples; the arguments are those of `generate`."""
+    return collect(generate(model, prompt, **options), model.tokenizer.vocabulary)
 
 
 def use_toys(

@@ -328,19 +328,6 @@ def _by(items: Iterable[ScoredPair], key: Callable[[ScoredPair], K]) -> dict[K, 
     return {name: Tally.of(group) for name, group in groups.items()}
 
 
-def refuse_region(model: LanguageModel, score: Score) -> None:
-    """Refuse regions of a model that learns from the text, and so forgets no other sentence.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    if score == "region" and model.adaptations:
-        raise ConfigError(
-            "the model learns from the text, so a region cannot be scored by itself",
-            hint="use --score sentence, or name a model without a cache",
-        )
-
-
 def evaluate_pairs(
     model: LanguageModel,
     pairs: str | Path | Sequence[MinimalPair],
@@ -365,12 +352,13 @@ def evaluate_pairs(
     if isinstance(pairs, str | Path):
         pairs = read_pairs(pairs)
     refuse_other_than_model(model)
-    refuse_region(model, score)
+    if score == "region" and model.adaptations:
+        raise ConfigError(
+            "the model learns from the text, so a region cannot be scored by itself",
+            hint="use --score sentence, or name a model without a cache",
+        )
     if not pairs:
         raise DataError("there are no pairs", hint="give one or more, as read_pairs gives them")
-    for pair in pairs:
-        if not isinstance(pair, MinimalPair):
-            raise TypeError(f"expected pairs of the class MinimalPair, not {pair!r}")
     scored: list[ScoredPair] = []
     for start in range(0, len(pairs), CHUNK):
         scored += _score(model, pairs[start : start + CHUNK], score)

@@ -138,11 +138,6 @@ def generate(
     return _decode(model.tokenizer, prompt_ids, echo, steps, config)
 
 
-def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> list[Sample]:
-    """Return whole samples; the arguments are those of `generate`."""
-    return collect(generate(model, prompt, **options), model.tokenizer.vocabulary)
-
-
 def collect(pieces: Iterable[Piece], vocabulary: Vocabulary) -> list[Sample]:
     """Join the pieces of each sample."""
     samples: dict[int, list[Piece]] = {}

@@ -23,7 +23,6 @@ from seqtool.lm.tables import SEPARATORS, Column, GivenTable, Table, check_names
 from seqtool.lm.unknown import UnknownWords, warning_of
 from seqtool.lm.words import (
     LineBlocks,
-    block_size,
     own_frequencies,
     refuse_lines_anew,
     score_blocks,
@@ -219,8 +218,7 @@ def write_words(
         with progress() as on_progress:
             blocks: BlockReader | LineBlocks
             if stimuli is None:
-                size = block_size(model, entropy=entropy)
-                blocks = read_blocks(paths, field=field, on_progress=on_progress, block_size=size)
+                blocks = read_blocks(paths, field=field, on_progress=on_progress)
             else:
                 blocks = LineBlocks(stimuli.texts, stimuli.located)
             for words in score_blocks(model, blocks, blocks.located, **options):

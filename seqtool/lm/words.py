@@ -45,7 +45,6 @@ import numpy as np
 
 from seqtool.core.arrays import Doubles, Ids, Longs
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import BLOCK_SIZE
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import Pieces, Units, add_up, find_units
@@ -55,7 +54,6 @@ from seqtool.lm.tables import Column, plain
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
-NGRAM_BLOCK = 1 << 18  # bytes of a text: what is found of so many stays in the second cache
 MARKS = (BOS.encode(), EOS.encode())
 
 _ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
@@ -197,15 +195,6 @@ class LineBlocks(Iterator[bytes]):
     def located(self, error: DataError, line: int) -> DataError:
         """Return an error about a 1-based line of the block given last, with the line's number."""
         return self._place(DataError(error.message, hint=error.hint, line=self._num_read + line))
-
-
-def block_size(model: LanguageModel, *, entropy: bool) -> int:
-    """Return the bytes of a block of text for which `score_blocks` takes the least time.
-
-    An n-gram model gains nothing by larger ones, unless it is asked for entropies, which it finds
-    once for each context of a block. Others read the lines of a block side by side.
-    """
-    return NGRAM_BLOCK if model.kind == "ngram" and not entropy else BLOCK_SIZE
 
 
 def refuse_lines_anew(model: LanguageModel, *, carry_state: bool) -> None:

@@ -21,7 +21,7 @@ from toy_models import (
 import seqtool
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.lm.comparison import COLUMNS, Comparison, compare_lms
+from seqtool.lm.comparison import COLUMNS, compare_lms
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix, save_model
 from seqtool.text.tokenizers import WordTokenizer
@@ -121,16 +121,6 @@ def test_what_is_impossible_is_not_tested(tmp_path: Path) -> None:
     json.dumps([model.result.to_json() for model in found.models], allow_nan=False)
 
 
-@pytest.mark.parametrize("lines", [["a b"], ["a b"] * 3])
-def test_sentences_all_alike_tell_nothing_of_chance(tmp_path: Path, lines: list[str]) -> None:
-    path = tmp_path / "x.txt"
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    models = [("one", two_words()), ("two", random_bigrams(word_tokenizer("ab"), seed=1))]
-    found = compare_lms(models, path, reset_state=True, samples=20)
-    assert found.models[1].lead is None
-    assert [remark.partition(":")[0] for remark in found.remarks] == ["there is no test"]
-
-
 def test_costs_of_models_on_disk(text: Path, tmp_path: Path) -> None:
     trained = seqtool.train_ngram(text, tmp_path / "ngram", {"order": 2, "smoothing": "add-k"})
     snm = seqtool.train_snm(text, tmp_path / "snm", {"order": 2, "remote": 0, "table_bits": 8})
@@ -162,14 +152,3 @@ def test_what_is_refused(text: Path, tmp_path: Path) -> None:
         compare_lms([one, tmp_path / "none"], text)
     with pytest.raises(DataError, match="no such"):
         compare_lms([one, ("two", two_words())], tmp_path / "none.txt")
-
-
-def test_a_prepared_corpus(text: Path, tmp_path: Path) -> None:
-    corpus = seqtool.prepare([text], tmp_path / "corpus", valid=text)
-    models = [
-        (name, random_bigrams(corpus.tokenizer, seed)) for seed, name in enumerate(("one", "two"))
-    ]
-    found = compare_lms(models, corpus.path, samples=5)
-    assert isinstance(found, Comparison)
-    assert (found.models[0].result.split, found.per) == ("valid", "token")
-    assert found.models[1].lead is not None

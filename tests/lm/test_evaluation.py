@@ -92,20 +92,6 @@ def test_per_token_table(text_path: Path, tmp_path: Path) -> None:
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_per_sentence_table(text_path: Path) -> None:
-    table = io.StringIO()
-    evaluate_lm(two_words(), text_path, reset_state=True, per_sentence=table)
-    lines = table.getvalue().splitlines()
-    assert lines[0] == "sentence\ttokens\toov\tlog10_probability\tperplexity"
-    # 3 bits over 3 tokens, 3 over 2, 3 over 1, 7 over 4
-    assert lines[1:] == [
-        f"1\t3\t0\t{-3 * math.log10(2):.6f}\t2.000000",
-        f"2\t2\t0\t{-3 * math.log10(2):.6f}\t{2**1.5:.6f}",
-        f"3\t1\t0\t{-3 * math.log10(2):.6f}\t8.000000",
-        f"4\t4\t1\t{-7 * math.log10(2):.6f}\t{2**1.75:.6f}",
-    ]
-
-
 @given(
     seed=st.integers(0, 1000),
     text=st.lists(st.lists(st.sampled_from("abcdz"), max_size=6), min_size=1, max_size=8),
@@ -147,21 +133,6 @@ def test_brute_force(
     assert log10 == pytest.approx(result.log10_probability, abs=rounding * (len(text) + 1))
     assert sum(int(row[1]) for row in sentence_rows) == result.tokens == len(token_rows)
     assert sum(int(row[2]) for row in sentence_rows) == result.oov
-
-
-def test_a_word_without_probability(tmp_path: Path) -> None:
-    table = np.full((5, 4), 1 / 3)
-    table[:, 2] = 0.0  # the word a never
-    path, tokens = tmp_path / "text.txt", io.StringIO()
-    path.write_text("b a\na b\n")
-    result = evaluate_lm(BigramModel(word_tokenizer("ab"), table), path, per_token=tokens)
-    assert result.perplexity == math.inf
-    content = result.to_json()
-    for key in ("perplexity", "perplexity_without_oov", "log10_probability", "bits_per_byte"):
-        assert content[key] is None
-    assert content["zero_probability_tokens"] == 2
-    json.dumps(content, allow_nan=False)
-    assert tokens.getvalue().splitlines()[2].split("\t")[:3] == ["1", "a", "inf"]
 
 
 @pytest.mark.parametrize("bad", [math.nan, 0.5])
@@ -218,26 +189,6 @@ def test_a_prepared_corpus_gives_what_its_text_gives(tmp_path: Path) -> None:
     # valid is a </s>: 1 + 2 bits
     valid = evaluate_lm(model, corpus.path, split="valid")
     assert valid.log10_probability == pytest.approx(-3 * math.log10(2))
-
-
-def test_ids_are_cut_at_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = prepare_corpus(tmp_path)
-    model = model_of(corpus)
-    whole = io.StringIO()
-    evaluate_lm(model, corpus.path, per_token=whole)
-    for size in range(1, 12):  # smaller than a sentence, too
-        monkeypatch.setattr("seqtool.lm.evaluation.IDS_PER_BLOCK", size)
-        cut = io.StringIO()
-        done: list[int] = []
-
-        def watch(num: int, total: int | None, done: list[int] = done) -> None:
-            done.append(num)
-            assert total is not None
-            assert num <= total
-
-        evaluate_lm(model, corpus.path, per_token=cut, on_progress=watch)
-        assert cut.getvalue() == whole.getvalue()
-        assert done == sorted(done)
 
 
 def test_a_prepared_corpus_of_another_vocabulary(tmp_path: Path) -> None:

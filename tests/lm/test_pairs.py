@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toy_models import BigramModel, char_tokenizer, random_bigrams, two_words
 
 import seqtool
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import DataError
 from seqtool.lm.pairs import (
     MinimalPair,
     ScoredPair,
@@ -66,7 +66,6 @@ class TestReading:
         [
             (["good\twrong", "a\tb"], "x.tsv:2: bad or sentence_bad is missing"),
             (["good\tbad", "a\tb", "a"], "x.tsv:3: 1 cells in this row, but 2 columns"),
-            (["good\tbad", "a\t "], "x.tsv:2: bad"),
             (["good\tbad", 'a\t"b', 'c"'], "x.tsv:2: bad"),
             (["good\tbad"], "x.tsv: there are no pairs"),
             (["good\tgood", "a\tb"], "x.tsv:1: two columns are named 'good'"),
@@ -170,21 +169,6 @@ class TestScores:
         assert math.exp(found[1].good) == pytest.approx(1 / 2, rel=1e-12)
         assert math.exp(found[1].bad) == pytest.approx(3 / 32, rel=1e-12)
 
-    def test_marks_that_are_not_read_move_no_region(self, lm: BigramModel) -> None:
-        lm.tokenizer.special_tokens = "skip"
-        pairs = [
-            MinimalPair("<s> a b b", "<s> a a b"),
-            MinimalPair("a b b", "</s> a a b </s>"),
-            MinimalPair("a dog b", "<s> a cat b"),
-            MinimalPair("a b", "a <s> b"),  # nothing differs but what is not read
-        ]
-        found = evaluate_pairs(lm, pairs, score="region").scored
-        for item in found[:2]:
-            assert math.exp(item.good) == pytest.approx(1 / 2, rel=1e-12)  # P(b|a)
-            assert math.exp(item.bad) == pytest.approx(1 / 8, rel=1e-12)  # P(a|a)
-        assert found[2].unknown == ("dog", "cat")
-        assert found[3].outcome == "tie"
-
     def test_a_region_of_characters_is_of_whole_words(self) -> None:
         """That a word ends belongs to it: `b` is not likelier than `ba` for being its beginning."""
         model = random_bigrams(char_tokenizer("ab "), 4)
@@ -196,24 +180,12 @@ class TestScores:
         expected = to[begin, b] * to[b, a] * (to[a, blank] + to[a, end])
         assert math.exp(found.bad) == pytest.approx(expected, rel=1e-12)
 
-    def test_case_that_the_model_does_not_see_is_a_tie(self) -> None:
-        tokenizer = two_words().tokenizer
-        tokenizer.lowercase = True
-        found = evaluate_pairs(
-            BigramModel(tokenizer, two_words().table), [MinimalPair("A b", "a b")]
-        )
-        assert [item.outcome for item in found.scored] == ["tie"]
-
     def test_a_sentence_that_the_model_cannot_read_has_its_line(
         self, lm: BigramModel, tmp_path: Path
     ) -> None:
         path = write(tmp_path / "x.tsv", "good\tbad", "a\tb", "", "b\tb </s>")
         with pytest.raises(DataError, match=r"x.tsv:4: .*</s>"):
             evaluate_pairs(lm, path)
-
-    def test_is_refused(self, lm: BigramModel) -> None:
-        with pytest.raises(ConfigError, match="score is 'words'"):
-            evaluate_pairs(lm, [], score="words")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from toy_models import (
     byte_tokenizer,
     chain,
     char_tokenizer,
+    generate_samples,
     random_bigrams,
     two_words,
     word_tokenizer,
@@ -27,8 +28,6 @@ from seqtool.lm.sampling import (
     GenerateConfig,
     beam_search,
     generate,
-    generate_samples,
-    largest,
     next_distribution,
 )
 from seqtool.text.tokenizers import Tokenizer
@@ -66,12 +65,6 @@ def test_distribution_against_sorted_lists(
     expected = [weights[i] / total if i in kept else 0.0 for i in range(len(scores))]
     np.testing.assert_allclose(probs, expected, rtol=1e-9, atol=1e-300)
     assert probs.sum() == pytest.approx(1, abs=1e-12)
-
-
-def test_largest_is_a_stable_sort() -> None:
-    values = np.array([3.0, 1.0, 3.0, -np.inf, 2.0, 3.0])
-    for num in range(1, 8):
-        assert largest(values, num).tolist() == [0, 2, 5, 4, 1, 3][:num]
 
 
 # samples
@@ -185,15 +178,6 @@ def test_a_narrow_beam_against_lists(beam: int) -> None:
         assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in ranked[:2]]
 
 
-def test_greedy_in_three_ways() -> None:
-    for seed in range(30):
-        model = TrigramModel(FIVE, seed)
-        (greedy,) = generate_samples(model, temperature=0, max_tokens=9)
-        assert generate_samples(model, top_k=1, max_tokens=9) == [greedy]
-        assert generate_samples(model, beam=1, max_tokens=9) == [greedy]
-        assert generate_samples(model, top_p=1e-12, max_tokens=9) == [greedy]
-
-
 # prompts
 
 
@@ -214,17 +198,6 @@ def test_unknown_words_of_a_prompt() -> None:
     )
     assert "for 'hause' perhaps house" in caught.value.hint
     assert "--allow-unknown" in caught.value.hint
-
-
-def test_unknown_words_are_echoed_as_written() -> None:
-    model = random_bigrams(word_tokenizer(["house", "tree"]), 0)
-    pieces = list(generate(model, "house  hause", allow_unknown=True, seed=1, max_tokens=3))
-    assert pieces[0].text == "house hause"
-    continuation = [piece.text for piece in pieces[1:] if piece.text]
-    assert continuation
-    assert all(text.startswith(" ") for text in continuation)
-    # a prompt that says <unk> means it
-    assert next(iter(generate(model, "house <unk>", seed=1))).text == "house <unk>"
 
 
 # streaming

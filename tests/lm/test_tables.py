@@ -6,9 +6,6 @@ import csv
 import io
 import json
 import math
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError, OutputError
-from seqtool.lm.tables import check_target, open_table, parse_table, write_table
+from seqtool.lm.tables import check_target, open_table, write_table
 
 TOKENS = [
     *('"', "'", '""', 'a"b', '"a"', "NA", "null", "NULL", "NaN", "nan", "None", "#", "# x", "a\tb"),
@@ -65,51 +62,6 @@ def test_python_reads_them(tmp_path: Path, name: str) -> None:
     assert {row[2] for row in rows} == {"", "0.500000"}
 
 
-@pytest.mark.parametrize(("name", "separator"), [("x.tsv", "\t"), ("x.csv", ",")])
-def test_pandas_reads_them(tmp_path: Path, name: str, separator: str) -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.read_csv(
-        make(tmp_path / name),
-        sep=separator,
-        dtype={"token": str},
-        keep_default_na=False,
-        na_values=[""],
-    )
-    assert frame["token"].tolist() == TOKENS
-    assert frame["surprisal"].tolist() == BITS
-    assert frame["entropy"].isna().sum() == len(TOKENS) // 2
-    assert frame["entropy"].dtype == float
-
-
-@pytest.mark.parametrize(("name", "read"), [("x.tsv", "read.delim"), ("x.csv", "read.csv")])
-def test_r_reads_them(tmp_path: Path, name: str, read: str) -> None:
-    program = shutil.which("Rscript")
-    if program is None:
-        pytest.skip("there is no R")
-    make(tmp_path / name)
-    script = tmp_path / "read.R"
-    script.write_text(
-        f'd <- {read}("{name}", quote = "\\"", na.strings = "", encoding = "UTF-8",\n'
-        '  colClasses = c(token = "character"))\n'
-        'for (i in seq_len(nrow(d))) cat(paste(charToRaw(d$token[i]), collapse = ""),\n'
-        '  d$surprisal[i], d$entropy[i], "\\n")\n'
-    )
-    run = subprocess.run(
-        [program, str(script)],
-        cwd=tmp_path,
-        env={**os.environ, "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows = [line.split() for line in run.stdout.splitlines()]
-    # R has no carriage returns: it reads each as a line feed
-    expected = [token.replace("\r", "\n") for token in TOKENS]
-    assert [bytes.fromhex(row[0]).decode() for row in rows] == expected
-    assert [float(row[1]) for row in rows] == BITS
-    assert [row[2] for row in rows].count("NA") == len(TOKENS) // 2
-
-
 def test_json_lines_keep_types_and_digits(tmp_path: Path) -> None:
     path = make(tmp_path / "x.jsonl")
     rows = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
@@ -122,11 +74,6 @@ def test_json_lines_keep_types_and_digits(tmp_path: Path) -> None:
     lines = (tmp_path / "y.jsonl").read_text(encoding="utf-8").splitlines()
     assert lines[0] == '{"text": "a", "n": 1, "odd": "\\udc80"}'
     assert json.loads(lines[1]) == {"text": "\u00e9", "n": 2, "odd": "b"}
-
-
-def test_a_cell_of_any_length_is_read() -> None:
-    long = "word " * 100_000
-    assert parse_table(f'a,b\n"{long}",x\n', "x.csv").rows == [[long, "x"]]
 
 
 def test_parquet_keeps_types_and_digits(tmp_path: Path) -> None:
@@ -175,22 +122,6 @@ def test_arrays_are_written_as_python_writes_numbers(
         for real, number, none, text in rows
     ]
     assert read[1:] == expected
-
-
-def test_many_rows() -> None:
-    """More than are put together at a time."""
-    stream = io.StringIO()
-    reals = np.random.default_rng(1).exponential(5.0, 20_000)
-    with open_table(stream) as table:
-        table.write({"real": reals, "text": [str(number) for number in range(len(reals))]})
-    rows = [f"{real:.6f}\t{number}" for number, real in enumerate(reals.tolist())]
-    assert stream.getvalue().split("\n") == ["real\ttext", *rows, ""]
-
-
-def test_only_what_needs_quotes_has_them() -> None:
-    stream = io.StringIO()
-    write_table(stream, ["a", "b"], [("it's", 1.0), ('"', 2), ("a\tb", None), ("a,b", True)])
-    assert stream.getvalue() == 'a\tb\nit\'s\t1.000000\n""""\t2\n"a\tb"\t\na,b\t1\n'
 
 
 def test_a_table_without_rows_has_a_header(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ from toy_models import (
     two_words,
 )
 
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import DataError, ModelError
 from seqtool.core.vocabulary import BLANKS, EOS, EOS_ID, Vocabulary
-from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import ModelConfig, OutputConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
@@ -31,7 +30,6 @@ from seqtool.lm.ngram.model import NgramModel
 from seqtool.lm.protocol import LanguageModel, Summary, summarise_by_steps
 from seqtool.lm.tables import plain
 from seqtool.lm.words import (
-    LineBlocks,
     Word,
     own_frequencies,
     score_blocks,
@@ -293,16 +291,6 @@ def test_networks_read_summaries_as_they_score(output: dict[str, Any]) -> None:
     check_summaries(network(ALL["bpe"], **output))
 
 
-def test_a_class_whose_probability_rounds_to_zero() -> None:
-    model = network(ALL["char"]).network.float()
-    with torch.no_grad():
-        model.softmax.bias[torch.from_numpy(ALL["char"].opens_word)] = -200.0
-    in_single_precision = NeuralLanguageModel(model, ALL["char"])
-    check_summaries(in_single_precision, exactly=1e-5)
-    ((first, _),) = score_words(in_single_precision, ["ab c"])
-    assert first.bits > 200 / math.log(2)  # that it ends is what is improbable
-
-
 @settings(max_examples=30)
 @given(st.data())
 def test_ngrams_read_summaries_once_for_each_context(data: st.DataObject) -> None:
@@ -324,18 +312,6 @@ def test_mixtures_add_the_classes_of_their_parts() -> None:
     assert first.order is None
 
 
-def test_a_cache_is_read_step_by_step() -> None:
-    model = random_bigrams(ALL["char"], 4)
-    mixed = MixedModel([model, CacheModel(model)], [0.5, 0.5])
-    (words,) = score_words(mixed, ["ab ab ab"], carry_state=True, line_ends=True)
-    ids = ALL["char"].encode_block(b"ab ab ab\n")
-    (scores,) = mixed.score_ids([ids])
-    assert sum(bits_of(words)) == pytest.approx(-scores.log_probs.sum() / math.log(2), rel=1e-12)
-    with pytest.raises(ConfigError, match="learns from the text") as caught:
-        list(score_words(mixed, ["ab"]))
-    assert "--carry-state" in caught.value.hint
-
-
 # ---- what surrounds them
 
 
@@ -350,12 +326,6 @@ def test_a_bad_line_is_told_by_its_number() -> None:
     skipping.lowercase = True  # what is a mark once it is read is left out, too
     ((a, b),) = score_words(BigramModel(skipping, two_words().table), ["A </S> <S> b"])
     assert (a.text, b.text, b.start, b.number) == ("A", "b", 11, 2)
-
-
-def test_line_ends_inside_a_text_are_spaces() -> None:
-    ((a, b),) = score_words(two_words(), ["a\nb\r"])
-    assert (a.text, b.text, b.start) == ("a", "b", 2)
-    assert list(LineBlocks([])) == []
 
 
 def test_frequencies() -> None:

@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_models import TrigramModel, random_bigrams, two_words, word_tokenizer
+from toy_models import TrigramModel, generate_samples, random_bigrams, two_words, word_tokenizer
 
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.mixture import cache as module
 from seqtool.lm.mixture.cache import CacheModel
-from seqtool.lm.mixture.config import GRID, CacheConfig, candidates
+from seqtool.lm.mixture.config import CacheConfig
 from seqtool.lm.mixture.model import MixedModel, source_of
-from seqtool.lm.sampling import generate_samples
 
 WORDS = ["the", "old", "man", "sleeps", "here"]
 UNITS = 3
@@ -101,18 +100,6 @@ def test_is_the_naive_loop_however_the_text_is_cut(
         state = model.advance(state, np.array([word], dtype=np.int32))
 
 
-@given(config=configs, words=texts)
-def test_words_are_counted_where_there_are_no_states(config: CacheConfig, words: list[int]) -> None:
-    source = random_bigrams(word_tokenizer(WORDS), 1)
-    probs_NV = naive(words, None, config, 7)
-    model = CacheModel(source, config)
-    assert not model.has_states
-    with np.errstate(divide="ignore"):
-        expected = np.log(probs_NV[np.arange(len(words)), words])
-    found = scores_of(model, np.array(words, dtype=np.int32))
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
-
-
 def test_by_hand() -> None:
     # a b a </s> b: before the last b are two of a, one b and one </s>, of ages 4 3 2 1; with a
     # decay of ln 2 these weigh 1/16 1/8 1/4 1/2, 15/16 in all
@@ -174,21 +161,3 @@ def test_which_model_a_cache_is_over() -> None:
     assert source_of([counts, inner], ["a", "b"]) == (network, "d")
     with pytest.raises(ConfigError, match="cache already"):
         source_of([MixedModel([counts, CacheModel(counts)])], ["a"])
-
-
-def test_what_is_tried() -> None:
-    given = {"window": 7, "theta": 0.5, "decay": 0.25}
-    assert candidates(given, has_states=True) == [CacheConfig(7, 0.5, 0.25)]
-    free = candidates({"window": 7}, has_states=True)
-    assert len(set(free)) == len(free) == len(GRID["theta"]) * len(GRID["decay"])
-    assert {config.window for config in free} == {7}
-    assert {config.theta for config in candidates({}, has_states=False)} == {0.0}
-
-
-def test_adaptation_is_told() -> None:
-    counts, network = random_bigrams(word_tokenizer(WORDS), 1), WithStates(1)
-    (told,) = MixedModel([network, CacheModel(network, name="net")]).adaptations
-    assert (told.kind, told.model) == ("cache", "net")
-    assert told.settings == {"window": 2000, "theta": 0.4, "decay": 0.004}
-    (told,) = CacheModel(counts).adaptations
-    assert set(told.settings) == {"window", "decay"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,14 +82,6 @@ def refused(path: Path) -> ModelError:
     return caught.value
 
 
-def test_a_part_that_is_gone(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(runs.parent)
-    shutil.rmtree(runs / "two")
-    error = refused(Path("runs/mix"))
-    assert str(error) == "runs/two: this part of the mixture runs/mix is not there"
-    assert "--save-mixture" in error.hint
-
-
 def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> None:
     save_lm(runs / "two", corpus, 3)
     error = refused(runs / "mix")
@@ -129,17 +120,6 @@ def test_a_mixture_never_replaces_what_it_is_made_of(runs: Path) -> None:
         with pytest.raises(OutputError, match="a part of the mixture is there"):
             mix(output, runs / "one", runs / "two")
     assert sorted(runs.rglob("*")) == before
-
-
-def test_a_mixture_of_mixtures(runs: Path) -> None:
-    mix(runs / "nested", runs / "mix", runs / "one")
-    parts = [seqtool.load(runs / name) for name in ("one", "two")]
-    flat = MixedModel(parts, [0.25 * 0.25 + 0.75, 0.25 * 0.75])
-    np.testing.assert_allclose(
-        log_probs(seqtool.load(runs / "nested")), log_probs(flat), rtol=1e-12
-    )
-    mix(runs / "mix", runs / "two", runs / "one")  # what it was made of is another mixture now
-    assert "has changed since it was mixed" in str(refused(runs / "nested"))
 
 
 def test_saved_by_eval_ppl_and_used(

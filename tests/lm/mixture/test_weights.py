@@ -16,7 +16,6 @@ from seqtool.core.errors import DataError
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.mixture.weights import (
-    evaluate_mixture,
     fit_weights,
     tune_mixture,
 )
@@ -127,40 +126,6 @@ def test_a_mixture_is_never_worse_than_its_best_part(
         assert log_likelihood(log_probs, fitted.weights) >= alone - 1e-14 * abs(alone)
 
 
-def ascend(log_probs_PN: npt.NDArray[np.float64]) -> float:
-    """Return the largest likelihood, found by trading weight between two parts at a time."""
-    ratios, parts = np.exp(log_probs_PN), len(log_probs_PN)
-    weights = np.full(parts, 1 / parts)
-    before = -math.inf
-    while (now := log_likelihood(log_probs_PN, weights)) > before + 1e-12 * abs(now):
-        before = now
-        for one in range(parts):
-            for other in range(one):
-                both = weights[one] + weights[other]
-                rest = (
-                    weights @ ratios - weights[one] * ratios[one] - weights[other] * ratios[other]
-                )
-                # the best share of the two, where the rest of the mixture stays
-                pair = np.log([rest + both * ratios[one], rest + both * ratios[other]])
-                share = best_weight(pair) if both else 0.0
-                weights[one], weights[other] = both * share, both * (1 - share)
-    return before
-
-
-@pytest.mark.parametrize("parts", [3, 4, 6])
-@pytest.mark.parametrize("spread", [5.0, 0.3, 0.01])
-def test_more_weights_agree_with_an_ascent_by_pairs(parts: int, spread: float) -> None:
-    log_probs = alike(parts, 150, parts, spread)
-    log_probs[-1] -= spread / 2  # nothing is left for this one
-    fitted = fit_weights(log_probs)
-    found = log_likelihood(log_probs, fitted.weights)
-    assert found >= ascend(log_probs) - LEFT_NATS * 150
-    # at the optimum, no part's mean share of the mixture is above 1 (Cover 1984)
-    mixed = np.asarray(fitted.weights) @ np.exp(log_probs)
-    for part in np.exp(log_probs):
-        assert math.fsum(part / mixed) / 150 < 1 + LEFT_NATS
-
-
 def test_tokens_that_no_part_can_give_are_left_out() -> None:
     log_probs = random_log_probs(2, 50, 4)
     with_impossible = np.insert(log_probs, [0, 10, 50], -np.inf, axis=1)
@@ -220,17 +185,3 @@ def test_tuning_on_a_corpus_never_reads_its_test_split(tmp_path: Path) -> None:
     on_text = tune_mixture(model, tmp_path / "valid.txt")
     assert (tuning.split, tuning.tokens) == ("valid", 10)
     assert tuning.model.weights == on_text.model.weights
-
-
-def test_every_part_is_measured_in_the_same_pass(text_path: Path) -> None:
-    parts = [two_words(), uniform()]
-    mixture = evaluate_mixture(MixedModel(parts, [0.6, 0.4], names=["A", "B"]), text_path)
-    assert mixture.perplexities == pytest.approx((2**1.8, 4), rel=1e-14)
-    assert mixture.result.tokens == 10
-    content = mixture.to_json()
-    assert content["weights"] == [0.6, 0.4]
-    assert content["perplexity"] == mixture.result.perplexity
-    assert [(part["model"], part["kind"]) for part in content["parts"]] == [
-        ("A", "toy-bigram"),
-        ("B", "toy-bigram"),
-    ]

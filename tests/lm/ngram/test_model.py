@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lm.ngram.random_tables import build, random_rows, some_table
 from lm.ngram.references import count
 from safetensors.numpy import load_file, save_file
+from toy_models import generate_samples
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import HEADER, WEIGHTS
@@ -28,7 +29,6 @@ from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.model import NgramModel, save_model
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.table import BackoffTable
-from seqtool.lm.sampling import generate_samples
 from seqtool.text.tokenizers import WordTokenizer
 
 Arrays = dict[str, npt.NDArray[Any]]
