@@ -109,7 +109,7 @@ def add_up(
         units: of the text.
         ids: the tokens, [N].
         sizes: bytes of each token, [N].
-        opens: which symbols tell that a word has ended, [V].
+        opens: which symbols show that a word has ended, [V].
         log_probs: nats of each token, [N].
         class_log_probs: nats of these symbols in its place, [N].
 
@@ -128,7 +128,7 @@ def add_up(
     unit_N, kept_N, logs_N = unit_N[of_unit_N], ids[of_unit_N], log_probs[of_unit_N]
     nats_U = np.bincount(unit_N, logs_N, num)  # adds in the order of the text
     oov_U = np.bincount(unit_N[kept_N == UNK_ID], minlength=num) > 0
-    # the token after a unit tells that it has ended, unless the unit ends inside a piece
+    # the token after a unit shows that it has ended, unless the unit ends inside a piece
     after_U = np.searchsorted(stops_N - sizes, ends_U)
     ended_U = np.zeros(num)
     closed_U = units.is_word & (after_U < len(ids))

@@ -2,7 +2,7 @@
 
 Models that read the text as the same tokens are compared by bits per token; of others the tokens
 differ, and with them the perplexities, so that bits per byte of the text are what compares. Whether
-one model is better than another is judged by a paired bootstrap over sentences (`core.bootstrap`).
+one model is better than another is tested by a paired bootstrap over sentences (`core.bootstrap`).
 Shapes: S sentences.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -104,7 +105,7 @@ class Comparison(OneLine):
     """Models on one text.
 
     Attributes:
-        models: as they were given.
+        models: in the order of the call.
         per: what the bits of their differences are per: a token, or a byte where the vocabularies
             or the tokens of the text differ.
         samples: texts drawn for each test.
@@ -212,7 +213,7 @@ def compare_lms(
             field=field,
             reset_state=reset_state,
             on_progress=None if on_progress is None else on_progress(name),
-            on_scores=lambda scored, block, blocks=blocks: blocks.append(_sizes(scored, block)),
+            on_scores=partial(_add_sizes, blocks),
         )
         results.append(result)
         tables.append(np.concatenate(blocks))
@@ -224,13 +225,14 @@ def compare_lms(
     return Comparison(tuple(ComparedModel(*each) for each in compared), per, samples, seed)
 
 
-def _sizes(scored: ScoredBlock, block: bytes | None) -> Doubles:
-    """Return the nats, the tokens and the bytes of each sentence, [S, 3]; no bytes of a corpus."""
+def _add_sizes(blocks: list[Doubles], scored: ScoredBlock, block: bytes | None) -> None:
+    """Append the nats, the tokens and the bytes of each sentence, [S, 3]; no bytes of a corpus."""
     begins = sentence_begins(scored.ids)
     tokens = np.diff(begins, append=len(scored.ids))
     ends = np.flatnonzero(np.frombuffer(block or b"", np.uint8) == ord("\n")) + 1
     num_bytes = np.zeros_like(tokens) if block is None else np.diff(ends, prepend=0)
-    return np.stack([np.add.reduceat(scored.log_probs, begins), tokens, num_bytes], axis=1)
+    nats = np.add.reduceat(scored.log_probs, begins)
+    blocks.append(np.stack([nats, tokens, num_bytes], axis=1))
 
 
 def _unit_of(models: Sequence[LanguageModel], tables: Sequence[Doubles]) -> Unit:
@@ -270,11 +272,11 @@ def _lead(
     return bootstrap(counts_SM, bits, samples=samples, seed=seed)[0]
 
 
-def _costs_of(given: str | Path | tuple[str, LanguageModel], model: LanguageModel) -> Costs:
+def _costs_of(source: str | Path | tuple[str, LanguageModel], model: LanguageModel) -> Costs:
     parameters = getattr(model, "num_parameters", None)
-    if isinstance(given, tuple):
+    if isinstance(source, tuple):
         return Costs(parameters, None, None)
-    path = Path(given)
+    path = Path(source)
     if path.is_file():
         return Costs(parameters, path.stat().st_size, None)
     sizes, seconds = 0, list[Any]()

@@ -175,7 +175,7 @@ class LMEvaluation(OneLine):
         result: dict[str, Any] = {name: _finite(getattr(self, name)) for name in _FIGURES}
         result |= {"unit": self.unit, "state": self.state}
         if self.adaptations:
-            result["adapts_on_text"] = [found.to_json() for found in self.adaptations]
+            result["adapts_on_text"] = [each.to_json() for each in self.adaptations]
         if self.true_log10_probability is not None:
             for name in ("true_perplexity", "true_log10_probability", "true_bits_per_byte"):
                 result[name] = getattr(self, name)

@@ -19,7 +19,7 @@ from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.reading import JSON_LINES, BlockReader, Progress, read_blocks, unpacked_name
 from seqtool.core.vocabulary import BLANKS
 from seqtool.lm.protocol import LanguageModel
-from seqtool.lm.tables import SEPARATORS, Column, GivenTable, Table, check_names, parse_table
+from seqtool.lm.tables import SEPARATORS, Column, ParsedTable, Table, check_names, parse_table
 from seqtool.lm.unknown import UnknownWords, warning_of
 from seqtool.lm.words import (
     LineBlocks,
@@ -43,7 +43,7 @@ class Stimuli:
         kept: the other columns, by their names in the result: that of the item first, as "item".
     """
 
-    table: GivenTable
+    table: ParsedTable
     text: int
     kept: Mapping[str, int]
 

@@ -136,7 +136,7 @@ def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[An
 
 
 @dataclass(frozen=True)
-class GivenTable:
+class ParsedTable:
     """A table that was read.
 
     Attributes:
@@ -152,12 +152,12 @@ class GivenTable:
     lines: list[int]
 
 
-def parse_table(content: str, path: str | Path) -> GivenTable:
+def parse_table(content: str, path: str | Path) -> ParsedTable:
     """Return a table of text, with quotes as RFC 4180 has them; empty lines are no rows.
 
     Args:
         content: of the file.
-        path: of the file, whose suffix tells the separator; otherwise its first line does.
+        path: of the file, whose suffix, else its first line, shows the separator.
 
     Raises:
         DataError: it is no such table, has another separator, or two columns have one name.
@@ -202,7 +202,7 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
         if len(row) != len(names):
             what = f"{len(row)} cells in this row, but {len(names)} columns"
             raise DataError(what, hint="quote cells that hold the separator", path=shown, line=line)
-    return GivenTable(shown, names, rows, lines[1:])
+    return ParsedTable(shown, names, rows, lines[1:])
 
 
 def _suffix(target: str | Path) -> str:

@@ -7,9 +7,8 @@ several make a word and a mark `_` for a blank, a line's end being `</s>`,
     the   _o  ld  _dog  </s>
 
 the product of the pieces `_o ld` is no probability of the word `old`: it is that of all words that
-begin so, `older` too. That the word ends is told by what follows, which begins with a blank or is
-`</s>`; the probability that it does belongs to the word that ends, not to the next one (Pimentel &
-Meister 2024, "How to compute the probability of a word"; Oh & Schuler 2024, "Leading whitespaces of
+begin so, `older` too. The word ends where what follows begins with a blank or is `</s>`; the
+probability of that belongs to the word that ends, not to the next one (Pimentel & Meister 2024, "How to compute the probability of a word"; Oh & Schuler 2024, "Leading whitespaces of
 language models' subword vocabulary pose a confound for calculating word probabilities"). With
 E(text) the probability that the next piece is one of these,
 

@@ -73,7 +73,7 @@ class ModelsEvaluation:
         if self.tuning is not None:
             content["tuning"] = self.tuning.to_json()
         if self.dynamic:
-            content["dynamic_tuning"] = [found.to_json() for found in self.dynamic]
+            content["dynamic_tuning"] = [each.to_json() for each in self.dynamic]
         return content
 
     def remarks(self) -> Iterator[str]:
@@ -217,10 +217,10 @@ def evaluate_models(
         else:
             result = evaluate_lm(model, texts, on_progress=on_progress, pool=pool, **options)
     name = "mixture" if is_mixed else f"{paths[0]} ({model.kind})"
-    found = ModelsEvaluation(model, name, texts, result, rows, tuning, tunings)
+    measured = ModelsEvaluation(model, name, texts, result, rows, tuning, tunings)
     if output is not None:
-        _save(output, found, paths, command)
-    return found
+        _save(output, measured, paths, command)
+    return measured
 
 
 @contextmanager
@@ -253,13 +253,13 @@ def _open_scorer(path: Path, device: str, threads: int) -> Callable[[TextBlock],
     return scorer(open_language_model(path, device=device, threads=threads))
 
 
-def _save(output: Path, found: ModelsEvaluation, paths: Sequence[Path], command: str) -> None:
+def _save(output: Path, measured: ModelsEvaluation, paths: Sequence[Path], command: str) -> None:
     """Write a mixture of the models at these paths with what was measured of it."""
-    assert isinstance(found.model, MixedModel)
-    scores = {"perplexity": found.result.perplexity}
-    data: dict[str, Any] = {"measured_on": list(found.texts)}
-    if found.tuning is not None:
-        scores["tuning_perplexity"] = found.tuning.perplexity
-        data |= {"tuned_on": found.tuning.text, "tuning_tokens": found.tuning.tokens}
+    assert isinstance(measured.model, MixedModel)
+    scores = {"perplexity": measured.result.perplexity}
+    data: dict[str, Any] = {"measured_on": list(measured.texts)}
+    if measured.tuning is not None:
+        scores["tuning_perplexity"] = measured.tuning.perplexity
+        data |= {"tuned_on": measured.tuning.text, "tuning_tokens": measured.tuning.tokens}
     finite = {name: value for name, value in scores.items() if math.isfinite(value)}
-    save_model(output, found.model, paths, scores=finite, data=data, command=command)
+    save_model(output, measured.model, paths, scores=finite, data=data, command=command)
