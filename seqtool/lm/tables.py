@@ -21,7 +21,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol, TextIO
@@ -114,18 +114,16 @@ def open_table(target: Target) -> Iterator[Table]:
     check_target(target)
     if not isinstance(target, str | Path) or str(target) == STDOUT:
         stream = terminal.stream() if isinstance(target, str | Path) else target
-        yield _TextTable(lambda data: stream.write(data.decode()), "\t")
+        yield _LinesTable(lambda data: stream.write(data.decode()), "\t")
         stream.flush()
         return
     suffix = _suffix(target)
     with atomic_file(target) as raw:
-        if suffix == PARQUET:
-            with _ParquetTable(raw) as table:
-                yield table
-        elif suffix in JSON_LINES:
-            yield _JsonLinesTable(raw)
-        else:
-            yield _TextTable(raw.write, SEPARATORS[suffix])
+        if suffix != PARQUET:
+            yield _LinesTable(raw.write, SEPARATORS.get(suffix))
+            return
+        with closing(_ParquetTable(raw)) as table:
+            yield table
 
 
 def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -216,30 +214,36 @@ def plain(column: Column) -> Sequence[Any]:
     return column.tolist() if isinstance(column, np.ndarray) else column
 
 
-class _TextTable:
-    """CSV or TSV, whose bytes are given to `write_bytes`."""
+class _LinesTable:
+    """CSV or TSV with a separator, else JSON Lines; its bytes go to `write_bytes`."""
 
-    def __init__(self, write_bytes: Callable[[bytes], object], separator: str) -> None:
+    def __init__(self, write_bytes: Callable[[bytes], object], separator: str | None) -> None:
         self._write_bytes, self._separator = write_bytes, separator
         # the csv module leaves carriage returns without quotes before Python 3.13
         self._is_special = re.compile(f'[{separator}"\r\n]').search
-        self._is_empty = True
+        self._has_header = separator is None
 
     def write(self, columns: Mapping[str, Column]) -> None:
-        if self._is_empty:
-            self._write_rows([[name] for name in columns])
-            self._is_empty = False
+        if not self._has_header:
+            self._write_rows(columns, [[name] for name in columns])
+            self._has_header = True
         (length,) = {len(column) for column in columns.values()}
         for begin in range(0, length, _ROWS):
-            self._write_rows([column[begin : begin + _ROWS] for column in columns.values()])
+            parts = (column[begin : begin + _ROWS] for column in columns.values())
+            self._write_rows(columns, [plain(part) for part in parts])
 
-    def _write_rows(self, columns: Sequence[Column]) -> None:
-        rows = map(self._separator.join, zip(*map(self._cells, columns), strict=True))
+    def _write_rows(self, names: Iterable[str], columns: Sequence[Sequence[Any]]) -> None:
+        rows: Iterable[str]
+        if self._separator is None:
+            cells = (map(_finite, row) for row in zip(*columns, strict=True))
+            objects = (dict(zip(names, row, strict=True)) for row in cells)
+            rows = (json.dumps(row, ensure_ascii=False) for row in objects)
+        else:
+            rows = map(self._separator.join, zip(*map(self._cells, columns), strict=True))
         # what is no character of UTF-8 is written as an escape
         self._write_bytes("".join(f"{row}\n" for row in rows).encode("utf-8", "backslashreplace"))
 
-    def _cells(self, column: Column) -> Iterable[str]:
-        values = plain(column)
+    def _cells(self, values: Sequence[Any]) -> Iterable[str]:
         kinds = set(map(type, values))
         if kinds <= {str}:
             return map(self._text, values)
@@ -258,21 +262,9 @@ class _TextTable:
         return str(int(value))
 
 
-class _JsonLinesTable:
-    """JSON Lines: an object for each row; a number that JSON cannot hold is null."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
-
-    def write(self, columns: Mapping[str, Column]) -> None:
-        for row in zip(*map(plain, columns.values()), strict=True):
-            cells = (
-                None if isinstance(cell, float) and not math.isfinite(cell) else cell
-                for cell in row
-            )
-            text = json.dumps(dict(zip(columns, cells, strict=True)), ensure_ascii=False)
-            # half a surrogate pair is written as JSON writes it
-            self._raw.write(text.encode(errors="backslashreplace") + b"\n")
+def _finite(cell: Any) -> Any:
+    """Return a cell, None where it is a number that JSON cannot hold."""
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 class _ParquetTable:
@@ -283,27 +275,16 @@ class _ParquetTable:
         self._arrow, self._module = load_pyarrow()
         self._writer: Any = None
 
-    def __enter__(self) -> _ParquetTable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
     def write(self, columns: Mapping[str, Column]) -> None:
+        table = self._arrow.table(dict(columns))
         if self._writer is None:
-            fields = [(name, self._type(column)) for name, column in columns.items()]
-            schema = self._arrow.schema(fields)
-            self._writer = self._module.ParquetWriter(self._raw, schema)
-        schema = self._writer.schema
-        # a type given at the start: whole numbers may follow where the first cells were empty
-        arrays = [
-            self._arrow.array(column, type=field.type)
-            for column, field in zip(columns.values(), schema, strict=True)
-        ]
-        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=schema))
-
-    def _type(self, column: Column) -> Any:
-        kind = self._arrow.array(column).type
-        # a column without any value yet is one of numbers: texts always are there
-        return self._arrow.float64() if self._arrow.types.is_null(kind) else kind
+            # a column without any value yet is one of numbers: texts always are there
+            is_null, double = self._arrow.types.is_null, self._arrow.float64()
+            fields = [(f.name, double if is_null(f.type) else f.type) for f in table.schema]
+            self._writer = self._module.ParquetWriter(self._raw, self._arrow.schema(fields))
+        # whole numbers may follow where the first cells were empty
+        self._writer.write_table(table.cast(self._writer.schema))

@@ -8,9 +8,10 @@ several make a word and a mark `_` for a blank, a line's end being `</s>`,
 
 the product of the pieces `_o ld` is no probability of the word `old`: it is that of all words that
 begin so, `older` too. The word ends where what follows begins with a blank or is `</s>`; the
-probability of that belongs to the word that ends, not to the next one (Pimentel & Meister 2024, "How to compute the probability of a word"; Oh & Schuler 2024, "Leading whitespaces of
-language models' subword vocabulary pose a confound for calculating word probabilities"). With
-E(text) the probability that the next piece is one of these,
+probability of that belongs to the word that ends, not to the next one (Pimentel & Meister 2024,
+"How to compute the probability of a word"; Oh & Schuler 2024, "Leading whitespaces of language
+models' subword vocabulary pose a confound for calculating word probabilities"). With E(text) the
+probability that the next piece is one of these,
 
     p(old | the) = p(_o ld | the) E(the old) / E(the)
 
