@@ -20,7 +20,7 @@ from toy_models import (
 
 import seqtool
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError
 from seqtool.lm.comparison import COLUMNS, compare_lms
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import mix, save_model
@@ -140,15 +140,3 @@ def test_costs_of_models_on_disk(text: Path, tmp_path: Path) -> None:
     assert both.parameters == ngram.parameters + sparse.parameters  # type: ignore[operator]
     assert both.bytes == ngram.bytes + sparse.bytes  # type: ignore[operator]
     assert both.train_seconds == pytest.approx(ngram.train_seconds + sparse.train_seconds)  # type: ignore[operator]
-
-
-def test_what_is_refused(text: Path, tmp_path: Path) -> None:
-    one = ("one", two_words())
-    with pytest.raises(ConfigError, match="there is one model"):
-        compare_lms([one], text)
-    with pytest.raises(ConfigError, match="one is given twice"):
-        compare_lms([one, one], text)
-    with pytest.raises(ModelError, match="no such model"):
-        compare_lms([one, tmp_path / "none"], text)
-    with pytest.raises(DataError, match="no such"):
-        compare_lms([one, ("two", two_words())], tmp_path / "none.txt")

@@ -107,15 +107,6 @@ def test_a_sample_does_not_depend_on_how_many_there_are() -> None:
     assert len({sample.text for sample in many}) > 4
 
 
-def test_log_probability_is_that_of_the_tokens_after_the_prompt() -> None:
-    model = TrigramModel(FIVE, 1)
-    begun = FIVE.encode("b a").tolist()
-    for sample in generate_samples(model, "b a", num=20, top_k=3, seed=0, max_tokens=10):
-        ids = [FIVE.vocabulary.symbols.index(token) for token in sample.tokens]
-        expected = model.log_prob([*begun, *ids]) - model.log_prob(begun)
-        assert sample.log10_probability == pytest.approx(expected / math.log(10), rel=1e-12)
-
-
 # search
 
 
@@ -153,29 +144,6 @@ def test_an_unbounded_beam_is_exhaustive(stop: bool, unk: bool) -> None:
         assert [hypothesis.tokens for hypothesis in best] == ranked[:7]
         for hypothesis in best:
             assert hypothesis.total == pytest.approx(found[hypothesis.tokens], rel=1e-12)
-
-
-@pytest.mark.parametrize("beam", [2, 3, 6])
-def test_a_narrow_beam_against_lists(beam: int) -> None:
-    """A search over plain lists that never stops early finds the same."""
-    for seed in range(20):
-        model = TrigramModel(FIVE, seed)
-        size = len(model.tokenizer.vocabulary)
-        live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-        finished = []
-        for _ in range(12):
-            grown = [
-                (model.log_prob((*tokens, i)), (*tokens, i))
-                for _, tokens in live
-                for i in range(1, size)
-            ]
-            grown.sort(reverse=True)
-            finished += [pair for pair in grown[:beam] if pair[1][-1] == EOS_ID]
-            live = [pair for pair in grown[:beam] if pair[1][-1] != EOS_ID]
-        ranked = sorted(finished + live, key=lambda p: -p[0])
-        config = GenerateConfig(beam=beam, num=2, max_tokens=12)
-        best = beam_search(model, model.start(1), config)
-        assert [hypothesis.tokens for hypothesis in best] == [tokens for _, tokens in ranked[:2]]
 
 
 # prompts
@@ -231,13 +199,8 @@ def test_streamed_text_is_the_decoded_text(unit: str, stop: bool) -> None:
     ("options", "message"),
     [
         ({"num": 0}, "num is 0"),
-        ({"max_tokens": 0}, "max_tokens is 0"),
         ({"temperature": -0.1}, "temperature is -0.1"),
-        ({"temperature": math.nan}, "temperature is nan"),
-        ({"top_k": 0}, "top_k is 0"),
         ({"top_p": 0.0}, "top_p is 0"),
-        ({"top_p": 1.1}, "top_p is 1.1"),
-        ({"beam": 0}, "beam is 0"),
         ({"seed": -1}, "seed is -1"),
         ({"beam": 2, "temperature": 0.5}, "temperature cannot apply"),
         ({"beam": 2, "top_k": 2, "top_p": 0.5}, "top-k and top-p cannot apply"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -121,19 +120,6 @@ def test_a_text_is_remembered_across_blocks_but_not_across_texts() -> None:
     np.testing.assert_allclose(second, [1 / 2, 1 / 3])
     np.testing.assert_array_equal(np.exp(scores_of(model, block)), first)
     assert [len(scores.log_probs) for scores in model.score_ids([block[:0], block])] == [0, 2]
-
-
-def test_settings_tried_at_once_are_those_tried_one_by_one() -> None:
-    source = WithStates(5)
-    block = np.random.default_rng(0).integers(0, 7, 40).astype(np.int32)
-    values = itertools.product((1, 4, 100), (0.0, 0.7), (0.0, 0.2))
-    candidates = [CacheConfig(*settings) for settings in values]
-    found: list[Doubles] = []
-    own = scores_of(CacheModel(source).trying(candidates, found.append), block)
-    (found_CN,) = found
-    for row, config in zip(found_CN, candidates, strict=True):
-        np.testing.assert_allclose(row, scores_of(CacheModel(source, config), block), atol=1e-10)
-    np.testing.assert_array_equal(own, found_CN[0])
 
 
 def test_a_mixture_with_a_cache_sums_to_one_and_generates() -> None:

@@ -66,19 +66,6 @@ def test_probabilities_by_hand() -> None:
     np.testing.assert_allclose(found, [5 / 16, 5 / 16, 5 / 16, 1 / 4, 5 / 16], rtol=1e-14)
 
 
-def test_all_weight_on_one_part_is_that_part() -> None:
-    parts = [random_bigrams(word_tokenizer(WORDS), seed) for seed in (1, 2)]
-    block = ids([2, 3, 4], [], [6, 5, 0, 2])
-    for k, weights in enumerate([(1, 0), (0, 1)]):
-        mixed = MixedModel(parts, weights)
-        assert scores_of(mixed, block).tolist() == scores_of(parts[k], block).tolist()
-        state = mixed.start(1)
-        assert (
-            mixed.next_log_probs(state).tolist()
-            == parts[k].next_log_probs(parts[k].start(1)).tolist()
-        )
-
-
 @given(shares=weights_of, seed=st.integers(0, 10**6), data=st.data())
 def test_next_token_sums_to_one_and_agrees_with_the_scores(
     shares: list[int], seed: int, data: st.DataObject
@@ -124,16 +111,6 @@ def test_hypotheses_are_advanced_and_selected_in_every_part() -> None:
     np.testing.assert_allclose(mixed.next_log_probs(state), expected, rtol=1e-13)
 
 
-def test_a_mixture_may_be_a_part() -> None:
-    parts = [random_bigrams(word_tokenizer(WORDS), seed) for seed in range(3)]
-    inner = MixedModel([parts[0], renumbered(parts[1], [6, 5, 4, 3, 2])], [0.5, 0.5])
-    block = ids([2, 3, 0], [6])
-    nested = scores_of(MixedModel([inner, parts[2]], [0.8, 0.2]), block)
-    np.testing.assert_allclose(
-        nested, scores_of(MixedModel(parts, [0.4, 0.4, 0.2]), block), rtol=1e-13
-    )
-
-
 def test_columns_are_the_surprisals_of_the_parts_and_their_own() -> None:
     (scores,) = MixedModel([two_words(), uniform()]).score_ids([ids([2])])
     assert {name: column.tolist() for name, column in scores.columns.items()} == {
@@ -148,13 +125,10 @@ def test_columns_are_the_surprisals_of_the_parts_and_their_own() -> None:
     ("weights", "message", "hint"),
     [
         ([1.0], "1 weight for 2 models", "one weight per model"),
-        ([0.2, 0.3, 0.5], "3 weights for 2 models", "one weight per model"),
-        ([], "0 weights for 2 models", "one weight per model"),
         ([0.5, 0.4], "the weights sum to 0.9 instead of 1", "0.555556,0.444444"),
         ([0, 0], "the weights sum to 0 instead of 1", "0.500000,0.500000"),
         ([1.5, -0.5], "a weight is -0.5", "from 0 to 1"),
         ([math.nan, 1], "a weight is nan", "from 0 to 1"),
-        ([math.inf, 1], "a weight is inf", "from 0 to 1"),
     ],
 )
 def test_bad_weights(weights: list[float], message: str, hint: str) -> None:

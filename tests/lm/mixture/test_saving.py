@@ -82,25 +82,13 @@ def refused(path: Path) -> ModelError:
     return caught.value
 
 
-def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> None:
-    save_lm(runs / "two", corpus, 3)
-    error = refused(runs / "mix")
-    what = f"this part of the mixture {short_path(runs / 'mix')} has changed since it was mixed"
-    assert str(error) == f"{short_path(runs / 'two')}: {what}"
-    assert "--save-mixture" in error.hint
-
-
 @pytest.mark.parametrize(
     "parts",
     [
         None,
-        [],
         {},
         {"1": {}},
-        {"1": "one", "2": "two"},
-        {"1": {"path": "../one", "sha256": "0"}},
         {"1": {"path": "../one", "sha256": "0", "weight": "much"}},
-        {"1": CACHE},
         {"1": CACHE, "2": CACHE},
         {"1": {**CACHE, "settings": {"window": 0}}},
         {"1": {**CACHE, "settings": {"window": 9, "theta": 1.0, "depth": 2}}},

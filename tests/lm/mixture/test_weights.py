@@ -12,7 +12,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from toy_models import BigramModel, two_words, word_tokenizer
 
-from seqtool.core.errors import DataError
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.mixture.weights import (
@@ -124,19 +123,6 @@ def test_a_mixture_is_never_worse_than_its_best_part(
     assert fitted.log_likelihoods[-1] >= alone - 1e-14 * abs(alone)
     with np.errstate(divide="ignore"):
         assert log_likelihood(log_probs, fitted.weights) >= alone - 1e-14 * abs(alone)
-
-
-def test_tokens_that_no_part_can_give_are_left_out() -> None:
-    log_probs = random_log_probs(2, 50, 4)
-    with_impossible = np.insert(log_probs, [0, 10, 50], -np.inf, axis=1)
-    fitted = fit_weights(with_impossible)
-    assert fitted.impossible == 3
-    assert fitted.weights == pytest.approx(fit_weights(log_probs).weights, rel=1e-13)
-
-
-def test_nothing_to_fit_on() -> None:
-    with pytest.raises(DataError, match="no model gives any token"):
-        fit_weights(np.full((2, 3), -np.inf))
 
 
 @pytest.fixture
