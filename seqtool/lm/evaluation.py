@@ -22,8 +22,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,9 @@ IN_MEMORY = "<text>"  # stands for a path in the messages about a text that is n
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
 
 ScoredInput = tuple[Ids, bytes | None]
+Read = TypeVar("Read")
+Kept = TypeVar("Kept")
+Made = TypeVar("Made")
 
 
 # of an evaluation, in the order in which JSON has them
@@ -306,6 +310,7 @@ def evaluate_lm(
     tokenizer, digests = model.tokenizer, dict[str, str]()
     corpus = _prepared_corpus(paths, tokenizer)
     blocks: BlockReader | None = None
+    scored: Iterator[tuple[bytes | None, ScoredBlock]]
     if corpus is not None:
         refuse_field(field, [corpus.path])
         split = _choose_split(corpus, split)
@@ -330,7 +335,8 @@ def evaluate_lm(
         )
     else:
         check_shared(model, reset_state=reset_state)
-        scored = _score_in(pool, blocks)
+        pairs = ((TextBlock(block, blocks.place), block) for block in blocks)
+        scored = beside(pairs, pool.map)
 
     counts: Counter[str] = Counter()
     known_nats: list[float] = []  # one per block, for fsum
@@ -341,10 +347,8 @@ def evaluate_lm(
             None if target is None else stack.enter_context(open_table(target))
             for target in (per_token, per_sentence)
         )
-        for scores, block in scored:
+        for block, scores in scored:
             ids, log_probs = scores.ids, scores.log_probs
-            if log_probs.shape != ids.shape:
-                raise ValueError(f"{len(log_probs)} scores for {len(ids)} tokens")
             check_log_probs(log_probs, counts["tokens"])
             first, is_unknown = counts["sentences"] + 1, ids == UNK_ID
             counts["sentences"] += int((ids == EOS_ID).sum())
@@ -446,36 +450,29 @@ def sentence_columns(first: int, scored: ScoredBlock) -> dict[str, Any]:
     }
 
 
+def beside(
+    pairs: Iterable[tuple[Read, Kept]], run: Callable[[Iterator[Read]], Iterable[Made]]
+) -> Iterator[tuple[Kept, Made]]:
+    """Give what `run` makes of the first of each pair, which it may read ahead, and the second."""
+    kept: deque[Kept] = deque()
+
+    def feed() -> Iterator[Read]:
+        for first, second in pairs:
+            kept.append(second)
+            yield first
+
+    for made in run(feed()):
+        yield kept.popleft(), made
+
+
 def _score(
     model: LanguageModel, source: Iterable[ScoredInput], *, reset_state: bool
-) -> Iterator[tuple[ScoredBlock, bytes | None]]:
-    """Give the scores of each block, and its lines."""
-    pending: deque[ScoredInput] = deque()  # read by the model, not scored yet
-
-    def feed() -> Iterator[Ids]:
-        for ids, text in source:
-            pending.append((ids, text))
-            yield ids
-
-    for scores in model.score_ids(feed(), reset_state=reset_state):
-        ids, text = pending.popleft()
+) -> Iterator[tuple[bytes | None, ScoredBlock]]:
+    """Give the lines of each block, and its scores."""
+    pairs = ((ids, (ids, text)) for ids, text in source)
+    for (ids, text), scores in beside(pairs, partial(model.score_ids, reset_state=reset_state)):
         log_probs = np.asarray(scores.log_probs, np.float64)
-        yield ScoredBlock(ids, log_probs, scores.columns, scores.parts), text
-
-
-def _score_in(
-    pool: Pool[TextBlock, ScoredBlock], blocks: BlockReader
-) -> Iterator[tuple[ScoredBlock, bytes | None]]:
-    """Give what processes make of each block, and its lines."""
-    pending: deque[bytes] = deque()
-
-    def read() -> Iterator[TextBlock]:
-        for block in blocks:
-            pending.append(block)
-            yield TextBlock(block, blocks.place)
-
-    for scored in pool.map(read()):
-        yield scored, pending.popleft()
+        yield text, ScoredBlock(ids, log_probs, scores.columns, scores.parts)
 
 
 def check_shared(model: LanguageModel, *, reset_state: bool) -> None:
@@ -504,7 +501,7 @@ def scorer(model: LanguageModel) -> Callable[[TextBlock], ScoredBlock]:
 
     def score(block: TextBlock) -> ScoredBlock:
         source = [_encoded(block.text, block.place, model.tokenizer)]
-        ((scored, _),) = _score(model, source, reset_state=True)
+        ((_, scored),) = _score(model, source, reset_state=True)
         return scored
 
     return score

@@ -172,19 +172,9 @@ def write_words(
 ) -> Iterator[tuple[WordTotals, str]]:
     """Write a row for each word of a text or of stimuli, by one model after another.
 
-    Args:
-        models: by their names, which are a column where there are several.
-        paths: of the text.
-        stimuli: in place of it.
-        table: where rows go.
-        field: which field of .jsonl files holds the text.
-        frequencies: texts that log10_frequency is taken from; the counts that models have kept, if
-            not given.
-        previous: words before each one, see `word_columns`.
-        entropy: find the entropy, too.
-        line_ends: write a row for `</s>`, too.
-        carry_state: as of `score_words`.
-        progress: gives what shows the progress of a model.
+    The names of several models are a column. Stimuli are read in place of the text at `paths`.
+    The other arguments are options of `seqtool surprisal`, but for what shows the progress of a
+    model.
 
     Returns:
         Of each model, when it is done, what it has read, and a warning where many words are

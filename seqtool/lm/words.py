@@ -35,9 +35,9 @@ Shapes: N tokens, W words of a block, U units: the words and the ends of lines, 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import Pieces, Units, add_up, find_units
-from seqtool.lm.evaluation import check_log_probs, encoded_line, refuse_other_than_text
+from seqtool.lm.evaluation import beside, check_log_probs, encoded_line, refuse_other_than_text
 from seqtool.lm.protocol import LanguageModel, Summary, TokenScores, refuse_other_than_model
 from seqtool.lm.tables import Column, plain
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
@@ -231,10 +231,9 @@ def score_blocks(
         summary = Summary(tokenizer.opens_word)
     elif entropy:  # in a vocabulary of words all that follows a word opens one: it is certain
         summary = Summary(entropy=True)
-    pending: deque[tuple[bytes, Ids]] = deque()  # read by the model, not scored yet
     num_tokens = 0
 
-    def feed() -> Iterator[Ids]:
+    def encoded() -> Iterator[tuple[Ids, tuple[bytes, Ids]]]:
         for block in blocks:
             try:
                 ids = tokenizer.encode_block(block)
@@ -242,11 +241,10 @@ def score_blocks(
                 if error.line is None or error.path is not None:
                     raise
                 raise located(error, error.line) from error
-            pending.append((block, ids))
-            yield ids
+            yield ids, (block, ids)
 
-    for scores in model.score_ids(feed(), reset_state=not carry_state, summary=summary):
-        block, ids = pending.popleft()
+    score = partial(model.score_ids, reset_state=not carry_state, summary=summary)
+    for (block, ids), scores in beside(encoded(), score):
         check_log_probs(scores.log_probs, num_tokens)
         num_tokens += len(ids)
         yield _words_of(block, ids, scores, tokenizer, line_ends=line_ends)
@@ -268,8 +266,6 @@ def _words_of(
     # a token is a word or the end of a line
     tokens_U = slice(None) if line_ends else np.flatnonzero(ids != EOS_ID)
     ids_U = ids[tokens_U]
-    if len(ids_U) != len(units.ends):
-        raise ValueError(f"{len(ids_U)} tokens, but {len(units.ends)} words")
     # what a softmax in single precision has above one is certain
     bits_U = np.maximum(0.0, -scores.log_probs[tokens_U] / LN_2)
     orders = scores.columns.get("order")
@@ -290,8 +286,7 @@ def _pieces_of(
     text = tokenizer.as_read(block)
     if text is not block:  # the same units, of other lengths
         units = find_units(text, line_ends=not units.is_word.all())
-    if scores.class_log_probs is None:
-        raise ValueError("the class of what may follow a word was not asked for")
+    assert scores.class_log_probs is not None
     sizes = tokenizer.symbol_sizes[ids]
     sizes[ids == UNK_ID] = tokenizer.unknown_sizes(block, ids)
     if sizes.sum() != len(text):

@@ -142,27 +142,14 @@ def evaluate_models(
 ) -> ModelsEvaluation:
     """Open models, mix and tune them as asked, measure the whole on a text, and save a mixture.
 
-    Args:
-        paths: of the models.
-        texts: files, directories or "-", or one prepared corpus.
-        cache: mix in a cache with these settings of `CacheConfig`, and the others as they suit.
-        cache_weight: its share in the mixture.
-        dynamic: let networks learn from the text, with these settings of `DynamicConfig`.
-        dynamic_text: their training text; the corpus of the training run if not given.
-        weights: of several models; equal ones if not given.
-        tune: held-out text that the weights, and settings that are not given, are fitted on.
-        output: a directory for the mixture.
-        force: replace that directory.
-        command: the command that made it.
-        field: which field of .jsonl files holds the text.
-        device: of networks; "auto" chooses one.
-        threads: of networks; all cores when not given.
-        jobs: processes that share the text, of one model.
-        on_trial: called with settings of dynamic evaluation that are tried, and their perplexity.
-        options: split, per_token, per_sentence and reset_state, as of `evaluate_lm`.
+    The settings `cache` and `dynamic` are those that are fixed, of `CacheConfig` and
+    `DynamicConfig`; None for no cache, and for networks that do not learn. `on_trial` is called
+    with settings of dynamic evaluation that are tried, and their perplexity. The other arguments
+    are options of `seqtool eval-ppl`; split, per_token, per_sentence and reset_state are as of
+    `evaluate_lm`.
 
     Raises:
-        ConfigError: what is asked for does not go together.
+        ConfigError: options that do not go together.
         DataError: a text that cannot be used.
         ModelError: models that cannot be opened or mixed.
         OutputError: a table or the mixture cannot be written.
