@@ -184,6 +184,8 @@ def compare_lms(
     """
     from seqtool.lm.mixture.model import open_language_model
 
+    if isinstance(models, str | Path):
+        raise TypeError(f"expected two models or more, not one name: {str(models)!r}")
     names = [model[0] if isinstance(model, tuple) else str(model) for model in models]
     if len(names) < 2:
         what = "there is one model" if names else "there is no model"
