@@ -96,7 +96,6 @@ class ScoredWords:
         units: where they stand.
         pieces: their surprisals (bits), [U].
         entropies, orders: as in `Word`, [U], or None.
-        ids: what a model of words reads them as, [U]; None for other units.
     """
 
     block: bytes
@@ -104,7 +103,6 @@ class ScoredWords:
     pieces: Pieces
     entropies: Doubles | None = None
     orders: Longs | None = None
-    ids: Ids | None = None
 
     @property
     def num_lines(self) -> int:
@@ -275,7 +273,6 @@ def _words_of(
         Pieces(bits_U, ids_U == UNK_ID, np.ones(len(ids_U), np.int64)),
         entropies=None if scores.entropies is None else scores.entropies[tokens_U] / LN_2,
         orders=None if orders is None else orders[tokens_U],
-        ids=ids_U,
     )
 
 
