@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -210,7 +210,6 @@ def evaluate_models(
     return measured
 
 
-@contextmanager
 def _pool(
     model: LanguageModel,
     path: Path,
@@ -218,22 +217,20 @@ def _pool(
     jobs: int,
     device: str,
     threads: int | None,
-) -> Iterator[Pool[TextBlock, ScoredBlock] | None]:
-    """Give the processes that score blocks of text; None where this one does it.
+) -> AbstractContextManager[Pool[TextBlock, ScoredBlock] | None]:
+    """Return the processes that score blocks of text; None where this one does it.
 
     They are copies of this one, or each opens the model at the path; threads are of each.
     """
     if jobs == 1:
-        yield None
-        return
+        return nullcontext()
     if isinstance(model, MixedModel):
         raise ConfigError("--jobs is for one model, without a cache", hint="drop one of the two")
     check_shared(model, reset_state=options["reset_state"])
     make: Callable[[], Any] = partial(scorer, model)
     if not (forks := can_fork()):
         make = partial(_open_scorer, path, device, threads or share_of_cores(jobs))
-    with Pool(make, jobs, forks=forks) as pool:
-        yield pool
+    return Pool(make, jobs, forks=forks)
 
 
 def _open_scorer(path: Path, device: str, threads: int) -> Callable[[TextBlock], ScoredBlock]:
