@@ -74,18 +74,8 @@ def is_stimuli(path: str | Path) -> bool:
     return unpacked_name(path).endswith(tuple(SEPARATORS))
 
 
-def read_stimuli(path: str | Path, text_column: str | None, item_column: str | None) -> Stimuli:
-    """Read a file of stimuli, in UTF-8, packed or not, with quotes as RFC 4180 has them.
-
-    Args:
-        path: a file; of another suffix than .csv and .tsv, or "-" for stdin, the first line tells
-            the separator.
-        text_column: the name of the column of texts.
-        item_column: that of the column that tells items apart; None for none.
-
-    Raises:
-        DataError: it is no such table, has no such column, or has another column "item".
-    """
+def _read_stimuli(path: str | Path, text_column: str | None, item_column: str | None) -> Stimuli:
+    """Read a file of stimuli, in UTF-8, packed or not, with quotes as RFC 4180 has them."""
     if unpacked_name(path).endswith(JSON_LINES):
         raise DataError(
             "holds JSON Lines, not a table of CSV or TSV",
@@ -130,7 +120,7 @@ def find_stimuli(
 
     Raises:
         ConfigError: options that do not go together.
-        DataError: as of `read_stimuli`.
+        DataError: it is no such table, has no such column, or has another column "item".
     """
     if text_column is None and not any(map(is_stimuli, paths)):
         if item_column is not None:
@@ -141,7 +131,7 @@ def find_stimuli(
             "a table of stimuli is read alone, and --field is of JSON Lines",
             hint="name one table, and the column of its texts with --text-column",
         )
-    return read_stimuli(paths[0], text_column, item_column)
+    return _read_stimuli(paths[0], text_column, item_column)
 
 
 @dataclass

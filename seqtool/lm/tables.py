@@ -55,12 +55,7 @@ class Table(Protocol):
 
 
 def check_names(names: Iterable[str], others: Iterable[str], path: str) -> None:
-    """Refuse columns of a table that have the names of those that are to stand beside them.
-
-    Args:
-        names: of the table.
-        others: that come beside them.
-        path: of the table.
+    """Refuse names of columns of a table, at `path`, that others beside them have.
 
     Raises:
         DataError: there is one.

@@ -215,11 +215,7 @@ def check_reading(first: Tokenizer, other: Tokenizer, name: str, other_name: str
 def numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> Ids | None:
     """Return [V], the other's id of each symbol of the first; None where they are the same.
 
-    Args:
-        first: whose symbols are numbered.
-        other: whose ids they get.
-        name: what messages call the first.
-        other_name: what they call the other.
+    The names are for messages.
 
     Raises:
         ModelError: the two read a text as different tokens.
@@ -290,15 +286,10 @@ def save_model(
     data: Mapping[str, Any] | None = None,
     command: str = "",
 ) -> None:
-    """Write a mixture as a model directory that refers to its parts.
+    """Write a mixture as a model directory that refers to its parts; what is there is replaced.
 
-    Args:
-        path: the directory, replaced if it is there.
-        model: the mixture.
-        parts: where each part but a cache is: a model directory or an ARPA file.
-        scores: what was measured.
-        data: what the weights were fitted on.
-        command: the command that made it.
+    `parts` are the places of all parts but a cache: model directories or ARPA files. Scores, data
+    and command are as of `checkpoint.Header`.
 
     Raises:
         OutputError: the directory is, or holds, one of the parts.
@@ -442,12 +433,9 @@ def _card(header: checkpoint.Header) -> str:
 def open_language_model(
     path: Path, *, device: str = "cpu", threads: int | None = None
 ) -> LanguageModel:
-    """Open the model at `path`, without torch where it needs none.
+    """Open a model directory or an ARPA file, without torch where it needs none.
 
-    Args:
-        path: a model directory, or an ARPA file.
-        device: of a network; "auto" chooses one.
-        threads: of a network; all cores when not given.
+    The device, "auto" for the best one, and threads, None for all cores, are of a network.
 
     Raises:
         ModelError: there is no model, it is damaged, or it is no language model.
@@ -487,12 +475,8 @@ def mix(
 ) -> LanguageModel:
     """Return one model as it is, several as their mixture, and either with a cache if it is wanted.
 
-    Args:
-        models: one or more.
-        paths: where they are.
-        weights: of the models, among themselves; equal ones when not given.
-        cache: those settings of `CacheConfig` that are given; None for no cache.
-        cache_weight: of the cache in the mixture.
+    Weights are those of the models among themselves; equal ones when there are none. The cache has
+    these settings of `CacheConfig`, and its own weight in the mixture; None is no cache.
 
     Raises:
         ConfigError: theta is given for models without states, or there is a cache already.
