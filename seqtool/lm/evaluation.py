@@ -336,7 +336,7 @@ def evaluate_lm(
     else:
         check_shared(model, reset_state=reset_state)
         pairs = ((TextBlock(block, blocks.place), block) for block in blocks)
-        scored = beside(pairs, pool.map)
+        scored = paired_results(pairs, pool.map)
 
     counts: Counter[str] = Counter()
     known_nats: list[float] = []  # one per block, for fsum
@@ -450,7 +450,7 @@ def sentence_columns(first: int, scored: ScoredBlock) -> dict[str, Any]:
     }
 
 
-def beside(
+def paired_results(
     pairs: Iterable[tuple[Read, Kept]], run: Callable[[Iterator[Read]], Iterable[Made]]
 ) -> Iterator[tuple[Kept, Made]]:
     """Give what `run` makes of the first of each pair, which it may read ahead, and the second."""
@@ -470,7 +470,9 @@ def _score(
 ) -> Iterator[tuple[bytes | None, ScoredBlock]]:
     """Give the lines of each block, and its scores."""
     pairs = ((ids, (ids, text)) for ids, text in source)
-    for (ids, text), scores in beside(pairs, partial(model.score_ids, reset_state=reset_state)):
+    for (ids, text), scores in paired_results(
+        pairs, partial(model.score_ids, reset_state=reset_state)
+    ):
         log_probs = np.asarray(scores.log_probs, np.float64)
         yield text, ScoredBlock(ids, log_probs, scores.columns, scores.parts)
 

@@ -48,13 +48,18 @@ from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
 from seqtool.lm.alignment import Pieces, Units, add_up, find_units
-from seqtool.lm.evaluation import beside, check_log_probs, encoded_line, refuse_other_than_text
+from seqtool.lm.evaluation import (
+    check_log_probs,
+    encoded_line,
+    paired_results,
+    refuse_other_than_text,
+)
 from seqtool.lm.protocol import LanguageModel, Summary, TokenScores, refuse_other_than_model
 from seqtool.lm.tables import Column, plain
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
-MARKS = (BOS.encode(), EOS.encode())
+SPECIAL = (BOS.encode(), EOS.encode())
 
 _ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
 
@@ -242,7 +247,7 @@ def score_blocks(
             yield ids, (block, ids)
 
     score = partial(model.score_ids, reset_state=not carry_state, summary=summary)
-    for (block, ids), scores in beside(encoded(), score):
+    for (block, ids), scores in paired_results(encoded(), score):
         check_log_probs(scores.log_probs, num_tokens)
         num_tokens += len(ids)
         yield _words_of(block, ids, scores, tokenizer, line_ends=line_ends)
@@ -257,9 +262,9 @@ def _words_of(
         return ScoredWords(block, units, _pieces_of(block, units, ids, scores, tokenizer))
     skipped: tuple[bytes, ...] = ()
     if tokenizer.special_tokens == "skip":
-        skipped = MARKS
-        if tokenizer.lowercase:  # these are marks as well, once they are read
-            skipped += tuple(mark.upper() for mark in MARKS)
+        skipped = SPECIAL
+        if tokenizer.lowercase:  # so are these, once they are read
+            skipped += tuple(token.upper() for token in SPECIAL)
     units = find_units(block, line_ends=line_ends, skipped=skipped)
     # a token is a word or the end of a line
     tokens_U = slice(None) if line_ends else np.flatnonzero(ids != EOS_ID)
