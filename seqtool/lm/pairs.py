@@ -146,7 +146,7 @@ def _pair(fields: Mapping[str, Any], path: str, line: int) -> MinimalPair:
 
 
 def _scored_words(sentence: str, tokenizer: Tokenizer) -> list[str]:
-    """Return the words of a sentence that have a score, without `<s>` and `</s>` where they are not read."""
+    """Return the words of a sentence that have a score: `<s>` and `</s>` may have none."""
     words = [sentence[start:end] for start, end in word_spans(sentence)]
     if isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip":
         fold = str.lower if tokenizer.lowercase else str

@@ -11,9 +11,10 @@ Tokens and numbers:
   `next_log_probs` gives sums to one. What people read is in log10 or bits.
 
 Two ways through a text give the same numbers: `score_ids` for a text that is there, and `start`,
-`advance` and `next_log_probs` token by token. A state stands for H hypotheses, each a text read so
-far. It is opaque, but `state[rows]` gives the hypotheses `rows`, an array of indices which may
-repeat, leave out and re-order them. No method changes a state that it is given.
+`advance` and `next_log_probs` token by token; a network that learns from the text learns in the
+first alone. A state stands for H hypotheses, each a text read so far. It is opaque, but
+`state[rows]` gives the hypotheses `rows`, an array of indices which may repeat, leave out and
+re-order them. No method changes a state that it takes.
 """
 
 from __future__ import annotations
