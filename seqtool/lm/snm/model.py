@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import types
 
 from seqtool.core import checkpoint
@@ -31,7 +30,7 @@ from seqtool.core.jit import compiled
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import map_arrays, read_only, write_arrays
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import TokenScores
+from seqtool.lm.protocol import Summary, TokenScores, summarise_by_steps
 from seqtool.lm.snm.features import (
     NO_FEATURE,
     Counts,
@@ -252,9 +251,12 @@ class SnmModel(LanguageModel):
         return len(self.matrix.values) + 1
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Yield nats, and how many features of the history are known, of every token of a block."""
+        if summary is not None:
+            yield from summarise_by_steps(self, blocks, summary, reset_state=reset_state)
+            return
         for ids in blocks:
             if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self._vocabulary_size:
                 raise ValueError("an id is outside the vocabulary")
@@ -282,11 +284,6 @@ class SnmModel(LanguageModel):
         log_probs = np.empty((len(state), self._vocabulary_size))
         distributions(self.matrix, self._templates, np.ascontiguousarray(state), log_probs)
         return log_probs
-
-    def select(self, state: Ints, rows: npt.NDArray[np.intp]) -> Ints:
-        """Keep, repeat or re-order hypotheses."""
-        chosen: Ints = state[rows]
-        return chosen
 
 
 def save_model(path: str | Path, model: SnmModel, **about: Any) -> None:
