@@ -49,7 +49,7 @@ from seqtool.lm.ngram.train import (
 )
 from seqtool.spark.files import LINES, Folder, Records, read_records
 from seqtool.spark.session import user_errors
-from seqtool.spark.workers import Batches, check_column, is_local, mapped, record_batch
+from seqtool.spark.workers import Batches, check_texts, is_local, mapped, record_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,11 +84,12 @@ def count_ngrams(
         `ngram`, its words with single spaces between them, and `count`; in no order.
 
     Raises:
-        ConfigError: there is no such column, it holds no texts, or an order below 1.
+        AnalysisException: of Spark, as where there is no such column.
+        ConfigError: it holds no texts, or the order is below 1.
     """
     from pyspark.sql import functions
 
-    check_column(frame, column)
+    check_texts(frame, column)
     if order < 1:
         raise ConfigError(f"the order is {order}, but must be 1 or more", hint="give 3, say")
     names = {"ngram": "string", "count": "long"}
@@ -230,7 +231,7 @@ def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int],
     """
     from pyspark.sql import functions
 
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def count(batches: Batches) -> Iterator[pa.RecordBatch]:
         for (rank, block), parts in groupby(parts_of(batches), lambda part: part[1:3]):
@@ -284,7 +285,7 @@ def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int],
 def _make_ends(records: Records, tokenizer: WordTokenizer, keys: Keys, order: int) -> None:
     """Make the view `ENDS`: the longest n-gram that ends at each token."""
     names = dict.fromkeys(keys.columns(order), "long")
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def pack(batches: Batches) -> Iterator[pa.RecordBatch]:
         packer = Packer(keys, order)

@@ -12,6 +12,16 @@ from torch import Tensor, nn
 
 from seqtool.training.config import OPTIMISERS, TrainingConfig
 
+# what torch keeps of a parameter: tensors of its shape, and numbers
+_MOMENTS = {
+    "SGD": (),
+    "Adagrad": ("sum",),
+    "RMSprop": ("square_avg",),
+    "ASGD": ("ax",),
+    **dict.fromkeys(("Adam", "AdamW", "SparseAdam"), ("exp_avg", "exp_avg_sq")),
+}
+_NUMBERS = {"SGD": (), "ASGD": ("step", "eta", "mu")}  # of others: step
+
 
 class Optimisers:
     """One optimiser for all parameters, and others for weights with sparse gradients.
@@ -106,7 +116,11 @@ class Optimisers:
         return tensors, numbers
 
     def restore(self, tensors: Mapping[str, Tensor], numbers: Mapping[str, Any]) -> None:
-        """Take back what `state` returned; learning rates and the like stay as configured."""
+        """Take back what `state` returned; learning rates and the like stay as configured.
+
+        Raises:
+            ValueError: it is no state of these parameters, which torch's own code would believe.
+        """
         for number, optimiser in enumerate(self._all):
             content = optimiser.state_dict()
             state: dict[int, dict[str, Any]] = {}
@@ -118,8 +132,35 @@ class Optimisers:
                 # a run that begins to have momentum has none yet; torch makes it with a new state
                 for values in state.values():
                     values.setdefault("momentum_buffer", torch.zeros_like(values["square_avg"]))
+            _check_state(optimiser, state)
             content["state"] = state
             optimiser.load_state_dict(content)
+
+
+def _check_state(optimiser: torch.optim.Optimizer, state: Mapping[int, Mapping[str, Any]]) -> None:
+    """Refuse a state whose tensors are not those of the parameters: a ValueError."""
+    kind = type(optimiser).__name__
+    moments, numbers = _MOMENTS[kind], _NUMBERS.get(kind, ("step",))
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    if not set(optimiser.state_dict()["state"]) <= set(state) <= set(range(len(parameters))):
+        raise ValueError("the state of other parameters")
+    for index, values in state.items():
+        known = {name: value for name, value in values.items() if value is not None}
+        # a run may go on with another momentum, and with none
+        if known.keys() - {"momentum_buffer"} != {*moments, *numbers}:
+            raise ValueError(f"the state of another optimiser than {kind}")
+        for name in known.keys() - {*numbers}:
+            value, parameter = known[name], parameters[index]
+            is_like = isinstance(value, Tensor) and value.shape == parameter.shape
+            if not is_like or not value.is_floating_point():
+                raise ValueError(f"{name} is not like its parameter")
+        for name in numbers:
+            value = known[name]
+            is_one = (
+                value.numel() == 1 if isinstance(value, Tensor) else type(value) in (int, float)
+            )
+            if not is_one or not 0 <= float(value) < math.inf:
+                raise ValueError(f"{name} is no number from 0 on")
 
 
 def _arguments(config: TrainingConfig) -> dict[str, Any]:

@@ -4,13 +4,15 @@ state.safetensors   weights, optimiser, tensors carried from batch to batch, ran
 state.json          where the run stands, and what its continuation must share
 
 What is carried and what is random, each process of a run has for itself: `rank1.carried.0.0`. Sums
-tell damage: what they are true of is believed.
+tell damage. Types and shapes are checked all the same, as torch and compiled loops would read or
+write outside of memory where a file was made to deceive.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -151,41 +153,94 @@ def restore(
     A ModelError says that it is damaged, cannot be read, or is of another seqtool, of a run that
     differs in `fingerprint`, or of another number of processes.
     """
-    content, tensors = _read(directory)
+    with _damage(directory):
+        content, tensors = _read(directory)
     _check_fingerprint(_flat(content["fingerprint"]), fingerprint, directory)
     _check_processes(content["processes"], group, directory)
-    run = RunState(**{**content["run"], "sums": StepSums(**content["run"]["sums"])})
-    with torch.no_grad():
-        for name, parameter in _weights(task.module).items():
-            parameter.copy_(tensors[f"module.{name}"])
-    optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
+    with _damage(directory):
+        run = _run_state(content["run"])
+        weights = _weights(task.module)
+        saved = _like(_part(tensors, "module."), weights)
+        with torch.no_grad():
+            for name, parameter in weights.items():
+                parameter.copy_(saved[name])
+        optimisers.restore(_part(tensors, "optimiser."), content["optimiser"])
     num_steps = task.start_epoch(run.planned_epoch)
-    own = _part(tensors, _of_rank(group.rank))
-    task.restore_carried(_part(own, "carried."))
-    # last, as what was done above may have drawn numbers
-    torch.set_rng_state(own["random.cpu"])
-    if torch.cuda.is_available() and "random.cuda" in own:
-        torch.cuda.set_rng_state(own["random.cuda"])
+    with _damage(directory):
+        if run.index > num_steps:
+            raise ValueError(f"step {run.index} of an epoch of {num_steps}")
+        own = _part(tensors, _of_rank(group.rank))
+        task.restore_carried(_like(_part(own, "carried."), task.carried()))
+        # last, as what was done above may have drawn numbers
+        _restore_random(own)
     return run, num_steps
 
 
+def _like(saved: dict[str, Tensor], expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return saved tensors whose shapes are the expected ones; a ValueError of others."""
+    for name, value in expected.items():
+        if saved[name].shape != value.shape:
+            raise ValueError(f"the shape of {name}")
+    return saved
+
+
+def _run_state(content: Mapping[str, Any]) -> RunState:
+    """Return where a run stands from JSON; a ValueError of fields or types that are not its own."""
+    for kind, values in ((RunState, content), (StepSums, content["sums"])):
+        types = {one.name: str(one.type) for one in fields(kind)}
+        if values.keys() != types.keys() or not all(
+            _is_of(value, types[name]) for name, value in values.items()
+        ):
+            raise ValueError("no state of a run")
+    return RunState(**{**content, "sums": StepSums(**content["sums"])})
+
+
+def _is_of(value: Any, kind: str) -> bool:
+    """Return whether JSON's value is one of a field, by its annotation."""
+    kind, _, optional = kind.partition(" | ")
+    if optional and value is None:
+        return True
+    if kind in ("list[float]", "dict[str, float]"):
+        if type(value).__name__ != kind.partition("[")[0]:
+            return False
+        return all(_is_of(x, "float") for x in (value.values() if kind[0] == "d" else value))
+    if kind in ("float", "StepSums"):
+        return type(value) in ((int, float) if kind == "float" else (dict,))
+    return type(value).__name__ == kind and 0 <= value < 1 << 53
+
+
+def _restore_random(own: Mapping[str, Tensor]) -> None:
+    """Take back the states of random generators; a ValueError where there is none."""
+    try:
+        torch.set_rng_state(own["random.cpu"])
+        if torch.cuda.is_available() and "random.cuda" in own:
+            torch.cuda.set_rng_state(own["random.cuda"])
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"no random generator: {error}") from error
+
+
 def _read(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return what `state.json` and `state.safetensors` hold; a ModelError if they are damaged.
+    """Return what `state.json` and `state.safetensors` hold."""
+    checkpoint.check_format(storage.read_object(directory / STATE)["format_version"], directory)
+    content = storage.read_sealed(directory / STATE)
+    if not all(isinstance(content[name], dict) for name in ("fingerprint", "run", "optimiser")):
+        raise ValueError("no state of a run")
+    if storage.sum_of(directory / TENSORS) != content["tensors"]:
+        raise ValueError("its tensors do not match their sum")
+    # copies, which are aligned as in the run that was stopped: in a file they are not, and
+    # then some matrix products differ in the last bit
+    return content, {name: value.clone() for name, value in load_file(directory / TENSORS).items()}
+
+
+@contextmanager
+def _damage(directory: Path) -> Iterator[None]:
+    """Turn what only a damaged file causes into a ModelError.
 
     No other failure may advise to start again: that destroys good work. What cannot be read now may
     be read tomorrow, what does not fit into memory fits another machine, and the rest is a bug.
     """
-    path = directory / TENSORS
     try:
-        checkpoint.check_format(storage.read_object(directory / STATE)["format_version"], directory)
-        content = storage.read_sealed(directory / STATE)
-        if content["run"].keys() != {one.name for one in fields(RunState)}:
-            raise ValueError("the state of another version")
-        if storage.sum_of(path) != content["tensors"]:
-            raise ValueError("its tensors do not match their sum")
-        # copies, which are aligned as in the run that was stopped: in a file they are not, and
-        # then some matrix products differ in the last bit
-        return content, {name: value.clone() for name, value in load_file(path).items()}
+        yield
     except (ValueError, KeyError, SafetensorError, FileNotFoundError) as error:
         hint = "start again with --force"
         raise ModelError("the saved state is damaged", hint=hint, path=directory) from error

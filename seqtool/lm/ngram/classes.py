@@ -128,25 +128,23 @@ class ClassModel(TableModel):
         return super().arrays() | own
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
-        """Yield nats, and the order of the classes that were matched, of every token of a block."""
-        class_V, shares_V = self.classes.class_V, self.classes.shares_V
-        for ids in blocks:
-            (scores,) = self.of_classes.score_ids([class_V[ids]])
-            yield TokenScores(scores.log_probs + shares_V[ids], scores.columns)
+        """Yield nats, and the order of the classes that were matched, of every token of a block.
 
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Yield the same with what is asked of each distribution, once for each context."""
+        A summary is found once for each different context.
+        """
         class_V, shares_V = self.classes.class_V, self.classes.shares_V
         figures: dict[str, Callable[[Doubles], Doubles]] = {}
-        if summary.class_V is not None:
+        if summary is not None and summary.class_V is not None:
             figures["class_log_probs"] = partial(_log_sums, mass_C=self._mass(summary.class_V))
-        if summary.entropy:
+        if summary is not None and summary.entropy:
             figures["entropies"] = partial(_entropies, inner_C=self._entropies())
         for ids in blocks:
+            if summary is None:
+                (scores,) = self.of_classes.score_ids([class_V[ids]])
+                yield TokenScores(scores.log_probs + shares_V[ids], scores.columns)
+                continue
             log_probs, orders, contexts = self.of_classes.read(class_V[ids])
             found = {
                 name: self.of_classes.of_distributions(contexts, figure)
@@ -179,10 +177,6 @@ class ClassModel(TableModel):
         log_probs_HC = self.of_classes.next_log_probs(state)
         result: Doubles = log_probs_HC[:, self.classes.class_V] + self.classes.shares_V
         return result
-
-    def select(self, state: Int32, rows: npt.NDArray[np.intp]) -> Int32:
-        """Keep, repeat or re-order hypotheses."""
-        return self.of_classes.select(state, rows)
 
 
 def _log_sums(log_probs_HC: Doubles, mass_C: Doubles) -> Doubles:

@@ -85,19 +85,18 @@ class NgramModel(TableModel):
         return Scorer(self.table)
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
-        """Yield nats, and the order of the n-gram that was matched, of every token of a block."""
-        for ids in blocks:
-            log_probs, orders = self._scorer.score(ids)
-            yield TokenScores(log_probs, {"order": orders})
+        """Yield nats, and the order of the n-gram that was matched, of every token of a block.
 
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Yield the same with what is asked of each distribution, once for each context."""
-        class_V = summary.class_V
+        A summary is found once for each different context.
+        """
         for ids in blocks:
+            if summary is None:
+                log_probs, orders = self._scorer.score(ids)
+                yield TokenScores(log_probs, {"order": orders})
+                continue
+            class_V = summary.class_V
             # of the class alone, contexts are asked for where a token is of it
             places = None
             if class_V is not None and not summary.entropy:
@@ -186,11 +185,6 @@ class NgramModel(TableModel):
                 log_probs += below.backoffs[context]
                 log_probs[level.words[begin:end]] = level.log_probs[begin:end]
         return result[:, :-1]
-
-    def select(self, state: Int32, rows: npt.NDArray[np.intp]) -> Int32:
-        """Keep, repeat or re-order hypotheses."""
-        chosen: Int32 = state[rows]
-        return chosen
 
 
 def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:

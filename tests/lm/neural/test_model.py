@@ -158,12 +158,12 @@ class TestProtocol:
         state = model.advance(model.start(3), np.array([2, 3, 4], dtype=np.int32))
         before = model.next_log_probs(state)
         rows = np.array([2, 0, 2, 2])
-        chosen = model.select(state, rows)
+        chosen = state[rows]
         np.testing.assert_allclose(model.next_log_probs(chosen), before[rows], rtol=0, atol=1e-12)
         follow = np.array([5, 5, 6, EOS_ID], dtype=np.int32)
         after = model.next_log_probs(model.advance(chosen, follow))
         for row, token, expected in zip(rows, follow, after, strict=True):
-            alone = model.select(state, np.array([row]))
+            alone = state[np.array([row])]
             stepped = model.advance(alone, np.array([token], dtype=np.int32))
             np.testing.assert_allclose(
                 model.next_log_probs(stepped)[0], expected, rtol=0, atol=1e-12

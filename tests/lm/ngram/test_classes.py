@@ -104,7 +104,7 @@ def test_summaries_are_those_of_whole_distributions(
     model = train(sentences, numbered(names), NgramConfig(order=order, smoothing=smoothing))
     summary = Summary(np.array(asked), entropy=True)
     ids = flat(sentences)
-    (found,) = model.summarise_ids([ids], summary)
+    (found,) = model.score_ids([ids], summary=summary)
     (wanted,) = summarise_by_steps(model, [ids], summary, reset_state=True)
     np.testing.assert_allclose(found.log_probs, wanted.log_probs, rtol=1e-9, atol=1e-9)
     # sums over words of shares of single precision

@@ -164,7 +164,7 @@ class Database:
                     f"DuckDB has too little memory: {reason}", hint=hint
                 ) from error
             raise OutputError(
-                f"a temporary file cannot be written: {reason[:1].lower()}{reason[1:]}",
+                f"a temporary file cannot be written: {reason.removeprefix('IO Error: ')}",
                 hint="free some space, or name another folder with --temp",
                 path=self._shown,
             ) from error
