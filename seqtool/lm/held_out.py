@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import is_corpus
 from seqtool.core.terminal import short_path
 
+MAX_PARTS = 100  # of a mixture on disk, those inside its parts counted
 HELD_OUT_SPLITS = ("test", "valid")  # the first that is there is measured
 CORPUS, FILES = "corpus", "held_out"  # what the header of an n-gram model calls them
 
@@ -83,7 +85,7 @@ def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOu
         DataError: the corpus is no longer there, or has changed.
         ConfigError: the models were trained on different texts.
     """
-    parts = [part for model in models for part in parts_of(model)]
+    parts = [part for model in models for part in islice(parts_of(model), MAX_PARTS)]
     first, *others = [_of_model(part, split) for part in parts]
     for part, other in zip(parts[1:], others, strict=True):
         if other.identity != first.identity:
@@ -99,20 +101,19 @@ def _hint(model: Path) -> str:
     return f"name a text to measure it on: seqtool eval-ppl TEXT -m {shlex.quote(str(model))}"
 
 
-def parts_of(model: Path) -> list[Path]:
-    """Return the models that a mixture refers to, those in its parts too; of others, itself."""
-    if model.is_file():
-        return [model]
-    header = checkpoint.read_header(model)
-    if header.kind != "mixture":
-        return [model]
+def parts_of(model: Path) -> Iterator[Path]:
+    """Give the models that a mixture refers to, those in its parts too; of others, itself."""
+    header = None if model.is_file() else checkpoint.read_header(model)
+    if header is None or header.kind != "mixture":
+        yield model
+        return
     try:
         references = [part["path"] for part in header.config["parts"].values() if "path" in part]
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError("damaged model header", hint=_hint(model), path=model) from error
     directory = checkpoint.find(model)
-    paths = [short_path((directory / name).resolve()) for name in references]
-    return [part for path in paths for part in parts_of(path)]
+    for name in references:
+        yield from parts_of(short_path((directory / name).resolve()))
 
 
 def _of_model(model: Path, split: str | None) -> HeldOutText:

@@ -36,6 +36,7 @@ from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.terminal import short_path
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
+from seqtool.lm.held_out import MAX_PARTS
 from seqtool.lm.mixture.cache import CacheModel, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig
 from seqtool.lm.model import LanguageModel
@@ -43,7 +44,6 @@ from seqtool.lm.protocol import Adaptation, State, Summary, TokenScores, summari
 from seqtool.text.tokenizers import Tokenizer
 
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
-MAX_PARTS = 100  # of a mixture on disk, those inside its parts counted
 
 
 @dataclass(frozen=True)
