@@ -22,6 +22,8 @@ SMOOTHINGS: Registry[Any] = Registry(
     },
 )
 
+ENGINES = ("auto", "memory", "duckdb", "spark")  # what counts a text
+
 LESS_MEMORY = (
     "take the disk with --engine duckdb, which needs 500 MB, choose a lower --order or give less "
     "text (pruning comes too late to help)"
