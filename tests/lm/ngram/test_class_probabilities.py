@@ -160,16 +160,3 @@ def test_a_word_that_the_suffix_lacks_is_backed_off_to() -> None:
     after_b = math.exp(-0.5) * (math.exp(-3.0) + math.exp(-1.5))
     expected = math.exp(-0.0625) + math.exp(-0.75) * (after_b - math.exp(-0.5 - 1.5))
     assert nats[2] == pytest.approx(math.log(expected), abs=1e-12)
-
-
-def test_an_explicit_class_needs_no_difference() -> None:
-    table = two_words(-40.0, 3.0, 1e-13)
-    only = np.array([False, False, True, False])
-    assert check(table, only, IDS) == 0
-
-
-def test_a_mass_that_is_nearly_zero() -> None:
-    table = two_words(-800.0, -800.0, 0.5)  # e^-800 is no double
-    assert check(table, CLASS, IDS) > 0
-    nats = ClassProbabilities(table, CLASS, Whole(table, CLASS)).log_probs(contexts_of(table, IDS))
-    assert nats[1] == pytest.approx(np.logaddexp(-800.0, -800.0 + math.log(0.5)))

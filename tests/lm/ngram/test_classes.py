@@ -17,7 +17,6 @@ from toy_models import char_tokenizer, word_tokenizer
 import seqtool
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.vocabulary import BOS, UNK, UNK_ID
 from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.ngram.classes import ClassModel, WordClasses, load_model, read_classes, shares_of
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
@@ -152,12 +151,6 @@ def test_words_without_a_class_are_one_each(tmp_path: Path) -> None:
     assert found.class_V.tolist() == [0, 1, 2, 2, 3, 4]
     # a word that does not occur counts once, beside 6 of the other one
     assert np.exp(found.shares_V) == pytest.approx([1, 1, 6 / 7, 1 / 7, 1, 1])
-    found.check()
-
-
-def test_unknown_words_share_a_class(tmp_path: Path) -> None:
-    found = classes_in(tmp_path / "x", f"b 7\n{UNK} 7\n{BOS} 7\n{UNK} 7\n")
-    assert found.class_V.tolist() == [UNK_ID, 1, 2, UNK_ID, 3]
     found.check()
 
 
