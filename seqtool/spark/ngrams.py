@@ -38,8 +38,8 @@ from seqtool.lm.ngram.train import (
     NgramTraining,
     OnDisk,
     OnProgress,
-    Reading,
     Stages,
+    TrainingText,
     check_words,
     estimate,
     save,
@@ -179,14 +179,12 @@ def train_ngram(
         num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         longest = counts.pop("longest")
         check_words(job, tokenizer)
-        reading = Reading(
+        reading = TrainingText(
             tokenizer=tokenizer,
             data={
                 "splits": {"train": {**counts, "unknown": num_unknown}},
                 "sources": [{"path": file, "split": "train"} for file in records.files],
             },
-            num_tokens=counts["tokens"],
-            num_sentences=counts["sentences"],
             num_unknown=num_unknown,
             engine=f"spark, {session.sparkContext.master}",
             allowed=allowed,

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Bools, Doubles, Ids
+from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
@@ -75,13 +75,20 @@ class WordClasses:
 def read_classes(
     path: str | Path, tokenizer: Tokenizer, counts_V: npt.NDArray[np.int64]
 ) -> WordClasses:
-    """Read a file of classes, and find the shares of words from `counts_V` [V], of the text.
+    """Read a file of classes; the shares are by relative frequency, 0 counted as 1.
+
+    Args:
+        path: the file.
+        tokenizer: of the words.
+        counts_V: int64 [V], how often each occurs in the text.
 
     Raises:
         ConfigError, DataError: as `read_class_numbers` tells.
     """
     class_V = read_class_numbers(path, tokenizer)
-    return WordClasses(class_V, shares_of(class_V, counts_V))
+    nums_V = np.maximum(counts_V, 1).astype(np.float64)
+    shares_V = np.log(nums_V / np.bincount(class_V, nums_V)[class_V]).astype(np.float32)
+    return WordClasses(class_V, shares_V)
 
 
 def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
@@ -100,13 +107,6 @@ def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
         return
     with atomic_file(path) as file:
         file.write(content)
-
-
-def shares_of(class_V: Int32, counts_V: npt.NDArray[np.int64]) -> Float32:
-    """Return ln p(w | g(w)) of each word by relative frequency, 0 counted as 1, [V]."""
-    nums_V = np.maximum(counts_V, 1).astype(np.float64)
-    shares: Float32 = np.log(nums_V / np.bincount(class_V, nums_V)[class_V]).astype(np.float32)
-    return shares
 
 
 class ClassModel(TableModel):
@@ -141,11 +141,15 @@ class ClassModel(TableModel):
     ) -> Iterator[TokenScores]:
         """Yield the same with what is asked of each distribution, once for each context."""
         class_V, shares_V = self.classes.class_V, self.classes.shares_V
+        exact_V = shares_V.astype(np.float64)
         figures: dict[str, Callable[[Doubles], Doubles]] = {}
         if summary.class_V is not None:
-            figures["class_log_probs"] = partial(_log_sums, mass_C=self._mass(summary.class_V))
+            asked_V = np.where(summary.class_V, np.exp(exact_V), 0.0)
+            mass_C = np.bincount(class_V, asked_V).astype(np.float64)
+            figures["class_log_probs"] = partial(_log_sums, mass_C=mass_C)
         if summary.entropy:
-            figures["entropies"] = partial(_entropies, inner_C=self._entropies())
+            inner_C: Doubles = np.bincount(class_V, np.exp(exact_V) * -exact_V).astype(np.float64)
+            figures["entropies"] = partial(_entropies, inner_C=inner_C)
         for ids in blocks:
             log_probs, orders, contexts = self.of_classes.read(class_V[ids])
             found = {
@@ -153,18 +157,6 @@ class ClassModel(TableModel):
                 for name, figure in figures.items()
             }
             yield TokenScores(log_probs + shares_V[ids], {"order": orders}, **found)
-
-    def _mass(self, asked_V: Bools) -> Doubles:
-        """Return the probability that a word is asked for within each class, [C]."""
-        shares_V = np.exp(self.classes.shares_V.astype(np.float64))
-        mass_C = np.bincount(self.classes.class_V, np.where(asked_V, shares_V, 0.0))
-        return mass_C.astype(np.float64, copy=False)
-
-    def _entropies(self) -> Doubles:
-        """Return the entropy of the words within each class, nats, [C]."""
-        shares_V = self.classes.shares_V.astype(np.float64)
-        inner_C = np.bincount(self.classes.class_V, np.exp(shares_V) * -shares_V)
-        return inner_C.astype(np.float64, copy=False)
 
     def start(self, num: int) -> Int32:
         """Return `num` hypotheses that have read `<s>`."""

@@ -149,12 +149,12 @@ def list_ngrams(
         choice = _Choice(config.order, ranks, required, excluded, min_count, top)
         tell("sorting", 0, None)
         if reading.folder is None:
-            *sizes, rows = _in_memory(reading, choice, threads, memory)
+            sizes, rows = _in_memory(reading, choice, threads, memory)
         else:
             from seqtool.lm.ngram.engine.duckdb import DuckDB
 
             engine = stack.enter_context(closing(DuckDB(reading.folder, threads, memory)))
-            *sizes, rows = _on_disk(reading, choice, engine)
+            sizes, rows = _on_disk(reading, choice, engine)
 
         def pieces() -> Iterator[tuple[list[list[str]], Longs]]:
             for ids_NR, counts_R in rows():
@@ -165,7 +165,7 @@ def list_ngrams(
 
 def _in_memory(
     reading: Reading, choice: _Choice, threads: int, memory: int | None
-) -> tuple[int, int, int, Callable[[], Rows]]:
+) -> tuple[tuple[int, int, int], Callable[[], Rows]]:
     """Return the sizes and the rows of the listing of a text that is in memory."""
     order, size = choice.order, len(reading.tokenizer.vocabulary)
     counts = count_ngrams(reading.ids, order, size, threads=threads, memory=memory)
@@ -185,17 +185,14 @@ def _in_memory(
     if choice.ranks is not None:
         rows = rows[np.lexsort(choice.ranks[ids_NR[::-1, rows]])]
     pieces = [rows[begin : begin + _PIECE] for begin in range(0, len(rows), _PIECE)]
-    return (
-        distinct,
-        total,
-        len(rows),
-        lambda: ((ids_NR[:, some], counts_R[some]) for some in pieces),
+    return (distinct, total, len(rows)), lambda: (
+        (ids_NR[:, some], counts_R[some]) for some in pieces
     )
 
 
 def _on_disk(
     reading: Reading, choice: _Choice, engine: DuckDB
-) -> tuple[int, int, int, Callable[[], Rows]]:
+) -> tuple[tuple[int, int, int], Callable[[], Rows]]:
     """Return the sizes and the rows of the listing of a text that is counted by DuckDB."""
     import pyarrow as pa
 
@@ -233,7 +230,8 @@ def _on_disk(
             *ids, counts = (column.to_numpy() for column in batch.columns)
             yield np.stack(ids), counts.astype(np.int64)
 
-    return int(distinct), int(total), engine.fetch("SELECT count(*) FROM chosen")[0][0], read
+    num_chosen = engine.fetch("SELECT count(*) FROM chosen")[0][0]
+    return (int(distinct), int(total), int(num_chosen)), read
 
 
 def _id_of(text: str, names: list[str]) -> int:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from seqtool.core.arrays import Bools, Doubles
+from seqtool.core.arrays import Bools
 from seqtool.core.jit import compiled
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import read_only
@@ -33,7 +33,7 @@ from seqtool.lm.ngram.suffixes import (
     select,
     with_weights,
 )
-from seqtool.lm.ngram.table import BackoffTable, TableLevel
+from seqtool.lm.ngram.table import BackoffTable
 
 _read_ints = types.Array(types.int32, 1, "C", readonly=True)
 _read_floats = types.Array(types.float32, 1, "C", readonly=True)
@@ -101,7 +101,10 @@ def prune_by_entropy(table: BackoffTable, threshold: float) -> BackoffTable:
     judged: list[Bools] = []
     for below, level in zip(table.levels, table.levels[1:], strict=False):
         lower, suffixes = backing.lower(level.begins, level.words)
-        judged.append(_judged(below, level, lower, log_contexts, threshold))
+        kept = np.empty(len(level), np.bool_)
+        arrays = map(read_only, (level.begins, level.log_probs))
+        _judge(*arrays, lower, read_only(below.backoffs), log_contexts, threshold, kept)
+        judged.append(kept)
         log_contexts = log_contexts[contexts_of(level)] + level.log_probs
         backing.append(level, suffixes)
     # from the longest: one that stays keeps its context, and that again its own
@@ -111,16 +114,6 @@ def prune_by_entropy(table: BackoffTable, threshold: float) -> BackoffTable:
         np.cumsum(is_kept, out=sums[1:])
         judged[n - 1] |= np.diff(sums[level.begins]) > 0
     return with_weights(select(table, judged))
-
-
-def _judged(
-    below: TableLevel, level: TableLevel, lower: Doubles, log_contexts: Doubles, threshold: float
-) -> Bools:
-    kept = np.empty(len(level), np.bool_)
-    begins, log_probs = read_only(level.begins), read_only(level.log_probs)
-    backoffs = read_only(below.backoffs)
-    _judge(begins, log_probs, lower, backoffs, log_contexts, threshold, kept)
-    return kept
 
 
 def with_sizes(

@@ -145,9 +145,9 @@ class BackingOff:
     """
 
     def __init__(self, first: TableLevel) -> None:
-        zeros = np.zeros(len(first), np.int32)
         self.levels = [first]
-        self._suffixes = [_suffixes(1), Suffixes(zeros, zeros.copy())]
+        # of the empty n-gram, which is never gone on from, and of words
+        self._suffixes = [Suffixes(*np.zeros((2, num), np.int32)) for num in (1, len(first))]
 
     def lower(self, begins: Int32, words: Int32) -> tuple[Doubles, Suffixes]:
         """Return log p(w | h'), nats, and the suffix of each n-gram h w of the next order.
@@ -160,26 +160,14 @@ class BackingOff:
         sizes = np.diff(begins)
         found = Suffixes(np.repeat(suffixes.orders, sizes), np.repeat(suffixes.rows, sizes))
         scores = np.zeros(len(words))
-        nothing = np.zeros(1, np.float32)
         # from long to short, as misses go on to a shorter context; the empty one has all words
         for order in range(len(self.levels) - 1, -1, -1):
             level = self.levels[order]
-            _shorten(
-                order,
-                read_only(level.begins),
-                read_only(level.words),
-                read_only(level.log_probs),
-                read_only(self._backoffs(order, nothing)),
-                self._suffixes[order],
-                read_only(words),
-                found,
-                scores,
-            )
+            backoffs = self.levels[order - 1].backoffs if order else np.zeros(1, np.float32)
+            arrays = map(read_only, (level.begins, level.words, level.log_probs, backoffs))
+            _shorten(order, *arrays, self._suffixes[order], read_only(words), found, scores)
         np.negative(found.orders, out=found.orders)  # below 0 was the mark of what is found
         return scores, found
-
-    def _backoffs(self, order: int, nothing: Float32) -> Float32:
-        return self.levels[order - 1].backoffs if order else nothing
 
     def weigh(self, begins: Int32, log_probs: Float32, lower: Doubles) -> None:
         """Set the backoffs of the last level by its continuations; see `_weigh`."""
@@ -191,11 +179,6 @@ class BackingOff:
         """Add the next order."""
         self.levels.append(level)
         self._suffixes.append(suffixes)
-
-
-def _suffixes(num: int) -> Suffixes:
-    """Return those of the empty n-gram, which is never gone on from."""
-    return Suffixes(np.zeros(num, np.int32), np.zeros(num, np.int32))
 
 
 def with_weights(table: BackoffTable) -> BackoffTable:

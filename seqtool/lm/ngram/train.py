@@ -178,17 +178,15 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """What is known of a text beside its ids, which are of V symbols.
+class TrainingText:
+    """What is known of a text beside its ids, which are of V symbols: words, or classes of words.
 
     Attributes:
         tokenizer: of the model; without `limit_vocab`, it has the V symbols.
         data: what the model records of its data.
-        num_tokens: `</s>` counted.
-        num_sentences: lines of the text.
-        num_unknown: tokens that are unknown words.
+        num_unknown: tokens that are unknown words of the model.
         engine: which engine counts, and why.
-        vocabulary_size: V: words, or classes of words.
+        vocabulary_size: V.
         allowed: bool [V + 1], the symbols that the model has, `<s>` the last; None for all.
         new_ids: int32 [V], the id of each symbol in the model; None if it stays.
         classes: of the words, if the ids are classes.
@@ -197,8 +195,6 @@ class Reading:
 
     tokenizer: Tokenizer
     data: dict[str, Any]
-    num_tokens: int
-    num_sentences: int
     num_unknown: int
     engine: str
     vocabulary_size: int = 0
@@ -287,17 +283,17 @@ def train_ngram(
         with job.stages("checking"):
             texts, skipped = sound_files(texts, field=field)
     with ExitStack() as stack:
-        ids, reading = read(job, texts, temp, stack)
-        counts = count(job, ids, reading, stack)
+        ids, text = read(job, texts, temp, stack)
+        counts = count(job, ids, text, stack)
         del ids  # four bytes per token
-        estimated = estimate(job, counts, reading)
+        estimated = estimate(job, counts, text)
         del counts
-        return save(job, estimated, reading, valid, skipped)
+        return save(job, estimated, text, valid, skipped)
 
 
 def read(
     job: Job, texts: Sequence[str | Path], temp: str | Path | None, stack: ExitStack
-) -> tuple[Ids, Reading]:
+) -> tuple[Ids, TrainingText]:
     """Read a text, or the train split of a corpus, as ids.
 
     Args:
@@ -320,10 +316,10 @@ def read(
     is_for_disk = job.engine != "memory" and not config.classes and config.discounts == "paper"
     disk = Disk(job.engine == "duckdb", make_folder) if is_for_disk else None
     with job.stages("reading") as on_read:
-        text = read_ids(
+        reading = read_ids(
             texts, config, field=job.field, memory=job.memory, disk=disk, on_progress=on_read
         )
-    ids, tokenizer, num_unknown, allowed = text.ids, text.tokenizer, text.num_unknown, None
+    ids, tokenizer, num_unknown, allowed = reading.ids, reading.tokenizer, reading.num_unknown, None
     symbols, new_ids, classes = tokenizer.vocabulary.symbols, None, None
     num_symbols = len(symbols)
     if config.limit_vocab is not None:
@@ -331,46 +327,44 @@ def read(
         new_ids = tokenizer.vocabulary.encode(symbols)
         num_unknown = tokenizer.vocabulary.counts[UNK_ID]
     check_words(job, tokenizer)
-    data = {**text.description, **held_out(job.inputs, job.output)}
+    data = {**reading.description, **held_out(job.inputs, job.output)}
     if config.classes is not None:
         from seqtool.lm.ngram.classes import read_classes
 
         classes = read_classes(config.classes, tokenizer, np.bincount(ids, minlength=num_symbols))
         ids, num_symbols = classes.class_V[ids], len(classes)
         data["classes"] = num_symbols
-    return ids, Reading(
+    return ids, TrainingText(
         tokenizer=tokenizer,
         data=data,
-        num_tokens=len(ids),
-        num_sentences=text.description["splits"]["train"]["sentences"],
         num_unknown=num_unknown,
-        engine=_engine_line(job, len(ids), is_on_disk=text.folder is not None),
+        engine=_engine_line(job, len(ids), is_on_disk=reading.folder is not None),
         vocabulary_size=num_symbols,
         allowed=allowed,
         new_ids=new_ids,
         classes=classes,
-        folder=text.folder,
+        folder=reading.folder,
     )
 
 
-def count(job: Job, ids: npt.NDArray[Any], reading: Reading, stack: ExitStack) -> Counts | OnDisk:
+def count(job: Job, ids: npt.NDArray[Any], text: TrainingText, stack: ExitStack) -> Counts | OnDisk:
     """Count the n-grams of all orders in memory, or give the text to DuckDB, which does it later.
 
     Args:
         job: the options.
         ids: the text, [T].
-        reading: what is known of it.
+        text: what is known of it.
         stack: closes the database.
 
     Returns:
         Per order n the N n-grams in trie order, see `counts.Counts`; or the database.
     """
-    size, order = reading.vocabulary_size, job.config.order
+    size, order = text.vocabulary_size, job.config.order
     with job.stages("counting") as on_count:
-        if reading.folder is not None:
+        if text.folder is not None:
             from seqtool.lm.ngram.engine.duckdb import DuckDB, take_text
 
-            engine = DuckDB(reading.folder, job.threads, job.memory)
+            engine = DuckDB(text.folder, job.threads, job.memory)
             stack.enter_context(closing(engine))
             return OnDisk(engine, take_text(engine, ids, size, order))
         from seqtool.lm.ngram.counts import count_ngrams
@@ -380,7 +374,7 @@ def count(job: Job, ids: npt.NDArray[Any], reading: Reading, stack: ExitStack) -
         return count_ngrams(ids, order, size, kenlm_quirk=quirk, on_progress=on_count, **options)
 
 
-def estimate(job: Job, counts: Counts | OnDisk, reading: Reading) -> Estimate:
+def estimate(job: Job, counts: Counts | OnDisk, text: TrainingText) -> Estimate:
     """Estimate probabilities and backoff weights of all n-grams that are kept.
 
     Returns:
@@ -389,14 +383,14 @@ def estimate(job: Job, counts: Counts | OnDisk, reading: Reading) -> Estimate:
     """
     from seqtool.lm.ngram import smoothing
 
-    config, allowed = job.config, reading.allowed
+    config, allowed = job.config, text.allowed
     if not isinstance(counts, OnDisk):
         with job.stages("estimating"):
             return smoothing.estimate(counts, config, threads=job.threads, allowed=allowed)
     from seqtool.lm.ngram.engine import output, plan
 
-    assert reading.folder is not None
-    file = reading.folder / checkpoint.WEIGHTS
+    assert text.folder is not None
+    file = text.folder / checkpoint.WEIGHTS
     with job.stages("estimating") as on_estimate:
         tables = plan.estimate(*counts, config, allowed=allowed, on_progress=on_estimate)
     with job.stages("saving") as on_save:
@@ -407,7 +401,7 @@ def estimate(job: Job, counts: Counts | OnDisk, reading: Reading) -> Estimate:
 def save(
     job: Job,
     estimated: Estimate,
-    reading: Reading,
+    text: TrainingText,
     valid: Sequence[str | Path] = (),
     skipped: Sequence[DataError] = (),
 ) -> NgramTraining:
@@ -416,7 +410,7 @@ def save(
     Args:
         job: the options.
         estimated: the model.
-        reading: what is known of its text.
+        text: what is known of its text.
         valid: what the model is measured on; nothing if empty.
         skipped: what was wrong with each file that was left out.
 
@@ -425,13 +419,13 @@ def save(
         OutputError: a file cannot be written.
     """
     estimated = _pruned(job, estimated)
-    table, vocabulary = estimated.table, reading.tokenizer.vocabulary
-    model: TableModel = NgramModel(table, reading.tokenizer)
-    if reading.classes is not None:
+    table, vocabulary = estimated.table, text.tokenizer.vocabulary
+    model: TableModel = NgramModel(table, text.tokenizer)
+    if text.classes is not None:
         from seqtool.lm.ngram.classes import ClassModel
 
-        model = ClassModel(table, reading.classes, reading.tokenizer)
-    scores = {"valid_perplexity": _perplexity(job, model, valid, reading)} if valid else {}
+        model = ClassModel(table, text.classes, text.tokenizer)
+    scores = {"valid_perplexity": _perplexity(job, model, valid, text)} if valid else {}
     with job.stages("saving"):
         save_model(
             job.output,
@@ -439,12 +433,13 @@ def save(
             weights=estimated.file,
             config=to_dict(job.config),
             scores={**scores, "train_seconds": sum(job.stages.seconds.values())},
-            data=reading.data,
+            data=text.data,
             command=job.command,
             statistics=estimated.statistics,
         )
-    num_words = reading.num_tokens - reading.num_sentences
-    warnings = [*unknown_warnings(job.config, reading.num_unknown, num_words), *estimated.warnings]
+    sizes = text.data["splits"]["train"]
+    num_words = sizes["tokens"] - sizes["sentences"]
+    warnings = [*_unknown_warnings(job.config, text.num_unknown, num_words), *estimated.warnings]
     if job.arpa is not None:
         from seqtool.lm.ngram.arpa import warnings_of, write_arpa
 
@@ -460,14 +455,14 @@ def save(
         path=job.output,
         arpa=job.arpa,
         parquet=job.parquet,
-        engine=reading.engine,
+        engine=text.engine,
         statistics=estimated.statistics,
         warnings=warnings,
         skipped=[str(error) for error in skipped],
         scores=scores,
-        num_tokens=reading.num_tokens,
-        num_sentences=reading.num_sentences,
-        num_unknown=reading.num_unknown,
+        num_tokens=sizes["tokens"],
+        num_sentences=sizes["sentences"],
+        num_unknown=text.num_unknown,
         vocabulary_size=len(vocabulary),
         seconds=job.stages.seconds,
     )
@@ -491,21 +486,21 @@ def _pruned(job: Job, estimated: Estimate) -> Estimate:
 
 
 def _perplexity(
-    job: Job, model: TableModel, valid: Sequence[str | Path], reading: Reading
+    job: Job, model: TableModel, valid: Sequence[str | Path], text: TrainingText
 ) -> float:
     """Return the perplexity of files, or of the valid split of a corpus."""
     split = "valid" if is_corpus(valid[0]) else None
     with job.stages("measuring") as on_measure:
-        if split and reading.new_ids is not None:  # the ids of the corpus are of all words
+        if split and text.new_ids is not None:  # the ids of the corpus are of all words
             ids = PreparedCorpus.open(valid[0]).ids(split)
-            blocks = (reading.new_ids[block] for block, _ in cut_sentences(ids, on_measure))
+            blocks = (text.new_ids[block] for block, _ in cut_sentences(ids, on_measure))
             nats = math.fsum(of.log_probs.sum() for of in model.score_ids(blocks))
             return perplexity_of(-nats / len(ids))
         options: dict[str, Any] = {"field": job.field, "on_progress": on_measure}
         return evaluate_lm(model, valid, split=split, **options).perplexity
 
 
-def unknown_warnings(config: NgramConfig, num_unknown: int, num_words: int) -> list[str]:
+def _unknown_warnings(config: NgramConfig, num_unknown: int, num_words: int) -> list[str]:
     """Return a warning where many words of the text are not in the list that is given.
 
     A list of fewer words than the text has is usual, so the share is larger than the one from which

@@ -18,7 +18,7 @@ import seqtool
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.lm.array_file import map_arrays, write_arrays
-from seqtool.lm.ngram.classes import ClassModel, WordClasses, load_model, read_classes, shares_of
+from seqtool.lm.ngram.classes import ClassModel, WordClasses, load_model, read_classes
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.protocol import Summary, summarise_by_steps
@@ -49,7 +49,8 @@ def train(sentences: Sentences, class_of: list[int], config: NgramConfig) -> Cla
     class_V = np.array(class_of, np.int32)
     of_classes = [[class_of[word] for word in sentence] for sentence in sentences]
     table = estimate(count(of_classes, config.order, max(class_of) + 1), config).table
-    shares = shares_of(class_V, np.bincount(flat(sentences), minlength=SIZE))
+    nums = np.maximum(np.bincount(flat(sentences), minlength=SIZE), 1)
+    shares = np.log(nums / np.bincount(class_V, nums)[class_V]).astype(np.float32)
     return ClassModel(table, WordClasses(class_V, shares), word_tokenizer(WORDS))
 
 
