@@ -295,10 +295,10 @@ class _Reader:
             value = float(number)
         except ValueError:
             value = math.nan
-        if not value <= 0:
-            raise self._error(
-                f"{_shown(number)} stands where a log-probability of 0 or less was expected"
-            )
+        if value > 0:
+            raise self._error(f"the log-probability {number} is positive")
+        if math.isnan(value):
+            raise self._error(f"{_shown(number)} stands where a log-probability was expected")
         if not order <= len(fields) <= order + 1:
             raise self._error(
                 f"{counted(len(fields) + 1, 'column')}, but an n-gram of order {order} has "
