@@ -27,16 +27,14 @@ import numpy.typing as npt
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids
-from seqtool.core.errors import ModelError
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.lm.array_file import map_arrays
-from seqtool.lm.ngram.model import NgramModel, TableModel
+from seqtool.lm.ngram.model import NgramModel, TableModel, mapped_weights
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32
 from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.lm.tables import STDOUT
-from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+from seqtool.text.tokenizers import Tokenizer
 from seqtool.text.word_classes import read_class_numbers
 
 CLASSES, SHARES = "classes", "shares"  # arrays of the file, beside those of the table
@@ -198,12 +196,8 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     Raises:
         ModelError: a file is missing or damaged, or vocabulary, classes and table do not fit.
     """
-    checkpoint.verify(directory, header)
-    tokenizer = load_tokenizer(directory, header.tokenizer)
-    weights = directory / checkpoint.WEIGHTS
-    size = len(tokenizer.vocabulary)
-    try:
-        arrays = map_arrays(weights)
+    with mapped_weights(directory, header) as (arrays, tokenizer):
+        size = len(tokenizer.vocabulary)
         class_V, shares_V = arrays.pop(CLASSES), arrays.pop(SHARES)
         if class_V.dtype != np.int32 or shares_V.dtype != np.float32:
             raise ValueError("the classes are of another type")
@@ -214,7 +208,4 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         classes = WordClasses(class_V, shares_V)
         classes.check()
         table = BackoffTable.from_arrays(arrays, len(classes))
-    except (ValueError, KeyError, OSError) as error:
-        hint = "copy the model again, or train it again"
-        raise ModelError(f"damaged weights: {error}", hint=hint, path=weights) from error
-    return ClassModel(table, classes, tokenizer)
+        return ClassModel(table, classes, tokenizer)

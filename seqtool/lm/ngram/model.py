@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -258,32 +259,34 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     Raises:
         ModelError: a file is missing or damaged, or vocabulary and table do not fit.
     """
+    with mapped_weights(directory, header) as (arrays, tokenizer):
+        rows, symbols = len(arrays.get("1.log_probs", ())), len(tokenizer.vocabulary)
+        if rows != symbols + 1:
+            raise ModelError(
+                f"the vocabulary has {symbols:,} symbols, but the table is for {rows - 1:,}",
+                hint="use the vocabulary that the model was trained with",
+                path=directory,
+            )
+        return NgramModel(BackoffTable.from_arrays(arrays, symbols), tokenizer)
+
+
+@contextmanager
+def mapped_weights(
+    directory: Path, header: checkpoint.Header
+) -> Iterator[tuple[dict[str, npt.NDArray[Any]], Tokenizer]]:
+    """Give the arrays of a model and its tokenizer; errors of the block name the file.
+
+    Raises:
+        ModelError: a file is missing or damaged.
+    """
     checkpoint.verify(directory, header)
     tokenizer = load_tokenizer(directory, header.tokenizer)
     weights = directory / checkpoint.WEIGHTS
     try:
-        arrays = map_arrays(weights)
-        table = BackoffTable.from_arrays(arrays, _vocabulary_size(arrays, tokenizer, directory))
-    except (ValueError, OSError) as error:
-        raise ModelError(
-            f"damaged weights: {error}",
-            hint="copy the model again, or train it again",
-            path=weights,
-        ) from error
-    return NgramModel(table, tokenizer)
-
-
-def _vocabulary_size(
-    arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer, directory: Path
-) -> int:
-    rows, symbols = len(arrays.get("1.log_probs", ())), len(tokenizer.vocabulary)
-    if rows != symbols + 1:
-        raise ModelError(
-            f"the vocabulary has {symbols:,} symbols, but the table is for {rows - 1:,}",
-            hint="use the vocabulary that the model was trained with",
-            path=directory,
-        )
-    return symbols
+        yield map_arrays(weights), tokenizer
+    except (ValueError, KeyError, OSError) as error:
+        hint = "copy the model again, or train it again"
+        raise ModelError(f"damaged weights: {error}", hint=hint, path=weights) from error
 
 
 def load_arpa(path: Path) -> NgramModel | None:

@@ -324,20 +324,6 @@ def test_files_of_kenlm(name: str, shared_data: Path, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["x.arpa", "x.arpa.gz"])
-def test_kenlm_reads_what_is_written(name: str, shared_data: Path, tmp_path: Path) -> None:
-    kenlm = pytest.importorskip("kenlm", reason="the kenlm module is not installed")
-    original = shared_data / "kenlm" / "ptb-valid.5.arpa.gz"
-    table, vocabulary = read_arpa(original)
-    write_arpa(table, vocabulary, tmp_path / name)
-    theirs, ours = kenlm.Model(str(original)), kenlm.Model(str(tmp_path / name))
-    lines = (shared_data / "kenlm" / "ptb-query.txt").read_text(encoding="utf-8").splitlines()
-    for line in lines[:200]:
-        for wanted, found in zip(theirs.full_scores(line), ours.full_scores(line), strict=True):
-            assert found[1:] == wanted[1:]  # the order matched, and whether it is unknown
-            assert abs(found[0] - wanted[0]) < 2e-6
-
-
 @pytest.mark.parametrize(
     ("old", "new", "line", "word"),
     [

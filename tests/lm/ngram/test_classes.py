@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm.ngram.references import EOS, Reference, count
-from toy_models import char_tokenizer, word_tokenizer
+from toy_models import word_tokenizer
 
 import seqtool
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import DataError, ModelError
 from seqtool.lm.array_file import map_arrays, write_arrays
 from seqtool.lm.ngram.classes import ClassModel, WordClasses, load_model, read_classes
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
@@ -168,15 +168,6 @@ def test_bad_lines(tmp_path: Path, text: str, line: int, message: str) -> None:
     with pytest.raises(DataError, match=message) as raised:
         classes_in(tmp_path / "x", text)
     assert (raised.value.path, raised.value.line) == (str(tmp_path / "x"), line)
-
-
-def test_files_that_do_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no word of the text is among those of"):
-        classes_in(tmp_path / "x", "A x\n")
-    with pytest.raises(ConfigError, match="the corpus is of char units"):
-        read_classes(tmp_path / "x", char_tokenizer("ab"), np.ones(4, np.int64))
-    with pytest.raises(ConfigError, match="limit-vocab leaves n-grams of words out"):
-        NgramConfig(classes="x", limit_vocab="y")
 
 
 @pytest.mark.parametrize(

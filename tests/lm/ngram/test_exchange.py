@@ -86,18 +86,3 @@ def test_each_sweep_is_that_of_dictionaries(ids: Ids, num: int) -> None:
                 return
             class_of[word] = 1 + int(np.argmax(values))
     assert class_V.tolist() == class_of
-
-
-def test_the_best_partition_of_few_words() -> None:
-    """Nouns, verbs and articles that stand in all combinations but a few are told apart."""
-    nouns, verbs, articles = (2, 3), (4, 5), (6, 7)
-    sentences = list(itertools.product(articles, nouns, verbs, articles, nouns))[:-4]
-    ids = np.array([word for sentence in sentences for word in (*sentence, EOS_ID)], np.int32)
-    class_V, _, log_likelihoods = cluster(bigrams(ids, 8), 3, max_sweeps=20)
-    best = max(
-        likelihood(ids, [0, 0, *classes]) for classes in itertools.product((1, 2, 3), repeat=6)
-    )
-    assert log_likelihoods[-1] == pytest.approx(best, rel=1e-12)
-    classes = [{class_V[word] for word in words} for words in (nouns, verbs, articles)]
-    assert sorted(map(len, classes)) == [1, 1, 1]
-    assert len(set.union(*classes)) == 3

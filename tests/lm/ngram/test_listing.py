@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.errors import ConfigError
 from seqtool.lm.ngram import data
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.listing import list_ngrams
@@ -61,16 +61,6 @@ def test_impossible_filters(tmp_path: Path) -> None:
     assert caught.value.hint == "did you mean word?"
     with pytest.raises(ConfigError, match="n-grams with <s> are left out"):
         listed(tmp_path / "one", 1, filters=["<s>"])
-
-
-def test_text_that_cannot_be_counted(tmp_path: Path, text: Path) -> None:
-    (tmp_path / "empty").write_text("\n\n")
-    with pytest.raises(DataError, match="only empty lines"):
-        listed(tmp_path / "empty", 1)
-    with pytest.raises(OutputError, match="folder for temporary files is not there"):
-        listed(text, 1, folder=tmp_path / "none")
-    with pytest.raises(DataError, match="memory"):
-        listed(text, 1, memory=1000)
 
 
 @pytest.mark.parametrize("unit", ["word", "char"])

@@ -14,18 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from lm.ngram.random_tables import build, random_rows, some_table
-from lm.ngram.references import count
 from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.checkpoint import HEADER, WEIGHTS
 from seqtool.core.errors import ModelError
-from seqtool.core.vocabulary import EOS_ID, Vocabulary
+from seqtool.core.vocabulary import Vocabulary
 from seqtool.lm.array_file import array_sizes, map_arrays
 from seqtool.lm.evaluation import evaluate_lm
-from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.model import NgramModel, save_model
-from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.text.tokenizers import WordTokenizer
 
@@ -86,35 +83,6 @@ def test_next_log_probs_are_the_scores_of_all_next_words(data: st.DataObject) ->
             after = model.advance(state, np.array([text[i] for text in texts_H], np.int32))
             assert (state == before).all()
             state = after
-
-
-def test_select_repeats_and_reorders() -> None:
-    model = some_model()
-    state = model.advance(model.start(3), np.array([2, 3, EOS_ID], np.int32))
-    log_probs = model.next_log_probs(state)
-    chosen = model.select(state, np.array([2, 0, 0]))
-    assert model.next_log_probs(chosen).tolist() == log_probs[[2, 0, 0]].tolist()
-
-
-def test_the_beginning_of_a_sentence_as_a_continuation_is_never_predicted() -> None:
-    """Some tools write bigrams such as `</s> <s>`."""
-    rows = {(word,): (-1.0, 0.0) for word in range(4)} | {(2, 3): (-0.5, 0.0)}
-    model = NgramModel(build(rows, 3, 2), tokenizer(3))
-    state = model.advance(model.start(1), np.array([2], np.int32))
-    assert model.next_log_probs(state).tolist() == [[-1.0, -1.0, -1.0]]
-
-
-@pytest.mark.parametrize("smoothing", ["modified-kneser-ney", "witten-bell"])
-def test_every_distribution_sums_to_one(smoothing: str) -> None:
-    generator = np.random.default_rng(0)
-    lines = [generator.integers(2, 7, generator.integers(0, 9)).tolist() for _ in range(60)]
-    config = NgramConfig(order=3, smoothing=smoothing)
-    model = NgramModel(estimate(count(lines, 3, 7), config).table, tokenizer(7))
-    state = model.start(1)
-    for word in [2, 3, 0, 4, 4, EOS_ID, 6, 0, 0, 5, 2]:
-        # float32 log-probabilities: each is off by a relative 6e-8 of at most 10 nats or so
-        assert np.exp(model.next_log_probs(state)).sum() == pytest.approx(1, abs=1e-6)
-        state = model.advance(state, np.array([word], np.int32))
 
 
 def test_a_saved_model_comes_back(saved: Path) -> None:
