@@ -87,12 +87,17 @@ class BackoffTable:
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, npt.NDArray[Any]], vocabulary_size: int
+        cls,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        vocabulary_size: int,
+        *,
+        is_checked: bool = False,
     ) -> BackoffTable:
         """Return the table that gave these arrays, none of them copied.
 
         Whatever the numbers, a table that is returned can be queried: no row that it names is
-        outside. At some milliseconds per hundred million bytes, this can be done at every opening.
+        outside. At some milliseconds per hundred million bytes, this can be done at every opening;
+        numbers that were just written (`is_checked`) are not read again, which takes memory.
 
         Raises:
             ValueError: arrays are missing, of other types, or do not fit together.
@@ -105,10 +110,11 @@ class BackoffTable:
             if n > 1:
                 begins = _vector(arrays, f"{n}.begins", np.int32, num + 1)
                 num = int(begins[-1])
-                if begins[0] != 0 or not _ascends(begins):
+                if not is_checked and (begins[0] != 0 or not _ascends(begins)):
                     raise ValueError(f"{n}.begins does not go up from 0")
                 words = _vector(arrays, f"{n}.words", np.int32, num)
-                if num and words.view(np.uint32).max() > vocabulary_size:  # below 0 is far above
+                # below 0 is far above
+                if num and not is_checked and words.view(np.uint32).max() > vocabulary_size:
                     raise ValueError(f"{n}.words holds a word outside the vocabulary")
             backoffs = np.zeros(0, np.float32)
             if n < order:

@@ -101,7 +101,7 @@ def write_table(
                 done += num
                 if on_progress is not None:
                     on_progress(done, sum(estimated.sizes))
-    return BackoffTable.from_arrays(map_arrays(path), len(words) - 1)
+    return BackoffTable.from_arrays(map_arrays(path), len(words) - 1, is_checked=True)
 
 
 def _write_order(
