@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -63,18 +62,6 @@ def test_every_token_ends_an_ngram(text: list[int], size: int, order: int, cut: 
             assert context == keys.values(np.array(history[:-1], np.int32))
         if word == EOS_ID:
             history = [size] * order
-
-
-@given(texts, SIZES, st.integers(2, 6))
-def test_trie_order_is_that_of_the_columns(text: list[int], size: int, order: int) -> None:
-    keys = Keys(size)
-    columns = Packer(keys, order).pack(np.array(text, np.int32))
-    ngrams = sorted({tuple(ngram) for ngram in keys.words(list(columns), order).T.tolist()})
-    by_key = [keys.values(np.array(ngram, np.int32)) for ngram in ngrams]
-    assert by_key == sorted(by_key)
-    in_order = [np.array(column, np.int64) for column in zip(*by_key, strict=True)]
-    changes = [one[:-1] != other[:-1] for one, other in pairwise(ngrams)]
-    assert keys.new_context(in_order).tolist() == changes
 
 
 @pytest.fixture
