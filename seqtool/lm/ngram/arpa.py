@@ -41,7 +41,7 @@ from seqtool.core.terminal import stream
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.ngram import arpa_lines
-from seqtool.lm.ngram.suffixes import contexts_of, select
+from seqtool.lm.ngram.backoff import contexts_of, select
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 if TYPE_CHECKING:

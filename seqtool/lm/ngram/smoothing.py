@@ -26,9 +26,9 @@ from numba import types
 
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.jit import compiled
+from seqtool.lm.ngram.backoff import with_words
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, Counts
-from seqtool.lm.ngram.suffixes import with_words
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 _int32s, _float32s = types.int32[::1], types.float32[::1]

@@ -473,7 +473,7 @@ def _pruned(job: Job, estimated: Estimate) -> Estimate:
     threshold = job.config.prune_entropy
     if not threshold:
         return estimated
-    from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
+    from seqtool.lm.ngram.backoff import prune_by_entropy, with_sizes
 
     if estimated.file is not None:
         num = sum(map(len, estimated.table.levels))
@@ -602,7 +602,7 @@ def prune_model(
     threads: int = 1,
     command: str = "",
 ) -> tuple[BackoffTable, BackoffTable]:
-    """Prune a model by relative entropy; see `pruning`.
+    """Prune a model by relative entropy; see `backoff`.
 
     Args:
         source: the model, or an ARPA file.
@@ -622,7 +622,7 @@ def prune_model(
         OutputError: the output exists, or cannot be written.
     """
     from seqtool.lm.ngram.arpa import check_arpa, check_symbols, write_arpa
-    from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
+    from seqtool.lm.ngram.backoff import prune_by_entropy, with_sizes
 
     if not 0 < threshold < 1:
         raise ConfigError(

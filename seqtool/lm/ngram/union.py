@@ -21,7 +21,7 @@ import numpy as np
 
 from seqtool.core.arrays import Doubles
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.lm.ngram.suffixes import BackingOff, contexts_of, with_weights
+from seqtool.lm.ngram.backoff import BackingOff, contexts_of, with_weights
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, TableLevel
 
 

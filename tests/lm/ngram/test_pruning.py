@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from lm.ngram.random_tables import build
 from lm.ngram.references import EOS, Ngram, Rows, count, entries, look_up
 
+from seqtool.lm.ngram.backoff import prune_by_entropy, with_weights
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.pruning import prune_by_entropy
 from seqtool.lm.ngram.smoothing import estimate
-from seqtool.lm.ngram.suffixes import with_weights
 from seqtool.lm.ngram.table import BackoffTable
 
 SIZE = 7
