@@ -23,8 +23,9 @@ import zlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -584,19 +585,21 @@ def arpa_pieces(
 
     done, total = 0, sum(map(len, table.levels)) - (not with_unknown)
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[tuple[bytes | _Rows, Future[bytes | memoryview]]] = deque()
+        waiting: deque[tuple[bytes | _Rows, Callable[[], bytes | memoryview]]] = deque()
         parts = _parts(table, with_unknown)
         while True:
             while len(waiting) <= 2 * threads and (part := next(parts, None)) is not None:
-                waiting.append((part, pool.submit(make, part)))
+                # one thread makes each when it is asked for, as waking another takes time
+                get = pool.submit(make, part).result if threads > 1 else partial(make, part)
+                waiting.append((part, get))
             if not waiting:
                 return
-            part, piece = waiting.popleft()
+            part, get = waiting.popleft()
             if isinstance(part, _Rows):
                 done += part.last - part.first
                 if on_progress is not None:
                     on_progress(done, total)
-            yield piece.result()
+            yield get()
 
 
 def _parts(table: BackoffTable, with_unknown: bool) -> Iterator[bytes | _Rows]:
