@@ -590,8 +590,8 @@ def arpa_pieces(
         while True:
             while len(waiting) <= 2 * threads and (part := next(parts, None)) is not None:
                 # one thread makes each when it is asked for, as waking another takes time
-                get = pool.submit(make, part).result if threads > 1 else partial(make, part)
-                waiting.append((part, get))
+                piece = pool.submit(make, part).result if threads > 1 else partial(make, part)
+                waiting.append((part, piece))
             if not waiting:
                 return
             part, get = waiting.popleft()
