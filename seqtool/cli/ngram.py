@@ -20,7 +20,7 @@ from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import progress_bar, stage_bars
 from seqtool.core.runtime import available_threads, parse_size
 from seqtool.core.terminal import echo, stream
-from seqtool.lm.ngram.engine.database import ENGINES
+from seqtool.lm.ngram.config import ENGINES
 
 if TYPE_CHECKING:
     from seqtool.lm.ngram.config import WordsConfig

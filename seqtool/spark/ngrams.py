@@ -25,27 +25,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqtool.core import checkpoint
-from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import Place
+from seqtool.core.storage import temporary_sibling
 from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.data import counted_tokenizer, limited, word_counter
 from seqtool.lm.ngram.engine.contexts import ContextSmoother
 from seqtool.lm.ngram.engine.keys import Keys, Packer
-from seqtool.lm.ngram.engine.output import save_estimated
-from seqtool.lm.ngram.engine.plan import ENDS, Text, estimate
-from seqtool.lm.ngram.model import NgramModel
+from seqtool.lm.ngram.engine.plan import ENDS, Text
 from seqtool.lm.ngram.train import (
+    Job,
     NgramTraining,
+    OnDisk,
     OnProgress,
     Stages,
-    check_engine,
-    check_output,
+    TrainingText,
     check_words,
-    unknown_warnings,
-    write_copies,
+    estimate,
+    save,
 )
 from seqtool.spark.files import LINES, Folder, Records, read_records
 from seqtool.spark.session import user_errors
@@ -149,18 +147,30 @@ def train_ngram(
         DataError: text that is not there, empty or damaged.
         OutputError: the output exists, or Spark cannot read or write.
     """
-    check_engine("spark", config)
-    output = Path(output)
-    check_output(config.files, output, force=force, arpa=arpa, parquet=parquet)
+    job = Job(
+        inputs=(),  # of any file system
+        output=Path(output),
+        config=config,
+        stages=Stages(on_progress),
+        engine="spark",
+        arpa=None if arpa is None else Path(arpa),
+        parquet=None if parquet is None else Path(parquet),
+        force=force,
+        threads=threads,
+        command=command,
+    )
     if temp is None and not is_local(session):
         raise ConfigError(
             "the workers of Spark run on other machines, and there is no folder for tables",
             hint="name one that all of them see with --temp: hdfs://..., s3a://..., a shared disk",
         )
-    stages = Stages(on_progress)
-    parent = temp or str(output.absolute().parent)
-    with user_errors(), temporary_folder(session, parent) as folder:
-        with stages("reading"):
+    parent = temp or str(job.output.absolute().parent)
+    with (
+        user_errors(),
+        temporary_folder(session, parent) as folder,
+        temporary_sibling(job.output) as local_folder,
+    ):
+        with job.stages("reading"):
             records = read_records(session, [*map(str, inputs)], LINES, field)
             words, counts = _count_words(records, config)
             tokenizer, allowed = counted_tokenizer(words, counts["sentences"], config), None
@@ -170,54 +180,21 @@ def train_ngram(
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
         num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         longest = counts.pop("longest")
-        check_words(tokenizer.vocabulary, arpa, parquet)
-        engine = SparkEngine(session, folder)
+        check_words(job, tokenizer)
+        reading = TrainingText(
+            tokenizer=tokenizer,
+            data={
+                "splits": {"train": {**counts, "unknown": num_unknown}},
+                "sources": [{"path": file, "split": "train"} for file in records.files],
+            },
+            num_unknown=num_unknown,
+            engine=f"spark, {session.sparkContext.master}",
+            allowed=allowed,
+            folder=local_folder,
+        )
         text = Text(keys, counts["sentences"], longest)
-        with stages("estimating") as on_estimate:
-            estimated = estimate(engine, text, config, allowed=allowed, on_progress=on_estimate)
-        with stages("saving") as on_save:
-            statistics = save_estimated(
-                output,
-                tokenizer,
-                engine,
-                estimated,
-                on_progress=on_save,
-                config=to_dict(config),
-                scores={"train_seconds": sum(stages.seconds.values())},
-                data={
-                    "splits": {"train": {**counts, "unknown": num_unknown}},
-                    "sources": [{"path": file, "split": "train"} for file in records.files],
-                },
-                command=command,
-            )
-    table = checkpoint.load(output, NgramModel).table
-    warnings = write_copies(
-        table,
-        tokenizer.vocabulary,
-        stages,
-        arpa=arpa,
-        parquet=parquet,
-        force=force,
-        threads=threads,
-    )
-    return NgramTraining(
-        path=output,
-        arpa=None if arpa is None else Path(arpa),
-        parquet=None if parquet is None else Path(parquet),
-        engine=f"spark, {session.sparkContext.master}",
-        statistics=statistics,
-        warnings=[
-            *unknown_warnings(config, num_unknown, counts["tokens"] - counts["sentences"]),
-            *estimated.warnings,
-            *warnings,
-        ],
-        scores={},
-        num_tokens=counts["tokens"],
-        num_sentences=counts["sentences"],
-        num_unknown=num_unknown,
-        vocabulary_size=len(tokenizer.vocabulary),
-        seconds=stages.seconds,
-    )
+        estimated = estimate(job, OnDisk(SparkEngine(session, folder), text), reading)
+        return save(job, estimated, reading)
 
 
 def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int], dict[str, int]]:
