@@ -26,7 +26,7 @@ from seqtool.core.config import Registry
 from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.products import product
+from seqtool.lm.neural.products import factor_type, product
 
 # of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
 # than what the cache saves
@@ -210,7 +210,7 @@ def cross_entropy(
     alone, there may be additions to the logits.
     """
     if hidden_NH.device.type == "cpu":
-        bf16 = torch.is_autocast_enabled("cpu")
+        factor = factor_type(weight_VH)
         with torch.autocast("cpu", enabled=False), one_blas_thread():
             loss: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
                 hidden_NH.to(weight_VH.dtype),
@@ -219,7 +219,7 @@ def cross_entropy(
                 None if additions is None else additions.weights_M,
                 targets_N,
                 num_targets,
-                bf16,
+                factor,
                 torch.is_grad_enabled(),
                 additions,
             )
@@ -354,8 +354,8 @@ class _FusedCrossEntropy(torch.autograd.Function):
     """Linear layer, softmax and mean cross-entropy, chunk by chunk, never holding all logits.
 
     The gradients are computed in the forward pass, where each chunk's probabilities are at hand:
-    with p = softmax(logits), they are p - onehot(target) by the logits. With `bf16`, products and
-    their factors are rounded to bfloat16; sums and the softmax are not.
+    with p = softmax(logits), they are p - onehot(target) by the logits. With factors of
+    bfloat16, products are rounded to it; sums and the softmax are not.
     """
 
     @staticmethod
@@ -367,12 +367,12 @@ class _FusedCrossEntropy(torch.autograd.Function):
         added_M: Tensor | None,
         targets_N: Tensor,
         num_targets: int | None,
-        bf16: bool,
+        factor: torch.dtype,
         needs_grad: bool,
         additions: Additions | None,
     ) -> Tensor:
         """Return the mean loss in nats."""
-        dtype, factor = hidden_NH.dtype, torch.bfloat16 if bf16 else hidden_NH.dtype
+        dtype = hidden_NH.dtype
         kept_N1 = (targets_N != IGNORED)[:, None]
         num_targets = num_targets or max(1, int(kept_N1.sum()))
         shares_N1 = kept_N1.to(dtype) / num_targets  # the weight of each token in the mean

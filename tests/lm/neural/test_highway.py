@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqtool.lm.neural import highway, highway_cpu, recurrent_products
+from seqtool.lm.neural import highway
+from seqtool.lm.neural.cells import RecurrentHighwayCell
 from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.highway import RecurrentHighwayCell
-from seqtool.lm.neural.products import has_bf16_dot_products
 
 # (T, B, I, H): one stream, odd sizes, columns beyond one register
 SIZES = [(4, 1, 1, 1), (5, 1, 7, 19), (9, 3, 5, 33), (6, 37, 16, 17)]
@@ -90,17 +89,11 @@ def test_both_loops_agree(carry: str, masked: bool, torch_loop: Callable[[], Non
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize("carry", ["coupled", "separate"])
 @pytest.mark.parametrize("sizes", SIZES[1:], ids=lambda sizes: "x".join(map(str, sizes)))
-@pytest.mark.parametrize("pairs", [False, True], ids=["torch", "pairs"])
 def test_bfloat16_rounds_products_only(
     sizes: tuple[int, ...],
     carry: str,
     masked: bool,
-    pairs: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if pairs and not has_bf16_dot_products():
-        pytest.skip("the processor has no dot products of bfloat16")
-    monkeypatch.setattr(recurrent_products, "has_bf16_dot_products", lambda: pairs)
     cell = make(sizes, 2, carry)
     exact = run(cell, sizes, masked=masked)
     half = run(cell, sizes, masked=masked, half=True)
@@ -134,7 +127,7 @@ def test_factors_are_rounded_as_torch_does() -> None:
     states = patterns.view(np.float32).reshape(1, 1, 64, 64)
     factors = np.empty((64, 64), np.uint16)
     kept = np.empty((1, 64, 1, 64), np.uint16)
-    highway_cpu.write_entering(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
+    highway.write_entering(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
     expected = torch.from_numpy(states[0, 0]).bfloat16()
     found = torch.from_numpy(factors).view(torch.bfloat16)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)

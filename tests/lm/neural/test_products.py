@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from seqtool.core import runtime
 from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural import products
-from seqtool.lm.neural.products import (
-    has_bf16_dot_products,
-    product,
-    small_product,
-)
+from seqtool.lm.neural.products import product, small_product
 
 
 @pytest.fixture
@@ -84,26 +79,3 @@ def test_the_maker_of_the_processor(
     assert runtime.cpu_vendor() == ""
     (tmp_path / "cpuinfo").write_text("\n".join(lines))
     assert runtime.cpu_vendor() == vendor
-
-
-@pytest.mark.skipif(not has_bf16_dot_products(), reason="the processor has no such instruction")
-@pytest.mark.parametrize("columns", [1, 16, 20, 32, 43, 69])
-@pytest.mark.parametrize("inner", [1, 6, 257])
-@pytest.mark.parametrize("rows", [1, 16, 21])
-def test_pairs_make_the_product(rows: int, inner: int, columns: int) -> None:
-    from seqtool.lm.neural import recurrent_products
-
-    generator = torch.Generator().manual_seed(rows)
-    left, right = (
-        torch.randn(shape, generator=generator).bfloat16()
-        for shape in ((2, rows, inner), (inner, columns))
-    )
-    out = np.full((rows, columns), np.nan, np.float32)
-    bits = right.view(torch.uint16).numpy()
-    for depth, weights in enumerate(recurrent_products.pack_pairs(left)):
-        recurrent_products.compiled_multiply()(weights, bits, out)
-        expected = left[depth].double() @ right.double()
-        sizes = left[depth].double().abs() @ right.double().abs()
-        error = (torch.from_numpy(out).double() - expected).abs()
-        # products are exact, and each of the sums is rounded by 2^-24 of itself or less
-        assert (error <= inner * 2.0**-24 * sizes).all()

@@ -17,7 +17,7 @@ from seqtool.core.errors import Interrupted
 from seqtool.lm.neural import products
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.products import has_bf16_dot_products, in_threads, parts_of
+from seqtool.lm.neural.products import in_threads, parts_of
 from seqtool.lm.neural.train import train_lm
 
 
@@ -29,14 +29,13 @@ def three_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def sizes(num_streams: int, num_weights: int = 1_000_000, *, half: bool = False) -> list[int]:
-    parts = parts_of(num_streams, num_weights, bf16=half)
+def sizes(num_streams: int, num_weights: int = 1_000_000) -> list[int]:
+    parts = parts_of(num_streams, num_weights)
     return [part.stop - part.start for part in parts]
 
 
 def test_parts_are_the_whole_and_not_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "torch_is_faster", lambda: False)
-    monkeypatch.setattr(products, "has_bf16_dot_products", lambda: True)
     # 16 streams or more a part, and no more parts than threads
     assert [sizes(num) for num in (1, 31, 32, 50, 100)] == [
         [1],
@@ -45,16 +44,9 @@ def test_parts_are_the_whole_and_not_too_small(monkeypatch: pytest.MonkeyPatch) 
         [16, 17, 17],
         [33, 33, 34],
     ]
-    # of bfloat16, as many as there are tiles of 16 columns
-    assert [sizes(num, 10**7, half=True) for num in (16, 17, 33, 64)] == [
-        [16],
-        [8, 9],
-        [11, 11, 11],
-        [21, 21, 22],
-    ]
     # 3,000,000 multiplications or more a part
     assert [sizes(64, num) for num in (93_749, 93_750, 140_625)] == [[64], [32, 32], [21, 21, 22]]
-    assert parts_of(50, 1_000_000, bf16=False) == [slice(0, 16), slice(16, 33), slice(33, 50)]
+    assert parts_of(50, 1_000_000) == [slice(0, 16), slice(16, 33), slice(33, 50)]
     torch.set_num_threads(1)
     assert sizes(500) == [500]
 
@@ -123,8 +115,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         numbers.append(len(arguments[0]))
         return divide(function, *arguments)
 
-    for module in ("highway_cpu", "lstm_cpu"):
-        monkeypatch.setattr(f"seqtool.lm.neural.{module}.in_threads", counted)
+    monkeypatch.setattr("seqtool.lm.neural.highway.in_threads", counted)
     return numbers
 
 
@@ -137,8 +128,6 @@ NOISE = {"dropout": "variational", "dropout_state": 0.3, "dropout_update": 0.2}
         ("rhn", {"depth": 3}),
         ("rhn", {"depth": 2, "carry": "separate", "layers": 2, **NOISE}),
         ("rhn", {"depth": 2, **NOISE, "dropout": "plain"}),
-        ("lstm", {**NOISE}),
-        ("lstm", {"layers": 2, "projection_size": 4, **NOISE, "dropout": "plain"}),
     ],
 )
 def test_windows_are_those_of_one_thread(
@@ -159,8 +148,7 @@ def test_windows_are_those_of_one_thread(
         torch.testing.assert_close(without, network(ids_TB, state)[0], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.skipif(not has_bf16_dot_products(), reason="the processor has no such instruction")
-@pytest.mark.parametrize(("cell", "settings"), [("rhn", {"depth": 2, **NOISE}), ("lstm", NOISE)])
+@pytest.mark.parametrize(("cell", "settings"), [("rhn", {"depth": 2, **NOISE})])
 def test_half_windows_are_those_of_one_thread(
     cell: str, settings: dict[str, Any], used: list[int]
 ) -> None:
