@@ -22,7 +22,7 @@ from typing import Any
 
 import report
 
-from seqtool.lm.neural.task import LanguageModelTask
+from seqtool.lm.neural.train import LanguageModelTask
 from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import hardware
 from seqtool.training.hardware import joined

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -41,13 +39,6 @@ def test_the_drawn_example() -> None:
     inputs, targets = columns(TokenStreams(text(11), 2, 3))
     assert targets.T.tolist() == [[2, 3, 4, 5, 6], [7, 8, 9, 10, 11]]
     assert inputs.T.tolist() == [[EOS_ID, 2, 3, 4, 5], [6, 7, 8, 9, 10]]
-
-
-def test_the_drawn_example_with_all_ids() -> None:
-    # 11 ids in 3 streams of 4, one place over
-    inputs, targets = columns(TokenStreams(text(11), 3, 3, keep_all=True))
-    assert targets.T.tolist() == [[2, 3, 4, 5], [6, 7, 8, 9], [10, 11, 12, IGNORED]]
-    assert inputs.T.tolist() == [[EOS_ID, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, EOS_ID]]
 
 
 @given(sizes)
@@ -92,27 +83,6 @@ def test_device_path_gives_the_same_batches(size: tuple[int, int, int], keep_all
         assert torch.equal(targets, other_targets)
 
 
-def test_windows_may_be_read_in_any_order() -> None:
-    streams = TokenStreams(text(50), 3, 4)
-    inputs, targets = columns(streams)
-    for index in (3, 0, 2, 2, 1):
-        rows = slice(4 * index, 4 * index + 4)
-        assert np.array_equal(streams[index][0], inputs[rows])
-        assert np.array_equal(streams[index][1], targets[rows])
-    for index in (-1, len(streams)):
-        with pytest.raises(IndexError):
-            streams[index]
-
-
-def test_a_memory_map_with_large_ids(tmp_path: Path) -> None:
-    ids = np.array([1, 70_000, 2, 100_000, 1, 3], dtype="<u4")
-    ids.tofile(tmp_path / "train.bin")
-    mapped = np.memmap(tmp_path / "train.bin", "<u4", mode="r")
-    inputs, targets = columns(TokenStreams(mapped, 2, 2))
-    assert targets.T.ravel().tolist() == ids.tolist()
-    assert inputs.T.ravel().tolist() == [EOS_ID, *ids[:-1].tolist()]
-
-
 def test_too_short_a_text_names_what_it_needs() -> None:
     TokenStreams(text(20), 2, 10)
     with pytest.raises(DataError, match=r"19 tokens, but 20 are needed for 2 streams") as caught:
@@ -142,12 +112,3 @@ def test_drawn_lengths_have_their_distribution() -> None:
         assert abs(part.std() - 5) < 5 * 5 / (2 * len(part)) ** 0.5
     assert not np.array_equal(lengths[:99], np.diff(draw_windows(2_000_000, 70, (1, 1)))[:99])
     assert not np.array_equal(lengths[:99], np.diff(draw_windows(2_000_000, 70, (2, 0)))[:99])
-
-
-def test_windows_of_any_length_are_parts_of_the_whole() -> None:
-    streams = TokenStreams(text(200), 3, 10)
-    inputs, targets = columns(streams)
-    for start, steps in ((0, 1), (7, 12), (21, 5), (65, 1), (0, 66)):
-        part = streams.cut(start, steps)
-        assert np.array_equal(part[0].numpy(), inputs[start : start + steps])
-        assert np.array_equal(part[1].numpy(), targets[start : start + steps])

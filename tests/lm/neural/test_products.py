@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
 
-from seqtool.core import runtime
 from seqtool.core.runtime import one_blas_thread
 from seqtool.lm.neural import products
 from seqtool.lm.neural.products import product, small_product
@@ -62,20 +60,3 @@ def test_either_library_makes_the_product(
         torch.set_num_threads(before)
         assert torch.equal(outs[0], expected)
         assert torch.equal(outs[1], expected)
-
-
-@pytest.mark.parametrize(
-    ("lines", "vendor"),
-    [
-        (["processor : 0", "vendor_id\t: GenuineIntel", "flags\t\t: fpu"], "GenuineIntel"),
-        (["vendor_id\t: AuthenticAMD"], "AuthenticAMD"),
-        (["Hardware : BCM2835"], ""),
-    ],
-)
-def test_the_maker_of_the_processor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], vendor: str
-) -> None:
-    monkeypatch.setattr(runtime, "CPU_INFO", tmp_path / "cpuinfo")
-    assert runtime.cpu_vendor() == ""
-    (tmp_path / "cpuinfo").write_text("\n".join(lines))
-    assert runtime.cpu_vendor() == vendor

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import signal
@@ -10,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from process_groups import together
@@ -18,13 +16,10 @@ from safetensors.torch import load_file, save_file
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
-from seqtool.core.progress import EpochDone, Event
+from seqtool.core.errors import ConfigError, Interrupted, SeqtoolError, TrainingError
 from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
-from seqtool.lm.neural.train import TrainedLM, train_lm
+from seqtool.lm.neural.train import LanguageModelTask, TrainedLM, train_lm
 from seqtool.text.prepared import PreparedCorpus
-from seqtool.training import loop
 from seqtool.training.hardware import ALONE, Group, joined
 
 # the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
@@ -101,39 +96,6 @@ def state(path: Path) -> dict[str, torch.Tensor]:
     return load_file(path / "last" / "state.safetensors")
 
 
-def losses(path: Path) -> list[float]:
-    lines = [json.loads(line) for line in (path / "log.jsonl").read_text().splitlines()]
-    return [line["loss"] for line in lines if line["event"] in ("step", "epoch")]
-
-
-@pytest.mark.parametrize("name", ["lstm", "rhn, sparse"])
-def test_training_is_that_of_one_process(
-    tmp_path: Path, corpus: PreparedCorpus, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "REPORT_SECONDS", 0.0)
-
-    def action(rank: int) -> tuple[dict[str, float], int]:
-        events: list[Event] = []
-        trained = train_lm(corpus, tmp_path / "two", of(name), on_event=events.append)
-        perplexity = trained.scores["valid_perplexity"]
-        assert len([event for event in events if isinstance(event, EpochDone)]) == 2 * (rank == 0)
-        return perplexity
-
-    one = train_lm(corpus, tmp_path / "one", of(name))
-    first, second = together(tmp_path, action)
-    assert first == second
-    assert math.isclose(float(first), one.scores["valid_perplexity"], rel_tol=1e-5)
-    torch.testing.assert_close(
-        weights(tmp_path / "two"), weights(tmp_path / "one"), rtol=1e-4, atol=1e-6
-    )
-    ours, theirs = losses(tmp_path / "two"), losses(tmp_path / "one")
-    assert len(ours) == len(theirs) > 10
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-    header, other = (checkpoint.read_header(tmp_path / folder) for folder in ("two", "one"))
-    assert header.num_parameters == other.num_parameters
-    assert header.scores.keys() == other.scores.keys()
-
-
 DROPPING = {"cell": "rhn", "depth": 2, "dropout_input": 0.3, "dropout_state": 0.2}
 
 
@@ -181,24 +143,6 @@ def test_a_stopped_run_continues_exactly(tmp_path: Path, corpus: PreparedCorpus)
     # each has drawn masks of its own
     assert not expected["random.cpu"].equal(expected["rank1.random.cpu"])
     assert not expected["carried.0.0"].equal(expected["rank1.carried.0.0"])
-
-
-def test_another_number_of_processes_is_refused(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    def begin(rank: int) -> object:
-        return stopped(corpus, tmp_path / "two", lambda step: step == 2, resume=False)
-
-    def resume(rank: int) -> str:
-        with pytest.raises(ModelError) as caught:
-            stopped(corpus, tmp_path / "one", None, resume=True)
-        return f"{caught.value.message}; {caught.value.hint}"
-
-    together(tmp_path, begin)
-    with pytest.raises(ModelError, match="trained by 2 processes, not by 1") as caught:
-        stopped(corpus, tmp_path / "two", None, resume=True)
-    assert caught.value.hint.startswith("resume it with torchrun --nproc-per-node 2")
-    stopped(corpus, tmp_path / "one", lambda step: step == 2, resume=False)
-    told = "the run was trained by one process, not by 2; resume it without torchrun, or start"
-    assert all(text.startswith(told) for text in together(tmp_path, resume))
 
 
 def test_what_fails_in_one_process_ends_all(

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
-from seqtool.core.errors import Interrupted
 from seqtool.lm.neural import products
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.products import in_threads, parts_of
-from seqtool.lm.neural.train import train_lm
+from seqtool.lm.neural.products import parts_of
 
 
 @pytest.fixture(autouse=True)
@@ -49,21 +44,6 @@ def test_parts_are_the_whole_and_not_too_small(monkeypatch: pytest.MonkeyPatch) 
     assert parts_of(50, 1_000_000) == [slice(0, 16), slice(16, 33), slice(33, 50)]
     torch.set_num_threads(1)
     assert sizes(500) == [500]
-
-
-def test_each_part_has_a_thread_and_no_gradient() -> None:
-    weight = torch.ones(2, requires_grad=True)
-
-    def look(number: int, letter: str) -> tuple[int, str, bool, bool]:
-        is_main = threading.current_thread() is threading.main_thread()
-        return number, letter, is_main, (weight * 2).requires_grad
-
-    # the caller takes the first one
-    found = in_threads(look, [1, 2], ["a", "b"])
-    assert found == [(1, "a", True, False), (2, "b", False, False)]
-    assert in_threads(look, [1], ["a"]) == [(1, "a", True, False)]
-    with pytest.raises(ZeroDivisionError):
-        in_threads(lambda number: 1 / number, [1, 0])
 
 
 def batch_of(
@@ -162,27 +142,3 @@ def test_half_windows_are_those_of_one_thread(
     # gradients of weights are sums of parts, each of them rounded to 8 bits
     for one, other in zip(divided[1], whole[1], strict=True):
         assert float((one - other).norm()) < 2.0**-7 * float(other.norm())
-
-
-def test_a_resumed_run_ends_with_the_same_weights(
-    used: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "text.txt").write_text("a b c d e f g\nb d f a\n" * 200)
-    config = {
-        "model": {"cell": "rhn", "hidden_size": 8, "depth": 2, "dropout_state": 0.2},
-        "data": {"batch_size": 48, "bptt": 6},
-        "training": {"epochs": 2, "precision": "float32"},
-    }
-    found = []
-    for stop in (None, 5):
-        path = tmp_path / str(stop)
-        given = {"threads": 3, "device": "cpu", "progress": False}
-        if stop:
-            with pytest.raises(Interrupted):
-                train_lm(tmp_path / "text.txt", path, config, should_stop=lambda n: n == 5, **given)
-            train_lm(None, path, resume=True, **given)
-        else:
-            train_lm(tmp_path / "text.txt", path, config, **given)
-        found.append(load_file(path / "weights.safetensors"))
-    assert 3 in used
-    assert all(torch.equal(tensor, found[1][name]) for name, tensor in found[0].items())
