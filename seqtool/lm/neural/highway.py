@@ -195,14 +195,26 @@ def _batch_slopes(gates_DBXH: Tensor, entering_DBH: Tensor, slopes_DBXH: Tensor)
     return carry_DBH
 
 
-NUMBERS = (types.float32, types.float64)
 # types of the states, and of the factors of products
 FACTORS = (
     (types.float32, types.float32),
     (types.float32, types.uint16),
     (types.float64, types.float64),
 )
-_int = types.int64
+
+
+def _signatures(*arguments: str) -> list[Any]:
+    """Return the signatures of a kernel for all `FACTORS`.
+
+    An argument is `level`, an integer; or `n` for numbers or `f` for factors, and its dimensions.
+    """
+    kinds = []
+    for number, factor in FACTORS:
+        by_name = {"n2": number[:, ::1], "n3": number[:, :, ::1], "n4": number[:, :, :, ::1]}
+        by_name |= {"f2": factor[:, ::1], "f4": factor[:, :, :, ::1], "level": types.int64}
+        signature = types.void(*(by_name[name] for name in arguments))
+        kinds += [] if signature in kinds else [signature]
+    return kinds
 
 
 def factor_of(value: Any, factors: Any) -> Any:
@@ -245,14 +257,7 @@ def _compile_number(factor):  # type: ignore[no-untyped-def]
     return of_bits if factor == types.uint16 else same
 
 
-@compiled(
-    [
-        types.void(
-            number[:, :, :, ::1], number[:, ::1], _int, _int, factor[:, ::1], factor[:, :, :, ::1]
-        )
-        for number, factor in FACTORS
-    ]
-)
+@compiled(_signatures("n4", "n2", "level", "level", "f2", "f4"))
 def write_entering(states_DTHB, mask_HB, level, at, factors_HB, entering_DHTB):  # type: ignore[no-untyped-def]
     """Write what enters a micro-step, masked, for its product and for that of the gradient."""
     state_HB = states_DTHB[level, at]
@@ -264,12 +269,7 @@ def write_entering(states_DTHB, mask_HB, level, at, factors_HB, entering_DHTB): 
             entering_DHTB[level, unit, at, stream] = factor
 
 
-@compiled(
-    [
-        types.void(factor[:, ::1], number[:, :, ::1], number[:, ::1], _int, _int, number[:, ::1])
-        for number, factor in FACTORS
-    ]
-)
+@compiled(_signatures("f2", "n3", "n2", "level", "level", "n2"))
 def add_input_or_bias(product_GB, projected_GTB, bias_DG, level, step, sums_GB):  # type: ignore[no-untyped-def]
     """Write pre-activations: a product and what the input, or the bias, adds to it."""
     for row in range(product_GB.shape[0]):
@@ -283,20 +283,7 @@ def add_input_or_bias(product_GB, projected_GTB, bias_DG, level, step, sums_GB):
                 sums_GB[row, stream] = number_of(product_GB[row, stream]) + bias
 
 
-@compiled(
-    [
-        types.void(
-            number[:, ::1],
-            number[:, :, :, ::1],
-            number[:, :, :, ::1],
-            number[:, ::1],
-            number[:, ::1],
-            _int,
-            _int,
-        )
-        for number in NUMBERS
-    ]
-)
+@compiled(_signatures("n2", "n4", "n4", "n2", "n2", "level", "level"))
 def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level, at):  # type: ignore[no-untyped-def]
     """Write the gates, of what came out of the tanh, and the next state; the last one is apart.
 
@@ -328,22 +315,7 @@ def write_update(bounded_GB, gates_DTGB, states_DTHB, last_HB, dropped_HB, level
             target[index] = added[index] * transform[index] + source[index] * carry[index]
 
 
-@compiled(
-    [
-        types.void(
-            number[:, :, :, ::1],
-            number[:, :, :, ::1],
-            number[:, ::1],
-            number[:, ::1],
-            _int,
-            _int,
-            number[:, :, ::1],
-            factor[:, ::1],
-            factor[:, :, :, ::1],
-        )
-        for number, factor in FACTORS
-    ]
-)
+@compiled(_signatures("n4", "n4", "n2", "n2", "level", "level", "n3", "f2", "f4"))
 def differentiate_update(  # type: ignore[no-untyped-def]
     gates_DTGB, states_DTHB, running_HB, dropped_HB, level, at, summed_DGB, factors_GB, history_DGTB
 ):
@@ -393,9 +365,7 @@ def differentiate_update(  # type: ignore[no-untyped-def]
             history_DGTB[level, row, at, stream] = factors_GB[row, stream]
 
 
-@compiled(
-    [types.void(factor[:, ::1], number[:, ::1], number[:, ::1]) for number, factor in FACTORS]
-)
+@compiled(_signatures("f2", "n2", "n2"))
 def add_through_product(product_HB, mask_HB, running_HB):  # type: ignore[no-untyped-def]
     """Add what came through a product, and its mask, to the gradient of the state."""
     product, mask, running = flat(product_HB), flat(mask_HB), flat(running_HB)
