@@ -37,6 +37,7 @@ from torch.nn import functional
 from seqtool.core import runtime
 from seqtool.core.config import Registry
 from seqtool.lm.neural.config import ModelConfig
+from seqtool.training import hardware
 
 State = tuple[Tensor, ...]
 Mask = Tensor | None  # None drops nothing
@@ -281,8 +282,8 @@ class LSTMCell(_TorchCell):
 
     @property
     def bf16_on_cpu(self) -> bool:
-        """Whether the processor has fast products of bfloat16."""
-        return runtime.has_bf16_products()
+        """Whether the processor has fast products of bfloat16, and torch a loop for it."""
+        return runtime.has_bf16_products() and hardware.has_bf16_layers()
 
     def _make(self, input_size: int, hidden_size: int, config: ModelConfig) -> nn.RNNBase:
         self.output_size = config.projection_size or hidden_size

@@ -61,7 +61,9 @@ _TITLES = {
 class LanguageModelTask:
     """Next-token prediction over parallel streams, for `seqtool.training.loop.train`.
 
-    Of several processes, each reads an equal share of the streams.
+    Of several processes, each reads an equal share of the streams. All that is random goes by
+    `training.seed`: torch's random state (weights, dropout, noise), which is saved, and NumPy's
+    generators (windows, lines of text), which are made of it anew.
     """
 
     items = TOKENS
