@@ -28,6 +28,7 @@ them is masked. On a CPU, those loops are as fast in whole training steps as loo
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 import torch
@@ -55,7 +56,7 @@ CELLS: Registry[Callable[[int, int, ModelConfig], Cell]] = Registry(
 )
 
 
-class Cell(nn.Module):
+class Cell(nn.Module, ABC):
     """One recurrent layer.
 
     Args:
@@ -88,11 +89,11 @@ class Cell(nn.Module):
         reference = next(self.parameters())
         return (reference.new_zeros(batch, self.output_size),)
 
+    @abstractmethod
     def forward(
         self, inputs_TBI: Tensor, state: State, mask_BP: Mask = None, update_SBH: Mask = None
     ) -> tuple[Tensor, State]:
         """Run over a window; return the outputs (T, B, P) and the state after it."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
     def step(self, inputs_BI: Tensor, state: State) -> State:
         """Return the state after one input; its first part is the output."""
@@ -102,9 +103,9 @@ class Cell(nn.Module):
         """Return the gates and the candidate of each micro-step of `step`."""
         raise TypeError(f"{type(self).__name__} has no recurrent state")
 
+    @abstractmethod
     def input_blocks(self) -> list[Tensor]:
         """Return views of the weights that read the inputs, one per gate, to initialise them."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
     def recurrent_blocks(self) -> list[Tensor]:
         """Return views (H, P) of the recurrent weights, one per gate, to initialise them."""
@@ -139,13 +140,15 @@ class _TorchCell(Cell):
         super().__init__(input_size, hidden_size, config)
         self.inner = self._make(input_size, hidden_size, config)
 
+    @abstractmethod
     def _make(self, input_size: int, hidden_size: int, config: ModelConfig) -> nn.RNNBase:
-        raise TypeError(f"{type(self).__name__} is an interface")
+        """Return the module of torch.nn, whose weights are the cell's."""
 
+    @abstractmethod
     def _loop(self, inputs_TBI: Tensor, start: State, weights: list[Tensor]) -> Sequence[Tensor]:
         """Return what torch.nn's loop gives: the outputs and each part of the state."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
+    @abstractmethod
     def equations(
         self, input_BG: Tensor, state_BG: Tensor, state: State, update_BH: Mask = None
     ) -> tuple[State, Gates]:
@@ -157,7 +160,6 @@ class _TorchCell(Cell):
             state: the state before the step.
             update_BH: multiplies what is added to the memory.
         """
-        raise TypeError(f"{type(self).__name__} is an interface")
 
     def _products(self, inputs_BI: Tensor, state: State) -> tuple[Tensor, Tensor]:
         weight_GI, weight_GP, bias_input_G, bias_state_G = self._weights()[:4]

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -92,7 +93,7 @@ def count_symbols(
     return counts
 
 
-class OutputLayer(nn.Module):
+class OutputLayer(nn.Module, ABC):
     """What follows the last hidden layer.
 
     Args:
@@ -108,20 +109,20 @@ class OutputLayer(nn.Module):
     def __init__(self, config: OutputConfig, around: Surroundings) -> None:
         super().__init__()
 
+    @abstractmethod
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean loss over the targets not `IGNORED`; zero without any target.
 
         In nats; in evaluation mode it is the negative log-likelihood.
         """
-        raise TypeError(f"{type(self).__name__} is an interface")
 
+    @abstractmethod
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
+    @abstractmethod
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
     def summarise(
         self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
@@ -139,13 +140,13 @@ class OutputLayer(nn.Module):
         )
         return [self.target_log_probs(hidden_NH, targets_N), *found]
 
+    @abstractmethod
     def matrices(self) -> Iterator[Tensor]:
         """Yield linear maps of its own, to initialise them."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
+    @abstractmethod
     def initialise_biases(self) -> None:
         """Set the biases as training is to start with them."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
 
 OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
@@ -453,11 +454,11 @@ class SampledSoftmax(FullSoftmax):
         last = len(self.cumulated_V) - 1
         return torch.searchsorted(self.cumulated_V, drawn_K, right=True).clamp(max=last)
 
+    @abstractmethod
     def losses(
         self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
     ) -> Tensor:
         """Return the loss of each token from the logits of its target and of the samples, (N,)."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
 
 class NoiseContrastive(SampledSoftmax):

@@ -11,7 +11,6 @@ from torch.nn import functional
 from toy_cells import assert_same, draw, draw_state, ids, make, results
 
 from seqtool.lm.neural.cells import Cell
-from seqtool.lm.neural.config import ModelConfig
 
 # (T, B, I, H): one of everything, and odd sizes
 SIZES = [(1, 1, 1, 2), (7, 1, 3, 5), (5, 3, 4, 7)]
@@ -121,28 +120,3 @@ def test_gru_drops_its_candidate() -> None:
         candidate = torch.tanh(below[:, 10:] + r * state[:, 10:])
         h = z * h + (1 - z) * (update[t] * candidate)
         torch.testing.assert_close(outputs[t], h, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-def test_rhn_drops_what_each_micro_step_adds(carry: str) -> None:
-    # s' = u * (h * t) + s * c; with zero weights t = sigmoid(b) and c = 1 - t
-    cell = make("rhn", 3, 4, depth=3, carry=carry)
-    config = ModelConfig(cell="rhn", hidden_size=4, depth=3, carry=carry, transform_bias=-1.5)
-    inputs, (state,) = draw(5, 2, 3, seed=1), draw_state(cell, 2)
-    outputs, _ = cell(inputs, (state,), None, torch.ones(15, 2, 4, dtype=torch.float64))
-    undropped, _ = cell(inputs, (state,))
-    torch.testing.assert_close(outputs, undropped, rtol=0, atol=1e-12)
-    for parameter in cell.parameters():
-        nn.init.zeros_(parameter)
-    with torch.no_grad():
-        cell.initialise_biases(config)
-        dict(cell.named_parameters())["bias"][:, :4] = 0.7  # so that h = tanh(0.7)
-    update = draw_binary(15, 2, 4, seed=4)
-    outputs, _ = cell(inputs, (state,), None, update)
-    t = torch.sigmoid(torch.tensor(-1.5, dtype=torch.float64))
-    h = torch.tanh(torch.tensor(0.7, dtype=torch.float64))
-    s = state
-    for step in range(5):
-        for level in range(3):
-            s = update[3 * step + level] * (h * t) + s * (1 - t)
-        torch.testing.assert_close(outputs[step], s, rtol=0, atol=1e-12)
