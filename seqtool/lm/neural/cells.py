@@ -20,9 +20,9 @@ dropout without memory loss (Semeniuta et al. 2016). A cell drops its recurrent 
 training, one mask per window (Merity et al. 2018).
 
 Whole windows of rnn (tanh, ReLU), lstm and gru run in the loops of torch.nn unless something inside
-them is masked. On a CPU, those loops are as fast in whole training steps as loops of our own were
-(an LSTM of 256 units at most 5% slower), so there are none of ours. torch has no loop for rhn:
-`highway` has.
+them is masked. torch has no loop for rhn: `highway` has. One of our own for the LSTM in bf16 had
+whole training steps, beside torch's in bf16 (one core of an EPYC, AVX-512): of 256 units and 20
+streams 47.4 and 46.6 ms, of 640 units and 64 streams 397 and 442. That was not worth its lines.
 """
 
 from __future__ import annotations
