@@ -572,7 +572,7 @@ def _forward(
     sizes, masks = (depth, width, size), (mask_BH, update_SBH)
     parts = [
         _Part(streams, num_kept, sizes, state_BH, masks, depth * num_steps, factor)
-        for streams in parts_of(batch, size * width)
+        for streams in parts_of(batch, size * width, bf16=factor == torch.bfloat16)
     ]
     projected = [
         _project(inputs_TBI[:, part.streams], halved_GI, bias_DG[0]).numpy() for part in parts

@@ -34,7 +34,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from seqtool.core import runtime
@@ -119,41 +118,35 @@ def product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> Tensor:
     return out_MN
 
 
-def parts_of(num_streams: int, num_weights: int) -> list[slice]:
+def parts_of(num_streams: int, num_weights: int, *, bf16: bool) -> list[slice]:
     """Return the streams of each part; one part where dividing does not pay.
 
     Args:
         num_streams: of the batch.
         num_weights: of each product in the loop.
+        bf16: whether products are of bfloat16.
     """
     num_parts = min(num_streams // FEWEST, num_streams * num_weights // LEAST_WORK)
-    # MKL would wake threads of its own in each of ours
-    num = 1 if torch_is_faster() else max(1, min(torch.get_num_threads(), num_parts))
+    # torch's products, of bfloat16 and MKL's, would wake threads of their own in each of ours
+    num = 1 if bf16 or torch_is_faster() else max(1, min(torch.get_num_threads(), num_parts))
     borders = [num_streams * place // num for place in range(num + 1)]
     return [slice(*pair) for pair in itertools.pairwise(borders)]
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def in_threads(function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
     """Return what a function makes of each part, a thread for each; as `map`.
 
-    No gradient is recorded, and with several parts torch's own threads stay out of it.
+    No gradient is recorded. What torch does by several threads does not belong in it: each of these
+    threads would get others of its own.
     """
     first, *others = zip(*arguments, strict=True)
 
     def call(*of_part: Any) -> T:
-        torch.get_num_threads()  # makes torch forget later that a new thread is to have several
-        # each thread has both for itself
-        with torch.no_grad(), _libraries().limit(limits=1, user_api="openmp"):
+        with torch.no_grad():  # which each thread has for itself
             return function(*of_part)
 
     if not others:
-        with torch.no_grad():
-            return [function(*first)]
+        return [call(*first)]
     pending = [workers(len(others)).submit(call, *of_part) for of_part in others]
     try:
         # the calling thread takes a part, too: it would only wait
