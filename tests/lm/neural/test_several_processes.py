@@ -21,8 +21,7 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
-from seqtool.lm.neural.train import TrainedLM, train_lm
+from seqtool.lm.neural.train import LanguageModelTask, TrainedLM, train_lm
 from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import loop
 from seqtool.training.hardware import ALONE, Group, joined
