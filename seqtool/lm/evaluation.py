@@ -534,8 +534,8 @@ def _split_digests(corpus: PreparedCorpus, split: str | None) -> list[str]:
 
 
 def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> PreparedCorpus | None:
-    found = [path for path in paths if is_corpus(path)]
-    if not found:
+    corpora = [path for path in paths if is_corpus(path)]
+    if not corpora:
         return None
     if len(paths) > 1:
         raise ConfigError(
@@ -543,13 +543,13 @@ def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> Prepa
         )
     from seqtool.text.prepared import PreparedCorpus
 
-    corpus = PreparedCorpus.open(found[0])
+    corpus = PreparedCorpus.open(corpora[0])
     theirs = corpus.tokenizer
     if theirs.unit != tokenizer.unit or theirs.vocabulary != tokenizer.vocabulary:
         raise DataError(
             "was prepared with another vocabulary than the model's",
             hint="evaluate the text itself: the model brings its own tokenizer",
-            path=found[0],
+            path=corpora[0],
         )
     return corpus
 

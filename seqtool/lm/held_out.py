@@ -60,8 +60,10 @@ def describe_held_out(
 
     if corpus is not None:
         return {CORPUS: reference(corpus)}
-    found = {split: [*map(reference, files[split])] for split in HELD_OUT_SPLITS if split in files}
-    return {FILES: found} if found else {}
+    references = {
+        split: [*map(reference, files[split])] for split in HELD_OUT_SPLITS if split in files
+    }
+    return {FILES: references} if references else {}
 
 
 def moved(data: Mapping[str, Any], source: str | Path, output: str | Path) -> dict[str, Any]:

@@ -21,8 +21,8 @@ def continuing_table() -> Bools:
     """Return which code points never begin a word, [NUM_CODES]."""
     table = np.zeros(NUM_CODES, np.bool_)
     # above these, Unicode has no marks but the variation selectors below
-    marks = [code for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M"]
-    table[[*marks, ZERO_WIDTH_JOINER, _ZERO_WIDTH_NON_JOINER, *_SKIN_TONES, *_TAGS]] = True
+    codes = [code for code in range(0x20000) if unicodedata.category(chr(code))[0] == "M"]
+    table[[*codes, ZERO_WIDTH_JOINER, _ZERO_WIDTH_NON_JOINER, *_SKIN_TONES, *_TAGS]] = True
     table[0xE0100:0xE01F0] = True  # variation selectors
     return table
 

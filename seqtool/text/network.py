@@ -74,9 +74,9 @@ class Filters(nn.Conv1d):
             there_UL = ~beyond_UL.numpy()
             symbols = symbols_UL.numpy()[there_UL]
             lengths_U = there_UL.sum(axis=1, dtype=np.int32)
-            met, places = np.unique(symbols, return_inverse=True)
+            present, places = np.unique(symbols, return_inverse=True)
             with torch.autocast("cpu", enabled=False):
-                vectors_SC = embedding.weight[torch.from_numpy(met)]
+                vectors_SC = embedding.weight[torch.from_numpy(present)]
                 products_KSF = torch.einsum("sc,fck->ksf", vectors_SC, self.weight).contiguous()
                 answers_UF: Tensor = _Strongest.apply(  # type: ignore[no-untyped-call]
                     products_KSF, self.bias, places.astype(np.int32), lengths_U

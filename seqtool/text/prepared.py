@@ -175,38 +175,42 @@ def plan_splits(
     """
     find = partial(find_files, treebanks=treebanks)
     parts = {"valid": valid, "test": test}
-    given = {name: [str(path)] for name, path in parts.items() if path is not None}
+    other_splits = {name: [str(path)] for name, path in parts.items() if path is not None}
     if shares is not None:
-        if given:
-            what = f"--split would make splits, but --{next(iter(given))} gives one"
+        if other_splits:
+            what = f"--split would make splits, but --{next(iter(other_splits))} gives one"
             raise ConfigError(what, hint="leave one of the two out")
         return SplitPlan({"train": find(inputs)}, shares)
     named = _named_splits(inputs, treebanks)
-    files = {**named, **given} if named else {"train": [str(item) for item in inputs], **given}
+    files = (
+        {**named, **other_splits}
+        if named
+        else {"train": [str(item) for item in inputs], **other_splits}
+    )
     files = {split: find(files[split]) for split in SPLITS if split in files}
     return SplitPlan(files, DEFAULT_SHARES if len(files) == 1 else None)
 
 
 def _named_splits(inputs: Sequence[str | Path], treebanks: bool) -> dict[str, list[str]]:
-    """Return the splits that the file names of a single directory tell, if there are several.
+    """Return the splits that the file names of a single directory name, if there are several.
 
     Treebanks beside texts are left alone, and texts beside treebanks.
     """
     if len(inputs) != 1 or not (folder := present(Path(inputs[0]))).is_dir():
         return {}
-    found: dict[str, list[str]] = {}
+    splits: dict[str, list[str]] = {}
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for path in files:
         # wiki.train.tokens, train.txt.gz, en_ewt-ud-train.conllu
         parts = re.split("[.-]" if treebanks else "[.]", path.name.lower())
         names = {_SPLIT_OF[part] for part in parts if part in _SPLIT_OF}
         if parts[0] and is_treebank(path) == treebanks and len(names) == 1:
-            found.setdefault(names.pop(), []).append(str(path))
-    if "train" not in found or len(found) == 1:
+            splits.setdefault(names.pop(), []).append(str(path))
+    if "train" not in splits or len(splits) == 1:
         return {}
     if not treebanks:
         without_treebanks(folder, [*map(str, files)])  # says which are left out
-    return found
+    return splits
 
 
 @dataclass(frozen=True)
@@ -381,7 +385,7 @@ def open_corpus(
 
 
 def check_preparation(
-    corpus: PreparedCorpus, config: Any, names: Iterable[str], given: Collection[str] = ()
+    corpus: PreparedCorpus, config: Any, names: Iterable[str], typed: Collection[str] = ()
 ) -> None:
     """Refuse settings of raw text that a prepared corpus does not have.
 
@@ -389,7 +393,7 @@ def check_preparation(
         corpus: what is read.
         config: settings; those that are the defaults are not asked for.
         names: of the settings that a corpus has.
-        given: names of settings that are asked for in any case, as they were typed.
+        typed: names of settings that are asked for in any case, as they were typed.
 
     Raises:
         ConfigError: there is one.
@@ -398,7 +402,7 @@ def check_preparation(
     for name in names:
         value, default = getattr(config, name), getattr(defaults, name)
         has = prepared.get(name, default)
-        if value != has and (name in given or value != default):
+        if value != has and (name in typed or value != default):
             raise ConfigError(
                 f"{name} is {value}, but the corpus was prepared with {has}",
                 hint=f"leave {name} out, or prepare the text again",

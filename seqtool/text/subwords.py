@@ -222,13 +222,13 @@ def train_subwords(
 
 
 def _size_error(message: str, size: int) -> ConfigError:
-    if found := _TOO_LARGE.search(message):
-        problem, bound = f"this text supports at most {found[1]} pieces", "less, or more text"
-    elif found := _TOO_SMALL.search(message):
-        problem = f"the characters of this text alone need {found[1]}"
+    if limit := _TOO_LARGE.search(message):
+        problem, bound = f"this text supports at most {limit[1]} pieces", "less, or more text"
+    elif limit := _TOO_SMALL.search(message):
+        problem = f"the characters of this text alone need {limit[1]}"
         bound = "more, or a lower --character-coverage"
     else:
         what = f"SentencePiece cannot learn pieces from this text: {message}"
         return ConfigError(what, hint="give more text or another --vocab-size")
-    hint = f"give --vocab-size {found[1]} or {bound}"
+    hint = f"give --vocab-size {limit[1]} or {bound}"
     return ConfigError(f"vocab-size is {size}, but {problem}", hint=hint)

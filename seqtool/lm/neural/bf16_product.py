@@ -104,8 +104,8 @@ def _tile(typing_context, weights, row, pairs, column, width, num_pairs, out, pl
         return _write_tile(context, builder, signature.args, arguments, ROWS, COLUMNS // LANES)
 
     integer = types.int64
-    given = weights, integer, pairs, integer, integer, integer, out, integer, integer
-    return types.void(*given), generate
+    parameters = weights, integer, pairs, integer, integer, integer, out, integer, integer
+    return types.void(*parameters), generate
 
 
 @intrinsic
@@ -116,8 +116,8 @@ def _narrow_tile(typing_context, weights, row, pairs, column, width, num_pairs, 
         return _write_tile(context, builder, signature.args, arguments, NARROW_ROWS, 1)
 
     integer = types.int64
-    given = weights, integer, pairs, integer, integer, integer, out, integer, integer
-    return types.void(*given), generate
+    parameters = weights, integer, pairs, integer, integer, integer, out, integer, integer
+    return types.void(*parameters), generate
 
 
 def pack_pairs(weights_DMK: Tensor) -> Pairs:

@@ -432,9 +432,9 @@ def resolve(
         base = load_recipe(recipe)
     is_file = recipe is not None and recipe not in recipe_names()
     named = dict.fromkeys(named_settings(NeuralLMConfig, base), recipe) if is_file else {}
-    given = [set_value(NeuralLMConfig, base, name, value) for name, value in values.items()]
-    given += apply_overrides(NeuralLMConfig, base, overrides)
-    named |= dict.fromkeys(given)
+    names = [set_value(NeuralLMConfig, base, name, value) for name, value in values.items()]
+    names += apply_overrides(NeuralLMConfig, base, overrides)
+    named |= dict.fromkeys(names)
     try:
         config = from_dict(NeuralLMConfig, base)
     except ConfigError:

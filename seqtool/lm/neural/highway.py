@@ -625,10 +625,10 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
                 add_through_product(recurrent.make(level), mask_HB, running_HB)
         return running_HB, summed_DGB, history_DGTB
 
-    found = in_threads(run, parts)
+    gradients = in_threads(run, parts)
     grads_inputs_TBI, grad_weight_GI = [], torch.zeros_like(weight_GI)
     grad_weight_DHG = torch.zeros_like(weight_DHG)
-    for part, (_, _, history_DGTB) in zip(parts, found, strict=True):
+    for part, (_, _, history_DGTB) in zip(parts, gradients, strict=True):
         # the sums over all steps and streams, which are the columns of the factors
         for entering_HTB, grads_GTB, grad_HG in zip(
             part.entering_DHTB, history_DGTB, grad_weight_DHG, strict=True
@@ -640,9 +640,9 @@ def _backward(ctx: Any, grad_TBH: Tensor) -> tuple[Tensor | None, ...]:
         grads_inputs_TBI.append(grad_inputs_NI.view(num_steps, -1, inputs_NI.shape[1]))
     return (
         torch.cat(grads_inputs_TBI, dim=1),
-        torch.cat([torch.from_numpy(running_HB.T) for running_HB, _, _ in found]),
+        torch.cat([torch.from_numpy(running_HB.T) for running_HB, _, _ in gradients]),
         grad_weight_GI,
         grad_weight_DHG,
-        torch.from_numpy(sum(summed_DGB.sum(axis=2) for _, summed_DGB, _ in found)).to(dtype),
+        torch.from_numpy(sum(summed_DGB.sum(axis=2) for _, summed_DGB, _ in gradients)).to(dtype),
         *[None] * 4,  # of the masks, `factor` and `needs_grad`
     )

@@ -65,10 +65,10 @@ def claim_slots(marks_S, starts_C, marks_C, contexts_NK, targets_N):  # type: ig
 @compiled(types.int64(_marks, types.int64, types.int64, types.int16))
 def _count(marks_S, begin, end, mark):  # type: ignore[no-untyped-def]
     """Return how many slots of a range have a mark."""
-    found = 0
+    num = 0
     for slot in range(begin, end):  # without a branch, so that it becomes vector instructions
-        found += marks_S[slot] == mark
-    return found
+        num += marks_S[slot] == mark
+    return num
 
 
 @compiled(types.void(_marks, _ids, _marks, types.int64, _ids))
@@ -79,9 +79,9 @@ def _count_entries(marks_S, starts_C, marks_C, num_words, begins):  # type: igno
     for context in range(len(starts_C)):
         # V slots in a row; those beyond the end of the table are at its beginning
         start, end = starts_C[context], starts_C[context] + num_words
-        found = _count(marks_S, start, min(end, size), marks_C[context])
-        found += _count(marks_S, 0, max(0, end - size), marks_C[context])
-        begins[context + 1] = begins[context] + found
+        num = _count(marks_S, start, min(end, size), marks_C[context])
+        num += _count(marks_S, 0, max(0, end - size), marks_C[context])
+        begins[context + 1] = begins[context] + num
 
 
 @compiled(types.void(_marks, _ids, _marks, _ids, _entries, _ids))
@@ -248,8 +248,8 @@ class DirectConnections(nn.Module):
         marks_S, contexts = self.marks_S.numpy(), contexts_NK.numpy()
         if targets_N is not None:
             claim_slots(marks_S, starts_C, marks_C, contexts, targets_N.numpy())
-        found = find_entries(marks_S, starts_C, marks_C, self.vocabulary_size)
-        return FoundNgrams(contexts, *found)
+        entries = find_entries(marks_S, starts_C, marks_C, self.vocabulary_size)
+        return FoundNgrams(contexts, *entries)
 
     def logits(self, hashes_NK: Tensor, targets_N: Tensor | None = None) -> Tensor:
         """Return what is added to the logits, (N, V), by plain operations, on any device."""
@@ -389,8 +389,8 @@ class AfterContexts:
 
         additions = None if torch.is_grad_enabled() else self._additions()
         if additions is None:
-            found = read_summaries(log_probs_of, len(targets_N), class_V, entropy=entropy)
-            return [self.target_log_probs(hidden_NH, targets_N), *found]
+            summaries = read_summaries(log_probs_of, len(targets_N), class_V, entropy=entropy)
+            return [self.target_log_probs(hidden_NH, targets_N), *summaries]
         softmax = self.softmax
         return fused_summaries(
             hidden_NH,

@@ -296,8 +296,8 @@ def _check_arrays(config: ModelConfig, num_symbols: int, weights: Path) -> None:
         raise ValueError("no plain file")
     with safe_open(weights, framework="pt") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-    found = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
-    rows = next((found[name][0][0] for name in ROWS if name in found and found[name][0]), None)
+    stored = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
+    rows = next((stored[name][0][0] for name in ROWS if name in stored and stored[name][0]), None)
     if rows is None:
         raise ValueError("no embedding")
     if rows != num_symbols:
@@ -310,8 +310,8 @@ def _check_arrays(config: ModelConfig, num_symbols: int, weights: Path) -> None:
         network = NeuralNetwork(config, num_symbols)
         arrays = network.state_dict(keep_vars=True)
     expected = {name: (tuple(array.shape), DTYPES[array.dtype]) for name, array in arrays.items()}
-    shared = {id(array) for name, array in arrays.items() if name in found}
+    shared = {id(array) for name, array in arrays.items() if name in stored}
     shared.add(id(arrays["start_S"]))
     missing = [name for name, array in arrays.items() if id(array) not in shared]
-    if missing or any(expected.get(name) != given for name, given in found.items()):
+    if missing or any(expected.get(name) != given for name, given in stored.items()):
         raise ValueError("other arrays than those of the network")

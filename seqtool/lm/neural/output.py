@@ -135,10 +135,10 @@ class OutputLayer(nn.Module, ABC):
             class_V: bool, the class; None, and there is no second tensor.
             entropy: whether there is the last one.
         """
-        found = read_summaries(
+        summaries = read_summaries(
             lambda rows: self.log_probs(hidden_NH[rows]), len(targets_N), class_V, entropy=entropy
         )
-        return [self.target_log_probs(hidden_NH, targets_N), *found]
+        return [self.target_log_probs(hidden_NH, targets_N), *summaries]
 
     @abstractmethod
     def matrices(self) -> Iterator[Tensor]:
@@ -474,8 +474,8 @@ class NoiseContrastive(SampledSoftmax):
 
     def __init__(self, config: OutputConfig, around: Surroundings) -> None:
         super().__init__(config, around)
-        given = config.log_normaliser
-        self.log_normaliser = math.log(around.vocabulary_size) if given is None else given
+        constant = config.log_normaliser
+        self.log_normaliser = math.log(around.vocabulary_size) if constant is None else constant
 
     def losses(
         self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor

@@ -289,15 +289,15 @@ def read_summaries(
 ) -> list[Tensor]:
     """Return the nats of a class and the entropies, (N,) each, where they are asked for.
 
-    They are found from the log-probabilities (R, V) that `log_probs_of` gives of some rows.
+    They are made from the log-probabilities (R, V) that `log_probs_of` gives of some rows.
     """
     parts: list[list[Tensor]] = []
     for start in range(0, num_rows, ROWS_READ):
         log_probs_RV = log_probs_of(slice(start, start + ROWS_READ))
-        found = [] if class_V is None else [log_probs_RV[:, class_V].logsumexp(dim=1)]
+        summaries = [] if class_V is None else [log_probs_RV[:, class_V].logsumexp(dim=1)]
         if entropy:
-            found.append(torch.special.entr(log_probs_RV.exp()).sum(dim=1))
-        parts.append(found)
+            summaries.append(torch.special.entr(log_probs_RV.exp()).sum(dim=1))
+        parts.append(summaries)
     return [torch.cat(rows) for rows in zip(*parts, strict=True)]
 
 
@@ -333,15 +333,15 @@ def fused_summaries(
         if entropy:
             torch.sum(torch.special.entr(probs_RV), dim=1, out=entropies_N[rows])
 
-    found = [target_log_probs(hidden_NH, weight_VH, bias_V, targets_N, additions, reader=read)]
+    results = [target_log_probs(hidden_NH, weight_VH, bias_V, targets_N, additions, reader=read)]
     if class_V is not None:
         lost_N = classes_N < torch.finfo(classes_N.dtype).tiny  # it rounds to zero, or nearly
         classes_N.log_()
         if bool(lost_N.any()):
             exact_LV = log_probs_of(lost_N.nonzero()[:, 0])
             classes_N[lost_N] = exact_LV[:, class_V].logsumexp(dim=1).to(classes_N.dtype)
-        found.append(classes_N)
-    return [*found, *([entropies_N] if entropy else [])]
+        results.append(classes_N)
+    return [*results, *([entropies_N] if entropy else [])]
 
 
 class _FusedCrossEntropy(torch.autograd.Function):

@@ -111,8 +111,8 @@ class LanguageModelTask:
             length, is_last = self._train.length, group.rank == group.size - 1
             stop = len(ids) if is_last else self._part.stop * length
             own = range(self._part.start * length, stop)
-            found = count_symbols(ids, len(corpus.vocabulary), own)
-            counts = np.array(group.totals(found.tolist()), np.int64)
+            own_counts = count_symbols(ids, len(corpus.vocabulary), own)
+            counts = np.array(group.totals(own_counts.tolist()), np.int64)
         self.module = NeuralNetwork(
             config.model,
             len(corpus.vocabulary),

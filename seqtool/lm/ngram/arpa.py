@@ -229,8 +229,8 @@ class _Reader:
                 raise self._error(f"{line} is IRSTLM's own format", hint)
         sizes: list[int] = []
         size_line = re.compile(r"ngram\s+(\d{1,18})\s*=\s*(\d{1,18})")
-        while found := size_line.fullmatch(ahead := self._skip_blank()):
-            order, size = int(found[1]), int(found[2])
+        while size_match := size_line.fullmatch(ahead := self._skip_blank()):
+            order, size = int(size_match[1]), int(size_match[2])
             if order != len(sizes) + 1:
                 raise self._error(
                     f"the number of {order}-grams stands where that of "
@@ -359,14 +359,14 @@ class _Reader:
         """Find the context of every n-gram, and return them in trie order."""
         num_contexts, size = len(self._levels[-1]), len(self._symbols)
         none = np.empty(0, np.int32), np.empty(0, np.int32)
-        found = [(*none, np.empty(0, np.float32), np.empty(0, np.float32))]
+        parts = [(*none, np.empty(0, np.float32), np.empty(0, np.float32))]
         first = 0
         for piece in section:
             contexts = self._contexts(piece.columns, first)
             # a copy, as the view would keep all columns
-            found.append((contexts, piece.columns[-1].copy(), piece.log_probs, piece.backoffs))
+            parts.append((contexts, piece.columns[-1].copy(), piece.log_probs, piece.backoffs))
             first += len(contexts)
-        contexts, words, log_probs, backoffs = map(np.concatenate, zip(*found, strict=True))
+        contexts, words, log_probs, backoffs = map(np.concatenate, zip(*parts, strict=True))
         keys = contexts.astype(np.int64) * (size + 1) + words
         # files that seqtool wrote are in this order already
         if not np.all(keys[1:] > keys[:-1]):

@@ -72,7 +72,7 @@ _links = types.NamedUniTuple(_ints, 2, Suffixes)
         _doubles,
     )
 )
-def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, found, scores):  # type: ignore[no-untyped-def]
+def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, backed_off, scores):  # type: ignore[no-untyped-def]
     """Look N words up after contexts of one order; go on to a shorter context where one is missing.
 
     Args:
@@ -83,14 +83,15 @@ def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, found,
         backoffs: [C] nats.
         suffixes: [C], of the contexts.
         wanted: [N], words.
-        found: [N], the order and row of the context where each word stands; of those at `order`, it
-            becomes that of the n-gram that was found, its order below 0, or a shorter context.
+        backed_off: [N], the order and row of the context where each word stands; of those at
+            `order`, it becomes that of the n-gram that is there, its order below 0, or a shorter
+            context.
         scores: [N] nats, added to.
     """
     for i in range(wanted.shape[0]):
-        if found.orders[i] != order:
+        if backed_off.orders[i] != order:
             continue
-        context = found.rows[i]
+        context = backed_off.rows[i]
         low, high = np.int64(begins[context]), np.int64(begins[context + 1])
         end = high
         while low < high:
@@ -100,12 +101,15 @@ def _shorten(order, begins, words, log_probs, backoffs, suffixes, wanted, found,
             else:
                 high = middle
         if low < end and words[low] == wanted[i]:
-            found.orders[i], found.rows[i] = -order - 1, low
+            backed_off.orders[i], backed_off.rows[i] = -order - 1, low
             scores[i] += log_probs[low]
         else:
             # shorter contexts that are no rows have a weight of 1, and are passed over
             scores[i] += backoffs[context]
-            found.orders[i], found.rows[i] = suffixes.orders[context], suffixes.rows[context]
+            backed_off.orders[i], backed_off.rows[i] = (
+                suffixes.orders[context],
+                suffixes.rows[context],
+            )
 
 
 @compiled(types.float64(types.int64, types.int64, _read_floats))
@@ -216,16 +220,16 @@ class BackingOff:
         """
         suffixes = self._suffixes[-1]
         sizes = np.diff(begins)
-        found = Suffixes(np.repeat(suffixes.orders, sizes), np.repeat(suffixes.rows, sizes))
+        backed_off = Suffixes(np.repeat(suffixes.orders, sizes), np.repeat(suffixes.rows, sizes))
         scores = np.zeros(len(words))
         # from long to short, as misses go on to a shorter context; the empty one has all words
         for order in range(len(self.levels) - 1, -1, -1):
             level = self.levels[order]
             backoffs = self.levels[order - 1].backoffs if order else np.zeros(1, np.float32)
             arrays = map(read_only, (level.begins, level.words, level.log_probs, backoffs))
-            _shorten(order, *arrays, self._suffixes[order], read_only(words), found, scores)
-        np.negative(found.orders, out=found.orders)  # below 0 was the mark of what is found
-        return scores, found
+            _shorten(order, *arrays, self._suffixes[order], read_only(words), backed_off, scores)
+        np.negative(backed_off.orders, out=backed_off.orders)  # below 0 marked what is there
+        return scores, backed_off
 
     def weigh(self, begins: Int32, log_probs: Float32, lower: Doubles) -> None:
         """Set the backoffs of the last level by its continuations; see `_weigh`."""

@@ -130,7 +130,7 @@ class ClassModel(TableModel):
     ) -> Iterator[TokenScores]:
         """Yield nats, and the order of the classes that were matched, of every token of a block.
 
-        A summary is found once for each different context.
+        A summary is made once for each different context.
         """
         class_V, shares_V = self.classes.class_V, self.classes.shares_V
         exact_V = shares_V.astype(np.float64)
@@ -148,11 +148,11 @@ class ClassModel(TableModel):
                 yield TokenScores(scores.log_probs + shares_V[ids], scores.columns)
                 continue
             log_probs, orders, contexts = self.of_classes.read(class_V[ids])
-            found = {
+            summaries = {
                 name: self.of_classes.of_distributions(contexts, figure)
                 for name, figure in figures.items()
             }
-            yield TokenScores(log_probs + shares_V[ids], {"order": orders}, **found)
+            yield TokenScores(log_probs + shares_V[ids], {"order": orders}, **summaries)
 
     def start(self, num: int) -> Int32:
         """Return `num` hypotheses that have read `<s>`."""
@@ -172,16 +172,16 @@ class ClassModel(TableModel):
 def _log_sums(log_probs_HC: Doubles, mass_C: Doubles) -> Doubles:
     """Return the nats of the words asked for, [H], of which each class has some mass."""
     with np.errstate(divide="ignore"):
-        found: Doubles = np.logaddexp.reduce(log_probs_HC + np.log(mass_C), axis=1)
-    return found
+        sums_H: Doubles = np.logaddexp.reduce(log_probs_HC + np.log(mass_C), axis=1)
+    return sums_H
 
 
 def _entropies(log_probs_HC: Doubles, inner_C: Doubles) -> Doubles:
     """Return the entropy of the next word, nats, [H]: that of its class, and then within it."""
     probs_HC = np.exp(log_probs_HC)
     logs_HC = np.where(probs_HC > 0, log_probs_HC, 0.0)
-    found: Doubles = (probs_HC * (inner_C - logs_HC)).sum(axis=1)
-    return found
+    entropies_H: Doubles = (probs_HC * (inner_C - logs_HC)).sum(axis=1)
+    return entropies_H
 
 
 def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu") -> ClassModel:

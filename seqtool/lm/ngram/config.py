@@ -115,8 +115,8 @@ class NgramConfig(WordsConfig):
     @property
     def thresholds(self) -> tuple[int, ...]:
         """Per order, the count up to which n-grams are left out: `prune`, the last one repeated."""
-        given = self.prune or (0,)
-        return given + given[-1:] * (self.order - len(given))
+        thresholds = self.prune or (0,)
+        return thresholds + thresholds[-1:] * (self.order - len(thresholds))
 
     def check(self) -> None:
         """Refuse settings that are out of range or contradict one another."""

@@ -144,8 +144,8 @@ class NgramModel(TableModel):
             figure(self.next_log_probs(different[start : start + CONTEXTS_READ]))
             for start in range(0, len(different), CONTEXTS_READ)
         ]
-        found: Doubles = np.concatenate([np.zeros(0), *parts])[which]
-        return found
+        values: Doubles = np.concatenate([np.zeros(0), *parts])[which]
+        return values
 
     def start(self, num: int) -> Int32:
         """Return `num` hypotheses that have read `<s>`."""

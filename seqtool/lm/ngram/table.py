@@ -132,8 +132,8 @@ def _vector(
 ) -> npt.NDArray[Any]:
     array = arrays.get(name)
     if array is None or array.dtype != dtype or array.shape != (size,):
-        found = "nothing" if array is None else f"{array.dtype} {list(array.shape)}"
-        raise ValueError(f"{name} is {found} instead of {np.dtype(dtype)} [{size}]")
+        actual = "nothing" if array is None else f"{array.dtype} {list(array.shape)}"
+        raise ValueError(f"{name} is {actual} instead of {np.dtype(dtype)} [{size}]")
     return array
 
 

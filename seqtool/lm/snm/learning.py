@@ -221,7 +221,7 @@ def token_gradients(counts, events, token, num_words, prune, table, room, gradie
     """
     mask = np.uint64(table.weights.shape[0] - 1)
     unseen = np.exp(table.unseen[0] + table.bias[0])
-    seen, expected = unseen / num_words, unseen
+    likelihood, expected = unseen / num_words, unseen
     num_templates, middle = events.shape[1], NUM_SHARED + NUM_OWN
     for k in range(num_templates):
         gradients[k, 0] = gradients[k, 1] = gradients[k, 2] = 0.0
@@ -242,7 +242,7 @@ def token_gradients(counts, events, token, num_words, prune, table, room, gradie
             find_own(room, k, NUM_SHARED, mask, k, feature, target, count, pair_count)
             own = _sum(table, room, k, NUM_SHARED, middle)
             gradients[k, 1] = np.exp(shared + own) * pair_count / count
-            seen += gradients[k, 1]
+            likelihood += gradients[k, 1]
         # other tokens of the feature have other targets: what it expects of this word there
         if pair_count < count:
             find_own(room, k, middle, mask, k, feature, target, count, pair_count + 1)
@@ -251,10 +251,10 @@ def token_gradients(counts, events, token, num_words, prune, table, room, gradie
         expected += gradients[k, 1] + gradients[k, 2]
     for k in range(num_templates):
         # the loss is expected - ln(seen): what is in both sums has the slope 1 - 1 / seen
-        gradients[k, 1] *= 1.0 - 1.0 / seen
+        gradients[k, 1] *= 1.0 - 1.0 / likelihood
         gradients[k, 0] = gradients[k, 1] + gradients[k, 2]
-    gradients[num_templates, 0] = unseen * (1.0 - 1.0 / (num_words * seen))
-    return expected - np.log(seen)
+    gradients[num_templates, 0] = unseen * (1.0 - 1.0 / (num_words * likelihood))
+    return expected - np.log(likelihood)
 
 
 @compiled(types.void(table_type, room_type, *[types.int64] * 3, types.float64, types.float64))

@@ -197,7 +197,7 @@ def score(matrix, templates, history, ids, num_words, log_probs, num_features): 
     """
     for token in range(ids.shape[0]):
         above, below = np.float64(matrix.unseen[0]) / num_words, np.float64(matrix.unseen[0])
-        found = 0
+        num_present = 0
         for template in range(templates.reach.shape[0]):
             key = feature_key(templates, template, history)
             if key != NO_FEATURE:
@@ -205,8 +205,8 @@ def score(matrix, templates, history, ids, num_words, log_probs, num_features): 
                 if row >= 0:
                     above += _value(matrix, row, ids[token])
                     below += matrix.sums[row]
-                    found += 1
-        log_probs[token], num_features[token] = np.log(above / below), found
+                    num_present += 1
+        log_probs[token], num_features[token] = np.log(above / below), num_present
         advance(history, ids[token], num_words)
 
 
