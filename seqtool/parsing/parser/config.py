@@ -174,10 +174,10 @@ class ModelConfig(Config):
         "graph: the score of an arc depends on its direction and length too (as Qi et al. 2018 do)",
         when=_NEURAL_ARCS,
     )
-    second_order: Literal["none", "siblings", "grandparents", "both"] = setting(
+    second_order: Literal["none", "both"] = setting(
         "none",
-        "graph: pairs of arcs that are scored, too: of siblings, of a head with its own head, or "
-        "both; by mean-field inference (Wang & Tu 2020)",
+        "graph: both: pairs of arcs are scored, too, of siblings and of a head with its own head, "
+        "by mean-field inference (Wang & Tu 2020)",
         when=_NEURAL_ARCS,
     )
     second_size: int = setting(
@@ -399,13 +399,6 @@ class LearningConfig(Config):
         maximum=1,
         when="--distil is given",
     )
-    variant_subtrees: float = setting(
-        0.0,
-        "with --distil: share of the subtrees that others stand for in a variant",
-        minimum=0,
-        maximum=1,
-        when="--distil is given",
-    )
     taught_words: float = setting(
         2.0,
         "with --distil: words of text and variants that the teachers have parsed, for each of the "
@@ -444,19 +437,6 @@ class LearningConfig(Config):
     )
     global_words: int = setting(
         512, "global: words per step, about", minimum=1, when="loss is global"
-    )
-    global_scores: Literal["probabilities", "sums"] = setting(
-        "probabilities",
-        "global: a hypothesis has the sum of the log-probabilities of its transitions, or of their "
-        "scores as they are (Andor et al. 2016)",
-        when="loss is global",
-    )
-    log_sum_weight: float = setting(
-        0.1,
-        "global, sums: in local training, weight of the square of the logarithm of the sum of "
-        "probabilities before they are normalised (Devlin et al. 2014)",
-        minimum=0,
-        when="loss is global and global_scores is sums",
     )
     mark_lifted: bool = setting(
         True,
@@ -523,11 +503,6 @@ LOSSES = {
     ("graph", "neural"): ("local", "crf", "matrix-tree"),
     ("graph", "linear"): ("local",),
 }
-
-
-def adds_probabilities(learning: LearningConfig) -> bool:
-    """Return whether a hypothesis of a beam has the log-probability of its transitions."""
-    return learning.loss == "local" or learning.global_scores == "probabilities"
 
 
 def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ...]:

@@ -10,7 +10,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict, unmet_condition
 from seqtool.core.errors import counted
 from seqtool.parsing.parser import temperature
-from seqtool.parsing.parser.config import ModelConfig, ParserConfig, adds_probabilities
+from seqtool.parsing.parser.config import ModelConfig, ParserConfig
 from seqtool.parsing.parser.data import PREDICTED
 from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
@@ -55,7 +55,6 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
         weights,
         # what global training made of scores needs none
         temperature=temperature.of(config) if config.learning.loss == "local" else 1.0,
-        normalised=adds_probabilities(config.learning),
     )
 
 

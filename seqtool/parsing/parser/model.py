@@ -27,7 +27,7 @@ from seqtool.parsing.model import AT_WORK, Shapes, TreebankModel, at_work
 from seqtool.parsing.parser import calibration, temperature
 from seqtool.parsing.parser.calibration import Calibration
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
-from seqtool.parsing.parser.config import KIND, ParserConfig, adds_probabilities
+from seqtool.parsing.parser.config import KIND, ParserConfig
 from seqtool.parsing.parser.data import PREDICTED, GoldTrees, TrainingData
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree, check_search
 from seqtool.parsing.parser.details import DetailedParser, ScoredTree
@@ -147,10 +147,9 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         """What all members of an ensemble must have alike: what they read, and what they build."""
         lm = None if self.word_states is None else self.word_states.about
         types, config = self.types, self.config
-        # scores of one kind only can be averaged
-        scores = config.learning.loss, adds_probabilities(config.learning)
+        # scores of one kind only can be averaged, so the loss is one
         reads = types.lexical, types.tags, types.known_characters, lm
-        return *reads, self.labels, config.model, scores
+        return *reads, self.labels, config.model, config.learning.loss
 
     @classmethod
     def restore(

@@ -226,7 +226,6 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
         learning.variants,
         record.config.training.seed,
         words=learning.variant_words,
-        subtrees=learning.variant_subtrees,
     )
     first = list(islice(made, 1))  # without UPOS tags there is none
     if record.unlabelled or first:

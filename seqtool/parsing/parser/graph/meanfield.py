@@ -42,15 +42,7 @@ def pair_borders(config: ModelConfig) -> tuple[int, int]:
 
     These are [a, m] of the equations above, and the others [b, d, g].
     """
-    siblings, grandparents = _kinds(config)
-    size = config.second_size
-    return (siblings + grandparents) * size, (siblings + 2 * grandparents) * size
-
-
-def _kinds(config: ModelConfig) -> tuple[bool, bool]:
-    """Return whether siblings and grandparents are scored."""
-    kind = config.second_order
-    return kind in ("siblings", "both"), kind in ("grandparents", "both")
+    return 2 * config.second_size, 3 * config.second_size
 
 
 def refined_scores(
@@ -63,33 +55,25 @@ def refined_scores(
     Args:
         scores: of arcs, [N, H]; -inf for what is no arc, as of a word with itself.
         units: of tokens, [H, P].
-        config: what pairs are scored.
+        config: the width S of each part of the units, and the number of steps.
         distributions: returns the softmax of each row; of rows of padding, zeros.
     """
-    with_siblings, with_grandparents = _kinds(config)
     size = config.second_size
-    parts = [units[..., i : i + size] for i in range(0, units.shape[-1], size)]
+    a_HS, m_HS, b_HS, d_HS, g_HS = (units[..., i * size : (i + 1) * size] for i in range(5))
+    m_NS, b_NS, d_NS = m_HS[..., 1:, :], b_HS[..., 1:, :], d_HS[..., 1:, :]
     # sums go over all words; what a word would add of itself is taken off again
-    if with_siblings:
-        a_HS, b_NS = parts[0], parts[1 + with_grandparents][..., 1:, :]
-        itself_NH = (b_NS * b_NS) @ _turned(a_HS)
-    if with_grandparents:
-        m_NS, d_NS = (parts[i][..., 1:, :] for i in (int(with_siblings), -2))
-        g_HS = parts[-1]
-        itself_NN = (d_NS * g_HS[..., 1:, :]) @ _turned(m_NS)
+    itself_NH = (b_NS * b_NS) @ _turned(a_HS)
+    itself_NN = (d_NS * g_HS[..., 1:, :]) @ _turned(m_NS)
     refined = scores
     for _ in range(config.second_steps):
         likely_NH = distributions(refined)
-        refined = scores
-        if with_siblings:
-            others_HS = a_HS * (_turned(likely_NH) @ b_NS)
-            refined = refined + (b_NS @ _turned(others_HS) - likely_NH * itself_NH)
-        if with_grandparents:
-            likely_NN = likely_NH[..., 1:]  # only a word has a head of its own
-            below_NS, above_NS = m_NS * (_turned(likely_NN) @ d_NS), m_NS * (likely_NH @ g_HS)
-            refined = refined + below_NS @ _turned(g_HS)
-            refined[..., 1:] += d_NS @ _turned(above_NS)
-            refined[..., 1:] -= _turned(likely_NN) * itself_NN + _turned(likely_NN * itself_NN)
+        others_HS = a_HS * (_turned(likely_NH) @ b_NS)
+        refined = scores + (b_NS @ _turned(others_HS) - likely_NH * itself_NH)
+        likely_NN = likely_NH[..., 1:]  # only a word has a head of its own
+        below_NS, above_NS = m_NS * (_turned(likely_NN) @ d_NS), m_NS * (likely_NH @ g_HS)
+        refined = refined + below_NS @ _turned(g_HS)
+        refined[..., 1:] += d_NS @ _turned(above_NS)
+        refined[..., 1:] -= _turned(likely_NN) * itself_NN + _turned(likely_NN * itself_NN)
     return refined
 
 

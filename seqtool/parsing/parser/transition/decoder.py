@@ -19,15 +19,12 @@ from seqtool.parsing.parser.transition.arcs import (
     Hypothesis,
     arc_tables,
     hypotheses,
-    log_shares,
 )
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
 from seqtool.parsing.parser.transition.search import BEAM_MARGIN, Beams, Scorer, lanes_for, search
 from seqtool.parsing.parser.transition.trace import See, derivation, slot_features
 from seqtool.treebank.derivation import Derivation
 
-# as `BEAM_MARGIN`, for sums of scores that are not normalised
-GLOBAL_MARGIN = np.inf
 # hypotheses of a sentence at most, where several derivations lead to the same trees, so that a beam
 # as wide as there are to be trees holds too few of them
 WIDEST = 1024
@@ -40,16 +37,10 @@ class SearchDecoder(Decoder):
         system: a name in `transitions.SYSTEMS`.
         labels: of arcs.
         temperature: what the scores are divided by before they become probabilities.
-        normalised: whether a hypothesis has the sum of the log-probabilities of its transitions, as
-            of a classifier that was trained locally, or of their scores as they are.
     """
 
-    def __init__(
-        self, system: str, labels: Labels, temperature: float, *, normalised: bool = True
-    ) -> None:
+    def __init__(self, system: str, labels: Labels, temperature: float) -> None:
         self._system, self._labels, self._temperature = system, labels, temperature
-        self._normalised = normalised
-        self._margin = BEAM_MARGIN if normalised else GLOBAL_MARGIN
 
     @abstractmethod
     def _scorer(self, arrays: TokenArrays) -> Scorer:
@@ -77,9 +68,8 @@ class SearchDecoder(Decoder):
                 len(arrays.types),
                 scorer,
                 beam=beam,
-                margin=self._margin,
+                margin=BEAM_MARGIN,
                 temperature=temperature,
-                normalised=self._normalised,
             )
 
     def at(self, temperature: float) -> Self:
@@ -119,12 +109,9 @@ class SearchDecoder(Decoder):
 
     def _distinct(self, ends: Sequence[Hypothesis]) -> list[RankedTree]:
         """Return the trees of a sentence's hypotheses, the best first, each of them once."""
-        scores = [hypothesis.score for hypothesis in ends]
-        if not self._normalised:
-            scores = log_shares(ends).tolist()
         trees: dict[bytes, RankedTree] = {}
-        for hypothesis, score in zip(ends, scores, strict=True):
-            tree = RankedTree(hypothesis.heads, hypothesis.label_ids, score)
+        for hypothesis in ends:
+            tree = RankedTree(hypothesis.heads, hypothesis.label_ids, hypothesis.score)
             trees.setdefault(tree.heads.tobytes() + tree.label_ids.tobytes(), tree)
         return list(trees.values())
 
@@ -148,9 +135,7 @@ class SearchDecoder(Decoder):
             scorer = self._scorer(sentence)
             beams = self._beams(sentence.lengths, beam)
             token, length = int(sentence.tokens[0]), int(sentence.lengths[0])
-            yield derivation(
-                self._system, beams, scorer, see, token, length, normalised=self._normalised
-            )
+            yield derivation(self._system, beams, scorer, see, token, length)
 
     def _beams(self, lengths: Ints, beam: int, margin: float | None = None) -> Beams:
         """Return the lanes of a search in which also the score of a single hypothesis counts."""
@@ -160,9 +145,9 @@ class SearchDecoder(Decoder):
             lanes_for(lengths, beam),
             int(lengths.max()),
             beam=beam,
-            margin=self._margin if margin is None else margin,
+            margin=BEAM_MARGIN if margin is None else margin,
             temperature=self._temperature,
-            normalised=self._normalised,
+            normalised=True,
         )
 
 
@@ -173,7 +158,7 @@ class TransitionDecoder(SearchDecoder):
         config: what the classifier is; its system is no longer auto.
         labels: of arcs.
         weights: of the classifier, by their names in `network.ParserNetwork`.
-        temperature, normalised: see `SearchDecoder`.
+        temperature: see `SearchDecoder`.
 
     Attributes:
         classifier: of the first member.
@@ -186,9 +171,8 @@ class TransitionDecoder(SearchDecoder):
         weights: Mapping[str, Floats],
         *,
         temperature: float,
-        normalised: bool = True,
     ) -> None:
-        super().__init__(config.system, labels, temperature, normalised=normalised)
+        super().__init__(config.system, labels, temperature)
         self._config = config  # of the first member
         self.classifier = Classifier(config, weights)
         self._classifiers = [self.classifier]

@@ -228,12 +228,7 @@ class ParserTask(TreeTask):
             taught_N = (shares * scores_NA.masked_fill(shares == 0, 0.0)).sum(1)
             weight = self.config.learning.teacher_weight
             loss_N = (1 - weight) * loss_N + weight * (shares.sum(1) * log_sums_N - taught_N)
-        loss = loss + loss_N.mean()
-        return loss + self._penalty(log_sums_N), len(batch)
-
-    def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
-        """Return what is added to the loss for the logarithms of the sums of probabilities."""
-        return 0.0
+        return loss + loss_N.mean(), len(batch)
 
     def _block_of(self, index: int) -> tuple[int, int, Ints]:
         """Return the first step of the block of a step, the step after its last, its sentences."""

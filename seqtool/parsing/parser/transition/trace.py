@@ -69,15 +69,14 @@ class Watch:
 
     Args:
         beams: of one lane.
-        normalised: whether scores become log-probabilities before they are added up.
 
     Attributes:
         nodes: the configurations that were scored, by the numbers that `History` gives them.
         rounds: of each round, the rows in use, and the hypothesis in each.
     """
 
-    def __init__(self, beams: Beams, *, normalised: bool) -> None:
-        self._beams, self._normalised = beams, normalised
+    def __init__(self, beams: Beams) -> None:
+        self._beams = beams
         self._history = beams.history = History(len(beams.hypotheses.used), self._note)
         self.nodes: list[Node] = []
         self.rounds: list[dict[int, Seen]] = []
@@ -106,8 +105,7 @@ class Watch:
             is_legal = np.repeat(mask >> np.arange(NUM_ACTIONS) & 1, sizes)
             gains = np.where(is_legal, of_row.astype(np.float64), -np.inf)
             log_probs = gains - np.logaddexp.reduce(gains)
-            gains = log_probs if self._normalised else gains
-            self.nodes.append(Node(self.rounds[-1][row].key, gains, np.exp(log_probs)))
+            self.nodes.append(Node(self.rounds[-1][row].key, log_probs, np.exp(log_probs)))
 
     def total(self, key: Key) -> float:
         """Return the score of a hypothesis."""
@@ -132,8 +130,6 @@ def derivation(
     see: See,
     token: int,
     length: int,
-    *,
-    normalised: bool = True,
 ) -> Derivation:
     """Search the tree of one sentence, and return how it was built.
 
@@ -144,10 +140,9 @@ def derivation(
         see: gives what is looked at.
         token: the row of ROOT in the token arrays.
         length: words.
-        normalised: see `Watch`; that of `beams`.
     """
     labels = beams.configurations.labels
-    watch = Watch(beams, normalised=normalised)
+    watch = Watch(beams)
     beams.begin(ONE, np.asarray([token], np.int32), np.asarray([length], np.int32))
     watch.look()
     while beams.step(scorer):

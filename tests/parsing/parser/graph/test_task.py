@@ -68,7 +68,7 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("local", "all", False, True, "both"),
         ("local", "projective", True, False, "none"),
-        ("matrix-tree", "all", False, False, "siblings"),
+        ("matrix-tree", "all", False, False, "both"),
         ("crf", "projective", True, True, "none"),
     ],
 )

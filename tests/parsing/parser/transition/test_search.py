@@ -31,7 +31,7 @@ ALL = list(SYSTEMS)
 
 
 def exhaustive(
-    system: str, length: int, temperature: float = 1.0, *, normalised: bool = True
+    system: str, length: int, temperature: float = 1.0
 ) -> tuple[float, list[int], list[int]]:
     """The best derivation's score and tree, by trying them all, each in a batch of its own."""
     batch = Configurations(system, LABELS, 64, length)
@@ -45,10 +45,7 @@ def exhaustive(
                 words = batch.nodes[begin + 1 : begin + 1 + length]
                 best = (score, words[:, HEAD].tolist(), words[:, LABEL].tolist())
             return
-        scores = (
-            legal_log_probs(batch, depth, temperature) if normalised else legal_scores(batch, depth)
-        )
-        for transition, log_prob in scores.items():
+        for transition, log_prob in legal_log_probs(batch, depth, temperature).items():
             here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
             batch.copy(here, below)
             batch.advance(below, np.asarray([transition], np.int32))
@@ -80,14 +77,6 @@ def test_an_unbounded_beam_is_exhaustive_search(system: str, length: int) -> Non
 def test_longer_sentences_too() -> None:
     _, heads, labels = exhaustive("arc-hybrid", 4)
     assert parsed("arc-hybrid", [4], beam=1 << 15, margin=math.inf) == [(heads, labels)]
-
-
-@pytest.mark.parametrize("system", ALL)
-def test_scores_can_be_added_up_as_they_are(system: str) -> None:
-    _, heads, labels = exhaustive(system, 3, normalised=False)
-    options: dict[str, Any] = {"beam": 4096, "margin": math.inf, "normalised": False}
-    assert parsed(system, [3], **options) == [(heads, labels)]
-    assert parsed(system, [9], normalised=False) == parsed(system, [9])
 
 
 def test_a_temperature_divides_the_scores() -> None:

@@ -13,7 +13,7 @@ from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sen
 from seqtool.core.errors import DataError, ModelError
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition import trace
-from seqtool.parsing.parser.transition.search import Beams, search
+from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.derivation import Arc, Derivation, Feature, Trace
@@ -25,9 +25,7 @@ ONE = np.ones(1, np.int32)
 TEMPERATURE = 1.5
 
 
-def derived(
-    system: str, length: int, beam: int = 1, *, margin: float = math.inf, normalised: bool = True
-) -> Derivation:
+def derived(system: str, length: int, beam: int = 1, *, margin: float = math.inf) -> Derivation:
     """The derivation of a sentence by random scores."""
     beams = Beams(
         system,
@@ -37,7 +35,7 @@ def derived(
         beam=beam,
         margin=margin,
         temperature=TEMPERATURE,
-        normalised=normalised,
+        normalised=True,
     )
     return trace.derivation(
         system,
@@ -46,7 +44,6 @@ def derived(
         lambda configurations: (),
         1,
         length,
-        normalised=normalised,
     )
 
 
@@ -130,10 +127,9 @@ def test_taking_transitions_one_by_one_is_what_a_search_does(system: str) -> Non
     np.testing.assert_array_equal(one_by_one.nodes, at_once.nodes)
 
 
-@pytest.mark.parametrize("normalised", [True, False])
 @pytest.mark.parametrize("beam", [2, 6])
-def test_rounds_are_the_hypotheses_of_the_beam(beam: int, normalised: bool) -> None:
-    found = derived("arc-hybrid", 6, beam, margin=3.0, normalised=normalised)
+def test_rounds_are_the_hypotheses_of_the_beam(beam: int) -> None:
+    found = derived("arc-hybrid", 6, beam, margin=3.0)
     steps = [step for step in found.steps if step.round is not None]
     assert [step.round for step in steps] == list(range(len(steps)))
     assert [hypothesis.score for hypothesis in found.rounds[0]] == [0.0]
@@ -160,37 +156,9 @@ def test_rounds_are_the_hypotheses_of_the_beam(beam: int, normalised: bool) -> N
             assert way.front == (step.buffer[0] if step.buffer else None)
             if number:
                 assert way.transition == steps[number - 1].transition
-    if normalised:
-        gains = [math.log(step.probability) for step in steps]
-        assert found.score == pytest.approx(sum(gains), abs=1e-9)
+    gains = [math.log(step.probability) for step in steps]
+    assert found.score == pytest.approx(sum(gains), abs=1e-9)
     assert found.score == found.rounds[-1][0].score
-
-
-@pytest.mark.parametrize("system", ALL)
-def test_the_search_is_the_same_with_sums_of_scores(system: str) -> None:
-    """As of a parser whose beams were trained globally."""
-    for length in (1, 2, 7):
-        found = derived(system, length, 4, normalised=False)
-        size = np.asarray([length], np.int32)
-        heads, label_ids = search(
-            system,
-            LABELS,
-            ONE,
-            size,
-            length + 2,
-            random_scores,
-            beam=4,
-            margin=math.inf,
-            temperature=TEMPERATURE,
-            normalised=False,
-        )
-        expected = [
-            Arc(head, word, LABELS.names[label])
-            for word, (head, label) in enumerate(
-                zip(heads[2:].tolist(), label_ids[2:].tolist(), strict=True), 1
-            )
-        ]
-        assert list(found.arcs) == expected
 
 
 def test_a_sentence_without_choices_has_no_rounds() -> None:

@@ -6,8 +6,8 @@ their place (`derivations`):
 
     loss = log sum over derivations of exp(score) - log sum over the correct ones of exp(score)
 
-Scores are sums of those of transitions, not normalised in single configurations, so that a later
-transition can make good for an earlier one (Andor et al. 2016, eq. 3 and 6).
+The score of a derivation is the sum of the log-probabilities of its transitions. (The sum of scores
+that are not normalised, Andor et al. 2016, was behind it on English-EWT.)
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.encoder import Dropout
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.parser import temperature
-from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig, adds_probabilities
+from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.model import BEAM, Parser
 from seqtool.parsing.parser.reading import KnownTypes
@@ -156,15 +156,9 @@ class GlobalTask(ParserTask):
         derivations, seen, masks = self._derive(sentences, part.scorer)
         scores_NA = self._transitions(part.read, seen, part.drop_inputs, part.drop_hidden)
         scores_NA = scores_NA.float() / self._temperature
-        if self._normalised:
-            legal = torch.from_numpy(masks).long().to(self._device)
-            scores_NA = (scores_NA + self._barred[legal]).log_softmax(1)
+        legal = torch.from_numpy(masks).long().to(self._device)
+        scores_NA = (scores_NA + self._barred[legal]).log_softmax(1)
         return part.read.loss + losses(scores_NA, derivations).mean(), len(sentences)
-
-    @property
-    def _normalised(self) -> bool:
-        """Whether scores become log-probabilities of transitions before they are added up."""
-        return adds_probabilities(self.config.learning)
 
     def _part(self, sentences: Longs) -> PartOfNetwork:
         """Return a part of the network for some sentences, drawn by chance: what dropout leaves.
@@ -235,7 +229,7 @@ class GlobalTask(ParserTask):
             beam=self.config.learning.global_beam,
             margin=np.inf,
             temperature=self._temperature,
-            normalised=self._normalised,
+            normalised=True,
         )
         is_static = not self._explores or longest > LONGEST_EXPLORED
         derivations = derive(
@@ -254,16 +248,6 @@ class GlobalTask(ParserTask):
     def _canonical(self, configurations: Configurations, which: Ints, legal: Bytes) -> Ints:
         """Return the one transition that the static oracle takes for correct, [N, 1]."""
         return self._oracle.transitions(configurations, which)[:, None]
-
-    def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
-        """Return the penalty that makes scores log-probabilities, near enough to begin with.
-
-        It is for a global stage that adds up scores as they are (self-normalisation: Devlin et al.
-        2014).
-        """
-        if self._normalised:
-            return 0.0
-        return self.config.learning.log_sum_weight * (log_sums_N**2).mean()
 
     @property
     def about(self) -> dict[str, Any]:
