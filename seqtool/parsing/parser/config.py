@@ -46,7 +46,7 @@ _PAIRS = f"{_NEURAL_ARCS} and second_order is not none"
 _STATES = f"{_BILSTM} and --lm is given"
 _FILTERS = f"{_NEURAL} and num_filters > 0"
 _EXPLORING = f"{_STEPS} and oracle is dynamic and model.system is not swap"
-_RATED = f"{_NEURAL} or {_ARCS} or learning.linear is logistic"
+_RATED = f"{_NEURAL} or {_ARCS}"
 # of the training loop: a perceptron needs less of it
 _LOOP = {
     **dict.fromkeys(
@@ -283,12 +283,6 @@ class LearningConfig(Config):
     )
     explore_after: float = setting(
         1.0, "dynamic: epochs before its own choices are followed", minimum=0, when=_EXPLORING
-    )
-    linear: Literal["perceptron", "logistic"] = setting(
-        "perceptron",
-        "linear transitions: the averaged perceptron (Collins 2002), or logistic regression by "
-        "AdaGrad, averaged too",
-        when=_LINEAR_STEPS,
     )
     feature_count: int = setting(
         2,
@@ -566,11 +560,11 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
 }
 
-# sparse features as of MaltParser; the learning rate is that of logistic regression
+# sparse features as of MaltParser
 _TABLE["linear"] = {
     "model": {"classifier": "linear", "fields": ["form", "lemma", "upos", "xpos", "feats"]},
     "learning": {"batch_size": 4096},
-    "training": {"epochs": 10, "learning_rate": 0.1, "clip_norm": 0.0},
+    "training": {"epochs": 10, "clip_norm": 0.0},
 }
 
 # the same classifier, which an encoder reads for

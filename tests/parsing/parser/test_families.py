@@ -53,7 +53,6 @@ def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: l
     [
         ("fast", {"model.system": "swap"}, {}, "learning.exploration", False),
         ("fast", {"learning.oracle": "static"}, {}, "learning.exploration", False),
-        ("linear", {"learning.linear": "logistic"}, {}, "training.learning_rate", True),
         ("fast", {}, {"teachers": "a"}, "learning.taught_words", True),
         ("linear", {}, {"teachers": "a"}, "learning.taught_words", True),
         ("fast", {}, {"teachers": "a"}, "learning.teacher_weight", True),

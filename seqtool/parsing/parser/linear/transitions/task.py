@@ -24,7 +24,7 @@ from seqtool.parsing.parser.linear.transitions.classifier import (
     num_weights,
 )
 from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
-from seqtool.parsing.parser.linear.transitions.learner import LEARNERS, LOGISTIC, learn
+from seqtool.parsing.parser.linear.transitions.learner import learn
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.task import LONGEST_EXPLORED
 from seqtool.parsing.parser.transition.transitions import (
@@ -42,12 +42,9 @@ class LinearTransitionTask(LinearTask):
     def __init__(self, config: ParserConfig, data: TrainingData, **options: str) -> None:
         size = num_weights(config.model, data.labels)
         super().__init__(config, data, {WEIGHTS: size}, **options)
-        self._learner = LEARNERS[config.learning.linear]
-        squares = torch.zeros(size if self._learner == LOGISTIC else 0)
-        self.module.register_buffer("squares", squares)
         counts = torch.zeros(size, dtype=torch.uint8)
         self.module.register_buffer("counts", counts)
-        self._squares, self._counts = squares.numpy(), counts.numpy()
+        self._counts = counts.numpy()
         learnt = self.weights[WEIGHTS]
         self._classifier = LinearClassifier(config.model, {WEIGHTS: learnt.values})
         self._classifier.prepare(data.types)
@@ -85,13 +82,13 @@ class LinearTransitionTask(LinearTask):
         loss, num_items = 0.0, 0
         for part, explores in ((sentences[followed], False), (sentences[~followed], True)):
             if len(part):
-                more, num = self._parse(part, -1.0 if rate is None else rate, explores=explores)
+                more, num = self._parse(part, learns=rate is not None, explores=explores)
                 loss, num_items = loss + more, num_items + num
         # a batch without any choice has no loss
         return loss / max(1, num_items), max(1, num_items)
 
-    def _parse(self, sentences: Ints, rate: float, *, explores: bool) -> tuple[float, int]:
-        """Parse sentences, and learn at a rate that is not below 0; return the loss and of what."""
+    def _parse(self, sentences: Ints, *, learns: bool, explores: bool) -> tuple[float, int]:
+        """Parse sentences, and learn if asked to; return the loss and of how many."""
         learning, labels, arrays = self.config.learning, self._data.labels, self._data.train.arrays
         exploration = learning.exploration if self._epoch >= learning.explore_after else 0.0
         tokens, lengths = arrays.tokens[sentences], arrays.lengths[sentences]
@@ -106,14 +103,12 @@ class LinearTransitionTask(LinearTask):
             rows = self._classifier.rows(configurations, which, arrays.types)
             own, best = np.empty(len(which), np.int32), np.empty(len(which), np.int32)
             more, num = learn(
-                self._learner,
                 rows,
                 legal,
                 free,
                 labels.segments,
-                rate,
+                learns,
                 self.weights[WEIGHTS],
-                self._squares,
                 self._counts,
                 learning.feature_count,
                 self._epoch == 0,

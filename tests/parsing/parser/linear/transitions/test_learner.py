@@ -1,4 +1,4 @@
-"""The learners, judged by a perceptron of dictionaries and by derivatives worked out anew."""
+"""The averaged perceptron, judged by one of dictionaries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from parsing.parser.linear.transitions.test_templates import place
 from parsing.parser.tiny import write_treebank
 
 from seqtool.core.config import from_dict
-from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS
-from seqtool.parsing.parser.linear.transitions.learner import LEAST_GRADIENT, LOGISTIC, learn
 from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.transitions import (
@@ -148,33 +146,3 @@ def test_measuring_changes_nothing(tmp_path: Path) -> None:
     measured = task.loss(1)
     assert all(np.array_equal(a, b) for a, b in zip(before, task.weights[WEIGHTS], strict=True))
     assert measured[1] == task.learn(1, 1.0)[1]
-
-
-def test_logistic_regression_takes_the_steps_of_adagrad() -> None:
-    # two features; SHIFT, and LEFT with two labels, are legal; SHIFT and LEFT's second one are free
-    segments = np.asarray([0, 1, 1, 3, 5, 6], np.int32)
-    rows = np.asarray([[0, 10]], np.int32)
-    legal, free = np.asarray([0b00101], np.uint8), np.asarray([[0, -1, 2, -1, -1]], np.int32)
-    generator = np.random.default_rng(0)
-    start = generator.normal(size=20).astype(np.float32)
-    weights = Averaged(start.copy(), np.zeros(20), np.zeros(1, np.int64))
-    squares, counts = np.full(20, 0.25, np.float32), np.zeros(20, np.uint8)
-    own, best = np.empty(1, np.int32), np.empty(1, np.int32)
-    state = (np.float32(0.5), weights, squares, counts)
-    loss, num = learn(LOGISTIC, rows, legal, free, segments, *state, 1, True, own, best)
-    scores = (start[0:6] + start[10:16]).astype(np.float64)
-    chances = np.exp(scores[:3]) / np.exp(scores[:3]).sum()
-    of_free = np.asarray([chances[0], 0.0, chances[2]]) / (chances[0] + chances[2])
-    gradient = chances - of_free
-    assert loss == pytest.approx(-np.log(chances[0] + chances[2]), rel=1e-6)
-    assert num == 1
-    assert (own[0], best[0]) == (scores[:3].argmax(), 2 * (scores[2] > scores[0]))
-    step = 0.5 * gradient / np.sqrt(0.25 + gradient**2)
-    step[np.abs(gradient) < LEAST_GRADIENT] = 0.0
-    wanted = start.astype(np.float64)
-    wanted[0:3] -= step
-    wanted[10:13] -= step
-    assert np.allclose(weights.values, wanted, rtol=1e-5, atol=1e-6)
-    assert weights.num[0] == 1
-    # before the first example was learnt there was none: the average is that after it
-    assert np.array_equal(weights.average(), weights.values)

@@ -50,12 +50,10 @@ def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> 
     return train_parser(folder / "train.conllu", output, settings, dev=dev, device="cpu", **rest)
 
 
-@pytest.mark.parametrize(
-    ("system", "learner"), [*((name, "perceptron") for name in SYSTEMS), ("arc-eager", "logistic")]
-)
-def test_a_rule_is_learnt(system: str, learner: str, treebank: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_rule_is_learnt(system: str, treebank: Path, tmp_path: Path) -> None:
     events: list[Event] = []
-    settings = config(model__system=system, learning__linear=learner)
+    settings = config(model__system=system)
     result = trained(treebank, tmp_path / "p", settings, on_event=events.append)
     assert result.scores["dev_las"] == 100.0
     assert 0.0 < result.scores["feature_share"] < 100.0
@@ -99,11 +97,8 @@ def test_trees_are_ranked_and_arcs_weighed(treebank: Path, tmp_path: Path) -> No
     assert agreeing >= 0.9 * len(ranked)  # a beam that gives up hypotheses may miss the best one
 
 
-@pytest.mark.parametrize("learner", ["perceptron", "logistic"])
-def test_a_resumed_run_ends_with_the_same_weights(
-    learner: str, treebank: Path, tmp_path: Path
-) -> None:
-    settings = config(learning__linear=learner, learning__exploration=0.5)
+def test_a_resumed_run_ends_with_the_same_weights(treebank: Path, tmp_path: Path) -> None:
+    settings = config(learning__exploration=0.5)
     trained(treebank, tmp_path / "whole", settings)
     with pytest.raises(Interrupted):
         trained(treebank, tmp_path / "p", settings, should_stop=lambda step: step == 15)

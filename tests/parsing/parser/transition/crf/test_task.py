@@ -171,8 +171,6 @@ def test_ensembles_are_of_one_kind() -> None:
     assert list(twice.trees(twice.encode(sentences), beam=3)) == trees[0]
     with pytest.raises(ModelError, match="cannot parse together"):
         one.ensemble([of_loss("local")])
-    with pytest.raises(ModelError, match="cannot parse together"):
-        one.ensemble([of_loss("global", scores="sums")])
 
 
 def local_settings() -> ParserConfig:
