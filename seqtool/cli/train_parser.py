@@ -84,7 +84,7 @@ def train_parser(
         None,
         "Settings by name (default fast; accurate with --raw). Words of chen-manning have two "
         "vectors, summed: of the form, and of its lower case, which the paper has not.",
-        "fast|accurate|graph|chen-manning|linear|mst|mst2",
+        "fast|accurate|graph|chen-manning|linear|mst",
     ),
     fast: bool = setting_option(False, "The same as --preset fast, also with --raw."),
     fields: str | None = setting_option(

@@ -88,9 +88,6 @@ BEST = ("accurate", "graph", "linear")  # of three kinds: they vote, and teach
 ROWS = (
     Row("linear", "indicator features, transitions (MaltParser)", "linear", beam=4),
     Row("mst", "indicator features, graph of first order (MSTParser)", "mst", search=BEST_TREE),
-    Row(
-        "mst2", "indicator features, graph of second order (TurboParser)", "mst2", search=BEST_TREE
-    ),
     Row("chen-manning", "Chen & Manning 2014", "chen-manning"),
     Row("fast", "`fast`", "fast", beam=4),
     Row("accurate", "`accurate`", "accurate", beam=4),

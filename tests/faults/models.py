@@ -33,7 +33,7 @@ _PARSER = ("train-parser", *_TREES)
 _HASHED = ("--set", "hash_bits=10")
 _GRAPH = (*_ENCODER, "--set", "arc_size=8", "--set", "relation_size=4")
 _SMALL = {
-    **dict.fromkeys(("linear", "mst", "mst2"), _HASHED),
+    **dict.fromkeys(("linear", "mst"), _HASHED),
     "graph": (*_GRAPH, "--set", "second_order=both", "--set", "second_size=4"),
     "accurate": (*_ENCODER, "--hidden", "16"),
 }

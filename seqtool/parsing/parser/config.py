@@ -189,12 +189,6 @@ class ModelConfig(Config):
     trees: Literal["auto", "projective", "all"] = setting(
         "auto", "graph: projective or all trees; auto is by the treebank and the loss", when=_ARCS
     )
-    order: Literal[1, 2] = setting(
-        1,
-        "linear graph: 1: scores of arcs; 2: of siblings, and of a head with its own head, too "
-        "(McDonald & Pereira 2006)",
-        when="model.decoder is graph and model.classifier is linear",
-    )
     hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST, when=_NEURAL_STEPS)
     activation: Literal["relu", "cube", "glu"] = setting(
         "glu",
@@ -603,12 +597,6 @@ _TABLE["graph"] = {
 _TABLE["mst"] = {
     "model": {"decoder": "graph", "classifier": "linear"},
     "training": {"epochs": 10, "learning_rate": 1.0, "schedule": "constant", "clip_norm": 0.0},
-}
-
-# McDonald & Pereira 2006
-_TABLE["mst2"] = {
-    "model": {**_TABLE["mst"]["model"], "order": 2},
-    "training": _TABLE["mst"]["training"],
 }
 
 # the presets of other decoders and classifiers than those of `fast`

@@ -86,8 +86,7 @@ def describe(header: Header) -> str:
     parameters = counted(header.num_parameters, "parameter")
     family = model.get("decoder"), model.get("classifier")
     if family == ("graph", "linear"):
-        parts = " and pairs of arcs" if model.get("order") == 2 else ""
-        return f"Graph-based ({model['trees']} trees), linear scores of arcs{parts}, {parameters}"
+        return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
     if family == ("graph", "neural"):
         units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
         return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"

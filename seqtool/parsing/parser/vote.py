@@ -7,7 +7,7 @@ drawn by chance, is (Sagae & Lavie 2006; Kuncoro et al. 2016). The label of an a
 those have most who have the arc. A parser's weight is by its errors on the validation part.
 
 How votes are counted makes little difference where parsers are of different kinds. Mean dev LAS of
-sets of two to five parsers (graph, `accurate`, `fast`, `linear`, `mst`, `mst2`; one seed; 10 sets
+sets of two to five parsers (graph, `accurate`, `fast`, `linear`, `mst`; one seed; 10 sets
 of English-EWT, 6 of Korean-Kaist, 2 of French-Sequoia), and of arc-standard, arc-eager and
 arc-hybrid on 1,000 sentences of EWT, each `fast` with a beam of 4 (2026-11-22):
 

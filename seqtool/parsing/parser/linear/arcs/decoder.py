@@ -11,11 +11,12 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, Types, token_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE
+from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
+from seqtool.parsing.parser.graph.ranking import ranked_trees
+from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer
-from seqtool.parsing.parser.linear.arcs.search import LONGEST_SECOND, Search
 
 LONGEST = 2047  # words whose arcs are all scored
 HELD_SCORES = LONGEST * (1 + LONGEST)  # of arcs: 16 MB
@@ -31,22 +32,16 @@ class LinearGraphDecoder(Decoder):
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
-        self._labels, self._order = labels, config.order
+        self._labels = labels
         self._is_projective = config.trees == "projective"
         # of each member, what knows the places of its weights, and these
         self._members = [(ArcScorer(config, labels), weights[WEIGHTS])]
-        self._search = self._make_search()
 
     def joined(self, others: Sequence[LinearGraphDecoder]) -> LinearGraphDecoder:
         """Return a decoder of several members; see `Decoder.joined`."""
         together = copy.copy(self)
         together._members = [m for each in (self, *others) for m in each._members]
-        together._search = together._make_search()
         return together
-
-    def _make_search(self) -> Search:
-        """Return the search by the scores of all members."""
-        return Search(self._members, self._order, is_projective=self._is_projective)
 
     def prepare(self, types: Types) -> None:
         """Note the symbols of the types that were met since the last time."""
@@ -68,10 +63,10 @@ class LinearGraphDecoder(Decoder):
         heads = np.full(len(arrays.types), -1, np.int32)
         label_ids = np.full(len(arrays.types), -1, np.int32)
         for part in _parts(arrays):
-            found = self._trees(part)
+            trees = self._trees(part)
             rows = token_rows(part.tokens, part.lengths)
             rows = rows[~np.isin(rows, part.tokens)]
-            heads[rows], label_ids[rows] = found, self._best_labels(part, found, found)
+            heads[rows], label_ids[rows] = trees, self._best_labels(part, trees, trees)
         return heads, label_ids
 
     @property
@@ -81,10 +76,29 @@ class LinearGraphDecoder(Decoder):
 
     @property
     def longest(self) -> int:
-        """Words of the longest sentence that gets its best tree; see `eisner` and `search`."""
-        if self._order == 2:
-            return LONGEST_SECOND
+        """Words of the longest sentence that gets its best tree; see `eisner`."""
         return LONGEST_PROJECTIVE if self._is_projective else LONGEST
+
+    def _arc_scores(self, part: TokenArrays) -> Floats:
+        """Return the average scores of all arcs of some sentences, flat; see `graph.spanning`."""
+        lengths = part.lengths.astype(np.int64)
+        scores = np.zeros((lengths * (lengths + 1)).sum(), np.float32)
+        for scorer, weights in self._members:
+            scorer.add_arc_scores(weights, part, scores)
+        scores /= len(self._members)
+        return scores
+
+    def _best_trees(self, part: TokenArrays) -> Ints:
+        """Return the heads of all words of sentences whose arcs are all scored."""
+        best_trees = projective_trees if self._is_projective else spanning_trees
+        return best_trees(self._arc_scores(part), part.lengths)
+
+    def _ranked(self, one: TokenArrays, num: int) -> list[tuple[Ints, float]]:
+        """Return the best trees of a sentence, each with the logarithm of its probability."""
+        scores = self._arc_scores(one)
+        partition = float(marginals(scores, one.lengths, self._is_projective)[0][0])
+        trees = ranked_trees(scores.reshape(int(one.lengths[0]), -1), num, self._is_projective)
+        return [(heads, score - partition) for heads, score in trees]
 
     def _trees(self, part: TokenArrays) -> Ints:
         """Return the heads of all words of the best trees of some sentences.
@@ -93,13 +107,13 @@ class LinearGraphDecoder(Decoder):
         sentence; the roots of the later ones depend on that of the first.
         """
         if not _is_long(part):
-            return self._search.trees(part)
-        found: list[Ints] = []
+            return self._best_trees(part)
+        trees: list[Ints] = []
         for begin, piece in _pieces(part):
-            heads = self._search.trees(piece)
-            first_root = 1 + int(np.argmin(found[0])) if found else 0
-            found.append(np.where(heads > 0, heads + np.int32(begin), np.int32(first_root)))
-        return np.concatenate(found)
+            heads = self._best_trees(piece)
+            first_root = 1 + int(np.argmin(trees[0])) if trees else 0
+            trees.append(np.where(heads > 0, heads + np.int32(begin), np.int32(first_root)))
+        return np.concatenate(trees)
 
     def _label_scores(self, part: TokenArrays, heads: Ints, tree: Ints) -> Floats:
         """Return the scores of the labels of arcs, [words, labels], the sums over all members.
@@ -121,31 +135,25 @@ class LinearGraphDecoder(Decoder):
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees of each sentence; see `Decoder.ranked`. Labels are the best ones.
 
-        The score of a tree is the logarithm of its probability among all that are searched; with
-        scores of second order about so, see `Search.ranked`. A sentence of more than `LONGEST`
-        words has one tree, whose score is the sum of those of its pieces.
+        The score of a tree is the logarithm of its probability among all that are searched. A
+        sentence of more than `LONGEST` words has one tree, whose score is the sum of those of its
+        pieces.
         """
         for one in self._each(arrays):
             if _is_long(one):
-                heads = self._trees(one)
-                score = 0.0
-                for _, piece in _pieces(one):
-                    found, trees = self._search.ranked(piece, 1)
-                    score += trees[0][1] - self._partition(piece, found.scores)
-                yield [RankedTree(heads, self._best_labels(one, heads, heads), score)]
-                continue
-            found, trees = self._search.ranked(one, num)
-            partition = self._partition(one, found.scores)
+                score = sum(self._ranked(piece, 1)[0][1] for _, piece in _pieces(one))
+                trees = [(self._trees(one), score)]
+            else:
+                trees = self._ranked(one, num)
             yield [
-                RankedTree(heads, self._best_labels(one, heads, heads), score - partition)
+                RankedTree(heads, self._best_labels(one, heads, heads), score)
                 for heads, score in trees
             ]
 
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
         """Give how likely each arc is, of all trees that are searched, and its best label.
 
-        With scores of second order, the scores of trees are those around the best one, see
-        `search.Found`. Of an arc that is not in the best tree, it is the label that it has with
+        Of an arc that is not in the best tree, it is the label that it has with
         the other arcs of that tree around it. Of a sentence of more than `LONGEST` words, arcs
         between its pieces are not known but for those of its tree. See `Decoder.arc_tables`.
         """
@@ -154,9 +162,8 @@ class LinearGraphDecoder(Decoder):
 
     def _arc_table(self, one: TokenArrays) -> ArcTable:
         """Return what is thought of the arcs of a sentence whose arcs are all scored."""
-        tree, scores = self._search.find(one, self._search.arc_scores(one))
-        num_words = int(one.lengths[0])
-        _, chances = marginals(scores, one.lengths, self._is_projective)
+        tree, num_words = self._best_trees(one), int(one.lengths[0])
+        _, chances = marginals(self._arc_scores(one), one.lengths, self._is_projective)
         label_ids = np.stack(
             [
                 self._best_labels(one, np.full(num_words, head, np.int32), tree)
@@ -188,10 +195,6 @@ class LinearGraphDecoder(Decoder):
                 label_ids[own, 0] = table.label_ids[:, 0]
         label_ids[words, heads] = self._best_labels(one, heads, heads)
         return ArcTable(probabilities, label_ids, heads)
-
-    def _partition(self, one: TokenArrays, scores: Floats) -> float:
-        """Return the partition function of the trees of a sentence that are searched."""
-        return float(marginals(scores, one.lengths, self._is_projective)[0][0])
 
     def _each(self, arrays: TokenArrays) -> Iterator[TokenArrays]:
         """Give each sentence alone."""

@@ -58,7 +58,7 @@ def hashed(features, family, where, distance, places, num):  # type: ignore[no-u
 
     Args:
         features: see `Features`.
-        family: one of ARCS, BETWEEN, LABELS, PAIRS, SIBLINGS, GRANDS.
+        family: one of ARCS, BETWEEN, LABELS.
         where: the type at each address.
         distance: see `distance_of`.
         places: where to write.

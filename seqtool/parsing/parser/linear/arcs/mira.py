@@ -8,9 +8,7 @@ differ by the vector d, the weights take the step
 
 so that the gold tree then wins by its loss, the number of wrong heads, unless the step would be
 longer than C. The best other tree is found with one point for each wrong arc added to the scores.
-With features of second order, the tree is the one that `search` finds; it may not be the best one,
-and where the gold tree wins against it by its loss, nothing is learnt. Labels are learnt after
-that, word by word, with the gold tree around them and a loss of 1.
+Labels are learnt after that, word by word, with the gold tree around them and a loss of 1.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ from seqtool.parsing.parser.linear.arcs.features import (
     stand,
     tags_between,
 )
-from seqtool.parsing.parser.linear.arcs.parts import has_parts, most_part_places, part_places
 from seqtool.parsing.parser.linear.arcs.templates import LABELS, features_type
 
 _ints = types.int32[::1]
@@ -82,54 +79,40 @@ def take_step(weights, places, num_gold, num, loss, longest, changes):  # type: 
         _int,
         _ints,
         _ints,
-        types.boolean,
         _double,
         averaged_type,
         _floats,
     )
 )
 def learn_heads(  # type: ignore[no-untyped-def]
-    features, token_types, root, num_words, gold, found, second, longest, weights, changes
+    features, token_types, root, num_words, gold, best, longest, weights, changes
 ):
     """Learn the heads of a sentence; return by how much its tree fell short, 0 or more.
 
     The heads of the gold tree are `gold`, those of the best tree, with a point for each wrong arc,
-    are `found`. Of features of second order, there are those of both trees, if there are templates
-    and `second`. For the last three see `take_step`.
+    are `best`. For the last three see `take_step`.
     """
     num_wrong = 0
     for word in range(num_words):
-        num_wrong += gold[word] != found[word]
+        num_wrong += gold[word] != best[word]
     if num_wrong == 0:
         return 0.0
-    second = second and has_parts(features)
     where = np.zeros(NUM_ADDRESSES, np.int64)
     between = np.empty(num_words, np.int32)
-    around = np.empty((3, num_words + 1 if second else 0), np.int32)
     most = num_wrong * most_places(features, token_types, root, num_words)
-    if second:
-        most += num_words * most_part_places(features)
     places = np.empty(2 * most, np.int64)
     num = num_gold = 0
-    for heads in (gold, found):
-        # set twice: in the end it is where the features of `found` begin
+    for heads in (gold, best):
+        # set twice: in the end it is where the features of `best` begin
         num_gold = num
-        if second:
-            outer_children(heads, num_words, around)
         for word in range(1, num_words + 1):
-            head = np.int64(heads[word - 1])
             # where both have the same arc, its features would cancel out
-            if gold[word - 1] != found[word - 1]:
+            if gold[word - 1] != best[word - 1]:
+                head = np.int64(heads[word - 1])
                 stand(token_types, root, num_words, head, word, where)
                 num_between = tags_between(features, token_types, root, head, word, between)
                 distance = distance_of(head, word)
                 num += arc_places(features, where, between, num_between, distance, places[num:])
-            if second and head > 0:
-                # of all words: those that both trees have do not count
-                sibling, grand = np.int64(around[2, word]), np.int64(heads[head - 1])
-                num += part_places(
-                    features, token_types, root, word, head, sibling, grand, where, places[num:]
-                )
     return take_step(weights, places, num_gold, num, float(num_wrong), longest, changes)
 
 

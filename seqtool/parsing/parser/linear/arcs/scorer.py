@@ -7,8 +7,7 @@ from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs.features import score_labels, score_sentences
-from seqtool.parsing.parser.linear.arcs.parts import score_grands, score_siblings
-from seqtool.parsing.parser.linear.arcs.templates import atoms_of, compile_templates, families_of
+from seqtool.parsing.parser.linear.arcs.templates import atoms_of, compile_templates
 from seqtool.parsing.parser.linear.hashing import Values
 
 WEIGHTS = "features"  # their name among the arrays of a model
@@ -34,7 +33,7 @@ class ArcScorer:
         read = atoms_of(config.fields)
         self._labels = labels
         self._values = Values(tuple(read.values()))
-        self.features = compile_templates(read, config.hash_bits, families_of(config.order))
+        self.features = compile_templates(read, config.hash_bits)
 
     def extend(self, known: Types) -> None:
         """Add the types that were met since the last time."""
@@ -50,18 +49,6 @@ class ArcScorer:
         """Add the scores of all arcs of sentences to `scores`, flat, as `graph.spanning` says."""
         tokens, lengths = arrays.tokens, arrays.lengths
         score_sentences(self.features, arrays.types, tokens, lengths, weights, scores)
-
-    def add_sibling_scores(self, weights: Floats, one: TokenArrays, scores: Floats) -> None:
-        """Add the scores of all siblings of one sentence to `scores`; see `graph.siblings`."""
-        root, num_words = int(one.tokens[0]), int(one.lengths[0])
-        score_siblings(self.features, one.types, root, num_words, weights, scores)
-
-    def add_grand_scores(
-        self, weights: Floats, one: TokenArrays, heads: Ints, above: Floats, below: Floats
-    ) -> None:
-        """Add the scores of the grandparents around a tree of one sentence; see `score_grands`."""
-        root = int(one.tokens[0])
-        score_grands(self.features, one.types, root, heads, weights, above, below)
 
     def add_label_scores(
         self, weights: Floats, arrays: TokenArrays, heads: Ints, tree: Ints, scores_WL: Floats

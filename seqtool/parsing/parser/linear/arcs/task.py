@@ -14,11 +14,12 @@ import numpy as np
 from seqtool.core.arrays import Floats
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import GoldTrees, TrainingData
+from seqtool.parsing.parser.graph.eisner import projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
+from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.linear.arcs.features import score_arcs
 from seqtool.parsing.parser.linear.arcs.mira import learn_heads, learn_labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer, weight_shapes
-from seqtool.parsing.parser.linear.arcs.search import Search
 from seqtool.parsing.parser.linear.task import LinearTask
 
 # of the calibration
@@ -45,11 +46,8 @@ class MiraTask(LinearTask):
         self._scorer.extend(data.types)
         self._changes = np.zeros(shapes[WEIGHTS], np.float32)
         is_projective = config.model.trees == "projective"
-        members = [(self._scorer, self.weights[WEIGHTS].values)]
-        self._search = Search(members, config.model.order, is_projective=is_projective)
-        self._calibration = Calibration(
-            self._scorer, data.dev, config.model.order, is_projective=is_projective
-        )
+        self._best_trees = projective_trees if is_projective else spanning_trees
+        self._calibration = Calibration(self._scorer, data.dev, is_projective=is_projective)
         self._order = np.empty(0, np.int64)
 
     def start_epoch(self, epoch: int) -> int:
@@ -89,10 +87,9 @@ class MiraTask(LinearTask):
         points[np.arange(num_words), heads] = 0.0
         scores = points.reshape(-1)
         score_arcs(*read, weights.values, scores)
-        found = self._search.find(arrays.part(np.asarray([sentence])), scores).heads
-        is_second = self._search.is_second(num_words)
+        best = self._best_trees(scores, arrays.lengths[sentence : sentence + 1])
         step = longest, weights, self._changes
-        missing: float = learn_heads(*read, heads, found, is_second, *step)
+        missing: float = learn_heads(*read, heads, best, *step)
         learn_labels(*read, heads, label_ids, len(labels.arcs), len(labels), *step)
         if longest:
             weights.num[0] += 1
@@ -104,21 +101,17 @@ class Calibration:
 
     The factor is the one with which their gold trees are most likely, as the scores of trees in a
     conditional random field over the trees that are searched (temperature scaling: Guo et al.
-    2017). Which tree is the best one stays the same. With scores of second order, the scores of
-    trees are those around the best one; see `search.Found`.
+    2017). Which tree is the best one stays the same.
 
     Args:
         scorer: scores their arcs; it knows their types.
         dev: the validation part.
-        order: of the scores, 1 or 2.
         is_projective: projective trees are searched, or all.
     """
 
-    def __init__(
-        self, scorer: ArcScorer, dev: GoldTrees, order: int, *, is_projective: bool
-    ) -> None:
+    def __init__(self, scorer: ArcScorer, dev: GoldTrees, *, is_projective: bool) -> None:
         usable = np.flatnonzero(dev.arrays.lengths <= LONGEST)[:MOST_SENTENCES]
-        self._scorer, self._order, self._is_projective = scorer, order, is_projective
+        self._scorer, self._is_projective = scorer, is_projective
         self._arrays = dataclasses.replace(
             dev.arrays,
             tokens=dev.arrays.tokens[usable],
@@ -132,9 +125,9 @@ class Calibration:
 
     def scale(self, weights: Floats) -> float:
         """Return the factor of weights; 1 where there is nothing to tell it by."""
-        members = [(self._scorer, weights)]
-        search = Search(members, self._order, is_projective=self._is_projective)
-        scores = search.comparable(self._arrays)
+        lengths = self._arrays.lengths.astype(np.int64)
+        scores = np.zeros((lengths * (lengths + 1)).sum(), np.float32)
+        self._scorer.add_arc_scores(weights, self._arrays, scores)
         spread = float(scores.std()) if scores.size else 0.0
         if not spread:
             return 1.0

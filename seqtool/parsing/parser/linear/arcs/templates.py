@@ -7,15 +7,15 @@ speech is here `tag`, and there are more atoms).
 
     addresses  h, d: head and dependent;  h-1, h+1, d-1, d+1: the words beside them;
                b: each different tag between the two, in turn;
-               s: the sibling of d between h and d that is next to d; g: the head of h;
-               of a label: dl, dr the outermost children of d
+               of a label: dl, dr the outermost children of d; s: the sibling of d between h and
+               d that is next to d; g: the head of h
     atoms      form (lower case), lemma, prefix (3 characters), suffix (3), shape,
                tag (UPOS; XPOS where no UPOS is read), fine (XPOS beside UPOS), feats
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -73,43 +73,17 @@ LABEL_TEMPLATES = (
     *("h.tag d.tag s.tag", "h.lemma d.tag s.tag", "h.tag d.tag s.form", "g.tag h.tag d.tag"),
     *("g.form h.tag d.tag", "g.tag h.form d.tag"),
 )
-# of second order. A dependent and its sibling, or that it is the first one (McDonald & Pereira
-# 2006, section 4.2); those without h depend on the head by its side alone
-PAIR_TEMPLATES = (
-    *("s.tag d.tag", "s.form d.form", "s.form d.tag", "s.tag d.form"),
-    *("s.lemma d.lemma", "s.lemma d.tag", "s.tag d.lemma"),
-    *("s.fine d.fine", "s.tag s.feats d.tag d.feats"),
-)
-SIBLING_TEMPLATES = (
-    *("h.tag s.tag d.tag", "h.form s.tag d.tag", "h.tag s.form d.tag", "h.tag s.tag d.form"),
-    *("h.lemma s.tag d.tag", "h.tag s.lemma d.tag", "h.tag s.tag d.lemma"),
-    *("h.fine s.fine d.fine", "h.tag s.tag d.tag d.feats"),
-)
-# the head of the head (Carreras 2007, section 3)
-GRAND_TEMPLATES = (
-    *("g.tag h.tag d.tag", "g.form h.tag d.tag", "g.tag h.form d.tag", "g.tag h.tag d.form"),
-    *("g.tag d.tag", "g.form d.tag", "g.tag d.form", "g.form d.form"),
-    *("g.lemma h.tag d.tag", "g.tag h.lemma d.tag", "g.tag h.tag d.lemma"),
-    *("g.lemma d.tag", "g.tag d.lemma", "g.lemma d.lemma"),
-    *("g.fine h.fine d.fine", "g.tag h.tag d.tag d.feats"),
-)
 
 
-ARCS, BETWEEN, LABELS, PAIRS, SIBLINGS, GRANDS = range(6)  # the families of templates
-FIRST_ORDER = (ARC_TEMPLATES, BETWEEN_TEMPLATES, LABEL_TEMPLATES)
-SECOND_ORDER = (PAIR_TEMPLATES, SIBLING_TEMPLATES, GRAND_TEMPLATES)
-
-
-def families_of(order: int) -> tuple[tuple[str, ...], ...]:
-    """Return the families of templates of a parser of first or second order; some may be empty."""
-    return *FIRST_ORDER, *(SECOND_ORDER if order == 2 else ((),) * len(SECOND_ORDER))
+ARCS, BETWEEN, LABELS = range(3)  # the families of templates
+FAMILIES = (ARC_TEMPLATES, BETWEEN_TEMPLATES, LABEL_TEMPLATES)
 
 
 class Features(NamedTuple):
     """What features are made of, as compiled code reads it.
 
     Attributes:
-        families: int32 [7]: family f has the templates from families[f] to below families[f + 1].
+        families: int32 [4]: family f has the templates from families[f] to below families[f + 1].
         begins: int32 [templates + 1]: template t has the parts from begins[t] to below the next.
         states: int64 [templates], what the hash of the features of each begins with.
         addresses: int32 [parts], places in `ADDRESSES`.
@@ -150,15 +124,12 @@ def parse_template(text: str) -> list[tuple[int, str]]:
     return parts
 
 
-def compile_templates(
-    read: Mapping[str, str], hash_bits: int, families: Sequence[Sequence[str]]
-) -> Features:
+def compile_templates(read: Mapping[str, str], hash_bits: int) -> Features:
     """Return the features of those templates of which every atom is read; no type is known yet.
 
     Args:
         read: see `atoms_of`; an atom's column is its place among them.
         hash_bits: 2 to the power of so many features have a weight of their own.
-        families: the templates; see `families_of`.
     """
     columns = {atom: column for column, atom in enumerate(read)}
     kept = [  # of each family: the number of a template, whatever else is read, and its parts
@@ -167,7 +138,7 @@ def compile_templates(
             for number, parts in enumerate(map(parse_template, texts))
             if columns.keys() >= {atom for _, atom in parts}
         ]
-        for texts in families
+        for texts in FAMILIES
     ]
     flat = [pair for rows in kept for _, parts in rows for pair in parts]
     return Features(

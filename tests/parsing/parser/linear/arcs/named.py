@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from seqtool.parsing.parser.linear.arcs.templates import (
     ARC_TEMPLATES,
     BETWEEN_TEMPLATES,
-    GRAND_TEMPLATES,
     LABEL_TEMPLATES,
-    PAIR_TEMPLATES,
-    SIBLING_TEMPLATES,
 )
 
 Row = dict[str, str]  # atom -> value
@@ -62,39 +59,6 @@ def arc(words: list[Row], head: int, word: int) -> list[Feature]:
     for tag in dict.fromkeys(words[i]["tag"] for i in range(head + step, word, step)):
         found += instances(BETWEEN_TEMPLATES, {**at, "b": {"tag": tag}}, where)
     return found
-
-
-def siblings(words: list[Row], head: int, sibling: int, word: int) -> list[Feature]:
-    """The features of a dependent and its sibling, 0 for none, under a head that is a word."""
-    other = words[sibling] if sibling else NOTHING
-    at, where = {"h": words[head], "s": other, "d": words[word]}, bucket(sibling or head, word)
-    side = "right" if word > head else "left"
-    return instances(PAIR_TEMPLATES, at, where) + instances(SIBLING_TEMPLATES, at, side)[1::2]
-
-
-def grands(words: list[Row], grand: int, head: int, word: int) -> list[Feature]:
-    """The features of a word, its head, which is a word, and the head's head."""
-    at = {"g": words[grand], "h": words[head], "d": words[word]}
-    turns = " ".join(
-        "right" if end > begin else "left" for begin, end in ((grand, head), (head, word))
-    )
-    return instances(GRAND_TEMPLATES, at, turns)[1::2]
-
-
-def sibling_of(heads: Sequence[int], word: int) -> int:
-    """The next dependent of a word's head, between the two; 0 where there is none."""
-    head = heads[word - 1]
-    inner = [i for i in range(min(head, word) + 1, max(head, word)) if heads[i - 1] == head]
-    return 0 if not inner else inner[-1] if word > head else inner[0]
-
-
-def parts(words: list[Row], heads: Sequence[int], word: int) -> list[Feature]:
-    """The features of second order of a word in a tree."""
-    head = heads[word - 1]
-    if not head:
-        return []
-    of_siblings = siblings(words, head, sibling_of(heads, word), word)
-    return of_siblings + grands(words, heads[head - 1], head, word)
 
 
 def label(words: list[Row], heads: Sequence[int], word: int) -> list[Feature]:

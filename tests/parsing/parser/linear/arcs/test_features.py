@@ -24,13 +24,12 @@ from seqtool.parsing.parser.linear.arcs.features import (
     stand,
     tags_between,
 )
-from seqtool.parsing.parser.linear.arcs.parts import part_places
 from seqtool.parsing.parser.linear.arcs.scorer import ArcScorer
 from seqtool.parsing.parser.linear.arcs.templates import (
+    FAMILIES,
     Features,
     atoms_of,
     compile_templates,
-    families_of,
     parse_template,
 )
 
@@ -81,14 +80,6 @@ def places_of_label(features: Features, arrays: TokenArrays, heads: list[int], w
     return places[:num]
 
 
-def places_of_parts(features: Features, arrays: TokenArrays, heads: list[int], word: int) -> Longs:
-    where, places = np.zeros(NUM_ADDRESSES, np.int64), np.empty(4 * len(features.states), np.int64)
-    head, sibling = heads[word - 1], named.sibling_of(heads, word) or -1
-    grand = heads[head - 1] if head else 0
-    num = part_places(features, arrays.types, 1, word, head, sibling, grand, where, places)
-    return places[:num]
-
-
 def test_features_of_a_sentence_by_hand() -> None:
     words = named.words_of(*zip(*WORDS, strict=True))
     # "The" on "dog": leftwards, two words away, with an adjective between
@@ -107,21 +98,12 @@ def test_features_of_a_sentence_by_hand() -> None:
     assert ("h.tag d.tag dl.form", "V", "N", "the") in of_label
     assert ("g.tag h.tag d.tag", "ROOT", "V", "N") in of_label
     assert len(places_of_label(scorer.features, arrays, heads, 3)) == len(of_label)
-    # and of second order: the sibling of "dog" is "never", one word away, its grandparent is ROOT
-    parts = named.parts(words, heads, 3)
-    assert ("h.tag s.tag d.tag", "V", "R", "N", "left") in parts
-    assert ("g.tag h.form d.tag", "ROOT", "sleeps", "N", "right left") in parts
-    assert ("s.form d.form", "nothing", "big", "left 1") in named.parts(words, heads, 2)
-    assert not len(places_of_parts(scorer.features, arrays, heads, 3))
-    scorer, arrays = scorer_of(WORDS, order=2)
-    assert len(places_of_parts(scorer.features, arrays, heads, 3)) == len(parts)
-    assert not len(places_of_parts(scorer.features, arrays, heads, 5))
 
 
 def test_a_feature_is_a_place() -> None:
     chooser = random.Random(0)
     words = [(chooser.choice(["a", "bcd", "Efgh", "x"]), chooser.choice("XYZ")) for _ in range(18)]
-    scorer, arrays = scorer_of(words, order=2)
+    scorer, arrays = scorer_of(words)
     rows = named.words_of(*zip(*words, strict=True))
     heads = [chooser.choice([h for h in range(19) if h != word]) for word in range(1, 19)]
     places: dict[named.Feature, int] = {}
@@ -133,8 +115,6 @@ def test_a_feature_is_a_place() -> None:
         ]
         of_label = [("label", *name) for name in named.label(rows, heads, word)]
         found.append((of_label, places_of_label(scorer.features, arrays, heads, word)))
-        of_parts = [("part", *name) for name in named.parts(rows, heads, word)]
-        found.append((of_parts, places_of_parts(scorer.features, arrays, heads, word)))
         for names, numbers in found:
             for name, number in zip(names, numbers.tolist(), strict=True):
                 assert places.setdefault(name, number) == number
@@ -169,13 +149,13 @@ def test_atoms_are_by_the_fields() -> None:
     assert atoms_of(["form", "xpos"]) == {"form": "lower", "tag": "xpos"}
     assert atoms_of(["upos", "xpos"]) == {"tag": "upos", "fine": "xpos"}
     # without tags, nothing tells the words between apart
-    features = compile_templates(atoms_of(["form"]), 20, families_of(1))
+    features = compile_templates(atoms_of(["form"]), 20)
     assert features.tag == -1
     assert features.families[1] == features.families[2]
 
 
 def test_templates_can_be_read() -> None:
-    assert all(parse_template(text) for family in families_of(2) for text in family)
-    assert all(len({*family}) == len(family) for family in families_of(2))
+    assert all(parse_template(text) for family in FAMILIES for text in family)
+    assert all(len({*family}) == len(family) for family in FAMILIES)
     with pytest.raises(ValueError, match=r"'h.form e.tag' names 'e.tag'"):
         parse_template("h.form e.tag")

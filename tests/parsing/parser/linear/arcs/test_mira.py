@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parsing.parser.linear.arcs import named
-from parsing.parser.linear.arcs.test_features import places_of_arc, places_of_label, places_of_parts
-from parsing.parser.references import int32, is_tree, non_projective_words
+from parsing.parser.linear.arcs.test_features import places_of_arc, places_of_label
+from parsing.parser.references import int32
 from parsing.parser.tiny import write_treebank
 
-from seqtool.core.arrays import Floats
 from seqtool.core.config import from_dict
 from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.encoding.features import encode
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.graph.eisner import projective_trees
-from seqtool.parsing.parser.graph.siblings import sibling_trees
 from seqtool.parsing.parser.linear.arcs.mira import take_step
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS
 from seqtool.parsing.parser.linear.arcs.task import MiraTask
@@ -54,43 +51,11 @@ def test_a_step_is_the_smallest_that_wins_by_the_loss(
     assert not changes.any()
 
 
-def second_order_tree(
-    words: list[named.Row], arcs: Floats, weights: dict[tuple[object, ...], float]
-) -> list[int]:
-    """The best projective tree by arcs and siblings, and better ones from there, head by head."""
-    n = len(words) - 1
-    siblings = np.zeros((n, n + 1, n + 1), np.float32)
-    for word, head in permutations(range(1, n + 1), 2):
-        for sibling in (0, *range(min(head, word) + 1, max(head, word))):
-            names = named.siblings(words, head, sibling, word)
-            siblings[word - 1, head, sibling] = sum(weights[name] for name in names)
-
-    def score(tree: list[int]) -> float:
-        names = [name for word in range(1, n + 1) for name in named.parts(words, tree, word)]
-        total = float(arcs[np.arange(n), tree].sum()) + sum(weights[name] for name in names)
-        return round(total, 3)
-
-    tree: list[int] = sibling_trees(arcs.ravel(), siblings.ravel(), int32([n])).tolist()
-    while True:
-        changed = [
-            [*tree[: word - 1], head, *tree[word:]]
-            for word in range(1, n + 1)
-            for head in range(1, n + 1)
-            if tree[word - 1]
-        ]
-        usable = [t for t in changed if is_tree(tuple(t)) and not non_projective_words(tuple(t))]
-        best = max([tree, *usable], key=score)
-        if best == tree:
-            return tree
-        tree = best
-
-
-@pytest.mark.parametrize("order", [1, 2])
-def test_a_version_of_dictionaries_learns_the_same(order: int, tmp_path: Path) -> None:
-    path = write_treebank(tmp_path / "train.conllu", 25 if order == 1 else 12, non_projective=0.1)
+def test_a_version_of_dictionaries_learns_the_same(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path / "train.conllu", 25, non_projective=0.1)
     base = preset("mst")
     base["model"] |= {"fields": ["form", "suffix", "upos"], "min_count": 1, "hash_bits": 24}
-    base["model"] |= {"trees": "projective", "order": order}
+    base["model"] |= {"trees": "projective"}
     data = prepare_data([str(path)], str(path), from_dict(ParserConfig, base))
     task, longest = MiraTask(data.config, data), 0.02
     weights: dict[tuple[object, ...], float] = defaultdict(float)
@@ -121,21 +86,13 @@ def test_a_version_of_dictionaries_learns_the_same(order: int, tmp_path: Path) -
                 for head in set(range(n + 1)) - {word}:
                     score = sum(weights[name] for name in named.arc(words, head, word))
                     scores[word - 1, head] = score + (head != heads[word - 1])
-            if order == 1:
-                found = projective_trees(scores.ravel(), int32([n])).tolist()
-            else:
-                found = second_order_tree(words, scores, weights)
+            found = projective_trees(scores.ravel(), int32([n])).tolist()
             wrong = [word for word in range(1, n + 1) if found[word - 1] != heads[word - 1]]
             if wrong:
                 arcs = [
                     [name for word in wrong for name in named.arc(words, tree[word - 1], word)]
                     for tree in (heads, found)
                 ]
-                if order == 2:
-                    for names, tree in zip(arcs, (heads, found), strict=True):
-                        names += [
-                            n for word in range(1, n + 1) for n in named.parts(words, tree, word)
-                        ]
                 learn(*arcs, float(len(wrong)))
             for word in range(1, n + 1):
                 names = named.label(words, heads, word)
@@ -160,10 +117,6 @@ def test_a_version_of_dictionaries_learns_the_same(order: int, tmp_path: Path) -
             for head in set(range(len(words))) - {word}:
                 expected = sum(totals[name] / num for name in named.arc(words, head, word))
                 places = places_of_arc(features, one, head, word)
-                assert averages[places].sum() == pytest.approx(expected, abs=1e-4)
-            if order == 2:
-                expected = sum(totals[name] / num for name in named.parts(words, heads, word))
-                places = places_of_parts(features, one, heads, word)
                 assert averages[places].sum() == pytest.approx(expected, abs=1e-4)
             places = places_of_label(features, one, heads, word)
             for i in range(len(data.labels)):

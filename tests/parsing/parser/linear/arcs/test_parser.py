@@ -15,8 +15,8 @@ from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, Interrupted, ModelError
-from seqtool.parsing.parser.config import PRESETS, ParserConfig, implied, preset
+from seqtool.core.errors import ConfigError, Interrupted
+from seqtool.parsing.parser.config import ParserConfig, implied, preset
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS
@@ -67,9 +67,8 @@ def test_trees_and_their_probabilities(which: str) -> None:
 
 
 @pytest.mark.parametrize("which", ["projective", "all"])
-@pytest.mark.parametrize("order", [1, 2])
-def test_every_output_is_a_tree(order: int, which: str) -> None:
-    parser = random_parser(which, order=order)
+def test_every_output_is_a_tree(which: str) -> None:
+    parser = random_parser(which)
     sentences = random_sentences(60, 30)
     parser.parse(sentences)
     crossing = 0
@@ -80,26 +79,6 @@ def test_every_output_is_a_tree(order: int, which: str) -> None:
         for head, deprel in zip(heads, sentence.column(7), strict=True):
             assert deprel in (LABELS.arcs if head else LABELS.roots)
     assert (crossing == 0) == (which == "projective")
-
-
-@pytest.mark.parametrize("which", ["projective", "all"])
-def test_probabilities_of_second_order(which: str) -> None:
-    parser = random_parser(which, order=2)
-    arrays = parser.encode(random_sentences(30, 6))
-    tables = list(parser.arc_tables(arrays))
-    several, ones = list(parser.ranked(arrays, 3)), list(parser.ranked(arrays, 1))
-    for (heads, deprels), table, best, (only,) in zip(
-        parser.trees(arrays), tables, several, ones, strict=True
-    ):
-        words = np.arange(len(heads))
-        assert np.allclose(table.probabilities.sum(axis=1), 1.0, atol=1e-5)
-        assert not table.probabilities[words, words + 1].any()
-        assert [parser.deprels[i] for i in table.label_ids[words, heads]] == deprels
-        assert (only.heads, only.deprels) == (heads, deprels)
-        assert only.score <= 1e-5
-        scores = [tree.score for tree in best]
-        assert scores == sorted(scores, reverse=True)
-        assert scores[0] >= only.score
 
 
 def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,9 +118,8 @@ def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) ->
             assert not table.probabilities[word, outside].any()
 
 
-@pytest.mark.parametrize("order", [1, 2])
-def test_members_are_averaged(order: int) -> None:
-    one, two = (random_parser("all", seed, order=order) for seed in (1, 2))
+def test_members_are_averaged() -> None:
+    one, two = (random_parser("all", seed) for seed in (1, 2))
     mean = {WEIGHTS: (one.weights[WEIGHTS] + two.weights[WEIGHTS]) / 2}
     alone = Parser(one.config, one.types, one.labels, mean)
     sentences = random_sentences(40, 12)
@@ -160,11 +138,10 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("which", ["projective", "all", "auto"])
-def test_a_rule_is_learnt(which: str, order: int, treebank: Path, tmp_path: Path) -> None:
+def test_a_rule_is_learnt(which: str, treebank: Path, tmp_path: Path) -> None:
     dev = treebank / "dev.conllu"
-    settings = config(trees=which, order=order)
+    settings = config(trees=which)
     result = train_parser(treebank / "train.conllu", tmp_path / "p", settings, dev=dev)
     assert result.scores["dev_las"] == 100.0
     assert result.system == ("projective" if which == "projective" else "all")
@@ -175,15 +152,12 @@ def test_a_rule_is_learnt(which: str, order: int, treebank: Path, tmp_path: Path
     parser.parse(sentences)
     assert [sentence.to_conllu() for sentence in sentences] == gold
     card = (tmp_path / "p" / "README.md").read_text()
-    assert "linear scores of arcs" + " and pairs of arcs" * (order == 2) in card
+    assert "linear scores of arcs" in card
 
 
-@pytest.mark.parametrize("order", [1, 2])
-def test_a_resumed_run_ends_with_the_same_weights(
-    order: int, treebank: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_ends_with_the_same_weights(treebank: Path, tmp_path: Path) -> None:
     train, dev = (treebank / f"{name}.conllu" for name in ("train", "dev"))
-    settings = config(order=order)
+    settings = config()
     train_parser(train, tmp_path / "whole", settings, dev=dev)
     with pytest.raises(Interrupted):
         train_parser(train, tmp_path / "p", settings, dev=dev, should_stop=lambda step: step == 3)
@@ -202,7 +176,7 @@ def test_scores_are_log_probabilities(treebank: Path) -> None:
         for place, (heads, deprels) in enumerate(data.dev.trees)
     ]
     gold = dataclasses.replace(data.dev, trees=wrong)
-    task._calibration = Calibration(task._scorer, gold, 1, is_projective=False)
+    task._calibration = Calibration(task._scorer, gold, is_projective=False)
     task.start_epoch(0)
     task.learn(0, 1.0)
     weights, calibration = task.weights[WEIGHTS].average(), task._calibration
@@ -232,9 +206,3 @@ def test_what_it_cannot_do_is_refused() -> None:
     with pytest.raises(ConfigError, match="loss is crf") as refused:
         from_dict(ParserConfig, {**preset("mst"), "learning": {"loss": "crf"}})
     assert refused.value.hint == "use local or --classifier neural"
-    assert preset("mst2") == {**preset("mst"), "model": {**preset("mst")["model"], "order": 2}}
-    with pytest.raises(ConfigError, match=r"model\.order counts only where"):
-        PRESETS.chosen({"model": {"order": 2}})
-    one, two = random_parser("all"), random_parser("all", order=2)
-    with pytest.raises(ModelError):
-        one.ensemble([two])
