@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from seqtool.core import checkpoint
-from seqtool.core.errors import DataError, ModelError
+from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress, find_files, read_blocks
 from seqtool.parsing.segmenter.documents import (
     Layout,
@@ -493,36 +493,16 @@ def written_line(sentence: Sentence) -> str:
     return comment.removeprefix("# text = ")
 
 
-def open_models(paths: Sequence[Path], embeddings: Path | None = None) -> Any:
-    """Open the model at a path, or several as one, with the words of a file of vectors.
-
-    Args:
-        paths: of models; none gives None, for text that is split without one.
-        embeddings: as of `TreebankModel.with_words`.
+def open_models(paths: Sequence[Path]) -> Any:
+    """Open the model at a path, or several as one; None of no path, for text split without one.
 
     Raises:
-        ModelError: there is no such model, it is damaged, or was not trained with these vectors.
+        ModelError: there is no such model, or it is damaged.
     """
-    if not paths:
-        return None
-    return with_words(checkpoint.load(paths), embeddings, paths[0])
+    return checkpoint.load(paths) if paths else None
 
 
-def with_words(model: Any, embeddings: Path | None, path: Path) -> Any:
-    """Return a model with the words of a file of vectors that it lacks, if one is given."""
-    if embeddings is None:
-        return model
-    from seqtool.parsing.encoding.pretrained import MAX_ADDED, read_rows
-
-    try:
-        return model.with_words(read_rows(embeddings, MAX_ADDED))
-    except ModelError as error:  # which does not know where it is
-        raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
-
-
-def make_annotator(
-    annotation: Annotation, paths: Sequence[Path], embeddings: Path | None = None
-) -> Callable[[Chunk], Annotated]:
+def make_annotator(annotation: Annotation, paths: Sequence[Path]) -> Callable[[Chunk], Annotated]:
     """Return what annotates chunks, with models that are opened now; arguments can be pickled."""
-    model = open_models(paths, embeddings)
+    model = open_models(paths)
     return lambda chunk: annotation.annotate(chunk, model)

@@ -29,8 +29,7 @@ from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, grown, open_own
+from seqtool.parsing.encoding.pretrained import WordStates, open_own
 from seqtool.parsing.encoding.sparse import SEEN
 from seqtool.parsing.unknown import SHARE
 from seqtool.treebank.conllu import Broken, no_item
@@ -157,48 +156,6 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         Args:
             data: what it was trained on.
         """
-
-    def with_words(self, vectors: WordVectors) -> Self:
-        """Return this model, or ensemble, with the words of a file of vectors that it lacks.
-
-        Args:
-            vectors: of the file that it was trained with (`--embeddings`), as `read_rows` gives
-                them, more words than training reads.
-
-        Raises:
-            ModelError: it reads no vectors of words, or others than these.
-        """
-        first, *others = [member._with_words(vectors) for member in self.members]
-        together = first.ensemble(others) if others else first
-        together.unknown_share = self.unknown_share
-        return together
-
-    def _with_words(self, vectors: WordVectors) -> Self:
-        """Do it for this model alone; one that has vectors of words does it with `_grown`."""
-        raise self._no_words()
-
-    def _grown(
-        self, table: SymbolTable, vectors: WordVectors
-    ) -> tuple[SymbolTable, dict[str, Floats]]:
-        """Return the symbols that a model has vectors of with more words, and all its arrays."""
-        found = None
-        if "form" in table.groups and self.reads_words:
-            found = grown(table, self.weights[LEXICAL], vectors)
-        if found is None:
-            raise self._no_words()
-        symbols, weight = found
-        return symbols, {**self.weights, LEXICAL: weight}
-
-    @property
-    def reads_words(self) -> bool:
-        """Whether it has vectors of words, as they can be grown from a file."""
-        return LEXICAL in self.weights
-
-    def _no_words(self) -> ModelError:
-        return ModelError(
-            f"the {self.kind} was not trained with these word vectors",
-            hint="give the file that it was trained with, or leave --embeddings out",
-        )
 
     def copy(self) -> Self:
         """Return a copy that shares the arrays."""

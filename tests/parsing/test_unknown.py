@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from parsing.parser.tiny import make_sentence, random_parser, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
@@ -14,7 +13,6 @@ from parsing.tagger.toy import random_tagger
 
 from seqtool.core.checkpoint import load
 from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.pretrained import WordVectors
 from seqtool.parsing.parser import vote
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.model import Pipeline
@@ -165,14 +163,9 @@ def test_the_usual_share_is_kept(tmp_path: Path) -> None:
     parser.save(tmp_path / "new", scores={}, data={"words": 3})
     opened = load(tmp_path / "new")
     assert isinstance(opened, Parser)
-    lexical = opened.types.lexical
-    vectors = WordVectors((*lexical.groups["form"], "maison"), np.ones((4, 1), np.float32))
-    vectors.rows[:3] = opened.weights["lexical.weight"][[*lexical.ids_of("form").values()]]
-    grown = opened.with_words(vectors)
     other = random_parser(tiny_config("swap"))
-    for model in (opened, opened.copy(), grown, vote.together([other, opened])):
+    for model in (opened, opened.copy(), vote.together([other, opened])):
         assert model.known.usual == (None if isinstance(model, vote.Vote) else 0.1234)
-        assert model.known.knows("maison") == (model is grown)
 
 
 def test_what_a_vote_and_a_pipeline_know() -> None:

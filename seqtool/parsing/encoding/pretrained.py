@@ -6,34 +6,31 @@ et al. 2017). Every sentence is read from the beginning of a text, and words are
 model's own units, with a space between two of them where its units are smaller than words. Torch is
 imported by opening the model.
 
-Word vectors are read as word2vec (text and binary), GloVe and fastText (text) write them:
+Word vectors are read as word2vec, GloVe and fastText write them in text:
 
     dog 0.1 -0.2 ...        GloVe: a word and its numbers a line
     2000 100                word2vec, fastText: a first line with the number of words and the width
     dog 0.1 -0.2 ...
-    2000 100                word2vec's .bin: such a line too, then of each word its letters, a space
-    dog <400 bytes>         and little-endian float32 numbers, perhaps a line end
 
 GloVe's words may hold spaces: the numbers are the last ones of a line.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Doubles, Floats, Halves, Ids
+from seqtool.core.arrays import Floats, Halves, Ids
 from seqtool.core.checkpoint import Header
-from seqtool.core.errors import ConfigError, DataError, ModelError, counted, from_os_error
+from seqtool.core.errors import ConfigError, DataError, ModelError, counted
 from seqtool.core.reading import read_blocks
 from seqtool.lm.protocol import SentenceReader
 from seqtool.parsing.encoding.features import SymbolTable
@@ -228,14 +225,8 @@ def open_for_run(path: str | None, output: Path, *, resume: bool, device: str) -
 
 
 MAX_VECTORS = 100_000  # the files have the commonest words first
-MAX_ADDED = 500_000  # words of a file that a model is given when it works; see `grown`
-NUM_TRIMS = 10  # times that the words which fit best are chosen anew
-LEAST_FIT = 0.5  # share of the variance of a model's vectors that those of its file tell
 _SCALE = 0.1  # standard deviation of the numbers of an embedding when training begins
 _SIZES = re.compile(rb"\s*(\d+)[ \t]+(\d+)\s*")
-_MAX_SIZES = 64  # bytes of the first line of a binary file
-_MAX_WORD = 1 << 12  # bytes of a word in one
-_FASTTEXT = (793_712_314).to_bytes(4, "little")  # how fastText's own models begin
 
 
 @dataclass(frozen=True)
@@ -265,189 +256,27 @@ def read_vectors(path: str | Path, fields: Sequence[str], width: int) -> WordVec
     the most of their variance, or are filled up with zeros.
 
     Args:
-        path: the file; its name tells nothing, its first bytes do.
+        path: the file, plain or packed.
         fields: what is read of a word.
         width: of an embedding.
 
     Raises:
-        DataError: a line that is not a word and numbers, as many as in the others; a binary file
-            that is cut off, or of another program.
+        DataError: a line that is not a word and numbers, as many as in the others.
         ConfigError: forms are not read.
     """
     if "form" not in fields:
         raise ConfigError("--embeddings are for forms", hint="add form to --fields")
-    raw = read_rows(path, MAX_VECTORS)
-    return WordVectors(raw.words, _fitted(raw.rows, width))
-
-
-def read_rows(path: str | Path, most: int) -> WordVectors:
-    """Read the first `most` words of a file, their numbers as they are there.
-
-    Raises:
-        DataError: as of `read_vectors`.
-    """
-    words: dict[str, None] = {}
-    rows: list[Floats] = []
-    pairs = _binary_pairs(path) if _is_binary(path) else _text_pairs(path)
-    for word, row in pairs:
-        if word not in words:
-            words[word] = None
-            rows.append(row)
-        if len(rows) == most:
+    words: dict[str, Floats] = {}
+    for word, row in _pairs(path):
+        words.setdefault(word, row)
+        if len(words) == MAX_VECTORS:
             break
-    if not rows:
+    if not words:
         raise DataError("holds no word vectors", hint="give a file of word vectors", path=path)
-    return WordVectors(tuple(words), np.stack(rows))
+    return WordVectors(tuple(words), _fitted(np.stack([*words.values()]), width))
 
 
-def grown(
-    table: SymbolTable, weight: Floats, vectors: WordVectors
-) -> tuple[SymbolTable, Floats] | None:
-    """Return symbols and their embedding with the words of a file that a model lacks.
-
-    A model that began with the vectors of a file has them turned and scaled, by the same matrix for
-    all words (`read_vectors`). Training has changed those of the words of its treebank; the others
-    are as they were, so that least squares of the words that fit best find the matrix.
-
-    Args:
-        table: the symbols of the lexical fields, forms among them.
-        weight: their vectors, [num_symbols, D].
-        vectors: words of the file, [N, W].
-
-    Returns:
-        The table with the new words as forms, and [num_symbols + new, D]; None where the vectors of
-        the words that both have are not each other's image: they are of another file.
-    """
-    ids = table.ids_of("form")
-    both = np.array([word in ids for word in vectors.words])
-    numbers = [ids[word] for word in vectors.words if word in ids]
-    from_file, learnt = vectors.rows[both].astype(np.float64), weight[numbers].astype(np.float64)
-    matrix = _image(from_file, learnt)
-    if matrix is None:
-        return None
-    added = tuple(word for word in vectors.words if word not in ids)
-    # the numbers of a group stand together, so that later groups move on
-    place = table.range_of("form")[1] + 1
-    rows = (vectors.rows[~both] @ matrix).astype(np.float32)
-    forms = table.groups["form"] + added
-    return (
-        SymbolTable(table.columns, {**table.groups, "form": forms}),
-        np.concatenate((weight[:place], rows, weight[place:])),
-    )
-
-
-def _image(source: Doubles, target: Doubles) -> Doubles | None:
-    """Return the matrix [W, D] that makes vectors [N, W] those of [N, D], or None.
-
-    It is the image of the half that it fits best: least trimmed squares, by concentration steps
-    (Rousseeuw & Van Driessen 1999), from the least squares of all.
-    """
-    freedom = len(source) - source.shape[1]
-    if freedom <= len(source) / 2:  # with few more vectors than numbers, anything fits
-        return None
-    matrix = _least_squares(source, target)
-    errors = ((source @ matrix - target) ** 2).sum(axis=1)
-    # by the degrees of freedom that are left: with many numbers, a fit of noise is close, too
-    if errors.sum() / freedom > (1 - LEAST_FIT) * (target**2).sum() / len(source):
-        return None
-    for _ in range(NUM_TRIMS):
-        kept = errors <= np.median(errors)
-        matrix = _least_squares(source[kept], target[kept])
-        errors = ((source @ matrix - target) ** 2).sum(axis=1)
-    return matrix
-
-
-def _least_squares(source: Doubles, target: Doubles) -> Doubles:
-    return np.asarray(np.linalg.lstsq(source, target, rcond=None)[0], np.float64)
-
-
-def _is_binary(path: str | Path) -> bool:
-    """Return whether a file is word2vec's .bin: after the sizes and a word, numbers are no text."""
-    try:
-        with _opened(path) as file:
-            start = file.read(1 << 16)
-    except (OSError, EOFError):  # of files that cannot be read, the reader of texts tells
-        return False
-    if start.startswith(_FASTTEXT):
-        raise DataError(
-            "is a model of fastText, not a file of vectors",
-            hint="give the .vec file that fastText wrote beside it",
-            path=path,
-        )
-    first, line_end, rest = start.partition(b"\n")
-    if not line_end or _SIZES.fullmatch(first) is None:
-        return False
-    line = rest.partition(b"\n")[0]
-    try:
-        np.asarray(line.decode().split(" ")[1:], np.float32)
-    # bytes that are no UTF-8 raise one, too
-    except ValueError:
-        return b"\0" in rest or not _is_utf8(rest)
-    return False
-
-
-def _is_utf8(start: bytes) -> bool:
-    """Return whether the beginning of a file is text; a character may be cut off at its end."""
-    try:
-        start.decode()
-    except UnicodeDecodeError as error:
-        return error.end >= len(start) and len(start) - error.start < 4
-    return True
-
-
-def _opened(path: str | Path) -> IO[bytes]:
-    with open(path, "rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path) if packed else open(path, "rb")  # type: ignore[return-value]
-
-
-def _binary_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
-    try:
-        with _opened(path) as file:
-            sizes = _SIZES.fullmatch(file.readline(_MAX_SIZES))
-            assert sizes is not None
-            num_words, width = map(int, sizes.groups())
-            if not width:
-                raise DataError("its vectors have no numbers", hint="write it anew", path=path)
-            for number in range(num_words):
-                word = _binary_word(file)
-                content = file.read(4 * width) if word is not None else b""
-                if word is None or len(content) < 4 * width:
-                    raise DataError(
-                        f"ends with word {number:,} of {num_words:,}",
-                        hint="copy the file again, or write it anew",
-                        path=path,
-                    )
-                row = np.frombuffer(content, "<f4").astype(np.float32)
-                if not np.isfinite(row).all():
-                    raise DataError(
-                        f"the vector of word {number + 1:,} holds something that is no number",
-                        hint="copy the file again, or write it anew",
-                        path=path,
-                    )
-                # cut in the middle of a character, some words of the published files are no UTF-8
-                yield word.decode(errors="replace"), row
-    except (EOFError, gzip.BadGzipFile) as error:
-        raise DataError("a damaged .gz file", hint="copy it again", path=path) from error
-    except OSError as error:
-        raise from_os_error(error) from error
-
-
-def _binary_word(file: IO[bytes]) -> bytes | None:
-    """Return the letters up to a space, without a line end before; None at the end."""
-    letters = bytearray()
-    while len(letters) < _MAX_WORD:
-        letter = file.read(1)
-        if letter == b" ":
-            return bytes(letters)
-        if not letter:
-            return None
-        if letter != b"\n" or letters:
-            letters += letter
-    return None
-
-
-def _text_pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
+def _pairs(path: str | Path) -> Iterator[tuple[str, Floats]]:
     width, others_have = 0, "the others"
     for number, line in enumerate(_lines(path), 1):
         parts = line.rstrip().split(" ")

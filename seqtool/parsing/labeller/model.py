@@ -23,7 +23,7 @@ from seqtool.core.errors import counted
 from seqtool.core.jit import compiled
 from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
+from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.labeller.columns import bare_sentence, label_in, read_columns, with_labels
 from seqtool.parsing.labeller.config import KIND, LabellerConfig
 from seqtool.parsing.labeller.entities import OUTSIDE, LabelCounts, allowed_pairs
@@ -121,9 +121,6 @@ class Labeller(TreebankModel[LabellerConfig]):
         """Return the labeller that was saved; see `TreebankModel.restore`."""
         tagger = Tagger.restore(config.as_tagger(), vocabulary, word_states, read_weights)
         return cls(config, tagger, is_bio=bool(vocabulary.extra["bio"]))
-
-    def _with_words(self, vectors: WordVectors) -> Labeller:
-        return Labeller(self.config, self.tagger._with_words(vectors), is_bio=self.is_bio)
 
     @staticmethod
     def card(header: Header) -> str:

@@ -22,7 +22,7 @@ from seqtool.parsing.encoding.features import (
     Types,
     encode,
 )
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, summarise
+from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import AT_WORK, Shapes, TreebankModel, at_work
 from seqtool.parsing.parser import calibration, temperature
 from seqtool.parsing.parser.calibration import Calibration
@@ -186,11 +186,6 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         parser = cls(config, types, labels, read_weights(shapes), word_states)
         parser.calibrations = calibration.from_json(vocabulary.extra.get(CALIBRATIONS))
         return parser
-
-    def _with_words(self, vectors: WordVectors) -> Parser:
-        symbols, weights = self._grown(self.types.lexical, vectors)
-        types = Types(symbols, self.types.tags, self.types.empty_shares, self.types.characters)
-        return self._like(types, weights)
 
     @staticmethod
     def card(header: Header) -> str:

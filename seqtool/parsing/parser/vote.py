@@ -33,7 +33,6 @@ from numba import types
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.errors import ModelError
 from seqtool.core.jit import compiled
-from seqtool.parsing.encoding.pretrained import WordVectors
 from seqtool.parsing.model import AT_WORK
 from seqtool.parsing.parser.calibration import BEAMS, Calibration, fit, nearest, of_heads
 from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
@@ -203,20 +202,6 @@ class Vote(ParsesInputs):
     def is_calibrated(self) -> bool:
         """Whether probabilities of arcs say how often these are right; see `fitted`."""
         return bool(self.calibrations)
-
-    def with_words(self, vectors: WordVectors) -> Vote:
-        """Return it with the words of a file of vectors; see `TreebankModel.with_words`.
-
-        Parsers without vectors of words, as those of sparse features, are left as they are.
-
-        Raises:
-            ModelError: as there; or none of the parsers has any.
-        """
-        readers = [parser for parser in self.parsers if parser.reads_words]
-        # where there is none, the first one says so
-        grown = {id(one): one.with_words(vectors) for one in readers or self.parsers[:1]}
-        parsers = [grown.get(id(parser), parser) for parser in self.parsers]
-        return Vote(parsers, self.weights, self.calibrations)
 
     def fitted(self, sentences: Sequence[Sentence]) -> dict[int, Calibration]:
         """Return calibrations of the vote for the beams that parsers have some for.

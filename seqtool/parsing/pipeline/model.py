@@ -35,7 +35,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
 from seqtool.core.one_line import OneLine
-from seqtool.parsing.encoding.pretrained import WordVectors, summarise
+from seqtool.parsing.encoding.pretrained import summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
 from seqtool.parsing.parser import vote
@@ -91,10 +91,6 @@ class MultiwordChooser:
         for upos, forms in tagger.lemmas.table.items():
             readings[upos.startswith(SEVERAL)].update(form.lower() for form in forms)
         self.forms = readings[True] & readings[False]
-
-    def with_words(self, vectors: WordVectors) -> MultiwordChooser:
-        """Return it with more words; see `TreebankModel.with_words`."""
-        return MultiwordChooser(self._tagger.with_words(vectors), self._splitter)
 
     def choose(self, stretches: Sequence[CodePoints], all_spans: Sequence[Spans]) -> None:
         """Decide which tokens of stretches of text are several words; their spans are changed."""
@@ -218,18 +214,6 @@ class Pipeline(OneLine):
         """Give a document for each input, in order; faster than one call for each."""
         work = partial(self.parse_stream, beam=beam, retag=retag, scores=scores)
         return annotate_each(inputs, work, self.read_text, what=self.kind)
-
-    def with_words(self, vectors: WordVectors) -> Pipeline:
-        """Return it with more words, in all its parts but the segmenter.
-
-        Raises:
-            ModelError: as of `TreebankModel.with_words`.
-        """
-        chooser = None if self.multiword is None else self.multiword.with_words(vectors)
-        tagger, parser = self.tagger.with_words(vectors), self.parser.with_words(vectors)
-        detailed = parser.parsers[0] if isinstance(parser, Vote) else parser
-        is_other = self.detailed is not self.parser
-        return Pipeline(self.segmenter, tagger, parser, chooser, detailed if is_other else None)
 
     def segment(
         self, pieces: Iterable[str], *, unit: Unit = "paragraph", **options: Any

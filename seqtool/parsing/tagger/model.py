@@ -19,7 +19,6 @@ from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.encoding.pretrained import (
     WEIGHT,
     WordStates,
-    WordVectors,
     project,
     summarise,
 )
@@ -142,13 +141,6 @@ class Tagger(TreebankModel[TaggerConfig]):
             word_states.size if word_states else 0,
         )
         return cls(config, symbols, characters, bundles, lemmas, read_weights(shapes), word_states)
-
-    def _with_words(self, vectors: WordVectors) -> Tagger:
-        symbols, weights = self._grown(self.forms.symbols, vectors)
-        characters = self.forms.characters
-        return Tagger(
-            self.config, symbols, characters, self.bundles, self.lemmas, weights, self.word_states
-        )
 
     @staticmethod
     def card(header: Header) -> str:
