@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,7 +16,7 @@ from torch.nn import functional
 from seqtool.classification.config import LINEAR, LM, PRESETS, ClassifierConfig
 from seqtool.classification.data import TrainingData, read_data
 from seqtool.classification.evaluation import evaluate
-from seqtool.classification.model import Classifier
+from seqtool.classification.model import LM_FOLDER, LM_SUM, Classifier, open_language_model
 from seqtool.classification.network import (
     LinearNetwork,
     ReadingNetwork,
@@ -22,11 +24,12 @@ from seqtool.classification.network import (
     network_of,
 )
 from seqtool.classification.ngrams import Bags, laid_out
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Halves, Longs
 from seqtool.core.errors import ConfigError
+from seqtool.core.storage import sum_of
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
 from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.train import (
     POOL_BATCHES,
     Kind,
@@ -35,6 +38,7 @@ from seqtool.parsing.train import (
     TreebankTask,
     train_on_treebank,
 )
+from seqtool.training.hardware import choose_device
 from seqtool.training.run import TrainedModel
 
 
@@ -54,7 +58,7 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         if isinstance(reader, Bags):
             self.module = LinearNetwork(len(reader.known), num_labels)
         else:
-            self.module = network_of(config.model, len(reader.known), num_labels, data.word_states)
+            self.module = network_of(config.model, len(reader.known), num_labels, data.lm)
             if isinstance(self.module, TunedNetwork):
                 self.module.set_dropout(config.learning)
                 counts = np.bincount(np.concatenate(self._ids))
@@ -112,7 +116,7 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
     def model(self) -> Classifier:
         """Return the classifier of the averaged weights."""
         data, weights = self._data, self._average.arrays()
-        return Classifier(self.config, data.labels, data.reader, weights, data.word_states)
+        return Classifier(self.config, data.labels, data.reader, weights, data.lm)
 
     def validate(self) -> dict[str, float]:
         """Return the scores of the validation part, in percent."""
@@ -166,25 +170,45 @@ def train_classifier(
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     chosen = PRESETS.chosen(config)
-    return train_on_treebank(CLASSIFIER, train_files, output, chosen, **options)
+    # the language model reads on the device of the training
+    read = partial(_read, device=choose_device(options.get("device", "auto")))
+    kind = dataclasses.replace(CLASSIFIER, read=read)
+    return train_on_treebank(kind, train_files, output, chosen, **options)
+
+
+def _begin(record: TreebankRecord[ClassifierConfig], output: Path) -> None:
+    """Copy the language model of a new run, if there is one."""
+    if record.lm is None:
+        return
+    if Path(record.lm).resolve().is_relative_to(output.resolve()):
+        what = f"the classifier would replace {record.lm}, which it reads"
+        raise ConfigError(what, hint="choose another output with -o")
+    open_language_model(record.lm)
+    checkpoint.copy(record.lm, output / LM_FOLDER)
 
 
 def _read(
-    record: TreebankRecord[ClassifierConfig], word_states: WordStates | None, output: Path
+    record: TreebankRecord[ClassifierConfig], output: Path, *, device: str = "cpu"
 ) -> tuple[ClassifierConfig, TrainingData]:
     """Return the settings and the data of a run."""
-    config = record.config
-    if word_states is not None and config.model.encoder == LINEAR:
+    config, lm = record.config, None
+    if record.lm is not None and config.model.encoder == LINEAR:
         raise ConfigError(
             "a linear classifier reads no language model",
             hint="add --encoder lm or --encoder bilstm, or leave --lm out",
         )
-    if word_states is None and config.model.encoder == LM:
+    if record.lm is None and config.model.encoder == LM:
         raise ConfigError(
             "the encoder lm begins from a language model, and none is given",
             hint="add --lm with a model that `seqtool train-lm` made, or choose another --encoder",
         )
-    return config, read_data(record.train, record.dev, config, word_states=word_states)
+    if record.lm is not None:
+        lm = open_language_model(output / LM_FOLDER, device=device)
+    data = read_data(record.train, record.dev, config, lm=lm)
+    if lm is not None:
+        sum_of_lm = sum_of(output / LM_FOLDER / checkpoint.HEADER)
+        data.summary.update({"lm_unit": lm.tokenizer.unit, LM_SUM: sum_of_lm})
+    return config, data
 
 
 CLASSIFIER = Kind(
@@ -194,4 +218,5 @@ CLASSIFIER = Kind(
     ClassifierTask,
     Classifier.card,
     bf16_on_cpu=False,  # its products are small
+    begin=_begin,
 )

@@ -114,8 +114,8 @@ def train_parser(
     kind = run_kind(output) if options.resume else None
     part = only or ("pipeline" if raw else "parser")
     part = kind if kind in ("segmenter", "pipeline") else part
-    sources = options.words() | teachers.sources()
-    read = {"segmenter": (), "pipeline": ("embeddings", "lm"), "parser": tuple(sources)}[part]
+    sources = {"embeddings": options.embeddings} | teachers.sources()
+    read = {"segmenter": (), "pipeline": ("embeddings",), "parser": tuple(sources)}[part]
     if refused := [name for name, value in sources.items() if value and name not in read]:
         what = f"--{refused[0]} is not for {'all that --raw trains' if raw else f'a {part}'}"
         raise ConfigError(what, hint="leave it out, or train a parser alone")
@@ -142,7 +142,6 @@ def _train(
     run = read_object(record) if options.resume and record.is_file() else {}
     given = {
         "--distil": sources.get("distil") or run.get("distil"),
-        "--lm": sources.get("lm") or run.get("lm"),
         "--raw": part == "pipeline" or run.get("gold_tags"),  # which Python can name, too
     }
     facts = [name for name, value in given.items() if value]

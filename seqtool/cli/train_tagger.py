@@ -53,9 +53,8 @@ def train_tagger(
     settings |= {f"data.{name}": value for name, value in named.items() if value is not None}
     has_labels = any(value is not None for value in named.values())
     has_labels = has_labels or (options.resume and run_kind(output) == "labeller")
-    facts = ["--lm"] if options.lm or options.resume else []
     combine = labellers.resolve if has_labels else taggers.resolve
-    chosen = options.resolve(combine, (preset, options.config), settings, output, facts)
+    chosen = options.resolve(combine, (preset, options.config), settings, output)
     if chosen is None:
         return
     if has_labels:
@@ -71,9 +70,8 @@ def train_tagger(
             note("tags share morphemes, so they are learnt without label_smoothing")
 
     treebank, dev = options.treebanks(treebank, dev)
-    trained = options.run(
-        train, treebank, output, chosen, dev=dev, on_data=on_data, **options.words()
-    )
+    sources = {"dev": dev, "embeddings": options.embeddings}
+    trained = options.run(train, treebank, output, chosen, on_data=on_data, **sources)
     scores = ", ".join(f"{name} {trained.scores[key]:.2f}" for name, key in SHOWN.items())
     report(trained, options.json, f"dev {scores}", next=("tag FILE.conllu -m {}",))
 
@@ -99,7 +97,8 @@ def _train_labels(
         note_data(data.summary, counted(data.summary["labels"], "label"))
         note(f"the labels are {SCHEMES[scheme_of(data)]}")
 
-    trained = options.run(train, files, output, chosen, dev=dev, on_data=on_data, **options.words())
+    sources = {"dev": dev, "embeddings": options.embeddings}
+    trained = options.run(train, files, output, chosen, on_data=on_data, **sources)
     counts = count_dev(checkpoint.load(output), read[-1])
     if not options.json:
         labels.show_types(counts)

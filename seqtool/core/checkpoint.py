@@ -6,7 +6,7 @@
     README.md              a model card, free to be edited
     log.jsonl, last/       left by training: its log, and the state that --resume continues from
     best/                  the model while training goes on
-    lm/                    the language model that a tagger or parser reads
+    lm/                    the language model that a classifier reads
     run.json, corpus/      what was trained: the settings, and a raw text once it is prepared
 
 A model is there whole or not at all; `seqtool inspect` finds a changed bit by the sums. Loading

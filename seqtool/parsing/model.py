@@ -3,7 +3,6 @@
 model.json, README.md   as of every model
 vocabulary.json         the tables that tell what the rows of the arrays stand for
 weights.safetensors     the arrays of the network, by their names there
-lm/                     the language model whose states it reads, if it was trained with one
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.pretrained import WordStates, open_own
 from seqtool.parsing.encoding.sparse import SEEN
 from seqtool.parsing.unknown import SHARE
 from seqtool.treebank.conllu import Broken, no_item
@@ -64,7 +62,6 @@ class TreebankModel(OneLine, ABC, Generic[C]):
     Args:
         config: all settings.
         weights: the arrays of the network, by their names there.
-        word_states: the language model that reads sentences, for weights that were trained so.
 
     Attributes:
         kind: of the model directory.
@@ -82,10 +79,8 @@ class TreebankModel(OneLine, ABC, Generic[C]):
     works: ClassVar[str] = "work"
     _joined: Sequence[Self] = ()  # the members of an ensemble
 
-    def __init__(
-        self, config: C, weights: Mapping[str, Floats], word_states: WordStates | None = None
-    ) -> None:
-        self.config, self.weights, self.word_states = config, weights, word_states
+    def __init__(self, config: C, weights: Mapping[str, Floats]) -> None:
+        self.config, self.weights = config, weights
         self.scores: Mapping[str, float] = {}
         self.data: Mapping[str, Any] = {}
         self.unknown_share: float | None = None
@@ -117,7 +112,6 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         cls,
         config: C,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Self:
         """Return the model that was saved; `read_weights` reads arrays of such shapes.
@@ -198,8 +192,10 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         checkpoint.save(directory, header, self.card(header), fill)
 
     @classmethod
-    def load(cls, directory: Path, header: Header, *, device: str = "cpu") -> Self:
+    def load(cls, directory: Path, header: Header, *, device: str = "cpu", **more: Any) -> Self:
         """Open a model directory; the model works on the CPU, whatever the device.
+
+        What a kind of model needs beside, `more`, its `restore` is given.
 
         Raises:
             ModelError: a file is missing or damaged.
@@ -209,8 +205,8 @@ class TreebankModel(OneLine, ABC, Generic[C]):
             model = cls.restore(
                 from_dict(cls.config_class, header.config),  # type: ignore[arg-type]
                 Vocabulary.load(directory / VOCABULARY),
-                open_own(directory, header.data),
                 partial(_read_weights, directory),
+                **more,
             )
         except (ConfigError, ValueError, LookupError, TypeError, SafetensorError) as error:
             raise ModelError(

@@ -27,7 +27,6 @@ from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event, shows_progress
 from seqtool.parsing.config import Presets
 from seqtool.parsing.encoding.encoder import dropout_mask
-from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
 from seqtool.parsing.model import TreebankModel
 from seqtool.training import hardware
 from seqtool.training.config import Stage, TrainingConfig
@@ -167,7 +166,7 @@ class TreebankRecord(Record[C], Generic[C]):
         skip_invalid: whether broken sentences are left out.
         threads: as they were asked for.
         command: what was typed.
-        lm: the directory of a language model, which the run has a copy of.
+        lm: of a classifier: the directory of a language model, which the run has a copy of.
         gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
         distil: the directories of parsers that a parser learns from, its teachers.
         unlabelled: text for the teachers to parse; the run has what they made of it.
@@ -203,8 +202,8 @@ class Kind(Generic[C]):
     Attributes:
         presets: its settings.
         treebank: what it is trained on, for a hint.
-        read: reads the treebank of a record, with a language model if there is one, of a run in
-            some directory; also gives the settings, with what depends on the treebank chosen.
+        read: reads the treebank of a record, of a run in some directory; also gives the settings,
+            with what depends on the treebank chosen.
         task: makes the task.
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
@@ -216,7 +215,7 @@ class Kind(Generic[C]):
 
     presets: Presets[C]
     treebank: str
-    read: Callable[[TreebankRecord[C], WordStates | None, Path], tuple[C, TrainingData]]
+    read: Callable[[TreebankRecord[C], Path], tuple[C, TrainingData]]
     task: MakesTask
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
@@ -252,12 +251,9 @@ class WordRecordOptions(RecordOptions, total=False):
 
     Attributes:
         embeddings: a file of word vectors that forms begin with.
-        lm: a neural language model whose states after words are read too; it is copied into the
-            model directory.
     """
 
     embeddings: str | Path | None
-    lm: str | Path | None
 
 
 class RunOptions(RecordOptions, total=False):
@@ -318,10 +314,9 @@ def train_on_treebank(
     hardware.prepare_device(device)
     record = dataclasses.replace(record, config=with_precision(record.config, device, kind))
     with nullcontext() if resume else storage.replacing(output):
-        word_states = open_for_run(record.lm, output, resume=resume, device=device)
         if not resume:
             kind.begin(record, output)
-        settings, data = kind.read(record, word_states, output)
+        settings, data = kind.read(record, output)
         on_data(data)
         record = dataclasses.replace(record, config=settings)
         task = kind.task(settings, data, device=device, command=record.command)

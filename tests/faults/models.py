@@ -23,7 +23,7 @@ NEEDS = {
     "lm-stopped": ("corpus",),
     "ngram": ("ngram",),
     "class-ngram": ("classes.tsv",),
-    **dict.fromkeys(("parser-lm", "classifier-lm"), ("lm-lstm",)),
+    "classifier-lm": ("lm-lstm",),
 }
 
 _TREES = ("train.conllu", "--dev", "dev.conllu", "--epochs", "2", "--threads", "1")
@@ -60,7 +60,6 @@ MADE: dict[str, tuple[str, ...]] = {
     },
     "parser-crf": (*_PARSER, "--preset", "graph", "--loss", "crf", *_GRAPH),
     "parser-global": (*_PARSER, *_NEURAL, "--loss=global", "--hidden=16", "--set=global_epochs=1"),
-    "parser-lm": (*_PARSER, "--preset", "accurate", "--lm", "lm-lstm", "--hidden", "16", *_ENCODER),
     "tagger-sparse": _TAGGER,
     "labeller": _LABELLER,
     "segmenter-trained": ("train-parser", "--raw", "--only", "segmenter", *_TREES),

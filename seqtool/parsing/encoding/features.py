@@ -365,24 +365,15 @@ class TokenArrays:
         types: int32 [num_rows], the type of each token; NONE's row first.
         tokens: int32 [num_sentences], the row of each sentence's ROOT.
         lengths: int32 [num_sentences], words of each.
-        lm_states: of each sentence, what a language model made of it, see `WordStates`; None
-            without one.
     """
 
     types: Ints
     tokens: Ints
     lengths: Ints
-    lm_states: Sequence[npt.NDArray[np.float16]] | None = None
 
     def part(self, places: npt.NDArray[np.int64]) -> TokenArrays:
         """Return some of the sentences, in the same rows."""
-        states = self.lm_states
-        return TokenArrays(
-            self.types,
-            self.tokens[places],
-            self.lengths[places],
-            None if states is None else [states[place] for place in places.tolist()],
-        )
+        return TokenArrays(self.types, self.tokens[places], self.lengths[places])
 
 
 def token_rows(tokens: Ints, lengths: Ints) -> npt.NDArray[np.int64]:

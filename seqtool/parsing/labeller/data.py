@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.labeller.columns import read_labelled
 from seqtool.parsing.labeller.config import LabellerConfig
 from seqtool.parsing.labeller.entities import LabelCounts, are_entities, keeps_to_bio
@@ -27,7 +26,6 @@ def read_data(
     *,
     skip_invalid: bool = False,
     embeddings: str | None = None,
-    word_states: WordStates | None = None,
 ) -> TrainingData:
     """Read labelled words and make ready what a labeller is trained on: their labels are UPOS.
 
@@ -44,9 +42,7 @@ def read_data(
         for files in (train_files, None if dev_file is None else [dev_file])
     ]
     model = config.as_tagger().model
-    read = prepare_data(
-        parts[0] or (), parts[1], model, embeddings=embeddings, word_states=word_states
-    )
+    read = prepare_data(parts[0] or (), parts[1], model, embeddings=embeddings)
     lemmas = Lemmas(read.lemmas.scripts, {})  # every lemma is `_`: none is to be kept
     summary = {name: read.summary[name] for name in read.summary if name != "edit_scripts"}
     summary["labels"] = summary.pop("bundles")

@@ -23,7 +23,6 @@ from seqtool.core.errors import counted
 from seqtool.core.jit import compiled
 from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.labeller.columns import bare_sentence, label_in, read_columns, with_labels
 from seqtool.parsing.labeller.config import KIND, LabellerConfig
 from seqtool.parsing.labeller.entities import OUTSIDE, LabelCounts, allowed_pairs
@@ -94,7 +93,7 @@ class Labeller(TreebankModel[LabellerConfig]):
     works = "label"
 
     def __init__(self, config: LabellerConfig, tagger: Tagger, *, is_bio: bool) -> None:
-        super().__init__(config, tagger.weights, tagger.word_states)
+        super().__init__(config, tagger.weights)
         self.tagger, self.is_bio = tagger, is_bio
         self.labels = tuple(tagger.bundles.values[0])
         self._allowed: Bools | None = allowed_pairs(self.labels) if is_bio else None
@@ -115,11 +114,10 @@ class Labeller(TreebankModel[LabellerConfig]):
         cls,
         config: LabellerConfig,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Labeller:
         """Return the labeller that was saved; see `TreebankModel.restore`."""
-        tagger = Tagger.restore(config.as_tagger(), vocabulary, word_states, read_weights)
+        tagger = Tagger.restore(config.as_tagger(), vocabulary, read_weights)
         return cls(config, tagger, is_bio=bool(vocabulary.extra["bio"]))
 
     @staticmethod
@@ -132,7 +130,6 @@ class Labeller(TreebankModel[LabellerConfig]):
             f"A labeller of words ({header.config['data']['column']})",
             f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
             f"forms, affixes and characters, {counted(header.num_parameters, 'parameter')}.",
-            summarise(header.data),
             checkpoint.scores_table(header),
             "In percent. Precision, recall and F1 are of whole entities, as seqeval counts them; "
             "accuracy is of words.",

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.labeller.config import PRESETS, LabellerConfig
 from seqtool.parsing.labeller.data import read_data
 from seqtool.parsing.labeller.model import Labeller
@@ -46,7 +45,7 @@ def train_labeller(
 
 
 def _read(
-    record: TreebankRecord[LabellerConfig], word_states: WordStates | None, output: Path
+    record: TreebankRecord[LabellerConfig], output: Path
 ) -> tuple[LabellerConfig, TrainingData]:
     """Return the settings and the data of a run."""
     data = read_data(
@@ -55,7 +54,6 @@ def _read(
         record.config,
         skip_invalid=record.skip_invalid,
         embeddings=record.embeddings,
-        word_states=word_states,
     )
     return record.config, data
 

@@ -43,7 +43,6 @@ _BILSTM = "model.encoder is bilstm"
 _NEURAL_STEPS, _LINEAR_STEPS = f"{_STEPS} and {_NEURAL}", f"{_STEPS} and {_LINEAR}"
 _NEURAL_ARCS, _BILSTM_STEPS = f"{_ARCS} and {_NEURAL}", f"{_STEPS} and {_BILSTM}"
 _PAIRS = f"{_NEURAL_ARCS} and second_order is not none"
-_STATES = f"{_BILSTM} and --lm is given"
 _FILTERS = f"{_NEURAL} and num_filters > 0"
 _EXPLORING = f"{_STEPS} and oracle is dynamic and model.system is not swap"
 _RATED = f"{_NEURAL} or {_ARCS}"
@@ -129,13 +128,6 @@ class ModelConfig(Config):
         128, "bilstm: units of each direction", minimum=1, maximum=WIDEST, when=_BILSTM
     )
     encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST, when=_BILSTM)
-    lm_size: int = setting(
-        128,
-        "with --lm: width that the language model's states are projected to",
-        minimum=1,
-        maximum=WIDEST,
-        when=_STATES,
-    )
     context_slots: tuple[str, ...] = setting(
         CONTEXT,
         "bilstm: places whose word is looked at as it was read in its sentence",
@@ -312,9 +304,6 @@ class LearningConfig(Config):
     )
     dropout_encoder: float = setting(
         0.4, "dropout on what the bilstm reads, and on its states", minimum=0, below=1, when=_BILSTM
-    )
-    dropout_lm: float = setting(
-        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1, when=_STATES
     )
     dropout_contexts: float = setting(
         0.3,
@@ -633,19 +622,6 @@ def check_vectors(config: ParserConfig) -> None:
         raise ConfigError(
             "--embeddings are for vectors of words, and a linear classifier has none",
             hint="leave them out, or take --classifier neural",
-        )
-
-
-def check_encoder(config: ParserConfig) -> None:
-    """Refuse a language model for a parser that has nothing to read it with.
-
-    Raises:
-        ConfigError: it has no encoder.
-    """
-    if config.model.encoder == "none":
-        raise ConfigError(
-            "--lm is for an encoder to read, and this parser has none",
-            hint="add --preset accurate, or --encoder bilstm",
         )
 
 

@@ -24,7 +24,7 @@ from seqtool.parsing.encoding.features import (
     are_joined,
     columns_of,
 )
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
+from seqtool.parsing.encoding.vectors import WordVectors, read_vectors
 from seqtool.parsing.parser.config import (
     LEXICAL_FIELDS,
     SMALL_SENTENCES,
@@ -167,7 +167,6 @@ class TrainingData:
         heads, label_ids: the trees of `train` as the parser can build them, as token arrays.
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
-        word_states: the language model that reads the sentences, if given.
         gold_tags: numbers of the gold tags of words whose columns have predicted ones, if given, as
             a token array; -1 in the rows of NONE and ROOT.
         summary: numbers that tell these data from others, for people and for `--resume`.
@@ -187,7 +186,6 @@ class TrainingData:
     label_ids: Ints
     symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
     vectors: WordVectors | None = None
-    word_states: WordStates | None = None
     gold_tags: Ints | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
@@ -241,10 +239,10 @@ def _tags_of(sentence: Sentence) -> list[str]:
 
 
 class _Reader:
-    """Reads sentences into lists of numbers, so that none is kept, but for forms if asked to."""
+    """Reads sentences into lists of numbers, so that none is kept."""
 
-    def __init__(self, columns: tuple[int, ...], *, keep_forms: bool) -> None:
-        self.columns, self.keep_forms = columns, keep_forms
+    def __init__(self, columns: tuple[int, ...]) -> None:
+        self.columns = columns
         self.counts: Counter[tuple[str, ...]] = Counter()
         # in the order in which they are met, as `features.Types` numbers them, which cannot be made
         # before all symbols are known
@@ -271,8 +269,6 @@ class _Reader:
         first = ROOT_TYPE + 1
         into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
         into.trees.append((sentence.heads(), sentence.column(DEPREL)))
-        if self.keep_forms:
-            into.forms.append(sentence.column(FORM))
         tags = [] if gold is None else [_tags_of(gold)]
         into.gold_tags += ["", *(tags[0] if tags else [""] * len(keys))]
         self.digest.update(repr((keys, into.trees[-1], *tags)).encode())
@@ -285,16 +281,14 @@ class Part:
     types: list[int] = field(default_factory=lambda: [NONE_TYPE])
     tokens: list[int] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
-    forms: list[list[str]] = field(default_factory=list)
     gold_tags: list[str] = field(default_factory=lambda: [""])
 
-    def gold(self, word_states: WordStates | None) -> GoldTrees:
+    def gold(self) -> GoldTrees:
         """Return what was read, as arrays."""
         arrays = TokenArrays(
             np.asarray(self.types, np.int32),
             np.asarray(self.tokens, np.int32),
             np.asarray([len(heads) for heads, _ in self.trees], np.int32),
-            None if word_states is None else word_states.of(self.forms),
         )
         return GoldTrees(arrays, [*self.trees])  # what is read later is no part of it
 
@@ -311,7 +305,6 @@ def prepare_data(
     *,
     skip_invalid: bool = False,
     embeddings: str | None = None,
-    word_states: WordStates | None = None,
     gold_tags: str | None = None,
     taught: str | None = None,
 ) -> TrainingData:
@@ -321,8 +314,7 @@ def prepare_data(
     share of its non-projective trees, as are the trees that a graph-based parser finds; whether
     characters are read, by its morphemes; and of a small treebank, the epochs (`small_epochs`).
 
-    The files are those of a `TreebankRecord`; `word_states` is to read the sentences, and `taught`
-    has those that teachers have parsed.
+    The files are those of a `TreebankRecord`; `taught` has sentences that teachers have parsed.
 
     Raises:
         DataError: a broken sentence, no trees, or too few; gold tags of other sentences; columns
@@ -330,7 +322,7 @@ def prepare_data(
         ConfigError: word vectors without the field that they are for.
     """
     fields = config.model.fields
-    reader = _Reader(columns_of(fields), keep_forms=word_states is not None)
+    reader = _Reader(columns_of(fields))
     train, dev = Part(), Part()
     skipped: list[DataError] = []
     sentences = read_conllu(train_files, skip_invalid=skip_invalid, on_skipped=skipped.append)
@@ -342,13 +334,13 @@ def prepare_data(
             reader.read(sentence, dev, count=False)
     if not dev.trees:  # nothing is held out of so small a treebank
         dev = train
-    validation = dev.gold(word_states)
+    validation = dev.gold()
     num_gold, empty_shares = len(train.trees), reader.empty_shares()
     weighed: Mapping[tuple[str, ...], float] = reader.counts
     num_variants = 0  # the last ones of what was taught
     if taught is not None:
         weighed, num_variants = _read_taught(reader, taught, train)
-    gold = train.gold(word_states)
+    gold = train.gold()
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
             "no sentence has more than one word, so there is nothing to learn",
@@ -385,8 +377,6 @@ def prepare_data(
         summary["taught_sentences"] = len(gold.trees) - num_gold
         summary |= {"variants": num_variants} if num_variants else {}
         summary["taught_words"] = int(gold.arrays.lengths[num_gold:].sum())
-    if word_states is not None:
-        summary |= word_states.about
     return TrainingData(
         config=config,
         types=types,
@@ -397,7 +387,6 @@ def prepare_data(
         label_ids=label_ids,
         symbol_counts=counts,
         vectors=vectors,
-        word_states=word_states,
         gold_tags=train.gold_tag_ids(),
         summary=summary,
         skipped=skipped,

@@ -24,7 +24,7 @@ from seqtool.parsing.parser.transition.classifier import weight_shapes as transi
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 
 # the options that a parser was trained with -> what its header then tells of its data
-TOLD_BY = {"--distil": "teachers", "--lm": "lm_bytes", "--raw": PREDICTED}
+TOLD_BY = {"--distil": "teachers", "--raw": PREDICTED}
 
 
 def settings_read(header: Header) -> dict[str, Any]:
@@ -63,13 +63,12 @@ def weight_shapes(
     num_lexical: int,
     num_tags: int,
     labels: Labels,
-    state_size: int = 0,
     num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of a parser, by its name in the network of its family.
 
     `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, the last one 0 where no
-    characters are read; `state_size` is the width of a language model's states, 0 without one.
+    characters are read.
     """
     if (config.decoder, config.classifier) == ("graph", "linear"):
         return arc_scorer.weight_shapes(config, labels)
@@ -77,7 +76,7 @@ def weight_shapes(
         size = linear_classifier.num_weights(config, labels)
         return {linear_classifier.WEIGHTS: (size,)}
     of_family = graph_shapes if config.decoder == "graph" else transition_shapes
-    return of_family(config, num_lexical, num_tags, labels, state_size, num_characters)
+    return of_family(config, num_lexical, num_tags, labels, num_characters)
 
 
 def describe(header: Header) -> str:

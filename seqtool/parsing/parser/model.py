@@ -22,7 +22,6 @@ from seqtool.parsing.encoding.features import (
     Types,
     encode,
 )
-from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import AT_WORK, Shapes, TreebankModel, at_work
 from seqtool.parsing.parser import calibration, temperature
 from seqtool.parsing.parser.calibration import Calibration
@@ -101,9 +100,8 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         types: Types,
         labels: Labels,
         weights: Mapping[str, Floats],
-        word_states: WordStates | None = None,
     ) -> None:
-        super().__init__(config, weights, word_states)
+        super().__init__(config, weights)
         self.types, self.labels = types, labels
         self.calibrations: dict[int, Calibration] = {}
         self.decoder = make_decoder(config, labels, weights)
@@ -145,10 +143,9 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
     @property
     def shared(self) -> object:
         """What all members of an ensemble must have alike: what they read, and what they build."""
-        lm = None if self.word_states is None else self.word_states.about
         types, config = self.types, self.config
         # scores of one kind only can be averaged, so the loss is one
-        reads = types.lexical, types.tags, types.known_characters, lm
+        reads = types.lexical, types.tags, types.known_characters
         return *reads, self.labels, config.model, config.learning.loss
 
     @classmethod
@@ -156,7 +153,6 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         cls,
         config: ParserConfig,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Parser:
         """Return the parser that was saved; see `TreebankModel.restore`."""
@@ -169,7 +165,6 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
                 raise ValueError("the transition system is missing")
             if config.model.classifier == "linear" and not config.model.templates:
                 raise ValueError("the templates of features are missing")
-        state_size = word_states.size if word_states else 0
         characters = None
         if config.model.character_width:
             characters = Characters(vocabulary.texts(CHARACTERS))
@@ -180,10 +175,9 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             lexical.num_symbols,
             tags.num_symbols,
             labels,
-            state_size,
             types.num_characters,
         )
-        parser = cls(config, types, labels, read_weights(shapes), word_states)
+        parser = cls(config, types, labels, read_weights(shapes))
         parser.calibrations = calibration.from_json(vocabulary.extra.get(CALIBRATIONS))
         return parser
 
@@ -202,7 +196,6 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             header,
             "A dependency parser",
             f"{describe(header)}{trained}; it reads {fields}.",
-            summarise(header.data),
             checkpoint.scores_table(header),
             f"UAS and LAS count every word, punctuation too, by gold words and {tags}{searched}.",
             checkpoint.data_table(header),
@@ -240,7 +233,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
 
     def _like(self, types: Types, weights: Mapping[str, Floats]) -> Parser:
         """Return a parser with other types or weights, and what was measured and fitted of this."""
-        other = Parser(self.config, types, self.labels, weights, self.word_states)
+        other = Parser(self.config, types, self.labels, weights)
         other.scores, other.calibrations = self.scores, self.calibrations
         other.data, other.unknown_share = self.data, self.unknown_share
         return other
@@ -330,11 +323,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
     def encode(self, sentences: Iterable[Sentence]) -> TokenArrays:
         """Return sentences as token arrays; earlier types are forgotten if there are too many."""
         self.limit_types()
-        if self.word_states is None:
-            return encode(sentences, self.types)
-        sentences = list(sentences)
-        lm_states = self.word_states.of([sentence.column(FORM) for sentence in sentences])
-        return dataclasses.replace(encode(sentences, self.types), lm_states=lm_states)
+        return encode(sentences, self.types)
 
     def limit_types(self) -> None:
         """Forget all types if too many were met, and no answer is open that is made by them."""
@@ -609,8 +598,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
         """Give the items with new trees, in order; broken sentences as they are.
 
         Args:
-            items: what `read_conllu`, `read_items` or `read_batches` gives. With a language model,
-                which reads the words themselves, each batch comes back as its sentences.
+            items: what `read_conllu`, `read_items` or `read_batches` gives.
             beam: hypotheses per sentence.
             allow_missing: parse also sentences without columns that the parser reads.
             scores: write into column MISC how probable it is that each word's head is right, as
@@ -620,7 +608,7 @@ class Parser(TreebankModel[ParserConfig], ParsesInputs, DetailedParser):
             DataError: when iterated: there are such sentences, and they are not allowed.
             TypeError: when iterated: an item is something else.
         """
-        if self.word_states is not None or scores:
+        if scores:
             items = sentences_of(items)
         check = None if allow_missing else ColumnCheck(self.types)
         return in_stream(items, _StreamParser(self, beam, check, scores=scores).parse)

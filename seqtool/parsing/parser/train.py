@@ -12,14 +12,7 @@ from typing import Any
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.parser.config import (
-    PRESETS,
-    ParserConfig,
-    check_encoder,
-    check_vectors,
-    stages,
-)
+from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_vectors, stages
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import (
     TAUGHT,
@@ -67,7 +60,6 @@ def train_parser(
     progress: bool | None = None,
     dev: str | Path | None = None,
     embeddings: str | Path | None = None,
-    lm: str | Path | None = None,
     gold_tags: str | Path | None = None,
     distil: Sequence[str | Path] | str | Path = (),
     unlabelled: Sequence[str | Path] | str | Path = (),
@@ -94,8 +86,6 @@ def train_parser(
         dev: CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence of the
             treebank is kept for that.
         embeddings: a file of word vectors that forms begin with.
-        lm: a neural language model whose states after words are read too; it is copied into the
-            model directory.
         gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
             predicted; an encoder learns from them what it cannot read.
         distil: the directories of parsers, or of pipelines, over the same treebank, from which the
@@ -132,7 +122,6 @@ def train_parser(
         should_stop=should_stop,
         dev=dev,
         embeddings=embeddings,
-        lm=lm,
         gold_tags=gold_tags,
         distil=distil,
         unlabelled=unlabelled,
@@ -147,13 +136,9 @@ def train_parser(
     return TrainedParser(**vars(trained), system=system)
 
 
-def _read(
-    record: TreebankRecord[ParserConfig], word_states: WordStates | None, output: Path
-) -> tuple[ParserConfig, TrainingData]:
+def _read(record: TreebankRecord[ParserConfig], output: Path) -> tuple[ParserConfig, TrainingData]:
     """Return the settings, with the system chosen, and the data of a run."""
     config = record.config
-    if record.lm is not None:
-        check_encoder(config)
     if record.embeddings is not None:
         check_vectors(config)
     has_templates = (config.model.decoder, config.model.classifier) == ("transition", "linear")
@@ -165,7 +150,6 @@ def _read(
         config,
         skip_invalid=record.skip_invalid,
         embeddings=record.embeddings,
-        word_states=word_states,
         gold_tags=record.gold_tags,
         taught=_taught(output),
     )

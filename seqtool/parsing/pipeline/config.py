@@ -21,7 +21,7 @@ from seqtool.training.config import seconds_of
 KIND = "pipeline"
 PARTS = ("segmenter", "multiword", "tagger", "parser", "graph", "perceptron")
 PARSERS = ("parser", "graph", "perceptron")  # those of PARTS that find heads
-NEURAL = ("parser", "graph")  # those of PARSERS that read vectors, and a language model
+NEURAL = ("parser", "graph")  # those of PARSERS that read vectors
 # preset -> how many of which parts; of the others one of each, and no taggers for multiword tokens
 _MEMBERS: dict[str, dict[str, Any]] = {
     "accurate": {"taggers": 2, "graphs": 1, "perceptrons": 1},

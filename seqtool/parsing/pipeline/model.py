@@ -35,7 +35,6 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
 from seqtool.core.one_line import OneLine
-from seqtool.parsing.encoding.pretrained import summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
 from seqtool.parsing.parser import vote
@@ -365,7 +364,6 @@ def model_card(header: Header) -> str:
         "From raw text to dependency trees",
         "A segmenter, taggers with a lemmatizer, and parsers, in folders of their own; "
         f"{counted(header.num_parameters, 'parameter')}.",
-        summarise(header.data, "tagger/lm", "parser/lm"),
         checkpoint.scores_table(header),
         "Of each part, in percent, as it was validated by itself: see the cards in their folders."
         if header.data.get("dev_held_out")

@@ -35,15 +35,13 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, shows_progress
-from seqtool.parsing.encoding.pretrained import FOLDER, check_given
 from seqtool.parsing.parser.calibration import to_json
-from seqtool.parsing.parser.config import SMALL_SENTENCES, check_encoder
+from seqtool.parsing.parser.config import SMALL_SENTENCES
 from seqtool.parsing.parser.model import CALIBRATIONS
 from seqtool.parsing.parser.train import PARSER, train_parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import (
     KIND,
-    NEURAL,
     PARSERS,
     PARTS,
     PRESETS,
@@ -185,7 +183,6 @@ def train_pipeline(
         _refuse_too_late(output, before.config, record.config)
         record.write(output)
     else:
-        stage.check_lm()
         with storage.replacing(output):
             stage.check_treebanks(on_held_out)
             record.write(output)
@@ -241,14 +238,6 @@ class _Stages:
         else:
             num_dev = sum(is_dev for _, is_dev in held_out(sentences))
             on_held_out(len(sentences) - num_dev, num_dev or len(sentences))
-
-    def check_lm(self) -> None:
-        """Open the language model, if there is one, for the same reason."""
-        if self.record.lm is not None:
-            for part in NEURAL:
-                if getattr(self.config, f"{part}s"):
-                    check_encoder(getattr(self.config, part))
-            check_given(self.record.lm, self.output)
 
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
         """Return the sentences of a treebank."""
@@ -395,8 +384,6 @@ class _Stages:
             }
             if part != "segmenter" and not self._is_linear(part) and not is_begun:
                 arguments["embeddings"] = self.record.embeddings
-            if part in ("tagger", *NEURAL) and not is_begun:
-                arguments["lm"] = _lm_at_hand(self.record.lm, self.output)
             jobs.append(Job(folder, train, arguments))
         return jobs
 
@@ -430,7 +417,6 @@ class _Stages:
             "seed": self.config.tagger.training.seed,
             "folds": num,
             "embeddings": self.record.embeddings,
-            "lm": self.record.lm,
             "device": self.device,
         }
         return [
@@ -500,8 +486,6 @@ def _tag_fold(
     skip_invalid: bool,
     output: Path,
     seed: int,
-    lm: str | None,
-    device: str,
     threads: int | None,
     time_limit: str | float | None = None,
     **options: Any,
@@ -513,14 +497,5 @@ def _tag_fold(
         sentences,
         directory=output / JACKKNIFE,
         config=fold_config(seed=seed, time_limit=time_limit),
-        lm=_lm_at_hand(lm, output),
-        device=device,
         **options,
     )
-
-
-def _lm_at_hand(given: str | None, output: Path) -> str | None:
-    """Return the language model, if any: the tagger's copy once it is there, as only that stays."""
-    tagger = output / "tagger"
-    is_copied = given is not None and (tagger / checkpoint.RUN).is_file()
-    return str(tagger / FOLDER) if is_copied else given

@@ -22,7 +22,6 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.inputs import annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 from seqtool.parsing.segmenter.characters import (
@@ -256,7 +255,6 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         cls,
         config: SegmenterConfig,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Segmenter:
         """Return the segmenter that was saved; see `TreebankModel.restore`."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.segmenter.config import PRESETS, SegmenterConfig
 from seqtool.parsing.segmenter.data import TrainingData, prepare_data
 from seqtool.parsing.segmenter.model import Segmenter
@@ -43,9 +42,9 @@ def train_segmenter(
 
 
 def _read(
-    record: TreebankRecord[SegmenterConfig], word_states: WordStates | None, output: Path
+    record: TreebankRecord[SegmenterConfig], output: Path
 ) -> tuple[SegmenterConfig, TrainingData]:
-    """Return the settings and the data of a run; a segmenter reads no language model."""
+    """Return the settings and the data of a run."""
     data = prepare_data(record.train, record.dev, record.config, skip_invalid=record.skip_invalid)
     return record.config, data
 

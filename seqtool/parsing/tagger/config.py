@@ -28,13 +28,6 @@ class EncoderConfig(Config):
     )
     encoder_size: int = setting(192, "bilstm: units of each direction", minimum=1, maximum=WIDEST)
     encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST)
-    lm_size: int = setting(
-        128,
-        "with --lm: width that the language model's states are projected to",
-        minimum=1,
-        maximum=WIDEST,
-        when="--lm is given",
-    )
     min_count: int = setting(2, "rarer forms, affixes and characters count as unknown", minimum=1)
 
     def check(self) -> None:
@@ -94,13 +87,6 @@ class EncoderLearningConfig(Config):
     )
     dropout_embeddings: float = setting(
         0.33, "dropout on what the bilstm reads", minimum=0, below=1
-    )
-    dropout_lm: float = setting(
-        0.3,
-        "with --lm: dropout on the language model's states",
-        minimum=0,
-        below=1,
-        when="--lm is given",
     )
     dropout_encoder: float = setting(
         0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1

@@ -14,7 +14,7 @@ import numpy as np
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
+from seqtool.parsing.encoding.vectors import WordVectors, read_vectors
 from seqtool.parsing.tagger.config import ModelConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
@@ -68,7 +68,6 @@ class TrainingData:
         lengths: words of each sentence.
         dev: the validation part.
         vectors: what forms begin with, if given.
-        word_states: the language model that reads the sentences, if given.
         summary: numbers that tell these data from others, for people and for `--resume`.
     """
 
@@ -86,7 +85,6 @@ class TrainingData:
     lengths: Ints
     dev: Part
     vectors: WordVectors | None = None
-    word_states: WordStates | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
     def forms(self, words: Sequence[int], lengths: Sequence[int]) -> Iterator[list[str]]:
@@ -111,11 +109,10 @@ def read_data(
     *,
     skip_invalid: bool = False,
     embeddings: str | None = None,
-    word_states: WordStates | None = None,
 ) -> TrainingData:
     """Read a treebank and make ready what a tagger is trained on.
 
-    The files are those of a `TreebankRecord`; `word_states` is to read the sentences.
+    The files are those of a `TreebankRecord`.
 
     Raises:
         DataError: a broken sentence, or words without UPOS.
@@ -124,7 +121,7 @@ def read_data(
     dev = None
     if dev_file is not None:
         dev = read_conllu([dev_file], check="columns", skip_invalid=skip_invalid)
-    return prepare_data(train, dev, config, embeddings=embeddings, word_states=word_states)
+    return prepare_data(train, dev, config, embeddings=embeddings)
 
 
 def prepare_data(
@@ -133,7 +130,6 @@ def prepare_data(
     config: ModelConfig,
     *,
     embeddings: str | None = None,
-    word_states: WordStates | None = None,
 ) -> TrainingData:
     """Make sentences ready, none of which is kept: see `read_data`."""
     ids: dict[Word, int] = {}
@@ -174,8 +170,6 @@ def prepare_data(
     }
     if vectors is not None:
         summary["vectors"] = len(vectors.words)
-    if word_states is not None:
-        summary |= word_states.about
     return TrainingData(
         symbols=symbols,
         characters=characters,
@@ -197,7 +191,6 @@ def prepare_data(
         lengths=np.asarray(train.lengths, np.int32),
         dev=dev,
         vectors=vectors,
-        word_states=word_states,
         summary=summary,
     )
 

@@ -16,12 +16,6 @@ from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.encoding.pretrained import (
-    WEIGHT,
-    WordStates,
-    project,
-    summarise,
-)
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
 from seqtool.parsing.tagger import sparse
@@ -77,9 +71,8 @@ class Tagger(TreebankModel[TaggerConfig]):
         bundles: Bundles,
         lemmas: Lemmas,
         weights: Mapping[str, Floats],
-        word_states: WordStates | None = None,
     ) -> None:
-        super().__init__(config, weights, word_states)
+        super().__init__(config, weights)
         self.bundles, self.lemmas = bundles, lemmas
         self._sparse: sparse.SparseFeatures | None = None
         model = config.model
@@ -124,7 +117,6 @@ class Tagger(TreebankModel[TaggerConfig]):
         cls,
         config: TaggerConfig,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Tagger:
         """Return the tagger that was saved; see `TreebankModel.restore`."""
@@ -138,9 +130,8 @@ class Tagger(TreebankModel[TaggerConfig]):
             characters.num_symbols,
             bundles,
             len(lemmas.scripts),
-            word_states.size if word_states else 0,
         )
-        return cls(config, symbols, characters, bundles, lemmas, read_weights(shapes), word_states)
+        return cls(config, symbols, characters, bundles, lemmas, read_weights(shapes))
 
     @staticmethod
     def card(header: Header) -> str:
@@ -155,7 +146,6 @@ class Tagger(TreebankModel[TaggerConfig]):
             f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
             f"forms, affixes and characters{beside}, {size}; "
             "lemmas by edit scripts.",
-            summarise(header.data),
             checkpoint.scores_table(header),
             "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
             "FEATS are all right.",
@@ -174,13 +164,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         places = inverse.astype(np.int32)
         vectors = self.forms.vectors(present)
         lengths = np.asarray([len(sentence) for sentence in sentences], np.int32)
-        inputs, rows = vectors, places
-        if self.word_states is not None:
-            read = self.word_states.of([item.column(FORM) for item in sentences])
-            projected = project([states[1:] for states in read], self.weights[WEIGHT])
-            inputs = np.concatenate((vectors[places], projected), axis=1)
-            rows = np.arange(len(places), dtype=np.int32)
-        by_step, words = self._recurrence.states(inputs, rows, lengths, num_layers)
+        by_step, words = self._recurrence.states(vectors, places, lengths, num_layers)
         states = np.empty_like(by_step)
         states[words] = by_step
         of_vectors, of_states = self._values
@@ -344,7 +328,6 @@ def weight_shapes(
     num_characters: int,
     bundles: Bundles,
     num_scripts: int,
-    state_size: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
     units, width = config.encoder_size, config.lexical_size + config.num_filters
@@ -363,9 +346,6 @@ def weight_shapes(
     }
     if config.sparse_bits:
         shapes |= sparse.shapes(config.sparse_bits, bundles.num_values)
-    if state_size:
-        shapes[WEIGHT] = (config.lm_size, state_size)
-        width += config.lm_size
     return shapes | bilstm_shapes("encoder", width, units, config.encoder_layers)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core.arrays import Halves, Ints
+from seqtool.core.arrays import Ints
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
     adversary,
@@ -54,7 +54,6 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             torch.from_numpy(self._parts),
             len(bundles),
             len(data.lemmas.scripts),
-            0 if data.word_states is None else data.word_states.size,
             num_words=num_words(self._words),
         )
         if data.vectors is not None:
@@ -72,11 +71,6 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         # [B, 3]: which of all values those of a bundle are
         members = torch.from_numpy(bundles.table + bundles.starts).long()
         self._members = members.to(self._device)
-        self._lm_states: list[Halves] | None = None
-        if data.word_states is not None:
-            forms = list(data.forms(data.words.tolist(), data.lengths.tolist()))
-            # without the state before the first word
-            self._lm_states = [states[1:] for states in data.word_states.of(forms)]
         self._begins = np.cumsum(data.lengths) - data.lengths
         self._average = AveragedWeights(self.module, config.learning.averaging)
         self._batches: list[npt.NDArray[np.int64]] = []
@@ -122,10 +116,10 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         )
         as_they_are: Tensor | None = None
         if learning.adversarial and torch.is_grad_enabled():
-            states_TX, _ = self._states(inputs_TD, lengths_B, sentences)
+            states_TX, _ = self._states(inputs_TD, lengths_B)
             as_they_are = self._tag_loss(states_TX, bundles_T)
             inputs_TD = inputs_TD + adversary(as_they_are, inputs_TD, learning.adversarial)
-        states_TX, first_TH = self._states(inputs_TD, lengths_B, sentences)
+        states_TX, first_TH = self._states(inputs_TD, lengths_B)
         loss = self._tag_loss(states_TX, bundles_T)
         if as_they_are is not None:
             loss = (loss + as_they_are) / 2.0
@@ -145,9 +139,7 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             loss = loss + learning.cloze_weight * cloze_loss
         return loss, len(inside)
 
-    def _states(
-        self, inputs_TD: Tensor, lengths_B: Tensor, sentences: npt.NDArray[np.int64]
-    ) -> tuple[Tensor, Tensor]:
+    def _states(self, inputs_TD: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
         """Return what is known of words in their sentences; see `TaggerNetwork.states`."""
         learning = self.config.learning
         return self.module.states(
@@ -156,7 +148,6 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             # the same for all words of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], learning.dropout_encoder),
             lambda states_TH: states_TH * self._kept(states_TH, learning.dropout_encoder),
-            self._read_by_lm(sentences),
         )
 
     def _tag_loss(self, states_TX: Tensor, bundles_T: Tensor) -> Tensor:
@@ -166,14 +157,6 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
         # that all combinations have a share would be learnt by the morphemes of all, too
         share = 0.0 if self._parts.size else self.config.learning.label_smoothing
         return functional.cross_entropy(scores_TB, bundles_T, label_smoothing=share)
-
-    def _read_by_lm(self, sentences: npt.NDArray[np.int64]) -> Tensor | None:
-        """Return the language model's states after words, [T, P]; None without one."""
-        if self._lm_states is None:
-            return None
-        states = np.concatenate([self._lm_states[i] for i in sentences.tolist()])
-        states_TP = torch.from_numpy(states).to(self._device).float()
-        return states_TP * self._kept(states_TP, self.config.learning.dropout_lm)
 
     def _vectors(self, words_U: Tensor) -> Tensor:
         """Return the vectors of forms, the rarer symbols of which are now and then unknown."""
@@ -197,7 +180,7 @@ class TaggerTask(TreebankTask[TaggerConfig, TrainingData]):
             # where a run is resumed, their epochs so far again; where it is finished, not at all
             self._sparse.learn_until(self._epoch + 1)
             weights |= self._sparse.arrays()
-        return Tagger(self.config, *learnt, weights, data.word_states)
+        return Tagger(self.config, *learnt, weights)
 
     def validate(self) -> dict[str, float]:
         """Return how many words of the validation part are right, in percent."""

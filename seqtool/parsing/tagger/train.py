@@ -16,7 +16,6 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import Event
-from seqtool.parsing.encoding.pretrained import FOLDER, WordStates, open_word_states
 from seqtool.parsing.tagger.config import PRESETS, TaggerConfig
 from seqtool.parsing.tagger.data import TrainingData, prepare_data, read_data
 from seqtool.parsing.tagger.model import Tagger
@@ -55,9 +54,7 @@ def train_tagger(
     return train_on_treebank(TAGGER, train_files, output, config, **options)
 
 
-def _read(
-    record: TreebankRecord[TaggerConfig], word_states: WordStates | None, output: Path
-) -> tuple[TaggerConfig, TrainingData]:
+def _read(record: TreebankRecord[TaggerConfig], output: Path) -> tuple[TaggerConfig, TrainingData]:
     """Return the settings and the data of a run."""
     data = read_data(
         record.train,
@@ -65,7 +62,6 @@ def _read(
         record.config.model,
         skip_invalid=record.skip_invalid,
         embeddings=record.embeddings,
-        word_states=word_states,
     )
     return record.config, data
 
@@ -100,7 +96,6 @@ def tagged_fold(
     folds: int,
     device: str = "cpu",
     embeddings: str | None = None,
-    lm: str | Path | None = None,
     command: str = "train-parser",
     on_event: Callable[[Event], None] = lambda event: None,
     should_stop: Callable[[int], bool] | None = None,
@@ -123,16 +118,7 @@ def tagged_fold(
     output.mkdir(parents=True, exist_ok=True)
     config = config or fold_config()
     others = [item for number, item in enumerate(sentences) if number % folds != fold]
-    word_states = None if lm is None else open_word_states(lm, device=device, keep=True)
-    data = prepare_data(
-        others,
-        sentences[fold::folds],
-        config.model,
-        embeddings=embeddings,
-        word_states=word_states,
-    )
-    if lm is not None:
-        checkpoint.copy(lm, output / FOLDER)
+    data = prepare_data(others, sentences[fold::folds], config.model, embeddings=embeddings)
     events = train(
         TaggerTask(config, data, device=device),
         config.training,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.parsing.encoding.pretrained import WordVectors, read_vectors
+from seqtool.parsing.encoding.vectors import WordVectors, read_vectors
 
 WORDS = ("dog", "Łódź", "the", "\u3000x")
 ROWS = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)

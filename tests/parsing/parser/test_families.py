@@ -57,8 +57,6 @@ def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: l
         ("linear", {}, {"teachers": "a"}, "learning.taught_words", True),
         ("fast", {}, {"teachers": "a"}, "learning.teacher_weight", True),
         ("linear", {}, {"teachers": "a"}, "learning.teacher_weight", False),
-        ("graph", {}, {}, "model.lm_size", False),
-        ("graph", {}, {"lm_bytes": 9}, "model.lm_size", True),
         ("graph", {}, {}, "learning.head_weight", False),
         ("graph", {}, {"predicted_tags": True}, "learning.head_weight", True),
         ("accurate", {}, {}, "learning.head_weight", True),

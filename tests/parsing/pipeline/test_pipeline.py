@@ -23,8 +23,6 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, RunStarted
-from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.train import train_lm
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.vote import Vote
@@ -485,10 +483,9 @@ def test_vectors_are_for_the_parts_that_have_some(models: Path, tmp_path: Path) 
     assert parsed.column(HEAD).count("0") == 1
 
 
-def test_a_language_model_and_vectors_are_read_by_tagger_and_parser(
+def test_vectors_are_read_by_tagger_and_parser(
     models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Needed where it was only until the tagger has its copy; a part is trained again alone."""
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("dogs 1 0\nzebras 0 1\n")
     of_folds: list[Any] = []
@@ -499,44 +496,18 @@ def test_a_language_model_and_vectors_are_read_by_tagger_and_parser(
         return prepare(*arguments, **options)
 
     monkeypatch.setattr(tagger_train, "prepare_data", noted)
-    text = tmp_path / "text.txt"
-    text.write_text("dogs see cats .\ncats hear dogs .\n" * 40)
-    lm = {
-        "model": {"cell": "gru", "hidden_size": 4},
-        "data": {"batch_size": 4, "bptt": 8},
-        "training": {"epochs": 1, "precision": "float32"},
-    }
-    train_lm(text, tmp_path / "lm", from_dict(NeuralLMConfig, lm), device="cpu")
     settings: Any = copy.deepcopy(TINY)
     for part in PARTS:
         settings[part]["training"]["epochs"] = 1
-    settings["parser"]["model"] |= {"encoder": "bilstm", "encoder_size": 4}
-
-    def on_part(part: str) -> None:
-        if part == "segmenter":
-            shutil.rmtree(tmp_path / "lm")
-
     output = tmp_path / "out"
     train_pipeline(
         models / "train.conllu", output, from_dict(PipelineConfig, settings),
-        dev=models / "dev.conllu", lm=tmp_path / "lm", device="cpu", on_part=on_part,
-        embeddings=vectors, threads=1,
+        dev=models / "dev.conllu", device="cpu", embeddings=vectors, threads=1,
     )  # fmt: skip
     assert of_folds == [str(vectors)] * 2  # whose tags the parser reads
     pipeline = checkpoint.load(output)
     assert "zebras" in pipeline.tagger.forms.symbols.ids_of("form")
     assert "zebras" in pipeline.parser.types.lexical.ids_of("form")
-    assert "`tagger/lm/` and `parser/lm/`" in (output / "README.md").read_text()
-    assert not (output / "segmenter" / "lm").exists()
-    train_tagger(
-        models / "train.conllu", output / "tagger",
-        from_dict(TaggerConfig, settings["tagger"]),
-        dev=models / "dev.conllu", lm=output / "parser" / "lm", device="cpu", force=True,
-    )  # fmt: skip
-    pipeline = checkpoint.load(output)
-    assert pipeline.tagger.word_states.size == pipeline.parser.word_states.size == 4
-    (parsed,) = pipeline.parse_stream(pipeline.segment(["dogs see cats."]))
-    assert sorted(parsed.heads()).count(0) == 1
 
 
 @pytest.fixture

@@ -48,7 +48,6 @@ class GraphNetwork(ReadingNetwork):
         config: sizes.
         num_lexical, num_tags: symbols of types.
         num_labels: K.
-        state_size: of a language model; 0 without one.
         num_characters: see `ReadingNetwork`.
         num_gold_tags: combinations of gold tags that `gold_tags` tells, whose weights are no part
             of the model; 0: none.
@@ -61,7 +60,6 @@ class GraphNetwork(ReadingNetwork):
         num_lexical: int,
         num_tags: int,
         num_labels: int,
-        state_size: int = 0,
         *,
         num_characters: int = 0,
         num_gold_tags: int = 0,
@@ -69,7 +67,7 @@ class GraphNetwork(ReadingNetwork):
     ) -> None:
         super().__init__(config, num_lexical, num_tags, num_characters)
         self._add_join()
-        self._add_encoder(state_size)
+        self._add_encoder()
         self._borders = unit_borders(config)
         self.units = Linear(2 * config.encoder_size, 2 * config.arc_size + 2 * config.relation_size)
         self.arcs = Linear(config.arc_size, config.arc_size)

@@ -354,13 +354,11 @@ def weight_shapes(
     num_lexical: int,
     num_tags: int,
     labels: Labels,
-    state_size: int = 0,
     num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array, by its name in `network.GraphNetwork`.
 
-    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, `state_size` is the width
-    of a language model's states, 0 without one.
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols.
     """
     arcs, relations, num_labels = config.arc_size, config.relation_size, len(labels)
     of_distances = {
@@ -372,7 +370,7 @@ def weight_shapes(
     of_pairs = {"pairs.weight": (num_pairs, 2 * config.encoder_size), "pairs.bias": (num_pairs,)}
     return {
         **type_shapes(config, num_lexical, num_tags, num_characters),
-        **encoder_shapes(config, state_size),
+        **encoder_shapes(config),
         "units.weight": (2 * arcs + 2 * relations, 2 * config.encoder_size),
         "units.bias": (2 * arcs + 2 * relations,),
         "arcs.weight": (arcs, arcs),

@@ -62,7 +62,6 @@ class GraphTask(TreeTask):
             types.lexical.num_symbols,
             types.tags.num_symbols,
             len(self._data.labels),
-            self._state_size,
             num_characters=types.num_characters,
             num_gold_tags=self._data.num_gold_tags,
             num_words=num_words,

@@ -140,13 +140,11 @@ def weight_shapes(
     num_lexical: int,
     num_tags: int,
     labels: Labels,
-    state_size: int = 0,
     num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of a classifier, by its name in `network.ParserNetwork`.
 
-    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, `state_size` is the width
-    of a language model's states, 0 without one.
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols.
     """
     units = config.hidden_size
     of_words = len(config.slots) * config.token_size
@@ -160,7 +158,7 @@ def weight_shapes(
         "output.bias": (labels.num_transitions,),
     }
     if config.encoder == "bilstm":
-        shapes |= encoder_shapes(config, state_size)
+        shapes |= encoder_shapes(config)
         shapes["bottleneck.weight"] = (2 * config.context_units, 2 * config.encoder_size)
         shapes["bottleneck.bias"] = (2 * config.context_units,)
         shapes["contexts.weight"] = (config.num_sums, len(config.contexts) * config.context_units)

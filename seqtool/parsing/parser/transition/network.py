@@ -2,8 +2,8 @@
 
 Dimensions: N configurations, U types in a batch, D width of a vector, J units that join fields, S,
 C, M slots for words, labels and measures, H hidden units, F sums of the first layer (H, or 2H with
-gates), A transitions, P width of a language model's states, R width that they are projected to,
-T tokens, E units of a direction of the encoder, K units that its states pass through.
+gates), A transitions, T tokens, E units of a direction of the encoder, K units that its states pass
+through.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ class ParserNetwork(ReadingNetwork):
         num_lexical, num_tags: symbols of types.
         num_labels: labels of arcs; number 0 means none.
         num_transitions: what is scored.
-        state_size: P; 0 without a language model.
         num_characters: see `ReadingNetwork`.
         choose_heads: with `head_choice`, whose weights are no part of the model.
         num_gold_tags: combinations of gold tags that `head_choice` predicts too.
@@ -60,7 +59,6 @@ class ParserNetwork(ReadingNetwork):
         num_tags: int,
         num_labels: int,
         num_transitions: int,
-        state_size: int = 0,
         *,
         num_characters: int = 0,
         choose_heads: bool = False,
@@ -78,7 +76,7 @@ class ParserNetwork(ReadingNetwork):
             max(1, len(config.measures) * NUM_BUCKETS), config.num_sums, mode="sum"
         )
         if config.encoder == "bilstm":
-            self._add_encoder(state_size)
+            self._add_encoder()
             self.bottleneck = Linear(2 * config.encoder_size, 2 * config.context_units)
             width = len(config.contexts) * config.context_units
             self.contexts = Linear(width, config.num_sums, bias=False)

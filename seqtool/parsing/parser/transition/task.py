@@ -171,7 +171,6 @@ class ParserTask(TreeTask):
             types.tags.num_symbols,
             len(labels),
             labels.num_transitions,
-            self._state_size,
             num_characters=types.num_characters,
             choose_heads=self.config.learning.head_weight > 0,
             num_gold_tags=self._data.num_gold_tags,
@@ -295,12 +294,8 @@ class ParserTask(TreeTask):
         local[inside] = places
         rows = np.zeros(len(self._arrays.types), np.int32)
         rows[inside] = np.arange(1, 1 + len(inside))
-        read = TokenArrays(
-            np.append(np.int32(NONE_TYPE), local[inside]),
-            rows[tokens],
-            lengths,
-            self._lm_states(sentences),
-        )
+        types = np.append(np.int32(NONE_TYPE), local[inside])
+        read = TokenArrays(types, rows[tokens], lengths)
         return classifier.scorer(local, classifier.in_context(read), rows)
 
     def _configurations(self, sentences: Ints, scorer: Scorer | None = None) -> Examples:

@@ -30,7 +30,7 @@ def teachers_of(
     """Return those of some parsers that can be asked in a student's configurations.
 
     These are neural, and have learnt transitions of the same system one by one; they read no
-    columns that the student does not, and no language model.
+    columns that the student does not.
 
     Args:
         parsers: members of an ensemble count one by one.
@@ -52,7 +52,6 @@ def teachers_of(
         and member.config.model.classifier == "neural"
         and member.config.model.system == config.model.system
         and member.config.learning.loss == "local"
-        and member.word_states is None
         and {*member.types.lexical.columns} <= {*types.lexical.columns}
     )
 

@@ -116,7 +116,6 @@ class Calibration:
             dev.arrays,
             tokens=dev.arrays.tokens[usable],
             lengths=dev.arrays.lengths[usable],
-            lm_states=None,
         )
         # the places of the gold arcs among the scores of all
         widths = np.repeat(1 + self._arrays.lengths.astype(np.int64), self._arrays.lengths)

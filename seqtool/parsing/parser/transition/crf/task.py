@@ -270,7 +270,7 @@ class GlobalTask(ParserTask):
             config = dataclasses.replace(config, learning=learning)
             for name in ("output.weight", "output.bias"):
                 weights[name] = weights[name] / np.float32(self._temperature)
-        return Parser(config, data.types, data.labels, weights, data.word_states)
+        return Parser(config, data.types, data.labels, weights)
 
     def validate(self) -> dict[str, float]:
         """Return UAS and LAS of the validation part with a beam as wide as that of training."""
