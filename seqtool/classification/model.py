@@ -131,8 +131,7 @@ class Classifier(TreebankModel[ClassifierConfig]):
             # in training, it is beside the best model
             parts = [folder / LM_FOLDER for folder in (directory, directory.parent)]
             path = next((part for part in parts if part.is_dir()), parts[0])
-            of_lm = path / checkpoint.HEADER
-            if not of_lm.is_file() or sum_of(of_lm) != header.data[LM_SUM]:
+            if header_sum(path) != header.data[LM_SUM]:
                 what = "the language model that the classifier reads is missing, or another one"
                 hint = "copy the model again, or train it again"
                 raise ModelError(what, hint=hint, path=path)
@@ -229,6 +228,12 @@ class Classifier(TreebankModel[ClassifierConfig]):
             for row in self.probabilities(chunk):
                 label = self.labels[int(row.argmax())]
                 yield Prediction(label, dict(zip(self.labels, row.tolist(), strict=True)))
+
+
+def header_sum(path: str | Path) -> str | None:
+    """Return the SHA-256 of the header of a model, which has those of its files; None without."""
+    header = Path(path) / checkpoint.HEADER
+    return sum_of(header) if header.is_file() else None
 
 
 def open_language_model(path: str | Path, *, device: str = "cpu") -> NeuralLanguageModel:

@@ -16,7 +16,13 @@ from torch.nn import functional
 from seqtool.classification.config import LINEAR, LM, PRESETS, ClassifierConfig
 from seqtool.classification.data import TrainingData, read_data
 from seqtool.classification.evaluation import evaluate
-from seqtool.classification.model import LM_FOLDER, LM_SUM, Classifier, open_language_model
+from seqtool.classification.model import (
+    LM_FOLDER,
+    LM_SUM,
+    Classifier,
+    header_sum,
+    open_language_model,
+)
 from seqtool.classification.network import (
     LinearNetwork,
     ReadingNetwork,
@@ -27,7 +33,6 @@ from seqtool.classification.ngrams import Bags, laid_out
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Halves, Longs
 from seqtool.core.errors import ConfigError
-from seqtool.core.storage import sum_of
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
 from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
 from seqtool.parsing.train import (
@@ -169,46 +174,55 @@ def train_classifier(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    chosen = PRESETS.chosen(config)
-    # the language model reads on the device of the training
-    read = partial(_read, device=choose_device(options.get("device", "auto")))
-    kind = dataclasses.replace(CLASSIFIER, read=read)
-    return train_on_treebank(kind, train_files, output, chosen, **options)
+    lm, device = options.pop("lm", None), choose_device(options.get("device", "auto"))
+    kind = dataclasses.replace(
+        CLASSIFIER, begin=partial(_begin, lm=lm), read=partial(_read, lm=lm, device=device)
+    )
+    return train_on_treebank(kind, train_files, output, PRESETS.chosen(config), **options)
 
 
-def _begin(record: TreebankRecord[ClassifierConfig], output: Path) -> None:
+def _begin(
+    record: TreebankRecord[ClassifierConfig], output: Path, *, lm: str | Path | None
+) -> None:
     """Copy the language model of a new run, if there is one."""
-    if record.lm is None:
+    if lm is None:
         return
-    if Path(record.lm).resolve().is_relative_to(output.resolve()):
-        what = f"the classifier would replace {record.lm}, which it reads"
+    if Path(lm).resolve().is_relative_to(output.resolve()):
+        what = f"the classifier would replace {lm}, which it reads"
         raise ConfigError(what, hint="choose another output with -o")
-    open_language_model(record.lm)
-    checkpoint.copy(record.lm, output / LM_FOLDER)
+    open_language_model(lm)
+    checkpoint.copy(lm, output / LM_FOLDER)
 
 
 def _read(
-    record: TreebankRecord[ClassifierConfig], output: Path, *, device: str = "cpu"
+    record: TreebankRecord[ClassifierConfig],
+    output: Path,
+    *,
+    lm: str | Path | None = None,
+    device: str = "cpu",
 ) -> tuple[ClassifierConfig, TrainingData]:
-    """Return the settings and the data of a run."""
-    config, lm = record.config, None
-    if record.lm is not None and config.model.encoder == LINEAR:
+    """Return the settings and the data of a run, whose language model is its own copy of `lm`."""
+    path, encoder = output / LM_FOLDER, record.config.model.encoder
+    if lm is not None and header_sum(checkpoint.find(lm)) != header_sum(path):
+        what = "--lm is not what the run began with"
+        raise ConfigError(what, hint="leave it out with --resume")
+    if not path.is_dir():
+        if encoder == LM:
+            raise ConfigError(
+                "the encoder lm begins from a language model, and none is given",
+                hint="add --lm with a model that `seqtool train-lm` made, or choose another "
+                "--encoder",
+            )
+        return record.config, read_data(record.train, record.dev, record.config)
+    if encoder == LINEAR:
         raise ConfigError(
             "a linear classifier reads no language model",
             hint="add --encoder lm or --encoder bilstm, or leave --lm out",
         )
-    if record.lm is None and config.model.encoder == LM:
-        raise ConfigError(
-            "the encoder lm begins from a language model, and none is given",
-            hint="add --lm with a model that `seqtool train-lm` made, or choose another --encoder",
-        )
-    if record.lm is not None:
-        lm = open_language_model(output / LM_FOLDER, device=device)
-    data = read_data(record.train, record.dev, config, lm=lm)
-    if lm is not None:
-        sum_of_lm = sum_of(output / LM_FOLDER / checkpoint.HEADER)
-        data.summary.update({"lm_unit": lm.tokenizer.unit, LM_SUM: sum_of_lm})
-    return config, data
+    model = open_language_model(path, device=device)
+    data = read_data(record.train, record.dev, record.config, lm=model)
+    data.summary.update({"lm_unit": model.tokenizer.unit, LM_SUM: header_sum(path)})
+    return record.config, data
 
 
 CLASSIFIER = Kind(
@@ -218,5 +232,4 @@ CLASSIFIER = Kind(
     ClassifierTask,
     Classifier.card,
     bf16_on_cpu=False,  # its products are small
-    begin=_begin,
 )

@@ -166,7 +166,6 @@ class TreebankRecord(Record[C], Generic[C]):
         skip_invalid: whether broken sentences are left out.
         threads: as they were asked for.
         command: what was typed.
-        lm: of a classifier: the directory of a language model, which the run has a copy of.
         gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
         distil: the directories of parsers that a parser learns from, its teachers.
         unlabelled: text for the teachers to parse; the run has what they made of it.
@@ -181,7 +180,6 @@ class TreebankRecord(Record[C], Generic[C]):
     skip_invalid: bool = False
     threads: int | None = None
     command: str = ""
-    lm: str | None = None
     gold_tags: str | None = None
     distil: tuple[str, ...] = ()
     unlabelled: tuple[str, ...] = ()
@@ -356,7 +354,6 @@ def open_record(
     wanted: str,
     dev: str | Path | None = None,
     embeddings: str | Path | None = None,
-    lm: str | Path | None = None,
     gold_tags: str | Path | None = None,
     distil: Sequence[str | Path] = (),
     unlabelled: Sequence[str | Path] = (),
@@ -369,9 +366,9 @@ def open_record(
 ) -> TreebankRecord[C]:
     """Return the record of a new run, or of one that is resumed, with what is given for it now.
 
-    A run that is resumed has read its own `embeddings` and `init`, and has a copy of its `lm` and
-    of what its teachers (`distil`) made of the text that is `unlabelled`. A hint names what the
-    treebank has to be, `wanted`. For the others see `TreebankRecord`.
+    A run that is resumed has read its own `embeddings` and `init`, and has a copy of what its
+    teachers (`distil`) made of the text that is `unlabelled`. A hint names what the treebank has to
+    be, `wanted`. For the others see `TreebankRecord`.
 
     Raises:
         ModelError: there is no run to resume.
@@ -385,7 +382,6 @@ def open_record(
         record = TreebankRecord.read_as(output, presets.config, presets.kind)
         begun_with = {
             "embeddings": _absolute_path(embeddings),
-            "lm": _absolute_path(lm),
             "distil": _absolute_paths(distil),
             "unlabelled": _absolute_paths(unlabelled),
             "init": _absolute_path(init),
@@ -415,7 +411,6 @@ def open_record(
         skip_invalid=skip_invalid,
         threads=threads,
         command=command,
-        lm=_absolute_path(lm),
         gold_tags=_absolute_path(gold_tags),
         distil=_absolute_paths(distil),
         unlabelled=_absolute_paths(unlabelled),

@@ -91,6 +91,8 @@ def test_a_resumed_run_ends_with_the_same_weights(
             should_stop=lambda step: step == stop_at,
         )
     assert "train-classifier --resume" in caught.value.hint
+    with pytest.raises(ConfigError, match="not what the run began with"):
+        train_classifier(None, tmp_path / "parts", resume=True, lm=tmp_path / "whole")
     shutil.rmtree(tmp_path / "lm")  # the run has its own copy
     parts = train_classifier(None, tmp_path / "parts", resume=True, device="cpu")
     expected, found = (load_file(tmp_path / x / checkpoint.WEIGHTS) for x in ("whole", "parts"))

@@ -147,14 +147,13 @@ def test_the_record_of_a_run(presets: Any, tmp_path: Path) -> None:
         "skip_invalid": True,
         "threads": 2,
         "command": "seqtool train",
-        "lm": "lm",
         **{"gold_tags": None, "distil": [], "unlabelled": [], "init": None},
     }
     (tmp_path / "run.json").write_text(json.dumps(content))
     record = TreebankRecord.read_as(tmp_path, presets.config, presets.kind)
     expected = TreebankRecord(
         presets.kind, config, ("a.conllu", "b.conllu"), skip_invalid=True, threads=2,
-        command="seqtool train", lm="lm",
+        command="seqtool train",
     )  # fmt: skip
     assert record == expected
     record.write(tmp_path)
