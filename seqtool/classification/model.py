@@ -5,6 +5,8 @@ A linear one needs no torch; a network is imported when it is first asked.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
@@ -21,7 +23,6 @@ from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import ModelError, counted
 from seqtool.core.reading import whole_text
-from seqtool.core.storage import sum_of
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 
@@ -131,7 +132,7 @@ class Classifier(TreebankModel[ClassifierConfig]):
             # in training, it is beside the best model
             parts = [folder / LM_FOLDER for folder in (directory, directory.parent)]
             path = next((part for part in parts if part.is_dir()), parts[0])
-            if header_sum(path) != header.data[LM_SUM]:
+            if not path.is_dir() or sum_of(path) != header.data[LM_SUM]:
                 what = "the language model that the classifier reads is missing, or another one"
                 hint = "copy the model again, or train it again"
                 raise ModelError(what, hint=hint, path=path)
@@ -230,10 +231,11 @@ class Classifier(TreebankModel[ClassifierConfig]):
                 yield Prediction(label, dict(zip(self.labels, row.tolist(), strict=True)))
 
 
-def header_sum(path: str | Path) -> str | None:
-    """Return the SHA-256 of the header of a model, which has those of its files; None without."""
-    header = Path(path) / checkpoint.HEADER
-    return sum_of(header) if header.is_file() else None
+def sum_of(path: str | Path) -> str:
+    """Return what tells a language model from others: a sum of its settings and of its files'."""
+    header = checkpoint.read_header(path)
+    text = json.dumps([header.config, header.tokenizer, header.files], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def open_language_model(path: str | Path, *, device: str = "cpu") -> NeuralLanguageModel:

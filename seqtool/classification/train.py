@@ -20,8 +20,8 @@ from seqtool.classification.model import (
     LM_FOLDER,
     LM_SUM,
     Classifier,
-    header_sum,
     open_language_model,
+    sum_of,
 )
 from seqtool.classification.network import (
     LinearNetwork,
@@ -203,7 +203,7 @@ def _read(
 ) -> tuple[ClassifierConfig, TrainingData]:
     """Return the settings and the data of a run, whose language model is its own copy of `lm`."""
     path, encoder = output / LM_FOLDER, record.config.model.encoder
-    if lm is not None and header_sum(checkpoint.find(lm)) != header_sum(path):
+    if lm is not None and not (path.is_dir() and sum_of(lm) == sum_of(path)):
         what = "--lm is not what the run began with"
         raise ConfigError(what, hint="leave it out with --resume")
     if not path.is_dir():
@@ -221,7 +221,7 @@ def _read(
         )
     model = open_language_model(path, device=device)
     data = read_data(record.train, record.dev, record.config, lm=model)
-    data.summary.update({"lm_unit": model.tokenizer.unit, LM_SUM: header_sum(path)})
+    data.summary.update({"lm_unit": model.tokenizer.unit, LM_SUM: sum_of(path)})
     return record.config, data
 
 
