@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +15,8 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS, EOS_ID, UNK, Vocabulary
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import TokenScores
+from seqtool.lm.protocol import Summary, TokenScores, summarise_by_steps
+from seqtool.lm.sampling import Sample, collect, generate
 from seqtool.text.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer, WordTokenizer
 
 # P(</s>) = 0.2, P(<unk>) = 0.1, P(a) = 0.4, P(b) = 0.3; b comes after a here
@@ -55,9 +57,12 @@ class BigramModel(LanguageModel):
             self.log_table = np.log(self.table)
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Score blocks of ids; the extra column is the id that conditions the token."""
+        if summary is not None:
+            yield from summarise_by_steps(self, blocks, summary, reset_state=reset_state)
+            return
         bos_id = len(self.tokenizer.vocabulary)
         previous_id = bos_id
         for ids in blocks:
@@ -79,10 +84,6 @@ class BigramModel(LanguageModel):
     def next_log_probs(self, state: Ids) -> npt.NDArray[np.float64]:
         """Return [N, V] nats."""
         return self.log_table[state]
-
-    def select(self, state: Ids, rows: npt.NDArray[np.intp]) -> Ids:
-        """Choose hypotheses."""
-        return state[rows]
 
 
 class TrigramModel(LanguageModel):
@@ -108,7 +109,7 @@ class TrigramModel(LanguageModel):
         return float(sum(self.log_table[history[i : i + 3]] for i in range(len(tokens))))
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Not needed where text is generated."""
         raise NotImplementedError
@@ -125,10 +126,6 @@ class TrigramModel(LanguageModel):
         """Return [N, V] nats."""
         log_probs: npt.NDArray[np.float64] = self.log_table[state[:, 0], state[:, 1]]
         return log_probs
-
-    def select(self, state: Ids, rows: npt.NDArray[np.intp]) -> Ids:
-        """Choose hypotheses."""
-        return state[rows]
 
 
 def word_tokenizer(words: Sequence[str]) -> WordTokenizer:
@@ -178,6 +175,11 @@ def chain(tokenizer: Tokenizer, text: str) -> BigramModel:
     for previous, current in itertools.pairwise(ids):
         table[previous] = np.eye(size)[current]
     return BigramModel(tokenizer, table)
+
+
+def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> list[Sample]:
+    """Return whole samples; the arguments are those of `generate`."""
+    return collect(generate(model, prompt, **options), model.tokenizer.vocabulary)
 
 
 def use_toys(

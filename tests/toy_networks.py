@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqtool.lm.neural.config import DataConfig, ModelConfig, NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
+from seqtool.lm.neural.train import LanguageModelTask
 from seqtool.text.prepared import PreparedCorpus
 
 

@@ -45,7 +45,9 @@ def cut_state(model: Any, num: int) -> Any:
         ConfigError: a model whose context cannot be cut, as that of a cache.
     """
     if model.kind == "mixture":
-        return tuple(cut_state(part, num) for part in model.parts)
+        from seqtool.lm.mixture.model import MixedState
+
+        return MixedState(tuple(cut_state(part, num) for part in model.parts))
     if model.kind in ("ngram", "class-ngram"):  # no row of any order: no context
         return np.full((num, model.order - 1), -1, np.int32)
     if model.kind == "snm":  # no word of the history, not even `<s>`

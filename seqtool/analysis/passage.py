@@ -19,6 +19,7 @@ from seqtool.lm.evaluation import read_ids
 from seqtool.lm.protocol import LanguageModel
 from seqtool.treebank.sentence import NUM_COLUMNS, UPOS, Sentence
 
+_BLOCK = 1 << 14  # bytes that are read at once, as a passage is short
 SENTENCE_END = "the end of a sentence"
 
 
@@ -70,16 +71,16 @@ def read_passage(
         return Passage(tokenizer.vocabulary.decode(ids), ids)
     tokens: list[str] = []
     parts: list[Ids] = []
-    for block in read_blocks([text]):
-        for line in block.decode("utf-8").split("\n")[:-1]:
-            words = tokenizer.tokens(line)
-            if tokens and len(tokens) + len(words) + 1 > num_tokens:
-                return Passage(tokens, np.concatenate(parts))
-            tokens += [*words, EOS]
-            parts += [tokenizer.encode(line), np.array([EOS_ID], np.int32)]
-    if not tokens:
-        raise DataError("the text is empty", hint="give a text with at least one line", path=text)
-    return Passage(tokens, np.concatenate(parts))
+    for ids, block in tokenizer.encode_blocks(read_blocks([text], block_size=_BLOCK)):
+        parts.append(ids)
+        for line in block.decode().split("\n")[:-1]:
+            tokens += [*tokenizer.tokens(line), EOS]
+        if len(tokens) >= num_tokens:
+            break
+    ids = np.concatenate(parts)
+    ends = np.flatnonzero(ids == EOS_ID) + 1
+    num = int(max(ends[0], ends[ends <= num_tokens].max(initial=0)))
+    return Passage(tokens[:num], ids[:num])
 
 
 def read_sentence(model: LanguageModel, sentence: str) -> Passage:

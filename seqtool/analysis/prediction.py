@@ -88,7 +88,7 @@ def _sources(
     columns: list[tuple[str, Sequence[Cell]]] = []
     total = np.exp(np.asarray(model.next_log_probs(state)[0], np.float64))[words]
     for number, (part, inner, weight, name) in enumerate(
-        zip(model.parts, state, model.weights, model.names, strict=True)
+        zip(model.parts, state.parts, model.weights, model.names, strict=True)
     ):
         of_part = model.in_part(number, words)
         probs = np.exp(np.asarray(part.next_log_probs(inner)[0], np.float64))[of_part]

@@ -27,9 +27,8 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import read_ids
-from seqtool.lm.neural.cells import Cell, ElmanCell, LSTMCell
+from seqtool.lm.neural.cells import Cell, ElmanCell, LSTMCell, RecurrentHighwayCell
 from seqtool.lm.neural.cells import State as CellState
-from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.maxent import MaxentSoftmax
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork

@@ -35,7 +35,7 @@ from seqtool.core.arrays import Ids
 from seqtool.core.errors import DataError
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.lm.neural.cells import Cell as RecurrentCell
-from seqtool.lm.neural.highway import RecurrentHighwayCell
+from seqtool.lm.neural.cells import RecurrentHighwayCell
 from seqtool.lm.neural.network import NeuralNetwork
 
 GATES = {

@@ -21,7 +21,7 @@ from seqtool.classification.config import LINEAR, LM, ClassifierConfig, DataConf
 from seqtool.classification.ngrams import Bags, words_of
 from seqtool.core.arrays import Halves, Ids, Longs
 from seqtool.core.errors import DataError, did_you_mean
-from seqtool.core.reading import JSON_LINES, STDIN, read_blocks, unpacked_name
+from seqtool.core.reading import JSON_LINES, STDIN, json_records, read_blocks, unpacked_name
 from seqtool.core.vocabulary import EOS_ID, NUM_SPECIALS, UNK_ID, Vocabulary
 from seqtool.lm.states import WordSplitter, word_states
 from seqtool.lm.stimuli import is_stimuli
@@ -80,17 +80,18 @@ def read_texts(
     """
     shown = "<stdin>" if str(path) == STDIN else str(path)
     is_json = unpacked_name(path).endswith(JSON_LINES)
-    content = b"".join(read_blocks([path], as_written=is_json)).decode()
+    content = b"".join(read_blocks([path], as_written=is_json))
     if is_json:
         names, rows, lines = _json_table(content, shown)
     elif is_table or is_stimuli(path):
-        table = parse_table(content, path)
+        table = parse_table(content.decode(), path)
         names, rows, lines = table.names, table.rows, table.lines
     else:
         if labelled:
             hint = "give a .csv, .tsv or .jsonl with a column of texts and one of labels"
             raise DataError("is no table, so there are no labels", hint=hint, path=shown)
-        names, rows = [config.text_column], [[x] for x in content.removesuffix("\n").split("\n")]
+        texts = content.decode().removesuffix("\n").split("\n")
+        names, rows = [config.text_column], [[text] for text in texts]
         lines = list(range(1, 1 + len(rows)))
     if not rows:
         raise DataError("has no rows", hint="give a row for each text", path=shown)
@@ -116,21 +117,9 @@ def read_texts(
     return Texts(shown, texts, labels, names, rows)
 
 
-def _json_table(content: str, path: str) -> tuple[list[str], list[list[Any]], list[int]]:
+def _json_table(content: bytes, path: str) -> tuple[list[str], list[list[Any]], list[int]]:
     """Return the names, rows and lines of JSON Lines; a field that a row lacks is None."""
-    records: dict[int, dict[str, Any]] = {}
-    for number, line in enumerate(content.split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-            json.dumps(record, ensure_ascii=False).encode()  # refuses half a surrogate pair
-            if not isinstance(record, dict):
-                raise ValueError("no object")
-        except (ValueError, RecursionError) as error:
-            hint = "each line must be one JSON object, {...}"
-            raise DataError(f"not JSON: {error}", hint=hint, path=path, line=number) from error
-        records[number] = record
+    records = dict(json_records(content, path, whole=True))
     names = list(dict.fromkeys(name for record in records.values() for name in record))
     rows = [[record.get(name) for name in names] for record in records.values()]
     return names, rows, list(records)

@@ -17,9 +17,9 @@ from seqtool.core.terminal import echo
 
 if TYPE_CHECKING:
     from seqtool.lm.comparison import ComparedModel, Comparison
+    from seqtool.lm.evaluation import LMEvaluation
     from seqtool.lm.held_out import HeldOutText
     from seqtool.lm.mixture.evaluation import ModelsEvaluation
-    from seqtool.lm.perplexity import LMEvaluation
 
 STATES = {"carried": "carried from sentence to sentence", "reset": "each sentence begins anew"}
 HUGE = 1e9  # figures from here on are shown with an exponent
@@ -375,11 +375,9 @@ def _cells(model: ComparedModel, names: Iterable[str]) -> list[str]:
 
 def _note_beginnings(found: ModelsEvaluation) -> None:
     """Say how sentences begin in a table, where no option says it."""
-    from seqtool.lm.protocol import carries_state
-
     if found.result.adaptations:
         cli.note("note: the model learns from the text: a row depends on the sentences before it")
-    elif carries_state(found.model):
+    elif found.model.carries_state:
         cli.note(
             "note: for the table each sentence begins anew, and the perplexity is of that too; "
             "--carry-state lets the model read on"
@@ -393,22 +391,19 @@ def _shown(paths: Sequence[str]) -> str:
 
 def _model_rows(found: ModelsEvaluation) -> Iterator[tuple[str, str]]:
     """Give the rows about the model: its parts with their weights, how it adapts, its state."""
-    from seqtool.lm.protocol import adaptations_of, carries_state
-
     yield "model", found.name
-    mixture, tuning = found.mixture, found.tuning
-    if mixture is not None:
-        model = mixture.model
-        parts = zip(model.weights, model.names, model.parts, strict=True)
-        for number, (weight, name, part) in enumerate(parts):
-            if part.kind == "cache":
-                share = 1 - mixture.impossible[number] / found.result.tokens
-                worth = f"{name}: has {share:.1%} of the tokens"
-            else:
-                learns = any(adapted.kind == "dynamic" for adapted in adaptations_of(part))
-                kind = f"{part.kind}, dynamic" if learns else part.kind
-                worth = f"{name} ({kind}): perplexity {mixture.perplexities[number]:,.2f} alone"
-            yield f"  weight {weight:.4f}", worth
+    model: Any = found.model
+    tuning = found.tuning
+    for number, part in enumerate(found.parts):
+        weight, name = model.weights[number], part["model"]
+        if part["kind"] == "cache":
+            share = 1 - part.get("zero_probability_tokens", 0) / found.result.tokens
+            worth = f"{name}: has {share:.1%} of the tokens"
+        else:
+            learns = any(how.kind == "dynamic" for how in model.parts[number].adaptations)
+            kind = f"{part['kind']}, dynamic" if learns else part["kind"]
+            worth = f"{name} ({kind}): perplexity {part['perplexity']:,.2f} alone"
+        yield f"  weight {weight:.4f}", worth
     if tuning is not None:
         what = f"{tuning.text}: {tuning.tokens:,} tokens, perplexity {tuning.perplexity:,.2f}"
         yield "  tuned on", what
@@ -429,7 +424,7 @@ def _model_rows(found: ModelsEvaluation) -> Iterator[tuple[str, str]]:
                 f"{each.text}, perplexity {each.perplexity:,.2f}"
             )
         yield f"  {adapted.kind}", f"{adapted.model}: {settings}{how}"
-    if carries_state(found.model):
+    if found.model.carries_state:
         yield "state", STATES[found.result.state]
 
 

@@ -58,7 +58,7 @@ def generate(
     mixed, what each gives the token, and its share of the sum.
     """
     from seqtool.lm import sampling
-    from seqtool.lm.mixture.model import open_mixture
+    from seqtool.lm.mixture.model import mix, open_parts
 
     prompt = cli.prompt_text(prompt)
     config = sampling.GenerateConfig(**settings)  # it is refused before a model is loaded
@@ -70,7 +70,7 @@ def generate(
         raise ConfigError(what, hint="drop --next, or those")
     paths = chosen_models(model)
     shares = parse_weights(weights, len(paths))
-    language_model = open_mixture(paths, shares, device=device, threads=threads)
+    language_model = mix(open_parts(paths, device=device, threads=threads), paths, shares)
     if next_tokens is not None:
         from seqtool.analysis.prediction import next_words
         from seqtool.cli.reports import show_report, to_json

@@ -154,14 +154,16 @@ def _are_rows(values: object) -> TypeGuard[list[Row]]:
 
 def _sizes(path: Path) -> list[OrderSize]:
     """Return the sizes of the orders of an n-gram model, or of an ARPA file."""
-    from seqtool.lm.array_file import array_sizes
+    from seqtool.lm.array_file import map_arrays
     from seqtool.lm.ngram.table import order_sizes
 
+    def nbytes(arrays: Mapping[str, Any]) -> dict[str, int]:
+        return {name: array.nbytes for name, array in arrays.items()}
+
     if path.is_file():
-        table = checkpoint.load(path).table
-        return order_sizes({name: array.nbytes for name, array in table.arrays().items()})
+        return order_sizes(nbytes(checkpoint.load(path).table.arrays()))
     try:
-        sizes = array_sizes(path / checkpoint.WEIGHTS)
+        sizes = nbytes(map_arrays(path / checkpoint.WEIGHTS))
         return order_sizes(sizes, checkpoint.read_header(path).statistics)
     except (ValueError, KeyError, TypeError, OSError) as error:
         hint = "copy the model again, or train it again"

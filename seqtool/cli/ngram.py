@@ -20,7 +20,7 @@ from seqtool.core.errors import ConfigError, counted
 from seqtool.core.progress import progress_bar, stage_bars
 from seqtool.core.runtime import available_threads, parse_size
 from seqtool.core.terminal import echo, stream
-from seqtool.lm.ngram.engine.database import ENGINES
+from seqtool.lm.ngram.config import ENGINES
 
 if TYPE_CHECKING:
     from seqtool.lm.ngram.config import WordsConfig
@@ -400,15 +400,15 @@ def mix(
     options["weights"] = parse_weights(weights, len(models)) if len(models) > 1 else None
     with progress_bar("tuning", is_bytes=True) as on_progress:
         mixed = mix_ngrams(models, new.output, on_progress=on_progress, **options)
-    warnings = new.warnings(mixed.model.table)
+    warnings, sizes = new.warnings(mixed.model.table), [*map(len, mixed.model.table.levels)]
     if new.as_json:
-        about = {"weights": list(mixed.weights), "ngrams": list(mixed.sizes), "warnings": warnings}
+        about = {"weights": list(mixed.weights), "ngrams": sizes, "warnings": warnings}
         if mixed.tuning is not None:
             about |= {"perplexity": mixed.perplexity, "tuning": mixed.tuning.to_json()}
         return cli.emit({"model": mixed.path, "arpa": mixed.arpa, **about})
     rows = [[name, f"{weight:.4f}"] for name, weight in zip(names, mixed.weights, strict=True)]
     cli.show_table("", ["model", "weight"], rows, to_stderr=True)
-    cli.note(_sizes(mixed.sizes))
+    cli.note(_sizes(sizes))
     if mixed.tuning is not None:
         cli.note(
             f"perplexity of {mixed.tuning.text}: {mixed.perplexity:.2f}; of the models mixed at "

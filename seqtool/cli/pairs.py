@@ -42,7 +42,7 @@ def pairs(
     """
     from seqtool.core.progress import progress_bar
     from seqtool.lm.mixture.model import open_parts
-    from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs, refuse_region
+    from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs
     from seqtool.lm.tables import check_target, write_table
 
     if as_json and output == "-":
@@ -52,8 +52,6 @@ def pairs(
     paths = files or [cli.stdin_or_sample("FILE", "pairs")]
     minimal_pairs, names = read_pairs(paths), names_of(chosen_models(model))
     models = open_parts([*map(Path, names)], device=device, threads=threads)
-    for language_model in models:  # before one of them has scored for an hour
-        refuse_region(language_model, kind)
     results: dict[str, PairsEvaluation] = {}
     for name, language_model in zip(names, models, strict=True):
         with progress_bar(f"scoring with {name}") as on_progress:

@@ -117,8 +117,8 @@ def surprisal(
     if given is not None and not words.line_ends and (empty := given.empty_rows()):
         those = counted(len(empty), "row")
         cli.note(
-            f"note: {those} of {given.path} without words, which the table leaves out; the first "
-            f"is in line {empty[0]}"
+            f"note: {those} of {given.table.path} without words, which the table leaves out; the "
+            f"first is in line {empty[0]}"
         )
     if as_json:
         content = {"rows": rows.rows} if is_shown else {"output": output}
@@ -140,11 +140,7 @@ class _Rows:
 
     def write(self, columns: Mapping[str, Column]) -> None:
         """Append rows."""
-        import numpy as np
+        from seqtool.lm.tables import plain
 
-        names = [*columns]
-        plain = [
-            column.tolist() if isinstance(column, np.ndarray) else column
-            for column in columns.values()
-        ]
-        self.rows += [dict(zip(names, row, strict=True)) for row in zip(*plain, strict=True)]
+        values = zip(*map(plain, columns.values()), strict=True)
+        self.rows += [dict(zip(columns, row, strict=True)) for row in values]

@@ -115,6 +115,12 @@ def tune(
     if kind != "lm":
         more["dev"] = dev if data or dev else sample_treebank("en", "valid")
     with Display() as display:
+
+        def show(one: Outcome) -> None:
+            problem = f" ({one.problem})" if one.problem else ""
+            settings = tuning.describe(one.settings)
+            display.note(f"trial {one.trial}: {_score(one)}{problem}  {settings}")
+
         tuned = tuning.tune(
             getattr(import_module(f"{tunable.package}.train"), tunable.name),
             _data(kind, data, dev),
@@ -123,13 +129,11 @@ def tune(
             output=output,
             force=options.force,
             on_event=display.show,
-            on_outcome=lambda outcome: display.note(_line(outcome)),
-            **{
-                "device": options.device,
-                "threads": options.threads,
-                "command": cli.typed(),
-                **more,
-            },
+            on_outcome=show,
+            device=options.device,
+            threads=options.threads,
+            command=cli.typed(),
+            **more,
         )
     best = output / tuning.BEST
     if options.json:
@@ -147,17 +151,15 @@ def tune(
 
 def _data(kind: str, data: list[Path] | None, dev: Path | None) -> Any:
     """Return what is trained on: the sample if nothing is given. It is read again by each trial."""
-    if kind == "lm" and (dev is not None or len(data or ()) > 1):
-        what = "--dev is of treebanks" if dev is not None else "a language model has one DATA"
-        hint = "name one prepared corpus, text or folder: its validation part comes with it"
-        raise ConfigError(what, hint=hint)
-    if not data:
-        from seqtool.text.datasets import sample_text, sample_treebank
+    from seqtool.text.datasets import sample_text, sample_treebank
 
+    if kind == "lm" and (dev is not None or len(data or ()) > 1):
+        hint = "name one prepared corpus, text or folder: its validation part comes with it"
+        raise ConfigError("a language model has one DATA and no --dev", hint=hint)
+    if not data:
         cli.note("no DATA given: searching on the shipped English sample")
-        return (
-            sample_text("en", "train").parent if kind == "lm" else [sample_treebank("en", "train")]
-        )
+        english = sample_text("en", "train").parent
+        return english if kind == "lm" else [sample_treebank("en", "train")]
     if Path("-") in data:
         what, hint = "stdin can be read once, and a search reads its text often", "name a file"
         raise ConfigError(what, hint=hint)
@@ -194,11 +196,3 @@ def _read_space(settings: Any, texts: list[str], set_: list[str]) -> Space:
 
 def _score(outcome: Outcome) -> str:
     return "failed" if outcome.score is None else f"{outcome.score:.2f}"
-
-
-def _line(outcome: Outcome) -> str:
-    """Return an outcome as a line."""
-    from seqtool.training.tuning import describe
-
-    problem = f" ({outcome.problem})" if outcome.problem else ""
-    return f"trial {outcome.trial}: {_score(outcome)}{problem}  {describe(outcome.settings)}"

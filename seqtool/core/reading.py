@@ -20,10 +20,10 @@ import shlex
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,6 +37,8 @@ MODEL = "model.json"  # and a model
 
 STDIN = "-"
 BLOCK_SIZE = 1 << 20
+BLOCK_LINES = 1000  # in memory, that a model scores side by side
+IN_MEMORY = "<text>"  # stands for a path in errors about a text that is no file
 _ROWS = 1 << 10  # of Parquet that are read at once
 DEFAULT_FIELD = "text"
 JSON_LINES = (".jsonl", ".ndjson")  # how such files are named
@@ -70,6 +72,8 @@ _AS_TEXT = (
 _PACKED = re.compile(r"\.(gz|zst|bz2|xz)$", re.IGNORECASE)
 # what Universal Dependencies has beside its treebanks: a licence, a page about them, their text
 _BESIDE_TREEBANKS = re.compile("licen[cs]e|readme|copying|-ud-", re.IGNORECASE)
+
+_ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
 
 _max_line = MAX_LINE
 _mentioned: set[Path] = set()  # directories whose treebanks were left out
@@ -241,6 +245,91 @@ class Place:
         """Return (file, 1-based line in it) of a 1-based line of the block."""
         return self.path, self.first_line + line - 1 if self.lines is None else self.lines[line - 1]
 
+    def located(self, error: DataError, line: int) -> DataError:
+        """Return an error about a 1-based line of the block, with its file and line."""
+        path, line = self.locate(line)
+        return DataError(error.message, hint=error.hint, path=path, line=line)
+
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Give errors that name a line of the block alone its file, and its line there."""
+        try:
+            yield
+        except DataError as error:
+            if error.path is not None or error.line is None:
+                raise
+            raise self.located(error, error.line) from error
+
+
+class Blocks(Iterator[bytes]):
+    """Text as blocks of whole lines of UTF-8, each line ended by LF.
+
+    Attributes:
+        place: where the block given last comes from.
+    """
+
+    place: Place
+
+    def locate(self, line: int) -> tuple[str, int]:
+        """Return (file, 1-based line in it) of a 1-based line of the block given last."""
+        return self.place.locate(line)
+
+
+class LineBlocks(Blocks):
+    r"""Lines in memory, as `read_blocks` gives those of files.
+
+    Args:
+        lines: texts.
+        path: that errors name.
+        numbers: of each line the one that errors name; counted from 1 when not given.
+        join: read what is `\r` or `\n` in a line as a space; a line end is refused otherwise.
+
+    Raises:
+        TypeError: when iterated: a line is no string.
+        DataError: when iterated: a line holds half a surrogate pair, or a line end.
+    """
+
+    def __init__(
+        self,
+        lines: Iterable[str],
+        path: str = IN_MEMORY,
+        numbers: Sequence[int] | None = None,
+        *,
+        join: bool = False,
+    ) -> None:
+        if isinstance(lines, str):
+            raise TypeError("expected lines, as a list of strings, not one string")
+        self._lines, self._numbers, self._join = iter(lines), numbers, join
+        self.place, self._num_read = Place(path, 1), 0
+
+    def __next__(self) -> bytes:
+        lines = [*islice(self._lines, BLOCK_LINES)]
+        if not lines:
+            raise StopIteration
+        begin, self._num_read = self._num_read, self._num_read + len(lines)
+        with Place(self.place.path, 1, self._numbers).locating():
+            numbered = enumerate(lines, begin + 1)
+            parts = [encoded_line(line, number, join=self._join) for number, line in numbered]
+        numbers = None if self._numbers is None else self._numbers[begin : self._num_read]
+        self.place = Place(self.place.path, begin + 1, numbers)
+        return b"\n".join([*parts, b""])
+
+
+def encoded_line(line: str, number: int, *, join: bool = False) -> bytes:
+    """Return a line of this number, from 1, in UTF-8; see `LineBlocks`."""
+    if not isinstance(line, str):
+        raise TypeError(f"sentence {number} is {line!r}, not a string")
+    if join:
+        line = line.translate(_ENDS_AS_SPACES)
+    if "\n" in line:
+        hint = "give each line as a sentence of its own"
+        raise DataError("a sentence with a line end inside", hint=hint, line=number)
+    try:
+        return line.encode()
+    except UnicodeEncodeError as error:
+        what, hint = "half a surrogate pair, which is no character", "write the character whole"
+        raise DataError(what, hint=hint, line=number) from error
+
 
 def read_open_file(
     file: IO[bytes], name: str, *, block_size: int = BLOCK_SIZE, may_be_empty: bool = False
@@ -257,8 +346,8 @@ def read_open_file(
 
 
 @dataclass(eq=False)
-class BlockReader(Iterator[bytes]):
-    """Text as blocks of whole lines, each line ended by LF; it knows where a block came from.
+class BlockReader(Blocks):
+    """The text of files as blocks of whole lines.
 
     A missing last line end is added, CRLF becomes LF, a byte order mark at a file's start is
     dropped. Files named .jsonl or .ndjson are JSON Lines, and so is everything when `field` is
@@ -309,19 +398,10 @@ class BlockReader(Iterator[bytes]):
     def __next__(self) -> bytes:
         return next(self._blocks)
 
-    def locate(self, line: int) -> tuple[str, int]:
-        """Return (file, 1-based line in it) of a 1-based line of the block given last."""
-        return self.place.locate(line)
-
     @property
-    def place(self) -> Place:
+    def place(self) -> Place:  # type: ignore[override] # made when asked for
         """Where the block given last comes from."""
         return Place(self._path, self._first_line, self._source_lines)
-
-    def located(self, error: DataError, line: int) -> DataError:
-        """Return an error about a 1-based line of the block given last, with its file and line."""
-        path, line = self.locate(line)
-        return DataError(error.message, hint=error.hint, path=path, line=line)
 
     def _error(self, what: str, hint: str, line: int | None = None) -> DataError:
         return DataError(what, hint=hint, path=self._path, line=line)
@@ -361,64 +441,49 @@ class BlockReader(Iterator[bytes]):
                 else:
                     for number, block in enumerate(blocks):
                         # what is not named as a treebank, as stdin is not, may still be one
-                        if not number and not self.treebanks:
-                            refuse_treebank(block, self._path)
+                        if not number and not self.treebanks and is_conllu(block):
+                            raise is_no_text(self._path)
                         yield block
         except OSError as error:
             what = f"cannot be read: {error.strerror or error}"
             raise self._error(what, "check the path and its permissions") from error
 
     def _read_table(self, name: str) -> Iterator[bytes]:
-        """Read a column of a file of Parquet."""
+        """Read a column of a file of Parquet; its rows are lines."""
         arrow, parquet = load_pyarrow()
         if not Path(name).is_file():
             raise self._error("is not a regular file", "give Parquet as a file on disk")
-        column, before = self.field or DEFAULT_FIELD, self._bytes_read
-        size = Path(name).stat().st_size
+        column, num_read = self.field or DEFAULT_FIELD, 0
         try:
-            with parquet.ParquetFile(name, pre_buffer=False) as file:
-                names = file.schema_arrow.names
-                if column not in names:
-                    hint = f"choose with --field one of: {', '.join(names[:8])}"
+            with open(name, "rb") as stream, parquet.ParquetFile(stream) as file:
+                schema = file.schema_arrow
+                if column not in schema.names:
+                    hint = f"choose with --field one of: {', '.join(schema.names[:8])}"
                     raise self._error(f"no column {column!r}", hint)
-                kind = file.schema_arrow.field(column).type
-                # such as a category of pandas
-                values = kind.value_type if arrow.types.is_dictionary(kind) else kind
-                if values not in (arrow.string(), arrow.large_string(), arrow.string_view()):
-                    hint = "name a column that holds text with --field"
-                    raise self._error(f"the column {column!r} is not text", hint)
-                row, num = 0, file.metadata.num_rows
                 for batch in file.iter_batches(_ROWS, columns=[column]):
-                    cells = batch.column(0).cast(arrow.large_string()).cast(arrow.large_binary())
-                    texts = [self._cell_text(cell, row + 1 + i) for i, cell in enumerate(cells)]
-                    self._source_lines = [
-                        row + 1 + i
-                        for i, text in enumerate(texts)
-                        for _ in range(text.count(b"\n"))
-                    ]
+                    texts = []
+                    self._source_lines = []
+                    for row, cell in enumerate(batch.column(0), start=num_read + 1):
+                        texts.append(self._cell_text(cell.as_py(), column, row))
+                        self._source_lines += [row] * texts[-1].count(b"\n")
+                    num_read += len(texts)
                     yield b"".join(texts)
-                    row += len(texts)
-                    self._bytes_read = before + size * row // max(1, row, num)
-                    if self.on_progress is not None:
-                        self.on_progress(self._bytes_read, self._total)
-        except (OSError, arrow.ArrowException) as error:
+                stream.seek(0)
+                for _ in self._chunks(stream):  # counts what was read, and takes its sum
+                    pass
+        except (OSError, arrow.ArrowException, UnicodeDecodeError) as error:
             what = f"the Parquet file is damaged: {error}"
             raise self._error(what, "fetch or write it again") from error
-        if self.digests is not None:
-            with open(name, "rb") as stream:
-                self.digests[name] = hashlib.file_digest(stream, "sha256").hexdigest()
 
-    def _cell_text(self, cell: Any, row: int) -> bytes:
+    def _cell_text(self, text: Any, column: str, row: int) -> bytes:
         """Return the text of a 1-based row as lines."""
-        text: bytes | None = cell.as_py()
-        if text is None:
-            hint = "leave out rows without text, or give them an empty one"
-            raise self._error(f"row {row} has no text", hint)
-        if len(text) > _max_line:
+        if not isinstance(text, str):
+            hint = "name a column that holds text with --field, or leave out rows without text"
+            raise self._error(f"row {row} of the column {column!r} is not text", hint)
+        data = text.replace("\r\n", "\n").encode()
+        if len(data) > _max_line:
             raise self._too_long(row)
-        self._check_utf8(text, row)
-        text = text.replace(b"\r\n", b"\n")
-        return text if text.endswith(b"\n") else text + b"\n"
+        return data if data.endswith(b"\n") else data + b"\n"
 
     def _lines_of(self, file: IO[bytes]) -> Iterator[bytes]:
         """Give blocks of whole lines of UTF-8, without a byte order mark and the CR of CRLF."""
@@ -559,11 +624,31 @@ class BlockReader(Iterator[bytes]):
                 yield b"".join(texts)
 
     def _json_texts(self, blocks: Iterable[bytes]) -> Iterator[bytes]:
-        field = self.field or DEFAULT_FIELD
         for block in blocks:
-            text, self._source_lines = json_texts(block, self._path, self._first_line, field)
-            if text:
-                yield text
+            texts: list[bytes] = []
+            self._source_lines = []
+            for number, record in json_records(block, self._path, self._first_line):
+                text = self._field_of(record, number)
+                texts.append(text if text.endswith(b"\n") else text + b"\n")
+                self._source_lines += [number] * texts[-1].count(b"\n")
+            if texts:
+                yield b"".join(texts)
+
+    def _field_of(self, record: dict[str, Any], number: int) -> bytes:
+        field = self.field or DEFAULT_FIELD
+        text = record.get(field)
+        try:
+            if isinstance(text, str):
+                return text.replace("\r\n", "\n").encode()
+        except UnicodeEncodeError as error:
+            what = f"the field {field!r} holds half a surrogate pair"
+            raise self._error(what, "write the character whole", number) from error
+        if field in record:
+            hint = "name a field that holds text with --field"
+            raise self._error(f"the field {field!r} is not a text", hint, number)
+        names = ", ".join(list(record)[:8])
+        hint = f"choose with --field one of: {names}" if names else "name it with --field"
+        raise self._error(f"no field {field!r} in this line", hint, number)
 
 
 read_blocks = BlockReader
@@ -623,62 +708,41 @@ def load_pyarrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
+def json_records(
+    content: bytes, path: str, first_line: int = 1, *, whole: bool = False
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of JSON Lines with the numbers of their lines; empty lines are passed over.
+
+    Args:
+        content: whole lines.
+        path: of their file, for errors.
+        first_line: the 1-based line of it where they begin.
+        whole: refuse half a surrogate pair in any field.
+
+    Raises:
+        DataError: a line that is no object, or holds what is refused.
+    """
+    for number, line in enumerate(content.split(b"\n"), start=first_line):
+        if not line.strip():
+            continue
+        bad = partial(DataError, path=path, line=number)
+        try:
+            record = json.loads(line)
+            if not isinstance(record, dict):
+                raise ValueError("it is no object")
+            if whole and b"\\u" in line:
+                json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            what, hint = "half a surrogate pair, which is no character", "write the character whole"
+            raise bad(what, hint=hint) from error
+        except (ValueError, RecursionError) as error:
+            raise bad(f"not JSON: {error}", hint="each line must be one JSON object") from error
+        yield number, record
+
+
 def is_conllu(block: bytes) -> bool:
     """Whether a text begins as a treebank does."""
     return _TREEBANK.match(block) is not None
-
-
-def refuse_treebank(block: bytes, path: str) -> None:
-    """Refuse a file of text that begins as a treebank does.
-
-    Raises:
-        DataError: so it is.
-    """
-    if is_conllu(block):
-        raise is_no_text(path)
-
-
-def json_texts(block: bytes, path: str, first_line: int, field: str) -> tuple[bytes, list[int]]:
-    """Return the texts of lines of JSON as lines, and the line of the file where each comes from.
-
-    Args:
-        block: whole lines.
-        path: of their file.
-        first_line: the 1-based line of it where they begin.
-        field: that holds the text.
-
-    Raises:
-        DataError: a line without such a text.
-    """
-    texts: list[bytes] = []
-    source_lines: list[int] = []
-    for number, line in enumerate(block.split(b"\n")[:-1], start=first_line):
-        if not line.strip():
-            continue
-        text = _json_text(line, path, number, field)
-        texts.append(text if text.endswith(b"\n") else text + b"\n")
-        source_lines.extend([number] * texts[-1].count(b"\n"))
-    return b"".join(texts), source_lines
-
-
-def _json_text(line: bytes, path: str, number: int, field: str) -> bytes:
-    bad = partial(DataError, path=path, line=number)
-    try:
-        record = json.loads(line)
-        text = record.get(field) if isinstance(record, dict) else None
-        if isinstance(text, str):
-            return text.replace("\r\n", "\n").encode()
-    except UnicodeEncodeError as error:
-        what = f"the field {field!r} holds half a surrogate pair"
-        raise bad(what, hint="write the character whole") from error
-    except (ValueError, RecursionError) as error:
-        raise bad(f"not JSON: {error}", hint="each line must be one JSON object") from error
-    if isinstance(record, dict) and field in record:
-        hint = "name a field that holds text with --field"
-        raise bad(f"the field {field!r} is not a text", hint=hint)
-    names = ", ".join(list(record)[:8]) if isinstance(record, dict) else ""
-    hint = f"choose with --field one of: {names}" if names else "name it with --field"
-    raise bad(f"no field {field!r} in this line", hint=hint)
 
 
 def whole_text(text: str, what: str = "the text") -> str:

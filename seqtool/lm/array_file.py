@@ -38,27 +38,10 @@ def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     Raises:
         OSError: it cannot be written; names the file.
     """
-    text, _ = _header({name: (array.dtype, len(array)) for name, array in arrays.items()})
-    with path.open("wb") as stream:
-        stream.write(text)
-        for array in arrays.values():
-            stream.write(np.ascontiguousarray(array).view(np.uint8).data)
-
-
-def _header(shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> tuple[bytes, dict[str, int]]:
-    """Return the header of a file of vectors, and where each of them begins in the file."""
-    header: dict[str, Any] = {}
-    begins: dict[str, int] = {}
-    position = 0
-    for name, (dtype, num) in shapes.items():
-        end = position + num * dtype.itemsize
-        header[name] = {"dtype": _NAMES[dtype], "shape": [num], "data_offsets": [position, end]}
-        begins[name] = position
-        position = end
-    text = json.dumps(header).encode("ascii")
-    text += b" " * (-(len(text) + 8) % ALIGNMENT)
-    text = len(text).to_bytes(8, "little") + text
-    return text, {name: len(text) + begin for name, begin in begins.items()}
+    shapes = {name: (array.dtype, len(array)) for name, array in arrays.items()}
+    with ArrayWriter(path, shapes) as writer:
+        for name, array in arrays.items():
+            writer.append(name, array)
 
 
 class ArrayWriter:
@@ -70,9 +53,17 @@ class ArrayWriter:
     """
 
     def __init__(self, path: Path, shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> None:
-        text, self._places = _header(shapes)
+        header: dict[str, Any] = {}
+        end = 0
+        for name, (dtype, num) in shapes.items():
+            begin, end = end, end + num * dtype.itemsize
+            header[name] = {"dtype": _NAMES[dtype], "shape": [num], "data_offsets": [begin, end]}
+        text = json.dumps(header).encode("ascii")
+        text += b" " * (-(len(text) + 8) % ALIGNMENT)
+        start = 8 + len(text)
+        self._places = {name: start + entry["data_offsets"][0] for name, entry in header.items()}
         self._stream = path.open("wb")
-        self._stream.write(text)
+        self._stream.write(len(text).to_bytes(8, "little") + text)
 
     def __enter__(self) -> ArrayWriter:
         return self
@@ -87,18 +78,6 @@ class ArrayWriter:
         self._places[name] += piece.nbytes
 
 
-def array_sizes(path: Path) -> dict[str, int]:
-    """Return the bytes of each array, from the header alone.
-
-    Raises:
-        ValueError: it is no such file.
-        OSError: it cannot be read.
-    """
-    with path.open("rb") as stream:
-        entries, _ = _read_header(stream.read, os.fstat(stream.fileno()).st_size)
-    return {name: end - begin for name, (_, begin, end) in entries.items()}
-
-
 def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of a file, read-only, mapped from disk and shared between processes.
 
@@ -108,40 +87,33 @@ def map_arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
     """
     with path.open("rb") as stream:
         size = os.fstat(stream.fileno()).st_size
-        entries, start = _read_header(stream.read, size)
+        length = int.from_bytes(stream.read(8), "little")
+        start = 8 + length
+        if size < 8 or length > MAX_HEADER or start > size:
+            raise ValueError("its header is cut off")
+        header = stream.read(length)
         mapped = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    data = np.frombuffer(mapped, np.uint8)[start:]
-    arrays = {}
-    for name, (dtype, begin, end) in entries.items():
-        # compiled code wants whole numbers where they belong; ours always are
-        arrays[name] = np.require(data[begin:end].view(dtype), requirements="A")
-        arrays[name].flags.writeable = False
-    return arrays
-
-
-def _read_header(read: Any, size: int) -> tuple[dict[str, tuple[np.dtype[Any], int, int]], int]:
-    """Return name -> (dtype, begin, end), and where the data begins in a file of `size` bytes."""
-    length = int.from_bytes(read(8), "little")
-    start = 8 + length
-    if size < 8 or length > MAX_HEADER or start > size:
-        raise ValueError("its header is cut off")
+    data, arrays = np.frombuffer(mapped, np.uint8)[start:], {}
     try:
-        content = json.loads(read(length))
-        content.pop("__metadata__", None)
-        entries = {}
-        for name, entry in content.items():
-            dtype = _DTYPES[entry["dtype"]]
-            (num,) = entry["shape"]
-            begin, end = entry["data_offsets"]
+        for name, entry in json.loads(header).items():
+            if name == "__metadata__":
+                continue
+            dtype, (num,), (begin, end) = (
+                _DTYPES[entry["dtype"]],
+                entry["shape"],
+                entry["data_offsets"],
+            )
             # JSON's true would be an int to isinstance()
             if not all(type(value) is int for value in (num, begin, end)):
                 raise TypeError(f"the sizes of {name}")
-            if not 0 <= begin <= end <= size - start or end - begin != num * dtype.itemsize:
+            if not 0 <= begin <= end <= len(data) or end - begin != num * dtype.itemsize:
                 raise ValueError(f"{name} lies outside the file")
-            entries[name] = dtype, begin, end
+            # compiled code wants whole numbers where they belong; ours always are
+            arrays[name] = np.require(data[begin:end].view(dtype), requirements="A")
+            arrays[name].flags.writeable = False
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"its header is damaged: {error}") from error
-    return entries, start
+    return arrays
 
 
 def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,7 +2,7 @@
 
 Models that read the text as the same tokens are compared by bits per token; of others the tokens
 differ, and with them the perplexities, so that bits per byte of the text are what compares. Whether
-one model is better than another is judged by a paired bootstrap over sentences (`core.bootstrap`).
+one model is better than another is tested by a paired bootstrap over sentences (`core.bootstrap`).
 Shapes: S sentences.
 """
 
@@ -11,22 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Doubles, Ids, Longs
+from seqtool.core.arrays import Doubles
 from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.evaluation import LMEvaluation, ScoredBlock, evaluate_lm
 from seqtool.lm.held_out import parts_of
-from seqtool.lm.perplexity import LMEvaluation
-from seqtool.lm.protocol import LanguageModel
+from seqtool.lm.protocol import LanguageModel, sentence_begins
 
 Unit = Literal["token", "byte"]  # what the bits of a difference are per
 
@@ -80,15 +79,13 @@ class ComparedModel(OneLine):
 
     def row(self) -> tuple[Any, ...]:
         """Return the cells of `COLUMNS`."""
-        result, lead = self.result, self.lead
-        figures = (result.unit, result.vocabulary_size, result.perplexity, result.bits_per_byte)
-        costs = (self.costs.parameters, self.costs.bytes, self.tokens_per_second)
-        test = (None,) * 4
-        if lead is not None:
-            test = (lead.difference, lead.low, lead.high, lead.p_value)  # type: ignore[assignment]
+        result, costs, lead = self.result, self.costs, self.lead
+        test = ("difference", "low", "high", "p_value")
         return (
-            *(self.name, self.kind, *figures, result.oov, *costs, self.costs.train_seconds),
-            *test,
+            *(self.name, self.kind, result.unit, result.vocabulary_size, result.perplexity),
+            *(result.bits_per_byte, result.oov, costs.parameters, costs.bytes),
+            *(self.tokens_per_second, costs.train_seconds),
+            *(None if lead is None else getattr(lead, name) for name in test),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -108,7 +105,7 @@ class Comparison(OneLine):
     """Models on one text.
 
     Attributes:
-        models: as they were given.
+        models: in the order of the call.
         per: what the bits of their differences are per: a token, or a byte where the vocabularies
             or the tokens of the text differ.
         samples: texts drawn for each test.
@@ -130,17 +127,13 @@ class Comparison(OneLine):
     @property
     def remarks(self) -> Iterator[str]:
         """What to say of figures that do not compare."""
-        results = [model.result for model in self.models]
+        models = self.models
         if self.per == "byte":
-            yield (
-                "the models have different vocabularies, or read the text in different ways, so "
-                "their perplexities do not compare: bits per byte do"
-            )
-        unknown = [result.oov for result in results]
-        if len(set(unknown)) > 1:
-            shown = ", ".join(f"{model.name} {model.result.oov:,}" for model in self.models)
+            yield "the models read the text as other tokens, so compare them by bits per byte"
+        if len({model.result.oov for model in models}) > 1:
+            shown = ", ".join(f"{model.name} {model.result.oov:,}" for model in models)
             yield f"tokens read as <unk>, which is easier to predict than the words: {shown}"
-        for model in self.models:
+        for model in models:
             if model.result.adaptations:
                 yield f"{model.name} learns from the text as it reads it; fixed models do not"
             if model.result.impossible:
@@ -148,8 +141,7 @@ class Comparison(OneLine):
                     f"{model.result.impossible:,} tokens have no probability at all under "
                     f"{model.name}: its perplexity is infinite, and there is no test"
                 )
-        is_finite = not any(result.impossible for result in results)
-        if is_finite and any(model.lead is None for model in self.models[1:]):
+        if not any(m.result.impossible for m in models) and None in (m.lead for m in models[1:]):
             yield "there is no test: the text has one sentence, or all of them are alike"
 
 
@@ -198,23 +190,22 @@ def compare_lms(
     if len(names) < 2:
         what = "there is one model" if names else "there is no model"
         raise ConfigError(f"{what} to compare", hint="name another; -m A -m B")
-    if seed < 0:
-        raise ConfigError(f"seed is {seed}", hint="give 0 or more")
-    if samples < 1:
-        raise ConfigError(f"samples is {samples}", hint="give 1 or more, such as 10000")
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"{name} is given twice", hint="name each model once")
-    opened = [  # all of them, so that what cannot be opened is told before the work begins
+    if seed < 0 or samples < 1:
+        what = f"samples is {samples} and seed is {seed}"
+        raise ConfigError(what, hint="give 1 sample or more, and a seed from 0 on")
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"{twice} is given twice", hint="name each model once")
+    opened = [  # all of them, so that what cannot be opened is refused before the work begins
         model[1]
         if isinstance(model, tuple)
         else open_language_model(Path(model), device=device, threads=threads)
         for model in models
     ]
-    measured = []
+    results, tables = [], []
     for name, model in zip(names, opened, strict=True):
-        sums = _SentenceSums()
         evaluate_lm(model, text=["a"])  # so that no model pays for what is linked at first use
+        blocks: list[Doubles] = []
         result = evaluate_lm(
             model,
             inputs,
@@ -222,96 +213,56 @@ def compare_lms(
             field=field,
             reset_state=reset_state,
             on_progress=None if on_progress is None else on_progress(name),
-            on_scores=sums.add,
+            on_scores=partial(_add_sizes, blocks),
         )
-        measured.append((result, sums))
-    first = measured[0][1]
-    per = _unit_of(opened, [sums for _, sums in measured])
-    return Comparison(
-        tuple(
-            ComparedModel(
-                name,
-                model.kind,
-                result,
-                _costs_of(given, model),
-                None if number == 0 else _test(first, sums, per, samples, seed),
-            )
-            for number, (name, given, model, (result, sums)) in enumerate(
-                zip(names, models, opened, measured, strict=True)
-            )
-        ),
-        per,
-        samples,
-        seed,
-    )
+        results.append(result)
+        tables.append(np.concatenate(blocks))
+    per = _unit_of(opened, tables)
+    leads = [None, *(_lead(tables[0], other, per, samples, seed) for other in tables[1:])]
+    costs = map(_costs_of, models, opened)
+    kinds = [model.kind for model in opened]
+    compared = zip(names, kinds, results, costs, leads, strict=True)
+    return Comparison(tuple(ComparedModel(*each) for each in compared), per, samples, seed)
 
 
-class _SentenceSums:
-    """The nats, tokens and bytes of each sentence."""
-
-    def __init__(self) -> None:
-        self._nats: list[Doubles] = []
-        self._tokens: list[Longs] = []
-        self._bytes: list[Longs] = []
-
-    def add(self, ids: Ids, log_probs: Doubles, block: bytes | None) -> None:
-        """Note a block of whole sentences."""
-        ends = np.flatnonzero(ids == EOS_ID) + 1
-        begins = np.concatenate(([0], ends[:-1]))
-        self._nats.append(np.add.reduceat(log_probs, begins))
-        self._tokens.append(ends - begins)
-        if block is not None:
-            ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
-            self._bytes.append(np.diff(ends, prepend=0))
-
-    @property
-    def has_bytes(self) -> bool:
-        """Whether what was read is text, and no prepared corpus."""
-        return bool(self._bytes)
-
-    @property
-    def nats(self) -> Doubles:
-        """Of each sentence, [S]."""
-        return np.concatenate(self._nats)
-
-    def sizes(self, per: Unit) -> Longs:
-        """Return the tokens or bytes of each sentence, [S]."""
-        return np.concatenate(self._tokens if per == "token" else self._bytes)
+def _add_sizes(blocks: list[Doubles], scored: ScoredBlock, block: bytes | None) -> None:
+    """Append the nats, the tokens and the bytes of each sentence, [S, 3]; no bytes of a corpus."""
+    begins = sentence_begins(scored.ids)
+    tokens = np.diff(begins, append=len(scored.ids))
+    ends = np.flatnonzero(np.frombuffer(block or b"", np.uint8) == ord("\n")) + 1
+    num_bytes = np.zeros_like(tokens) if block is None else np.diff(ends, prepend=0)
+    nats = np.add.reduceat(scored.log_probs, begins)
+    blocks.append(np.stack([nats, tokens, num_bytes], axis=1))
 
 
-def _unit_of(models: Sequence[LanguageModel], measured: Sequence[_SentenceSums]) -> Unit:
+def _unit_of(models: Sequence[LanguageModel], tables: Sequence[Doubles]) -> Unit:
     """Return what bits compare per: bytes, unless all models read the text as the same tokens.
 
     Models of one vocabulary may not: a literal `</s>` is a token of one that another one skips.
     """
     from seqtool.lm.mixture.model import numbering
 
-    if not measured[0].has_bytes:  # of a prepared corpus, whose ids are those of all models
+    if not tables[0][:, 2].any():  # of a prepared corpus, whose ids are those of all models
         return "token"
-    first, *others = (model.tokenizer for model in models)
-    tokens_S = measured[0].sizes("token")
-    if not all(np.array_equal(tokens_S, sums.sizes("token")) for sums in measured[1:]):
+    if any((table[:, 1] != tables[0][:, 1]).any() for table in tables[1:]):
         return "byte"
     try:
-        for other in others:
-            numbering(first, other, "", "")
+        for other in models[1:]:
+            numbering(models[0].tokenizer, other.tokenizer, "", "")
     except ModelError:  # models that cannot be mixed either
         return "byte"
     return "token"
 
 
-def _test(
-    first: _SentenceSums, second: _SentenceSums, per: Unit, samples: int, seed: int
+def _lead(
+    first: Doubles, second: Doubles, per: Unit, samples: int, seed: int
 ) -> Significance | None:
-    """Judge the difference of the bits of two models; None where sentences tell nothing of chance.
+    """Test the difference of the bits of two models.
 
-    So it is where they are fewer than two, or all alike.
+    None where sentences say nothing of chance: they are fewer than two, all alike or impossible.
     """
-    nats_SM = np.stack([first.nats, second.nats], axis=1)
-    if not np.isfinite(nats_SM).all():
-        return None
-    counts_SM = np.concatenate([nats_SM, first.sizes(per)[:, None]], axis=1)
-    if (counts_SM == counts_SM[:1]).all():
+    counts_SM = np.stack([first[:, 0], second[:, 0], first[:, 1 + (per == "byte")]], axis=1)
+    if not np.isfinite(counts_SM).all() or (counts_SM == counts_SM[:1]).all():
         return None
 
     def bits(sums_NM: Doubles) -> Doubles:
@@ -321,14 +272,14 @@ def _test(
     return bootstrap(counts_SM, bits, samples=samples, seed=seed)[0]
 
 
-def _costs_of(given: str | Path | tuple[str, LanguageModel], model: LanguageModel) -> Costs:
+def _costs_of(source: str | Path | tuple[str, LanguageModel], model: LanguageModel) -> Costs:
     parameters = getattr(model, "num_parameters", None)
-    if isinstance(given, tuple):
+    if isinstance(source, tuple):
         return Costs(parameters, None, None)
-    path = Path(given)
+    path = Path(source)
     if path.is_file():
         return Costs(parameters, path.stat().st_size, None)
-    sizes, seconds = 0, []
+    sizes, seconds = 0, list[Any]()
     for part in parts_of(path):
         if part.is_file():
             sizes += part.stat().st_size
@@ -336,8 +287,6 @@ def _costs_of(given: str | Path | tuple[str, LanguageModel], model: LanguageMode
         header = checkpoint.read_header(part)
         sizes += sum(checkpoint.file_sizes(checkpoint.find(part), header).values())
         seconds.append(header.scores.get("train_seconds"))
-    known = [value for value in seconds if isinstance(value, int | float)]
-    is_known = len(known) == len(seconds) > 0
-    return Costs(
-        checkpoint.read_header(path).num_parameters, sizes, math.fsum(known) if is_known else None
-    )
+    is_known = seconds and all(isinstance(value, int | float) for value in seconds)
+    parameters = checkpoint.read_header(path).num_parameters
+    return Costs(parameters, sizes, math.fsum(seconds) if is_known else None)

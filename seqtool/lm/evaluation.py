@@ -1,49 +1,55 @@
-"""How a language model is measured on a text.
+"""Perplexity, and the other figures of how well a language model predicts a text.
 
 `<unk>` is a word of the model, so unknown words count in the perplexity; the perplexity without
-them drops both their log-probability and their number (as KenLM does).
+them drops both their log-probability and their number (as KenLM does). Log-probabilities are nats
+in here; what people read is in log10 or bits. Scores can be written as tables (see `tables`), one
+row per token or one per sentence:
+
+    sentence  token  surprisal  oov  ...
+    1         the    4.321928   0    ...                         surprisal in bits
+
+    sentence  tokens  oov  log10_probability  perplexity
+    1         9       0    -12.345678         23.5               tokens with `</s>`
+
+A token table ends with the model's own columns, such as the order of the n-gram that was matched.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.reading import (
     BlockReader,
+    LineBlocks,
     Place,
     find_files,
     is_corpus,
     read_blocks,
     refuse_field,
 )
-from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.lm.perplexity import (
-    LMEvaluation,
-    check_targets,
-    surface_tokens,
-    write_sentences,
-    write_tokens,
-)
+from seqtool.core.units import LN_2, LN_10, perplexity_of
+from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
 from seqtool.lm.protocol import (
+    Adaptation,
     LanguageModel,
-    adaptations_of,
-    carries_state,
     refuse_other_than_model,
+    sentence_begins,
 )
-from seqtool.lm.tables import Target, open_table
+from seqtool.lm.tables import Target, check_target, open_table
 from seqtool.lm.unknown import UnknownWords
 from seqtool.text.tokenizers import Tokenizer
 
@@ -54,10 +60,138 @@ if TYPE_CHECKING:
 IDS_PER_BLOCK = 1 << 18
 BYTES_PER_BLOCK = 1 << 20
 BYTES_PER_SHARE = 1 << 17  # what a process is given at a time: a network needs seconds for it
-IN_MEMORY = "<text>"  # stands for a path in the messages about a text that is no file
 MAX_LOG_PROB = 1e-3  # a softmax in single precision may round to a little above zero
 
 ScoredInput = tuple[Ids, bytes | None]
+Read = TypeVar("Read")
+Kept = TypeVar("Kept")
+Made = TypeVar("Made")
+
+
+# of an evaluation, in the order in which JSON has them
+_FIGURES = (
+    *("perplexity", "perplexity_without_oov", "tokens", "sentences", "oov", "vocabulary_size"),
+    *("log10_probability", "bits_per_token", "bits_per_byte", "seconds"),
+)
+
+
+@dataclass(frozen=True)
+class LMEvaluation(OneLine):
+    """How well a model predicts a text.
+
+    Attributes:
+        unit: what a token is (word, char, byte, bpe, unigram).
+        vocabulary_size: symbols that the model can predict, `<unk>` and `</s>` included.
+        sentences: lines of the text, empty ones too.
+        tokens: scored tokens, one `</s>` per sentence included.
+        oov: tokens outside the vocabulary.
+        num_bytes: UTF-8 bytes of the text, one newline per line; None when not known.
+        known_nats: summed log-probability of the tokens of the vocabulary, `</s>` included.
+        unknown_nats: summed log-probability of `<unk>` where it stands for a token.
+        impossible: tokens that have no probability at all; the perplexity is then infinite.
+        seconds: wall time.
+        true_log10_probability: what the grammar of the shipped sample gives the text, when it is
+            one of the sample's; no model can be expected to do better.
+        split: which split of a prepared corpus it is; None for a text.
+        adaptations: how the model learned from this text, each token after it was scored.
+        state: "carried" from sentence to sentence, or "reset" so that each begins anew.
+        unknown_words: the first unknown words with how often they occur; none of a prepared corpus,
+            or of other units.
+    """
+
+    shown = (
+        *("perplexity", "perplexity_without_oov", "tokens", "sentences", "oov"),
+        *("bits_per_byte", "unit"),
+    )
+
+    unit: str
+    vocabulary_size: int
+    sentences: int
+    tokens: int
+    oov: int
+    num_bytes: int | None
+    known_nats: float
+    unknown_nats: float
+    impossible: int
+    seconds: float
+    true_log10_probability: float | None = None
+    split: str | None = None
+    adaptations: tuple[Adaptation, ...] = ()
+    state: str = "reset"
+    unknown_words: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def nats(self) -> float:
+        """The log-probability of the text in nats."""
+        return self.known_nats + self.unknown_nats
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the mean nats per token, `</s>` and unknown words counted."""
+        return perplexity_of(-self.nats / self.tokens)
+
+    @property
+    def perplexity_without_oov(self) -> float | None:
+        """The same with unknown words dropped from the sum and from the number."""
+        known = self.tokens - self.oov
+        return perplexity_of(-self.known_nats / known) if known else None
+
+    @property
+    def log10_probability(self) -> float:
+        """The log-probability of the text to the base of ten."""
+        return self.nats / LN_10
+
+    @property
+    def bits_per_token(self) -> float:
+        """The mean surprisal of a token in bits, `</s>` counted."""
+        return -self.nats / LN_2 / self.tokens
+
+    @property
+    def bits_per_byte(self) -> float | None:
+        """Bits for the whole text over its bytes: comparable between units."""
+        return -self.nats / LN_2 / self.num_bytes if self.num_bytes else None
+
+    @property
+    def oov_rate(self) -> float:
+        """The share of unknown tokens among all tokens but `</s>`."""
+        return self.oov / max(1, self.tokens - self.sentences)
+
+    @property
+    def true_perplexity(self) -> float | None:
+        """The perplexity per token of this model's unit of the grammar behind the text."""
+        if self.true_log10_probability is None:
+            return None
+        return perplexity_of(-self.true_log10_probability * LN_10 / self.tokens)
+
+    @property
+    def true_bits_per_byte(self) -> float | None:
+        """The bits per byte of the grammar behind the text."""
+        if self.true_log10_probability is None or not self.num_bytes:
+            return None
+        return -self.true_log10_probability * LN_10 / LN_2 / self.num_bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints.
+
+        JSON knows no infinity: when the model gives a token no probability, the figures that are
+        infinite are null, and `zero_probability_tokens` says how many tokens are to blame.
+        """
+        result: dict[str, Any] = {name: _finite(getattr(self, name)) for name in _FIGURES}
+        result |= {"unit": self.unit, "state": self.state}
+        if self.adaptations:
+            result["adapts_on_text"] = [each.to_json() for each in self.adaptations]
+        if self.true_log10_probability is not None:
+            for name in ("true_perplexity", "true_log10_probability", "true_bits_per_byte"):
+                result[name] = getattr(self, name)
+        if self.split is not None:
+            result["split"] = self.split
+        if self.impossible:
+            result["zero_probability_tokens"] = self.impossible
+        return result
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def read_ids(
@@ -85,7 +219,7 @@ def read_ids(
         return corpus.ids(split)[:num_tokens].astype(np.int32)
     parts: list[Ids] = []
     num_read = 0
-    for ids, _ in _encode(read_blocks([text], field=field), model.tokenizer):
+    for ids, _ in model.tokenizer.encode_blocks(read_blocks([text], field=field)):
         parts.append(ids)
         num_read += len(ids)
         if num_tokens is not None and num_read >= num_tokens:
@@ -93,6 +227,29 @@ def read_ids(
     if not num_read:
         raise DataError("the text is empty", hint="give a text with at least one line", path=text)
     return np.concatenate(parts)[:num_tokens]
+
+
+class TextBlock(NamedTuple):
+    """Whole lines of a text, and where they come from."""
+
+    text: bytes
+    place: Place
+
+
+class ScoredBlock(NamedTuple):
+    """Sentences that were scored.
+
+    Attributes:
+        ids: [N], `EOS_ID` after each sentence.
+        log_probs: [N] nats.
+        columns: further values, name -> [N].
+        parts: [P, N] nats that the parts of a mixture give; None of other models.
+    """
+
+    ids: Ids
+    log_probs: Doubles
+    columns: Mapping[str, npt.NDArray[Any]]
+    parts: Doubles | None = None
 
 
 def evaluate_lm(
@@ -106,7 +263,7 @@ def evaluate_lm(
     per_sentence: Target | None = None,
     field: str | None = None,
     on_progress: Callable[[int, int | None], None] | None = None,
-    on_scores: Callable[[Ids, Doubles, bytes | None], None] | None = None,
+    on_scores: Callable[[ScoredBlock, bytes | None], None] = lambda scored, block: None,
     pool: Pool[TextBlock, ScoredBlock] | None = None,
 ) -> LMEvaluation:
     r"""Measure a model on text; memory does not grow with it.
@@ -127,10 +284,8 @@ def evaluate_lm(
             log10_probability and perplexity.
         field: which field of .jsonl files holds the text.
         on_progress: called with bytes done and in all (None when not known).
-        on_scores: called with the ids of each block of whole sentences, their nats, and the lines
-            (None of a prepared corpus).
-        pool: processes that score blocks, each by itself, as `scorer` returns it: of files of text
-            that a model reads sentence by sentence.
+        on_scores: called with each block of whole sentences and its lines (None of a corpus).
+        pool: processes that score blocks of files, each by itself, as `scorer` returns it.
 
     Returns:
         Perplexity per token with and without unknown words, bits per character and byte, and what
@@ -146,189 +301,180 @@ def evaluate_lm(
     paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     check_targets(per_token, per_sentence, paths)
     if reset_state is None:
-        has_table = per_token is not None or per_sentence is not None
-        reset_state = has_table and not adaptations_of(model)
+        reset_state = resets_for_tables(model, per_token, per_sentence)
     if bool(paths) == (text is not None):
         raise ConfigError(
             "there are files and a text to measure on" if paths else "there is nothing to measure",
             hint="give files, or the text itself as text=...",
         )
-    tokenizer = model.tokenizer
-    size = BYTES_PER_BLOCK if pool is None else BYTES_PER_SHARE
-    source = _open_source(paths, text, tokenizer, split, field, size, on_progress)
-    corpus = source.corpus
-    scored: Iterator[tuple[ScoredBlock, bytes | None]]
+    tokenizer, digests = model.tokenizer, dict[str, str]()
+    corpus = _prepared_corpus(paths, tokenizer)
+    blocks: BlockReader | None = None
+    scored: Iterator[tuple[bytes | None, ScoredBlock]]
+    if corpus is not None:
+        refuse_field(field, [corpus.path])
+        split = _choose_split(corpus, split)
+        source = cut_sentences(corpus.ids(split), on_progress)
+    elif split is not None:
+        raise ConfigError(
+            f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
+        )
+    elif text is not None:
+        source = encode_text(text, tokenizer)
+    else:
+        size = BYTES_PER_BLOCK if pool is None else BYTES_PER_SHARE
+        blocks = read_blocks(
+            paths, field=field, block_size=size, on_progress=on_progress, digests=digests
+        )
+        source = tokenizer.encode_blocks(blocks)
     if pool is None:
-        scored = _score(model, source.inputs, reset_state=reset_state)
-    elif source.blocks is None:
+        scored = _score(model, source, reset_state=reset_state)
+    elif blocks is None:
         raise ConfigError(
             "several processes read files of text", hint="name the text itself, or leave out --jobs"
         )
     else:
         check_shared(model, reset_state=reset_state)
-        scored = _score_in(pool, source.blocks)
+        pairs = ((TextBlock(block, blocks.place), block) for block in blocks)
+        scored = paired_results(pairs, pool.map)
 
-    sums = _Sums()
+    counts: Counter[str] = Counter()
+    known_nats: list[float] = []  # one per block, for fsum
+    unknown_nats: list[float] = []
     unknown = UnknownWords(tokenizer)
     with ExitStack() as stack:
         token_table, sentence_table = (
             None if target is None else stack.enter_context(open_table(target))
             for target in (per_token, per_sentence)
         )
-        for (ids, log_probs, columns, tokens), block in scored:
-            first = sums.sentences + 1
-            sums.add(ids, log_probs, block)
+        for block, scores in scored:
+            ids, log_probs = scores.ids, scores.log_probs
+            check_log_probs(log_probs, counts["tokens"])
+            first, is_unknown = counts["sentences"] + 1, ids == UNK_ID
+            counts["sentences"] += int((ids == EOS_ID).sum())
+            counts["tokens"] += len(ids)
+            counts["oov"] += int(is_unknown.sum())
+            counts["num_bytes"] += 0 if block is None else len(block)
+            counts["impossible"] += int(np.isneginf(log_probs).sum())
+            known_nats.append(float(log_probs[~is_unknown].sum()))
+            unknown_nats.append(float(log_probs[is_unknown].sum()))
             unknown.add(ids, block)
-            if on_scores is not None:
-                on_scores(ids, log_probs, block)
+            on_scores(scores, block)
             if token_table is not None:
-                if tokens is None:
-                    tokens = surface_tokens(tokenizer, ids, block)
-                write_tokens(token_table, first, tokens, ids, log_probs, columns)
+                tokens = surface_tokens(tokenizer, ids, block)
+                token_table.write(token_columns(first, tokens, scores))
             if sentence_table is not None:
-                write_sentences(sentence_table, first, ids, log_probs)
-        if not sums.tokens:
-            raise DataError("the text is empty", hint="give a text with at least one line")
+                sentence_table.write(sentence_columns(first, scores))
+    if not counts["tokens"]:
+        raise DataError("the text is empty", hint="give a text with at least one line")
+    if corpus is not None:
+        counts["num_bytes"] = corpus.info["splits"][split].get("bytes")
     return LMEvaluation(
         unit=tokenizer.unit,
         vocabulary_size=len(tokenizer.vocabulary),
-        sentences=sums.sentences,
-        tokens=sums.tokens,
-        oov=sums.oov,
-        num_bytes=(
-            sums.num_bytes if corpus is None else corpus.info["splits"][source.split].get("bytes")
-        ),
-        known_nats=math.fsum(sums.known_nats),
-        unknown_nats=math.fsum(sums.unknown_nats),
-        impossible=sums.impossible,
+        **counts,
+        known_nats=math.fsum(known_nats),
+        unknown_nats=math.fsum(unknown_nats),
         seconds=time.perf_counter() - began,
-        true_log10_probability=_true_log10_probability(source.read_digests(paths)),
-        split=None if corpus is None else source.split,
-        adaptations=adaptations_of(model),
-        state="reset" if reset_state or not carries_state(model) else "carried",
+        true_log10_probability=_true_log10_probability(
+            [digests.get(name, "") for name in find_files(paths)]
+            if corpus is None
+            else _split_digests(corpus, split)
+        ),
+        split=split,
+        adaptations=model.adaptations,
+        state="reset" if reset_state or not model.carries_state else "carried",
         unknown_words=unknown.counts,
     )
 
 
-class _Source(NamedTuple):
-    """The text that a model is measured on.
-
-    Attributes:
-        inputs: ids of blocks of whole sentences, and their lines.
-        blocks: the lines of files alone; None of a corpus, or of a text that is given itself.
-        corpus: the prepared corpus; None of another text.
-        split: of it; empty for other texts.
-        digests: of whole files, by their paths, complete when they have been read.
-    """
-
-    inputs: Iterator[ScoredInput]
-    blocks: BlockReader | None
-    corpus: PreparedCorpus | None
-    split: str
-    digests: dict[str, str]
-
-    def read_digests(self, paths: Sequence[str | Path]) -> list[str]:
-        """Return those of what was read, of a file that is named twice two; "" where unknown."""
-        names = self.digests if self.blocks is None else find_files(paths)
-        return [self.digests.get(name, "") for name in names]
+def resets_for_tables(model: LanguageModel, *tables: Target | None) -> bool:
+    """Return whether the text is forgotten before each sentence where nobody says so."""
+    return any(table is not None for table in tables) and not model.adaptations
 
 
-def _open_source(
-    paths: Sequence[str | Path],
-    text: str | Iterable[str] | None,
-    tokenizer: Tokenizer,
-    split: str | None,
-    field: str | None,
-    block_size: int,
-    on_progress: Callable[[int, int | None], None] | None,
-) -> _Source:
-    """Open what `evaluate_lm` measures, by its arguments; `block_size` is in bytes.
+def check_targets(
+    per_token: Target | None, per_sentence: Target | None, inputs: Iterable[str | Path] = ()
+) -> None:
+    """Refuse targets that cannot be written to, or over `inputs`, before the work begins.
 
     Raises:
-        ConfigError: a split or a field of what has none.
-        DataError: a corpus of another vocabulary.
+        ConfigError: both are the same, or a suffix is none of a table.
+        OutputError: the directory is not there, or the file is read.
     """
-    digests: dict[str, str] = {}
-    corpus = _prepared_corpus(paths, tokenizer)
-    if corpus is not None:
-        refuse_field(field, [corpus.path])
-        split = _choose_split(corpus, split)
-        if corpus.info.get("shares") is None:  # the split is the whole of its files
-            digests = {
-                item["path"]: item["sha256"]
-                for item in corpus.info.get("sources", [])
-                if item["split"] == split and "sha256" in item  # Spark takes no sums
-            }
-        inputs = cut_sentences(corpus.ids(split), on_progress)
-        return _Source(inputs, None, corpus, split, digests)
-    if split is not None:
+    if per_token is not None and per_token == per_sentence:
         raise ConfigError(
-            f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
+            f"--per-token and --per-sentence both write to {per_token}", hint="give them two files"
         )
-    if text is not None:
-        return _Source(encode_text(text, tokenizer), None, None, "", digests)
-    blocks = read_blocks(
-        paths, field=field, block_size=block_size, on_progress=on_progress, digests=digests
-    )
-    return _Source(_encode(blocks, tokenizer), blocks, None, "", digests)
+    for target in (per_token, per_sentence):
+        check_target(target, inputs)
 
 
-class TextBlock(NamedTuple):
-    """Whole lines of a text, and where they come from."""
+def surface_tokens(tokenizer: Tokenizer, ids: Ids, text: bytes | None) -> list[str]:
+    """Return the tokens as written, `</s>` after each line; ids without a text give symbols."""
+    if text is None:
+        return tokenizer.vocabulary.decode(ids)
+    lines = text.decode().split("\n")[:-1]
+    return [token for line in lines for token in (*tokenizer.tokens(line), EOS)]
 
-    text: bytes
-    place: Place
 
+def token_columns(first: int, tokens: Sequence[str], scored: ScoredBlock) -> dict[str, Any]:
+    """Return the rows of a table of tokens, as columns [N].
 
-class ScoredBlock(NamedTuple):
-    """What is written of some sentences.
-
-    Attributes:
-        ids: [N], `EOS_ID` after each sentence.
-        log_probs: [N] nats.
-        columns: further values, name -> [N].
-        tokens: as they are written, where another process has taken that work over.
+    Args:
+        first: the number of the block's first sentence, from 1.
+        tokens: [N], as `surface_tokens` gives them.
+        scored: the block.
     """
+    is_end = scored.ids == EOS_ID
+    return {
+        "sentence": first + np.cumsum(is_end) - is_end,
+        "token": tokens,
+        "surprisal": 0.0 - scored.log_probs / LN_2,  # 0.0: a certain token shall not show "-0"
+        "oov": (scored.ids == UNK_ID).astype(np.int64),
+        **scored.columns,
+    }
 
-    ids: Ids
-    log_probs: Doubles
-    columns: Mapping[str, npt.NDArray[Any]]
-    tokens: Sequence[str] | None = None
+
+def sentence_columns(first: int, scored: ScoredBlock) -> dict[str, Any]:
+    """Return the rows of a table of sentences; the arguments are those of `token_columns`."""
+    begins = sentence_begins(scored.ids)
+    tokens = np.diff(begins, append=len(scored.ids))
+    nats = np.add.reduceat(scored.log_probs, begins)
+    return {
+        "sentence": np.arange(first, first + len(begins)),
+        "tokens": tokens,
+        "oov": np.add.reduceat((scored.ids == UNK_ID).astype(np.int64), begins),
+        "log10_probability": nats / LN_10,
+        "perplexity": np.array([perplexity_of(mean) for mean in (-nats / tokens).tolist()]),
+    }
+
+
+def paired_results(
+    pairs: Iterable[tuple[Read, Kept]], run: Callable[[Iterator[Read]], Iterable[Made]]
+) -> Iterator[tuple[Kept, Made]]:
+    """Give what `run` makes of the first of each pair, which it may read ahead, and the second."""
+    kept: deque[Kept] = deque()
+
+    def feed() -> Iterator[Read]:
+        for first, second in pairs:
+            kept.append(second)
+            yield first
+
+    for made in run(feed()):
+        yield kept.popleft(), made
 
 
 def _score(
-    model: LanguageModel,
-    source: Iterable[ScoredInput],
-    *,
-    reset_state: bool,
-) -> Iterator[tuple[ScoredBlock, bytes | None]]:
-    """Give the scores of each block, and its lines."""
-    pending: deque[ScoredInput] = deque()  # read by the model, not scored yet
-
-    def feed() -> Iterator[Ids]:
-        for ids, text in source:
-            pending.append((ids, text))
-            yield ids
-
-    for scores in model.score_ids(feed(), reset_state=reset_state):
-        ids, text = pending.popleft()
-        log_probs = np.asarray(scores.log_probs, dtype=np.float64)
-        yield ScoredBlock(ids, log_probs, scores.columns), text
-
-
-def _score_in(
-    pool: Pool[TextBlock, ScoredBlock], blocks: BlockReader
-) -> Iterator[tuple[ScoredBlock, bytes | None]]:
-    """Give what processes make of each block, and its lines."""
-    pending: deque[bytes] = deque()
-
-    def read() -> Iterator[TextBlock]:
-        for block in blocks:
-            pending.append(block)
-            yield TextBlock(block, blocks.place)
-
-    for scored in pool.map(read()):
-        yield scored, pending.popleft()
+    model: LanguageModel, source: Iterable[ScoredInput], *, reset_state: bool
+) -> Iterator[tuple[bytes | None, ScoredBlock]]:
+    """Give the lines of each block, and its scores."""
+    pairs = ((ids, (ids, text)) for ids, text in source)
+    for (ids, text), scores in paired_results(
+        pairs, partial(model.score_ids, reset_state=reset_state)
+    ):
+        log_probs = np.asarray(scores.log_probs, np.float64)
+        yield text, ScoredBlock(ids, log_probs, scores.columns, scores.parts)
 
 
 def check_shared(model: LanguageModel, *, reset_state: bool) -> None:
@@ -337,67 +483,34 @@ def check_shared(model: LanguageModel, *, reset_state: bool) -> None:
     Raises:
         ConfigError: what a sentence gets depends on those before it.
     """
-    is_adapting = bool(adaptations_of(model))
-    if is_adapting or (carries_state(model) and not reset_state):
-        other = (
-            "" if is_adapting else "add --reset-state, with which each sentence begins anew, or "
-        )
+    if model.adaptations or (model.carries_state and not reset_state):
+        other = "" if model.adaptations else "let each sentence begin anew with --reset-state, or "
         raise ConfigError(
             "the model reads the text as one, which processes cannot share",
             hint=f"{other}leave out --jobs",
         )
 
 
-def scorer(model: LanguageModel, *, with_tokens: bool) -> Callable[[TextBlock], ScoredBlock]:
+def scorer(model: LanguageModel) -> Callable[[TextBlock], ScoredBlock]:
     """Return what scores a block of sentences, each by itself.
 
     Args:
         model: that keeps no state from sentence to sentence, or forgets it.
-        with_tokens: give the tokens, too, as they are written.
 
     Raises:
         DataError: by the function: a text that cannot be used.
     """
-    from seqtool.lm.tables import Cells
 
     def score(block: TextBlock) -> ScoredBlock:
-        source = [_encoded(block.text, block.place, model.tokenizer)]
-        ((scored, text),) = _score(model, source, reset_state=True)
-        if not with_tokens:
-            return scored
-        tokens = surface_tokens(model.tokenizer, scored.ids, text)
-        return scored._replace(tokens=Cells.of(tokens))
+        with block.place.locating():
+            source = [(model.tokenizer.encode_block(block.text), block.text)]
+        ((_, scored),) = _score(model, source, reset_state=True)
+        return scored
 
     return score
 
 
-@dataclass
-class _Sums:
-    """What is counted block by block; `LMEvaluation` says what each is."""
-
-    sentences: int = 0
-    tokens: int = 0
-    oov: int = 0
-    num_bytes: int = 0
-    impossible: int = 0
-    known_nats: list[float] = dataclasses.field(default_factory=list)  # one per block, for fsum
-    unknown_nats: list[float] = dataclasses.field(default_factory=list)
-
-    def add(self, ids: Ids, log_probs: npt.NDArray[np.float64], text: bytes | None) -> None:
-        if log_probs.shape != ids.shape:
-            raise ValueError(f"{len(log_probs)} scores for {len(ids)} tokens")
-        check_log_probs(log_probs, self.tokens)
-        unknown = ids == UNK_ID
-        self.sentences += int((ids == EOS_ID).sum())
-        self.tokens += len(ids)
-        self.oov += int(unknown.sum())
-        self.num_bytes += 0 if text is None else len(text)
-        self.impossible += int(np.isneginf(log_probs).sum())
-        self.known_nats.append(float(log_probs[~unknown].sum()))
-        self.unknown_nats.append(float(log_probs[unknown].sum()))
-
-
-def check_log_probs(log_probs: npt.NDArray[np.float64], num_before: int = 0) -> None:
+def check_log_probs(log_probs: Doubles, num_before: int = 0) -> None:
     """Refuse scores, [N] nats, that are no log-probabilities; they follow `num_before` others.
 
     Raises:
@@ -410,6 +523,14 @@ def check_log_probs(log_probs: npt.NDArray[np.float64], num_before: int = 0) -> 
             f"the model's score of token {token} is no probability",
             hint="its weights are not sound: train the model, or write the ARPA file, again",
         )
+
+
+def _split_digests(corpus: PreparedCorpus, split: str | None) -> list[str]:
+    """Return the sums of the files that a split is the whole of."""
+    if corpus.info.get("shares") is not None:
+        return []
+    sources = [item for item in corpus.info.get("sources", []) if item["split"] == split]
+    return [item["sha256"] for item in sources if "sha256" in item]  # Spark takes no sums
 
 
 def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> PreparedCorpus | None:
@@ -444,69 +565,6 @@ def _choose_split(corpus: PreparedCorpus, split: str | None) -> str:
     return split
 
 
-def encoded_line(line: str, number: int) -> bytes:
-    """Return a line of this number, from 1, in UTF-8.
-
-    Raises:
-        DataError: it holds half a surrogate pair.
-    """
-    try:
-        return line.encode()
-    except UnicodeEncodeError as error:
-        what, hint = "half a surrogate pair, which is no character", "write the character whole"
-        raise DataError(what, hint=hint, path=IN_MEMORY, line=number) from error
-
-
-def refuse_other_than_text(line: object, number: int) -> None:
-    """Refuse a sentence, of this number, that is no string: a TypeError."""
-    if not isinstance(line, str):
-        raise TypeError(f"sentence {number} is {line!r}, not a string")
-
-
-class _TextBlocks(Iterator[bytes]):
-    """A text in memory as blocks of whole lines, as `read_blocks` gives those of files."""
-
-    def __init__(self, text: str | Iterable[str]) -> None:
-        self._num_read = self._num_last = 0  # lines before the block given last, and its own
-        if isinstance(text, str):
-            # as in a file: the end of the last line may be missing
-            lines = text.replace("\r\n", "\n").removesuffix("\n")
-            self._lines = iter(lines.split("\n") if text else [])
-            self._are_sentences = False
-        else:
-            self._lines = iter(text)
-            self._are_sentences = True
-
-    def __next__(self) -> bytes:
-        self._num_read += self._num_last
-        parts: list[bytes] = []
-        size = 0
-        for line in self._lines:
-            parts.append(self._checked(line, self._num_read + len(parts) + 1))
-            size += len(parts[-1])
-            if size >= BYTES_PER_BLOCK:
-                break
-        self._num_last = len(parts)
-        if not parts:
-            raise StopIteration
-        return b"".join(parts)
-
-    def _checked(self, line: str, number: int) -> bytes:
-        refuse_other_than_text(line, number)
-        if self._are_sentences and "\n" in line:
-            raise DataError(
-                "a sentence with a line end inside",
-                hint="give each line as a sentence of its own",
-                path=IN_MEMORY,
-                line=number,
-            )
-        return encoded_line(line, number) + b"\n"
-
-    def locate(self, line: int) -> tuple[str, int]:
-        """Return the name of the text and the 1-based line in it of one of the last block."""
-        return IN_MEMORY, self._num_read + line
-
-
 def encode_text(text: str | Iterable[str], tokenizer: Tokenizer) -> Iterator[ScoredInput]:
     """Yield a text in memory as blocks of ids, `EOS_ID` after each sentence, and their lines.
 
@@ -517,24 +575,11 @@ def encode_text(text: str | Iterable[str], tokenizer: Tokenizer) -> Iterator[Sco
     Raises:
         DataError: a text that cannot be used, with the number of the sentence as its line.
     """
-    return _encode(_TextBlocks(text), tokenizer)
-
-
-def _encode(blocks: BlockReader | _TextBlocks, tokenizer: Tokenizer) -> Iterator[ScoredInput]:
-    for block in blocks:
-        yield _encoded(block, blocks, tokenizer)
-
-
-def _encoded(
-    block: bytes, place: BlockReader | _TextBlocks | Place, tokenizer: Tokenizer
-) -> ScoredInput:
-    try:
-        return tokenizer.encode_block(block), block
-    except DataError as error:
-        if error.path is not None or error.line is None:
-            raise
-        path, line = place.locate(error.line)
-        raise DataError(error.message, hint=error.hint, path=path, line=line) from error
+    if isinstance(text, str):
+        # as in a file: the end of the last line may be missing
+        lines = text.replace("\r\n", "\n").removesuffix("\n")
+        text = lines.split("\n") if text else []
+    return tokenizer.encode_blocks(LineBlocks(text))
 
 
 def cut_sentences(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import is_corpus
 from seqtool.core.terminal import short_path
 
+MAX_PARTS = 100  # of a mixture on disk, those inside its parts counted
 HELD_OUT_SPLITS = ("test", "valid")  # the first that is there is measured
 CORPUS, FILES = "corpus", "held_out"  # what the header of an n-gram model calls them
 
@@ -64,15 +66,11 @@ def describe_held_out(
 
 def moved(data: Mapping[str, Any], source: str | Path, output: str | Path) -> dict[str, Any]:
     """Return what the header of a model in `source` records, for one in `output`."""
-    base = Path(source).resolve()
-
-    def path_of(reference: str) -> str:
-        return os.path.normpath(base / reference)
-
-    corpus = data.get(CORPUS)
-    files = {split: [*map(path_of, names)] for split, names in data.get(FILES, {}).items()}
-    described = describe_held_out(output, corpus=corpus and path_of(corpus), files=files)
-    return {**data, **described}
+    base, corpus = Path(source).resolve(), data.get(CORPUS)
+    files = {
+        split: [str(base / name) for name in names] for split, names in data.get(FILES, {}).items()
+    }
+    return {**data, **describe_held_out(output, corpus=corpus and base / corpus, files=files)}
 
 
 def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOutText:
@@ -87,7 +85,7 @@ def held_out_text(models: Sequence[Path], *, split: str | None = None) -> HeldOu
         DataError: the corpus is no longer there, or has changed.
         ConfigError: the models were trained on different texts.
     """
-    parts = [part for model in models for part in parts_of(model)]
+    parts = [part for model in models for part in islice(parts_of(model), MAX_PARTS)]
     first, *others = [_of_model(part, split) for part in parts]
     for part, other in zip(parts[1:], others, strict=True):
         if other.identity != first.identity:
@@ -103,36 +101,33 @@ def _hint(model: Path) -> str:
     return f"name a text to measure it on: seqtool eval-ppl TEXT -m {shlex.quote(str(model))}"
 
 
-def parts_of(model: Path) -> list[Path]:
-    """Return the models that a mixture refers to, those in its parts too; of others, itself."""
-    if model.is_file():
-        return [model]
-    header = checkpoint.read_header(model)
-    if header.kind != "mixture":
-        return [model]
+def parts_of(model: Path) -> Iterator[Path]:
+    """Give the models that a mixture refers to, those in its parts too; of others, itself."""
+    header = None if model.is_file() else checkpoint.read_header(model)
+    if header is None or header.kind != "mixture":
+        yield model
+        return
     try:
         references = [part["path"] for part in header.config["parts"].values() if "path" in part]
     except (KeyError, TypeError, AttributeError) as error:
         raise ModelError("damaged model header", hint=_hint(model), path=model) from error
     directory = checkpoint.find(model)
-    paths = [short_path((directory / name).resolve()) for name in references]
-    return [part for path in paths for part in parts_of(path)]
+    for name in references:
+        yield from parts_of(short_path((directory / name).resolve()))
 
 
 def _of_model(model: Path, split: str | None) -> HeldOutText:
     if model.is_file():
-        raise ModelError(
-            "an ARPA file does not say what it was trained on", hint=_hint(model), path=model
-        )
-    data = checkpoint.read_header(model).data
+        what = "an ARPA file does not say what it was trained on"
+        raise ModelError(what, hint=_hint(model), path=model)
+    data, text = checkpoint.read_header(model).data, None
     try:
         try:
             text = _of_corpus(model, data, split) or _of_files(model, data, split)
-            text = text or _of_sample(data, split)
         except DataError:
-            text = _of_sample(data, split)
-            if text is None:
+            if (text := _of_sample(data, split)) is None:
                 raise
+        text = text or _of_sample(data, split)
     except (TypeError, ValueError, AttributeError, KeyError) as error:
         raise ModelError("damaged model header", hint=_hint(model), path=model) from error
     if text is None:
@@ -142,53 +137,42 @@ def _of_model(model: Path, split: str | None) -> HeldOutText:
     return text
 
 
-def _chosen(there: Sequence[str], split: str | None) -> str | None:
+def _chosen(there: Collection[str], split: str | None) -> str | None:
     wanted = HELD_OUT_SPLITS if split is None else (split,)
     return next((name for name in wanted if name in there), None)
 
 
 def _of_corpus(model: Path, data: Mapping[str, Any], split: str | None) -> HeldOutText | None:
     """Return the part of the prepared corpus that a model was trained on, if it was on one."""
-    recorded = data.get(CORPUS)
-    record = checkpoint.run_record(model)
+    recorded, record = data.get(CORPUS), checkpoint.run_record(model)
     if recorded is None and record.is_file():
         recorded = storage.read_object(record).get("corpus")
     if recorded is None:
         return None
-    path = Path(os.path.normpath(model.resolve() / str(recorded)))
-    shown = short_path(path)
+    path = short_path(Path(os.path.normpath(model.resolve() / str(recorded))))
     if not is_corpus(path):
-        raise DataError(
-            "the corpus that the model was trained on is no longer there",
-            hint=_hint(model),
-            path=shown,
-        )
+        what = "the corpus that the model was trained on is no longer there"
+        raise DataError(what, hint=_hint(model), path=path)
     from seqtool.text.prepared import PreparedCorpus
 
     info = PreparedCorpus.open(path).info
     chosen = _chosen(info["splits"], split)
-    if any(info.get(name) != data.get(name) for name in ("splits", "shares")) or (
-        _sums(info) != _sums(data)
-    ):
-        raise DataError(
-            "has changed since the model was trained on it", hint=_hint(model), path=shown
-        )
-    return HeldOutText((shown,), chosen, True, _identity(info, chosen)) if chosen else None
+    if _content(info) != _content(data):
+        what = "has changed since the model was trained on it"
+        raise DataError(what, hint=_hint(model), path=path)
+    return HeldOutText((path,), chosen, True, _identity(info, chosen)) if chosen else None
 
 
 def _of_files(model: Path, data: Mapping[str, Any], split: str | None) -> HeldOutText | None:
     """Return the files beside the training text, of a model that was trained on text."""
-    files = data.get(FILES, {})
+    files, base = data.get(FILES, {}), model.resolve()
     chosen = _chosen(files, split)
     if chosen is None:
         return None
-    base = model.resolve()
     paths = [short_path(Path(os.path.normpath(base / name))) for name in files[chosen]]
-    for path in paths:
-        if not path.is_file():
-            raise DataError(
-                "the held-out text of the model is no longer there", hint=_hint(model), path=path
-            )
+    if missing := [path for path in paths if not path.is_file()]:
+        what = "the held-out text of the model is no longer there"
+        raise DataError(what, hint=_hint(model), path=missing[0])
     return _text(paths, chosen)
 
 
@@ -198,14 +182,11 @@ def _of_sample(data: Mapping[str, Any], split: str | None) -> HeldOutText | None
 
     trained = [source for source in data.get("sources", []) if source.get("split") == "train"]
     language = sample_language(trained[0].get("sha256", "")) if len(trained) == 1 else None
-    if language is None:
-        return None
     chosen = _chosen(HELD_OUT_SPLITS, split)
-    if chosen is None:
+    if language is None or chosen is None:
         return None
-    return _text(
-        [short_path(sample_text(language, "valid" if chosen == "valid" else "test"))], chosen
-    )
+    path = sample_text(language, "valid" if chosen == "valid" else "test")
+    return _text([short_path(path)], chosen)
 
 
 def _text(paths: Sequence[Path], split: str) -> HeldOutText:
@@ -217,6 +198,11 @@ def _sums(info: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return the split and the SHA-256 of each source of a corpus; of Spark's, its path."""
     sources = info.get("sources", [])
     return [(source["split"], source.get("sha256", source["path"])) for source in sources]
+
+
+def _content(info: Mapping[str, Any]) -> list[Any]:
+    """Return what tells a prepared corpus from one of other text, or with other splits."""
+    return [info.get("splits"), info.get("shares"), _sums(info)]
 
 
 def _identity(info: Mapping[str, Any], split: str) -> Hashable:

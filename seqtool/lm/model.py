@@ -13,20 +13,19 @@ A string is always the text itself. Log-probabilities are nats, surprisals are b
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from seqtool.core.arrays import Floats, Ids
+from seqtool.core.arrays import Floats
 from seqtool.core.errors import ConfigError
 from seqtool.core.one_line import OneLine
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm import protocol
 from seqtool.lm.evaluation import check_log_probs, encode_text, evaluate_lm
-from seqtool.lm.protocol import adaptations_of
+from seqtool.lm.protocol import sentence_begins
 
 if TYPE_CHECKING:
     from seqtool.lm.states import Pool
@@ -61,28 +60,21 @@ class LanguageModel(protocol.LanguageModel, OneLine):
             DataError: a string with a line end inside, or that cannot be encoded.
             ModelError: the model gives something that is no probability.
         """
-        if isinstance(text, str):
-            return next(self._scores([text], end))
-        return list(self._scores(text, end))
+        scores = self._scores([text] if isinstance(text, str) else text, end)
+        return next(scores) if isinstance(text, str) else list(scores)
 
     def _scores(self, sentences: Sequence[str], end: bool) -> Iterator[float]:
-        encoded = encode_text(sentences, self.tokenizer)
-        blocks = (ids for ids, _ in encoded)
-        if adaptations_of(self):  # it cannot forget within a text, so each is a text of its own
-            blocks = (ids for block in blocks for ids in _cut(block))
-            parts = ((ids, next(self.score_ids([ids]))) for ids in blocks)
-        else:
-            read, kept = itertools.tee(blocks)
-            scored = self.score_ids(read, reset_state=True)
-            parts = ((ids, scores) for ids, scores in zip(kept, scored, strict=True))
-        for ids, scores in parts:
-            log_probs = np.asarray(scores.log_probs, np.float64)
-            check_log_probs(log_probs)
-            is_end = ids == EOS_ID
-            begins = np.concatenate(([0], np.flatnonzero(is_end)[:-1] + 1))
-            if not end:
-                log_probs = np.where(is_end, 0.0, log_probs)
-            yield from np.add.reduceat(log_probs, begins).tolist()
+        for block, _ in encode_text(sentences, self.tokenizer):
+            texts, resets = [block], True
+            if self.adaptations:  # it cannot forget within a text, so each is a text of its own
+                texts, resets = np.split(block, sentence_begins(block)[1:]), False
+            for ids in texts:
+                (scores,) = self.score_ids([ids], reset_state=resets)
+                log_probs = np.asarray(scores.log_probs, np.float64)
+                check_log_probs(log_probs)
+                if not end:
+                    log_probs = np.where(ids == EOS_ID, 0.0, log_probs)
+                yield from np.add.reduceat(log_probs, sentence_begins(ids)).tolist()
 
     @overload
     def surprisal(self, text: str, **options: Any) -> list[Word]: ...
@@ -91,10 +83,8 @@ class LanguageModel(protocol.LanguageModel, OneLine):
     def surprisal(self, text: str | Sequence[str], **options: Any) -> list[Word] | list[list[Word]]:
         """Return the words of a sentence with their surprisals in bits, whatever the model's unit.
 
-        A list of words is also what `pandas.DataFrame` takes: a row for each.
-
-        Each sentence begins anew unless the state is carried on; a line end inside counts as a
-        space.
+        A list of words is also what `pandas.DataFrame` takes: a row for each. Each sentence begins
+        anew unless the state is carried on; a line end inside counts as a space.
 
         Args:
             text: a sentence, or several, each of which gives a list.
@@ -107,9 +97,8 @@ class LanguageModel(protocol.LanguageModel, OneLine):
         """
         from seqtool.lm.words import score_words
 
-        if isinstance(text, str):
-            return next(score_words(self, [text], **options))
-        return list(score_words(self, text, **options))
+        words = score_words(self, [text] if isinstance(text, str) else text, **options)
+        return next(words) if isinstance(text, str) else list(words)
 
     def next_words(
         self, prompt: str = "", top: int = 10, *, allow_unknown: bool = False
@@ -167,9 +156,8 @@ class LanguageModel(protocol.LanguageModel, OneLine):
         Raises:
             DataError: a text that cannot be used, or an empty one.
         """
-        if isinstance(text, Path):
-            return evaluate_lm(self, text, reset_state=reset_state).perplexity
-        return evaluate_lm(self, text=text, reset_state=reset_state).perplexity
+        source: dict[str, Any] = {"inputs": text} if isinstance(text, Path) else {"text": text}
+        return evaluate_lm(self, **source, reset_state=reset_state).perplexity
 
     @overload
     def states(self, text: str, *, layer: int | None = None, pool: Pool = "last") -> Floats: ...  # type: ignore[overload-overlap]
@@ -194,11 +182,6 @@ class LanguageModel(protocol.LanguageModel, OneLine):
         """
         from seqtool.lm.states import word_states
 
-        if isinstance(text, str):
-            return next(word_states(self, [text], layer=layer, pool=pool)).vectors
-        return [found.vectors for found in word_states(self, text, layer=layer, pool=pool)]
-
-
-def _cut(block: Ids) -> list[Ids]:
-    """Return the sentences of a block, each with its end."""
-    return np.split(block, np.flatnonzero(block == EOS_ID)[:-1] + 1)
+        lines = [text] if isinstance(text, str) else text
+        vectors = (each.vectors for each in word_states(self, lines, layer=layer, pool=pool))
+        return next(vectors) if isinstance(text, str) else list(vectors)

@@ -20,26 +20,33 @@ paradigms is that of their accuracies, each of equal weight.
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.one_line import OneLine
-from seqtool.core.reading import JSON_LINES, STDIN, find_files, read_blocks, unpacked_name
+from seqtool.core.reading import (
+    IN_MEMORY,
+    JSON_LINES,
+    STDIN,
+    LineBlocks,
+    find_files,
+    json_records,
+    read_blocks,
+    unpacked_name,
+)
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, UNK_ID
-from seqtool.lm.evaluation import IN_MEMORY
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import adaptations_of, refuse_other_than_model
-from seqtool.lm.states import SplitSentence, WordSplitter
+from seqtool.lm.protocol import refuse_other_than_model
 from seqtool.lm.tables import parse_table
-from seqtool.lm.words import LineBlocks, score_words
+from seqtool.lm.words import score_words
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
 Score = Literal["sentence", "region"]
@@ -53,6 +60,7 @@ NAMES = {
     "paradigm": ("paradigm", "UID"),
 }
 REQUIRED = ("good", "bad")
+_NO_LINE = re.compile("[\r\n\ud800-\udfff]").search  # line ends, halves of surrogate pairs
 Z_95 = 1.959963984540054  # of a normal distribution, 95% lies within so many standard deviations
 TIE_NATS = 1e-6  # less is the rounding of sums
 CHUNK = 500  # pairs that are scored together
@@ -101,14 +109,7 @@ def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
     name = None
     for name in find_files([inputs] if isinstance(inputs, str | Path) else inputs):
         path = "<stdin>" if name == STDIN else name
-        for line, fields in _records(name, path):
-            try:
-                sentences = _sentences(fields)
-            except ValueError as error:
-                columns = ", ".join([*fields][:8])
-                hint = f"give both sentences, each on one line; the columns are: {columns}"
-                raise DataError(str(error), hint=hint, path=path, line=line) from error
-            pairs.append(MinimalPair(**sentences, path=path, line=line))
+        pairs += [_pair(fields, path, line) for line, fields in _records(name, path)]
     if not pairs:
         raise DataError("there are no pairs", hint="give a line for each pair", path=name)
     return pairs
@@ -116,80 +117,49 @@ def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
 
 def _records(name: str, path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield each record of a file with its 1-based line; `path` is for messages."""
-    content = b"".join(read_blocks(name, as_written=True)).decode()
-    if not (unpacked_name(name).endswith(JSON_LINES) or content.startswith("{")):
-        table = parse_table(content, name)
-        for line, row in zip(table.lines, table.rows, strict=True):
-            yield line, dict(zip(table.names, row, strict=True))
+    content = b"".join(read_blocks(name, as_written=True))
+    if unpacked_name(name).endswith(JSON_LINES) or content.startswith(b"{"):
+        yield from json_records(content, path)
         return
-    for line, text in enumerate(content.split("\n"), start=1):
-        if not text.strip():
-            continue
-        try:
-            record = json.loads(text)
-            if not isinstance(record, dict):
-                raise ValueError("another value")
-        except (ValueError, RecursionError) as error:
-            what = f"no JSON object: {error}"
-            hint = "each line must be one JSON object"
-            raise DataError(what, hint=hint, path=path, line=line) from error
-        yield line, record
+    table = parse_table(content.decode(), name)
+    for line, row in zip(table.lines, table.rows, strict=True):
+        yield line, dict(zip(table.names, row, strict=True))
 
 
-def _sentences(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return the fields of a pair, by the names that `MinimalPair` has for them.
-
-    Raises:
-        ValueError: one is missing, or is no line of text.
-    """
-    result = {}
+def _pair(fields: Mapping[str, Any], path: str, line: int) -> MinimalPair:
+    values: dict[str, str] = {}
     for part, names in NAMES.items():
+        is_required = part in REQUIRED
         value = next((fields[name] for name in names if name in fields), None)
-        if value is None and part not in REQUIRED:
-            value = ""
-        name = " or ".join(names)
-        if not isinstance(value, str):
-            raise ValueError(f"{name} {'is missing' if value is None else 'is no text'}")
-        result[part] = value = value.strip()
-        if part in REQUIRED and not value:
-            raise ValueError(f"the {part} sentence is empty")
-        if "\n" in value or "\r" in value:
-            raise ValueError(f"the {part} sentence has a line end inside")
-        if any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise ValueError(f"{name} holds half a surrogate pair")
-    return result
-
-
-def _words(sentence: str) -> list[str]:
-    return [sentence[start:end] for start, end in word_spans(sentence)]
+        text = "" if value is None and not is_required else value
+        if isinstance(text, str):
+            text = values[part] = text.strip()
+        if not isinstance(text, str) or _NO_LINE(text) or (is_required and not text):
+            columns = ", ".join([*fields][:8])
+            hint = f"give both sentences, each on one line; the columns are: {columns}"
+            what = f"{' or '.join(names)} is missing or empty, or is no line of text"
+            raise DataError(what, hint=hint, path=path, line=line)
+    return MinimalPair(**values, path=path, line=line)
 
 
 def _scored_words(sentence: str, tokenizer: Tokenizer) -> list[str]:
-    """Return the words of a sentence that have a score, without marks that are not read."""
-    words = _words(sentence)
+    """Return the words of a sentence that have a score: `<s>` and `</s>` may have none."""
+    words = [sentence[start:end] for start, end in word_spans(sentence)]
     if isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip":
         fold = str.lower if tokenizer.lowercase else str
         words = [word for word in words if fold(word) not in (BOS, EOS)]
     return words
 
 
-class Region(NamedTuple):
-    """The words of a sentence, from `begin` up to `end`, that another one does not have.
-
-    Where `end` is beyond its words, the end of the sentence belongs to it.
-    """
-
-    begin: int
-    end: int
-
-
-def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[Region, Region]:
+def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[slice, slice]:
     """Return where two sentences, given as their words, differ: see the head of this file.
 
+    A region that goes beyond the words has the end of the sentence in it.
+
     >>> regions("the dogs bark .".split(), "the dogs barks .".split())
-    (Region(begin=2, end=3), Region(begin=2, end=3))
+    (slice(2, 3, None), slice(2, 3, None))
     >>> regions("dogs bark .".split(), "dogs do bark .".split())
-    (Region(begin=1, end=2), Region(begin=1, end=3))
+    (slice(1, 2, None), slice(1, 3, None))
     """
     shortest = min(len(good), len(bad))
     begin = 0
@@ -200,7 +170,7 @@ def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[Region, Region]:
         num_after += 1
     if begin == shortest - num_after:  # one of the two would be empty
         num_after -= 1
-    return Region(begin, len(good) - num_after), Region(begin, len(bad) - num_after)
+    return slice(begin, len(good) - num_after), slice(begin, len(bad) - num_after)
 
 
 @dataclass(frozen=True)
@@ -237,6 +207,12 @@ class Tally:
     right: int
     ties: int
 
+    @classmethod
+    def of(cls, items: Iterable[ScoredPair]) -> Self:
+        """Count some pairs."""
+        outcomes = [item.outcome for item in items]
+        return cls(len(outcomes), outcomes.count("right"), outcomes.count("tie"))
+
     @property
     def accuracy(self) -> float:
         """The share of pairs that are right."""
@@ -249,14 +225,9 @@ class Tally:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints of it."""
-        return {
-            "pairs": self.pairs,
-            "right": self.right,
-            "wrong": self.pairs - self.right - self.ties,
-            "ties": self.ties,
-            "accuracy": self.accuracy,
-            "interval": self.interval,
-        }
+        wrong = self.pairs - self.right - self.ties
+        counts = {"pairs": self.pairs, "right": self.right, "wrong": wrong, "ties": self.ties}
+        return counts | {"accuracy": self.accuracy, "interval": self.interval}
 
 
 def wilson(right: int, num: int) -> tuple[float, float]:
@@ -293,7 +264,7 @@ class PairsEvaluation(OneLine):
     @property
     def total(self) -> Tally:
         """All pairs together."""
-        return _tally(self.scored)
+        return Tally.of(self.scored)
 
     @property
     def phenomena(self) -> dict[str, Tally]:
@@ -328,9 +299,7 @@ class PairsEvaluation(OneLine):
             "mean_over_paradigms": self.mean_accuracy,
             "pairs_that_differ_in_unknown_words": self.num_unknown,
             "pairs_with_unknown_words_elsewhere": self.num_unknown_elsewhere,
-            "phenomena": [
-                {"phenomenon": name, **tally.to_json()} for name, tally in self.phenomena.items()
-            ],
+            "phenomena": [{"phenomenon": k, **v.to_json()} for k, v in self.phenomena.items()],
             "paradigms": [
                 {"phenomenon": phenomenon, "paradigm": paradigm, **tally.to_json()}
                 for (phenomenon, paradigm), tally in self.paradigms.items()
@@ -349,29 +318,11 @@ class PairsEvaluation(OneLine):
             )
 
 
-def _tally(items: Iterable[ScoredPair]) -> Tally:
-    outcomes = [item.outcome for item in items]
-    return Tally(len(outcomes), outcomes.count("right"), outcomes.count("tie"))
-
-
 def _by(items: Iterable[ScoredPair], key: Callable[[ScoredPair], K]) -> dict[K, Tally]:
     groups: dict[K, list[ScoredPair]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
-    return {name: _tally(group) for name, group in groups.items()}
-
-
-def refuse_region(model: LanguageModel, score: Score) -> None:
-    """Refuse regions of a model that learns from the text, and so forgets no other sentence.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    if score == "region" and adaptations_of(model):
-        raise ConfigError(
-            "the model learns from the text, so a region cannot be scored by itself",
-            hint="use --score sentence, or name a model without a cache",
-        )
+    return {name: Tally.of(group) for name, group in groups.items()}
 
 
 def evaluate_pairs(
@@ -398,66 +349,58 @@ def evaluate_pairs(
     if isinstance(pairs, str | Path):
         pairs = read_pairs(pairs)
     refuse_other_than_model(model)
-    refuse_region(model, score)
+    if score == "region" and model.adaptations:
+        raise ConfigError(
+            "the model learns from the text, so a region cannot be scored by itself",
+            hint="use --score sentence, or name a model without a cache",
+        )
     if not pairs:
         raise DataError("there are no pairs", hint="give one or more, as read_pairs gives them")
-    for pair in pairs:
-        if not isinstance(pair, MinimalPair):
-            raise TypeError(f"expected pairs of the class MinimalPair, not {pair!r}")
-    splitter = WordSplitter(model.tokenizer)
     scored: list[ScoredPair] = []
     for start in range(0, len(pairs), CHUNK):
-        chunk = pairs[start : start + CHUNK]
-        sentences = [sentence for pair in chunk for sentence in (pair.good, pair.bad)]
-        words = [_scored_words(sentence, model.tokenizer) for sentence in sentences]
-        found = [*map(regions, words[::2], words[1::2])]
-        try:
-            if score == "sentence":
-                nats = model.score(sentences)
-            else:
-                nats = _region_scores(model, sentences, [region for two in found for region in two])
-        except DataError as error:  # it counts the sentences
-            if error.path not in (None, IN_MEMORY) or error.line is None:
-                raise
-            pair = chunk[(error.line - 1) // 2]
-            raise DataError(
-                error.message, hint=error.hint, path=pair.path, line=pair.line
-            ) from error
-        for place, (pair, two) in enumerate(zip(chunk, found, strict=True)):
-            good, bad = nats[2 * place : 2 * place + 2]
-            blocks = [next(LineBlocks([sentence])) for sentence in (pair.good, pair.bad)]
-            ids = [model.tokenizer.encode_block(block) for block in blocks]
-            # the same words are a tie in any unit, and that one is a hair likelier is rounding
-            if words[2 * place] == words[2 * place + 1] or np.array_equal(ids[0], ids[1]):
-                bad = good
-            has_unknown = any((ids_N == UNK_ID).any() for ids_N in ids)
-            unknown: list[str] = []
-            for of_one, region in zip(words[2 * place : 2 * place + 2], two, strict=True):
-                if has_unknown:
-                    differing = of_one[region.begin : region.end]
-                    unknown += _unknown(splitter.split(" ".join(differing)))
-            scored.append(ScoredPair(pair, good, bad, tuple(dict.fromkeys(unknown)), has_unknown))
+        scored += _score(model, pairs[start : start + CHUNK], score)
         on_progress(len(scored), len(pairs))
     return PairsEvaluation(score, scored)
 
 
-def _unknown(sentence: SplitSentence) -> list[str]:
-    """Return the words that a model does not know, or not all of."""
-    words, ids, begins, ends = sentence
-    return [
-        word.word
-        for word, begin, end in zip(words, begins, ends, strict=True)
-        if (ids[begin:end] == UNK_ID).any()
+def _score(
+    model: LanguageModel, pairs: Sequence[MinimalPair], score: Score
+) -> Iterator[ScoredPair]:
+    sentences = [sentence for pair in pairs for sentence in (pair.good, pair.bad)]
+    words = [_scored_words(sentence, model.tokenizer) for sentence in sentences]
+    differing = [
+        span for two in zip(words[::2], words[1::2], strict=True) for span in regions(*two)
     ]
-
-
-def _region_scores(
-    model: LanguageModel, sentences: Sequence[str], of: Sequence[Region]
-) -> list[float]:
-    """Return the log-probability of a region of each sentence, in nats."""
-    # one list per sentence: its words, and its end
-    found = score_words(model, sentences, line_ends=True)
-    return [
-        -LN_2 * math.fsum(word.bits for word in words[region.begin : region.end])
-        for words, region in zip(found, of, strict=True)
+    try:
+        if score == "sentence":
+            nats = model.score(sentences)
+        else:  # one list per sentence: its words, and its end
+            of_words = score_words(model, sentences, line_ends=True)
+            nats = [
+                -LN_2 * math.fsum(word.bits for word in line[span])
+                for line, span in zip(of_words, differing, strict=True)
+            ]
+    except DataError as error:  # it counts the sentences
+        if error.path not in (None, IN_MEMORY) or error.line is None:
+            raise
+        pair = pairs[(error.line - 1) // 2]
+        raise DataError(error.message, hint=error.hint, path=pair.path, line=pair.line) from error
+    ids = [
+        model.tokenizer.encode_block(next(LineBlocks([sentence], join=True)))
+        for sentence in sentences
     ]
+    for place, pair in enumerate(pairs):
+        one, other = 2 * place, 2 * place + 1
+        # the same words are a tie in any unit, and that one is a hair likelier is rounding
+        is_same = words[one] == words[other] or np.array_equal(ids[one], ids[other])
+        has_unknown = any((ids[row] == UNK_ID).any() for row in (one, other))
+        unknown: dict[str, None] = {}
+        if has_unknown:
+            for row in (one, other):
+                unknown |= dict.fromkeys(
+                    word
+                    for word in words[row][differing[row]]
+                    if (model.tokenizer.encode(word) == UNK_ID).any()
+                )
+        bad = nats[one] if is_same else nats[other]
+        yield ScoredPair(pair, nats[one], bad, tuple(unknown), has_unknown)

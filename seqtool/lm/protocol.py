@@ -1,7 +1,20 @@
-"""What every language model answers.
+"""The contract of every language model: four methods, and what their numbers mean.
 
-A sentence is its tokens and `</s>`; `<s>` conditions and is never scored. `<unk>` is a word of the
-model. Log-probabilities are natural logs ("nats") in here; what people read is in log10 or bits.
+Tokens and numbers:
+
+- A model works with ids of its tokenizer's vocabulary. V is the size of that vocabulary: `<unk>`
+  and `</s>` are in it, `<s>` is not.
+- A sentence is its tokens and `</s>`. `</s>` is scored; `<s>` conditions and is never scored.
+- `<unk>` is a word of the model, with a probability as any other. An unknown word is read as it,
+  and scored so.
+- Log-probabilities are natural logs ("nats"), -inf for what is impossible. exp of what
+  `next_log_probs` gives sums to one. What people read is in log10 or bits.
+
+Two ways through a text give the same numbers: `score_ids` for a text that is there, and `start`,
+`advance` and `next_log_probs` token by token; a network that learns from the text learns in the
+first alone. A state stands for H hypotheses, each a text read so far. It is opaque, but
+`state[rows]` gives the hypotheses `rows`, an array of indices which may repeat, leave out and
+re-order them. No method changes a state that it takes.
 """
 
 from __future__ import annotations
@@ -16,9 +29,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Bools, Doubles, Ids, Reals
+from seqtool.core.arrays import Bools, Doubles, Ids, Longs, Reals
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.perplexity import Adaptation
 from seqtool.text.tokenizers import Tokenizer
 
 State = Any
@@ -35,12 +47,14 @@ class TokenScores:
             token, where it is one of them; of no meaning elsewhere. None if not asked for.
         entropies: float64 [N], nats, of the distribution that the token is drawn from, `</s>` and
             `<unk>` in it. None if not asked for.
+        parts: float64 [P, N], nats that the parts of a mixture give; None of other models.
     """
 
-    log_probs: npt.NDArray[np.float64]
+    log_probs: Doubles
     columns: Mapping[str, npt.NDArray[Any]] = dataclasses.field(default_factory=dict)
     class_log_probs: Doubles | None = None
     entropies: Doubles | None = None
+    parts: Doubles | None = None
 
 
 @dataclass(frozen=True)
@@ -56,12 +70,31 @@ class Summary:
     entropy: bool = False
 
 
+@dataclass(frozen=True)
+class Adaptation:
+    """How a model learns from the very text that it is measured on.
+
+    Its figures do not compare with those of models that stay as they were trained.
+
+    Attributes:
+        kind: "cache" or "dynamic".
+        model: the model that adapts.
+        settings: by name.
+    """
+
+    kind: str
+    model: str
+    settings: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `--json` prints of it."""
+        return {"kind": self.kind, "model": self.model, **self.settings}
+
+
 class LanguageModel(Protocol):
-    """A model that scores text and goes through it token by token, all of it as ids.
+    """A model that scores text and goes through it token by token; see the head of this file.
 
     This is what the package needs of a model; people call what `lm.model.LanguageModel` adds.
-    A `State` stands for H hypotheses, each a text read so far; it is opaque and never changed in
-    place. V is the size of the vocabulary (`<unk>` and `</s>` in, `<s>` out).
 
     Attributes:
         kind: of the model directory.
@@ -71,15 +104,30 @@ class LanguageModel(Protocol):
     kind: str
     tokenizer: Tokenizer
 
+    @property
+    def carries_state(self) -> bool:
+        """Whether a sentence's score may depend on the sentences before it."""
+        return True
+
+    @property
+    def adaptations(self) -> tuple[Adaptation, ...]:
+        """How the model learns from the text that it scores; most models do not."""
+        return ()
+
     @abstractmethod
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Score blocks of whole sentences, `EOS_ID` after each; one result per block, in order.
 
         Args:
-            blocks: flat ids; read no faster than results are given, up to a small look-ahead.
+            blocks: flat ids [N]; read no faster than results are given, up to a small look-ahead.
             reset_state: forget the text before each sentence, for models that carry it on.
+            summary: what else is asked of each distribution; a model without a way of its own
+                leaves it to `summarise_by_steps`.
+
+        Raises:
+            ConfigError: a model that learns from the text is to forget it.
         """
         ...
 
@@ -95,26 +143,7 @@ class LanguageModel(Protocol):
 
     @abstractmethod
     def next_log_probs(self, state: State) -> Reals:
-        """Return [H, V] nats for the next token of each hypothesis; exp of a row sums to one."""
-        ...
-
-    @abstractmethod
-    def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
-        """Return the hypotheses `rows`, which may repeat, leave out and re-order them."""
-        ...
-
-
-@runtime_checkable
-class SummarisingModel(Protocol):
-    """A language model that reads summaries off its distributions as it scores a text.
-
-    What other models are asked is found by `summarise`, step by step.
-    """
-
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Score blocks as `score_ids` does, with the class or the entropy that is asked for."""
+        """Return [H, V] nats for the next token of each hypothesis."""
         ...
 
 
@@ -151,88 +180,63 @@ class SentenceReader(Protocol):
         ...
 
 
-def adaptations_of(model: LanguageModel) -> tuple[Adaptation, ...]:
-    """Return how a model adapts to the text that it scores; most models do not."""
-    found: tuple[Adaptation, ...] = getattr(model, "adaptations", ())
-    return found
-
-
-def carries_state(model: LanguageModel) -> bool:
-    """Return whether a sentence's score may depend on the sentences before it."""
-    return bool(getattr(model, "carries_state", True))
-
-
-def summarise(
-    model: LanguageModel, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool
-) -> Iterator[TokenScores]:
-    """Score blocks of whole sentences with what is asked of each token's distribution.
-
-    Args:
-        model: any language model.
-        blocks: flat ids, `EOS_ID` after each sentence.
-        summary: what is asked.
-        reset_state: forget the text before each sentence.
-    """
-    if isinstance(model, SummarisingModel):
-        return model.summarise_ids(blocks, summary, reset_state=reset_state)
-    return summarise_by_steps(model, blocks, summary, reset_state=reset_state)
-
-
 STEP_SENTENCES = 32  # read side by side; each step takes their number times V
 
 
 def summarise_by_steps(
     model: LanguageModel, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool
 ) -> Iterator[TokenScores]:
-    """Do what `summarise` does by `next_log_probs` alone, with whole distributions, token by token.
+    """Do what `score_ids` does with a summary by `next_log_probs` alone, token by token.
 
     Where the state is reset, sentences of like lengths are read side by side.
     """
     state = None
     for ids in blocks:
-        found = TokenScores(
-            np.zeros(len(ids)),
-            class_log_probs=None if summary.class_V is None else np.zeros(len(ids)),
-            entropies=np.zeros(len(ids)) if summary.entropy else None,
+        num = len(ids)
+        scores = TokenScores(
+            np.zeros(num),
+            class_log_probs=None if summary.class_V is None else np.zeros(num),
+            entropies=np.zeros(num) if summary.entropy else None,
         )
         if not reset_state:
             state = model.start(1) if state is None else state
-            for place, token in enumerate(ids):
-                _take(found, model.next_log_probs(state), np.array([place]), ids, summary)
-                state = model.advance(state, np.array([token], np.int32))
-            yield found
+            for place in range(num):
+                _fill(scores, model.next_log_probs(state), np.array([place]), ids, summary)
+                state = model.advance(state, ids[place : place + 1])
+            yield scores
             continue
         ends = np.flatnonzero(ids == EOS_ID)
-        begins = np.concatenate(([0], ends[:-1] + 1))
+        begins = sentence_begins(ids)
         by_length = np.argsort(begins - ends, kind="stable")  # the longest first
         for first in range(0, len(ends), STEP_SENTENCES):
             chosen = by_length[first : first + STEP_SENTENCES]
             places, last = begins[chosen], ends[chosen]
-            state = model.start(len(chosen))
+            reading = model.start(len(chosen))
             while len(places):
-                _take(found, model.next_log_probs(state), places, ids, summary)
+                _fill(scores, model.next_log_probs(reading), places, ids, summary)
                 # those that end are the last ones
                 open_ = np.flatnonzero(places < last)
                 if len(open_):
-                    state = model.advance(model.select(state, open_), ids[places[open_]])
+                    reading = model.advance(reading[open_], ids[places[open_]])
                 places, last = places[open_] + 1, last[open_]
-        yield found
+        yield scores
 
 
-def _take(
-    found: TokenScores,
-    log_probs_HV: Reals,
-    places: npt.NDArray[np.intp],
-    ids: Ids,
-    summary: Summary,
+def _fill(
+    scores: TokenScores, log_probs_HV: Reals, places: Longs, ids: Ids, summary: Summary
 ) -> None:
-    """Note what a distribution for each of some tokens says."""
+    """Fill in what a distribution for each of some tokens says."""
     doubles_HV = log_probs_HV.astype(np.float64, copy=False)
-    found.log_probs[places] = doubles_HV[np.arange(len(places)), ids[places]]
-    if found.class_log_probs is not None and summary.class_V is not None:
-        found.class_log_probs[places] = class_log_probs(doubles_HV, summary.class_V)
-    if found.entropies is not None:
-        found.entropies[places] = entropies(doubles_HV)
+    scores.log_probs[places] = doubles_HV[np.arange(len(places)), ids[places]]
+    if scores.class_log_probs is not None and summary.class_V is not None:
+        scores.class_log_probs[places] = class_log_probs(doubles_HV, summary.class_V)
+    if scores.entropies is not None:
+        scores.entropies[places] = entropies(doubles_HV)
+
+
+def sentence_begins(ids: Ids) -> Longs:
+    """Return where the sentences of a block begin, [S]."""
+    return np.concatenate(([0], np.flatnonzero(ids == EOS_ID)[:-1] + 1))
 
 
 def class_log_probs(log_probs_HV: Doubles, class_V: Bools) -> Doubles:
@@ -240,18 +244,18 @@ def class_log_probs(log_probs_HV: Doubles, class_V: Bools) -> Doubles:
     logs_HC = np.take(log_probs_HV, np.flatnonzero(class_V), axis=1)  # faster than by the mask
     probs_H = np.exp(logs_HC).sum(axis=1)
     with np.errstate(divide="ignore"):
-        found: Doubles = np.log(probs_H)
-    if (lost_H := probs_H < np.finfo(np.float64).tiny).any():  # rounds to zero, or nearly
-        found[lost_H] = np.logaddexp.reduce(logs_HC[lost_H], axis=1)
-    return found
+        logs_H: Doubles = np.log(probs_H)
+    if (tiny_H := probs_H < np.finfo(np.float64).tiny).any():  # rounds to zero, or nearly
+        logs_H[tiny_H] = np.logaddexp.reduce(logs_HC[tiny_H], axis=1)
+    return logs_H
 
 
 def entropies(log_probs_HV: Doubles) -> Doubles:
     """Return the entropy (nats) of each distribution, [H]; what is impossible adds nothing."""
     probs_HV = np.exp(log_probs_HV)
     terms_HV = np.where(probs_HV > 0, probs_HV * np.where(probs_HV > 0, log_probs_HV, 0.0), 0.0)
-    found: Doubles = 0.0 - terms_HV.sum(axis=1)
-    return found
+    sums_H: Doubles = 0.0 - terms_HV.sum(axis=1)
+    return sums_H
 
 
 def refuse_other_than_model(model: object) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from seqtool.core.arrays import Doubles, Reals
+from seqtool.core.arrays import Doubles, Longs, Reals
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
+from seqtool.core.reading import whole_text
 from seqtool.core.units import LN_10
 from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.protocol import LanguageModel, State, refuse_other_than_model
@@ -45,12 +45,13 @@ class GenerateConfig(Config):
 
     def check(self) -> None:
         """Refuse chance and search together, and chance where nothing is drawn."""
-        cuts = {"temperature": self.temperature != 1, "top-k": self.top_k, "top-p": self.top_p}
         is_search = self.beam is not None
         if is_search or not self.temperature:
+            cuts = {"top-k": self.top_k, "top-p": self.top_p}
+            if is_search:
+                cuts = {"temperature": self.temperature != 1, **cuts}
             what, drop = ("beam search", "--beam") if is_search else ("temperature 0", "it")
-            given = [name for name, value in cuts.items() if value]
-            if names := " and ".join(name for name in given if is_search or "top" in name):
+            if names := " and ".join(name for name, value in cuts.items() if value):
                 raise ConfigError(
                     f"{what} draws nothing by chance, so {names} cannot apply",
                     hint=f"drop {drop}, or drop {names}",
@@ -97,16 +98,9 @@ def generate(
     model: LanguageModel,
     prompt: str = "",
     *,
-    num: int = 1,
-    max_tokens: int = 100,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    beam: int | None = None,
     seed: int | None = None,
-    stop_at_sentence_end: bool = True,
-    generate_unk: bool = False,
     allow_unknown: bool = False,
+    **settings: Any,
 ) -> Iterator[Piece]:
     """Continue a prompt, token by token.
 
@@ -118,63 +112,44 @@ def generate(
     Args:
         model: any language model.
         prompt: the beginning of the text; a newline in it ends a sentence.
-        num: how many samples; they are drawn in one batch.
-        max_tokens: the longest continuation, `</s>` counted.
-        temperature: divides the log-probabilities; 0 always takes the most probable symbol.
-        top_k: draw from the k most probable symbols.
-        top_p: then draw from the smallest set of these whose mass reaches `top_p`.
-        beam: hypotheses of the search.
         seed: None draws a new one.
-        stop_at_sentence_end: end a sample with `</s>`; otherwise it goes on with the next sentence.
-        generate_unk: let `<unk>` be generated; otherwise its mass goes to the others.
         allow_unknown: read unknown words of the prompt as `<unk>`.
+        settings: those of `GenerateConfig`, such as `num`, `max_tokens`, `temperature`, `beam`.
 
     Raises:
         ConfigError: an impossible option, or options that exclude each other.
         PromptError: a prompt that the model cannot read.
     """
     refuse_other_than_model(model)
-    config = GenerateConfig(
-        num=num,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        beam=beam,
-        stop_at_sentence_end=stop_at_sentence_end,
-        generate_unk=generate_unk,
-    )
+    config = GenerateConfig(**settings)
     if seed is not None and seed < 0:
         raise ConfigError(f"seed is {seed}, but must be at least 0", hint="change --seed")
     prompt_ids, echo = read_prompt(model.tokenizer, prompt, allow_unknown=allow_unknown)
     # Errors above come now, not when the first piece is asked for.
-    if beam is None:
+    if config.beam is None:
         steps = _draw(model, prompt_ids, config, seed)
     else:
-        steps = _search(model, prompt_ids, config)
+        best = beam_search(model, begin(model, prompt_ids, 1), config)
+        steps = (
+            (place, *step)
+            for place, hypothesis in enumerate(best)
+            for step in zip(hypothesis.tokens, hypothesis.log_probs, strict=True)
+        )
     return _decode(model.tokenizer, prompt_ids, echo, steps, config)
-
-
-def generate_samples(model: LanguageModel, prompt: str = "", **options: Any) -> list[Sample]:
-    """Return whole samples; the arguments are those of `generate`."""
-    return collect(generate(model, prompt, **options), model.tokenizer.vocabulary)
 
 
 def collect(pieces: Iterable[Piece], vocabulary: Vocabulary) -> list[Sample]:
     """Join the pieces of each sample."""
-    texts: dict[int, list[str]] = {}
-    generated: dict[int, list[Piece]] = {}
+    samples: dict[int, list[Piece]] = {}
     for piece in pieces:
-        texts.setdefault(piece.sample, []).append(piece.text)
-        if piece.token is not None:
-            generated.setdefault(piece.sample, []).append(piece)
+        samples.setdefault(piece.sample, []).append(piece)
     return [
         Sample(
-            text="".join(texts[number]),
-            tokens=tuple(vocabulary.decode(p.token for p in mine if p.token is not None)),
-            log10_probability=math.fsum(p.log_prob for p in mine) / LN_10,
+            text="".join(piece.text for piece in own),
+            tokens=tuple(vocabulary.decode(p.token for p in own if p.token is not None)),
+            log10_probability=math.fsum(piece.log_prob for piece in own) / LN_10,
         )
-        for number, mine in sorted(generated.items())
+        for _, own in sorted(samples.items())
     ]
 
 
@@ -188,49 +163,39 @@ def read_prompt(
     """
     if not isinstance(prompt, str):
         raise TypeError(f"expected a prompt as a string, not {prompt!r}")
-    try:
-        prompt.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise PromptError("the prompt is not valid UTF-8", hint="type it again") from error
-    lines = prompt.replace("\r\n", "\n").split("\n")
     ids: list[int] = []
-    unknown: list[str] = []
-    surfaces: list[str] = []
+    lines: list[str] = []
+    unknown: dict[str, None] = {}
     try:
-        for number, line in enumerate(lines):
-            if number:
-                ids.append(EOS_ID)
+        for line in whole_text(prompt, "the prompt").replace("\r\n", "\n").split("\n"):
             line_ids, tokens = tokenizer.encode(line).tolist(), tokenizer.tokens(line)
-            ids += line_ids
-            surfaces.append((" " if tokenizer.unit == "word" else "").join(tokens))
-            unknown += [
-                token
-                for token, i in zip(tokens, line_ids, strict=True)
-                if i == UNK_ID and token != UNK
-            ]
+            ids += [EOS_ID, *line_ids] if lines else line_ids
+            lines.append((" " if tokenizer.unit == "word" else "").join(tokens))
+            pairs = zip(tokens, line_ids, strict=True)
+            unknown |= dict.fromkeys(token for token, i in pairs if i == UNK_ID and token != UNK)
     except DataError as error:
         message = error.message.replace("the text", "the prompt")
         raise PromptError(message, hint="leave it out") from error
     if unknown and not allow_unknown:
-        raise _unknown_words(tokenizer, list(dict.fromkeys(unknown)))
-    return ids, "\n".join(surfaces) if unknown else None
+        raise _unknown_words(tokenizer, list(unknown))
+    return ids, "\n".join(lines) if unknown else None
 
 
 def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:
     noun, vocabulary = "words" if tokenizer.unit == "word" else "characters", tokenizer.vocabulary
     more = f" and {len(unknown) - WORDS_SHOWN} more" if len(unknown) > WORDS_SHOWN else ""
-    unknown = unknown[:WORDS_SHOWN]
-    what = f"the prompt has {noun} outside the model's vocabulary: "
+    shown = unknown[:WORDS_SHOWN]
     near = [
         f"for {word!r} perhaps {' or '.join(names)}"
-        for word in unknown
+        for word in shown
         if noun == "words" and (names := vocabulary.nearest(word))
     ]
     hint = f"use known {noun}{' (' + '; '.join(near) + ')' if near else ''}"
     if all(word.lower() in vocabulary for word in unknown):
         hint = "type the prompt in lower case, as the model's text was"
     return PromptError(
-        f"{what}{', '.join(map(repr, unknown))}{more}",
+        f"the prompt has {noun} outside the model's vocabulary: "
+        f"{', '.join(map(repr, shown))}{more}",
         hint=f"{hint}, or read them as <unk> with --allow-unknown",
     )
 
@@ -240,10 +205,10 @@ def begin(model: LanguageModel, prompt_ids: Sequence[int], num: int) -> State:
     state = model.start(1)
     for token in prompt_ids:
         state = model.advance(state, np.array([token], dtype=np.int32))
-    return model.select(state, np.zeros(num, dtype=np.intp))
+    return state[np.zeros(num, dtype=np.intp)]
 
 
-def largest(values_V: Doubles, num: int) -> npt.NDArray[np.intp]:
+def largest(values_V: Doubles, num: int) -> Longs:
     """Return the indices of the `num` largest values, falling; ties by the lower index."""
     if num < len(values_V):
         threshold = np.partition(values_V, len(values_V) - num)[len(values_V) - num]
@@ -254,11 +219,9 @@ def largest(values_V: Doubles, num: int) -> npt.NDArray[np.intp]:
     return candidates[order][:num]
 
 
-def only_unk() -> ModelError:
-    """Return the error of a model that leaves nothing to generate."""
-    return ModelError(
-        "the model offers nothing but <unk> as the next token", hint="allow it with --generate-unk"
-    )
+def _only_unk() -> ModelError:
+    what = "the model offers nothing but <unk> as the next token"
+    return ModelError(what, hint="allow it with --generate-unk")
 
 
 def next_distribution(
@@ -282,7 +245,7 @@ def next_distribution(
         log_probs[UNK_ID] = -np.inf
     best = float(log_probs.max())
     if best == -math.inf and not generate_unk:
-        raise only_unk()
+        raise _only_unk()
     if not math.isfinite(best):
         raise ModelError(
             "the model's scores of the next token are no probabilities",
@@ -297,14 +260,13 @@ def next_distribution(
     probs /= probs.sum()
     if top_p is not None and top_p < 1:
         order = largest(log_probs, len(probs))  # probabilities a rounding apart may tie
-        mass = np.cumsum(probs[order])
-        num = int(np.searchsorted(mass, top_p - NUCLEUS_SLACK)) + 1
+        num = int(np.searchsorted(np.cumsum(probs[order]), top_p - NUCLEUS_SLACK)) + 1
         probs = _only(probs, order[:num])
         probs /= probs.sum()
     return probs
 
 
-def _only(probs: Doubles, kept: npt.NDArray[np.intp]) -> Doubles:
+def _only(probs: Doubles, kept: Longs) -> Doubles:
     result = np.zeros_like(probs)
     result[kept] = probs[kept]
     return result
@@ -316,20 +278,15 @@ def _draw(
     """Yield (sample, token, nats), all samples in step."""
     seeds = np.random.SeedSequence(seed).spawn(config.num)  # one stream each: i is i for any num
     generators = [np.random.default_rng(child) for child in seeds]
+    names = ("temperature", "top_k", "top_p", "generate_unk")
+    options = {name: getattr(config, name) for name in names}
     samples = np.arange(config.num)  # which sample each hypothesis is
     state = begin(model, prompt_ids, config.num)
     for step in range(config.max_tokens):
         log_probs_NV = model.next_log_probs(state)
         tokens = np.empty(len(samples), dtype=np.int32)
         for row, number in enumerate(samples.tolist()):
-            probs = next_distribution(
-                log_probs_NV[row],
-                temperature=config.temperature,
-                top_k=config.top_k,
-                top_p=config.top_p,
-                generate_unk=config.generate_unk,
-            )
-            cumulative = np.cumsum(probs)
+            cumulative = np.cumsum(next_distribution(log_probs_NV[row], **options))
             point = generators[number].random() * cumulative[-1]
             tokens[row] = np.searchsorted(cumulative, point, side="right")
             yield number, int(tokens[row]), float(log_probs_NV[row, tokens[row]])
@@ -338,7 +295,7 @@ def _draw(
             if not len(rows):
                 return
             if len(rows) < len(tokens):
-                state, samples, tokens = model.select(state, rows), samples[rows], tokens[rows]
+                state, samples, tokens = state[rows], samples[rows], tokens[rows]
         if step + 1 < config.max_tokens:
             state = model.advance(state, tokens)
 
@@ -394,21 +351,11 @@ def beam_search(model: LanguageModel, state: State, config: GenerateConfig) -> l
         if sum(h.total >= best_live for h in finished) >= config.num:
             live = []
             break
-        state = model.select(state, np.array(rows, dtype=np.intp))
-        state = model.advance(state, np.array([h.tokens[-1] for h in live], dtype=np.int32))
+        last = np.array([h.tokens[-1] for h in live], dtype=np.int32)
+        state = model.advance(state[np.array(rows, dtype=np.intp)], last)
     if not finished and not live:
-        raise only_unk()
+        raise _only_unk()
     return sorted(finished + live, key=lambda h: -h.total)[: config.num]
-
-
-def _search(
-    model: LanguageModel, prompt_ids: Sequence[int], config: GenerateConfig
-) -> Iterator[tuple[int, int, float]]:
-    """Yield (place, token, nats) of the best texts that beam search finds, the best first."""
-    hypotheses = beam_search(model, begin(model, prompt_ids, 1), config)
-    for place, hypothesis in enumerate(hypotheses):
-        for token, log_prob in zip(hypothesis.tokens, hypothesis.log_probs, strict=True):
-            yield place, token, log_prob
 
 
 def _decode(

@@ -13,7 +13,7 @@ Shapes: W words of a sentence, H units of a layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal, NamedTuple, get_args
@@ -21,9 +21,9 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from seqtool.core.arrays import Floats, Ids, Reals
-from seqtool.core.errors import ConfigError, DataError, ModelError, counted
+from seqtool.core.errors import ConfigError, ModelError, counted
+from seqtool.core.reading import IN_MEMORY, Place, encoded_line
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.evaluation import IN_MEMORY, encoded_line, refuse_other_than_text
 from seqtool.lm.protocol import LanguageModel, SentenceReader
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer, word_spans
 
@@ -99,21 +99,33 @@ def check_layer(layer: int, num_layers: int, *, first: int = 1) -> None:
 def _word_states(
     model: SentenceReader, lines: Iterable[str], layer: int | None, pool: Pool
 ) -> Iterator[SentenceStates]:
-    splitter = WordSplitter(model.tokenizer)
+    split = _splitter(model.tokenizer)
     numbered = enumerate(lines, start=1)
     while some := list(islice(numbered, SENTENCES_AHEAD)):
-        sentences = [splitter.split(line, number) for number, line in some]
-        lengths = [1 + len(sentence.ids) for sentence in sentences]
-        states: dict[int, Reals] = {}
-        batch: list[int] = []
-        for place in sorted(range(len(sentences)), key=lengths.__getitem__):
-            if batch and (len(batch) + 1) * lengths[place] > BATCH_IDS:
-                states.update(_read(model, sentences, batch, layer, pool))
-                batch = []
-            batch.append(place)
-        states.update(_read(model, sentences, batch, layer, pool))
+        sentences = [split(line, number) for number, line in some]
+        batches: list[list[int]] = [[]]
+        for place in sorted(range(len(some)), key=lambda place: len(sentences[place].ids)):
+            padded = (len(batches[-1]) + 1) * (1 + len(sentences[place].ids))
+            if batches[-1] and padded > BATCH_IDS:
+                batches.append([])
+            batches[-1].append(place)
+        vectors: dict[int, Reals] = {}
+        for batch in batches:
+            states = model.sentence_states([sentences[place].ids for place in batch], layer)
+            for place, states_NH in zip(batch, states, strict=True):
+                vectors[place] = _of_words(sentences[place], states_NH, pool)
         for place, sentence in enumerate(sentences):
-            yield SentenceStates(sentence.words, states.pop(place).astype(np.float32, copy=False))
+            yield SentenceStates(sentence.words, vectors.pop(place).astype(np.float32, copy=False))
+
+
+def _of_words(sentence: SplitSentence, states_NH: Reals, pool: Pool) -> Reals:
+    """Return the vectors of words, [W, H]; row n of the states is that after n units."""
+    if pool == "last" or not sentence.ends:
+        return states_NH[sentence.ends]
+    # a word without any unit leaves the state as it is
+    spans = zip(sentence.begins, sentence.ends, strict=True)
+    means = [states_NH[min(begin + 1, end) : end + 1].mean(0) for begin, end in spans]
+    return np.stack(means)
 
 
 class SplitSentence(NamedTuple):
@@ -125,37 +137,25 @@ class SplitSentence(NamedTuple):
     ends: list[int]
 
 
-class WordSplitter:
-    """Turns lines into ids, and knows which of these are of which word."""
+def _splitter(tokenizer: Tokenizer) -> Callable[[str, int], SplitSentence]:
+    """Return what turns a line of a number, from 1, into ids, and knows which are of which word."""
+    if isinstance(tokenizer, WordTokenizer):  # a word `</s>` is to be an unknown one
+        tokenizer = WordTokenizer(
+            tokenizer.vocabulary, lowercase=tokenizer.lowercase, special_tokens="unknown"
+        )
+    # what a space alone is read as, if it is a unit of its own
+    blank = set() if tokenizer.unit == "word" else {*tokenizer.encode(" ").tolist()} - {UNK_ID}
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        if isinstance(tokenizer, WordTokenizer):  # a word `</s>` is to be an unknown one
-            tokenizer = WordTokenizer(
-                tokenizer.vocabulary, lowercase=tokenizer.lowercase, special_tokens="unknown"
-            )
-        self._tokenizer = tokenizer
-        # what a space alone is read as, if it is a unit of its own
-        blank = [] if tokenizer.unit == "word" else tokenizer.encode(" ").tolist()
-        self._blank = frozenset(blank) - {UNK_ID}
-
-    def split(self, line: str, number: int = 1) -> SplitSentence:
-        """Split a line of this number, from 1."""
-        refuse_other_than_text(line, number)
-        encoded_line(line, number)
-        if "\n" in line:
-            raise DataError(
-                "a sentence with a line end inside",
-                hint="give each line as a sentence of its own",
-                path=IN_MEMORY,
-                line=number,
-            )
+    def split(line: str, number: int) -> SplitSentence:
+        with Place(IN_MEMORY, 1).locating():
+            encoded_line(line, number)
         words, parts, begins, ends = [], [np.zeros(0, np.int32)], [], []
         size = before = 0
         for start, end in word_spans(line):
             # no unit holds a space but as its first character, so words can be split one by one
-            ids = self._tokenizer.encode(line[before:end])
+            ids = tokenizer.encode(line[before:end])
             num_blanks = 0
-            while num_blanks + 1 < len(ids) and ids[num_blanks] in self._blank:
+            while num_blanks + 1 < len(ids) and ids[num_blanks] in blank:
                 num_blanks += 1
             words.append(Span(line[start:end], start, end))
             begins.append(size + num_blanks)
@@ -165,22 +165,4 @@ class WordSplitter:
             before = end
         return SplitSentence(words, np.concatenate(parts), begins, ends)
 
-
-def _read(
-    model: SentenceReader,
-    sentences: Sequence[SplitSentence],
-    batch: Sequence[int],
-    layer: int | None,
-    pool: Pool,
-) -> Iterator[tuple[int, Reals]]:
-    """Yield the vectors of some sentences, [W, H], with their places."""
-    found = model.sentence_states([sentences[place].ids for place in batch], layer)
-    for place, states in zip(batch, found, strict=True):
-        _, _, begins, ends = sentences[place]
-        if pool == "last" or not ends:
-            yield place, states[ends]
-            continue
-        # row n is the state after n units; a word without any leaves the state as it is
-        firsts = [min(begin + 1, end) for begin, end in zip(begins, ends, strict=True)]
-        means = [states[i : end + 1].mean(0) for i, end in zip(firsts, ends, strict=True)]
-        yield place, np.stack(means)
+    return split

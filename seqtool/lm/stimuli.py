@@ -12,23 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
-from seqtool.core.arrays import Longs
 from seqtool.core.errors import ConfigError, DataError, did_you_mean
-from seqtool.core.reading import JSON_LINES, BlockReader, Progress, read_blocks, unpacked_name
+from seqtool.core.reading import (
+    JSON_LINES,
+    Blocks,
+    LineBlocks,
+    Progress,
+    read_blocks,
+    unpacked_name,
+)
 from seqtool.core.vocabulary import BLANKS
-from seqtool.lm.protocol import LanguageModel, carries_state
-from seqtool.lm.tables import SEPARATORS, Cells, Column, Table, check_names, parse_table
+from seqtool.lm.protocol import LanguageModel
+from seqtool.lm.tables import SEPARATORS, Column, ParsedTable, Table, check_names, parse_table
 from seqtool.lm.unknown import UnknownWords, warning_of
 from seqtool.lm.words import (
-    Frequencies,
-    LineBlocks,
-    ScoredWords,
-    block_size,
+    own_frequencies,
     refuse_lines_anew,
     score_blocks,
+    text_frequencies,
     word_columns,
 )
 
@@ -37,41 +41,33 @@ ITEM = "item"
 
 @dataclass(frozen=True)
 class Stimuli:
-    """The rows of a file of stimuli.
+    """A table of stimuli.
 
     Attributes:
-        path: of the file.
-        texts: of each row.
-        lines: where each row begins in the file, from 1.
-        names: of the other columns, that of the item first, which is called "item".
-        values: of these columns in each row.
+        table: as it was read.
+        text: the number of the column of texts, from 0.
+        kept: the other columns, by their names in the result: that of the item first, as "item".
     """
 
-    path: str
-    texts: list[str]
-    lines: list[int]
-    names: list[str]
-    values: list[list[str]]
+    table: ParsedTable
+    text: int
+    kept: Mapping[str, int]
 
-    def columns(self, rows: Longs) -> dict[str, Cells]:
-        """Return what the other columns have in some rows, from 0."""
-        return {name: cells.take(rows) for name, cells in self._cells.items()}
+    @property
+    def texts(self) -> list[str]:
+        """The text of each row."""
+        return [row[self.text] for row in self.table.rows]
 
-    @cached_property
-    def _cells(self) -> dict[str, Cells]:
-        columns = zip(*self.values, strict=True)
-        return dict(zip(self.names, map(Cells.of, columns), strict=True))
+    def columns(self, numbers: Sequence[int]) -> dict[str, list[str]]:
+        """Return what the other columns have in the rows of these numbers, from 0."""
+        rows = [self.table.rows[number] for number in numbers]
+        return {name: [row[place] for row in rows] for name, place in self.kept.items()}
 
     def empty_rows(self) -> list[int]:
         """Return the lines of the rows whose text has no words, which get no rows of surprisal."""
         # of white space, words are parted by blanks alone: a no-break space is one
-        pairs = zip(self.lines, self.texts, strict=True)
-        return [line for line, text in pairs if not text.strip(f"{BLANKS}\r\n")]
-
-    def located(self, error: DataError) -> DataError:
-        """Return an error about a row, from 1, with the file and its line."""
-        line = None if error.line is None else self.lines[error.line - 1]
-        return DataError(error.message, hint=error.hint, path=self.path, line=line)
+        pairs = zip(self.table.lines, self.texts, strict=True)
+        return [line for line, text in pairs if not text.strip(BLANKS)]
 
 
 def is_stimuli(path: str | Path) -> bool:
@@ -79,18 +75,8 @@ def is_stimuli(path: str | Path) -> bool:
     return unpacked_name(path).endswith(tuple(SEPARATORS))
 
 
-def read_stimuli(path: str | Path, text_column: str | None, item_column: str | None) -> Stimuli:
-    """Read a file of stimuli, in UTF-8, packed or not, with quotes as RFC 4180 has them.
-
-    Args:
-        path: a file; of another suffix than .csv and .tsv, or "-" for stdin, the first line tells
-            the separator.
-        text_column: the name of the column of texts.
-        item_column: that of the column that tells items apart; None for none.
-
-    Raises:
-        DataError: it is no such table, has no such column, or has another column "item".
-    """
+def _read_stimuli(path: str | Path, text_column: str | None, item_column: str | None) -> Stimuli:
+    """Read a file of stimuli, in UTF-8, packed or not, with quotes as RFC 4180 has them."""
     if unpacked_name(path).endswith(JSON_LINES):
         raise DataError(
             "holds JSON Lines, not a table of CSV or TSV",
@@ -98,16 +84,15 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
             path=path,
         )
     table = parse_table(b"".join(read_blocks([path])).decode(), path)
-    shown, names, rows = table.path, table.names, table.rows
+    shown, names = table.path, table.names
     if text_column is None:
         raise DataError(
             "is a table, so its column of texts must be named",
             hint=f"add --text-column NAME, one of: {', '.join(names)}",
             path=shown,
         )
-    places = {name: place for place, name in enumerate(names)}
     for name in filter(None, (text_column, item_column)):
-        if name not in places:
+        if name not in names:
             hint = did_you_mean(name, names)
             raise DataError(f"has no column {name!r}", hint=hint, path=shown, line=1)
     if item_column not in (None, ITEM) and ITEM in names and text_column != ITEM:
@@ -117,18 +102,13 @@ def read_stimuli(path: str | Path, text_column: str | None, item_column: str | N
             path=shown,
             line=1,
         )
-    kept = [name for name in names if name not in (text_column, item_column)]
-    if item_column is not None:
-        kept.insert(0, item_column)
-    if not rows:
+    if not table.rows:
         raise DataError("has no rows", hint="give a row for each text", path=shown)
-    return Stimuli(
-        shown,
-        [row[places[text_column]] for row in rows],
-        table.lines,
-        [ITEM if name == item_column else name for name in kept],
-        [[row[places[name]] for name in kept] for row in rows],
-    )
+    items = {} if item_column is None else {ITEM: names.index(item_column)}
+    others = {
+        name: place for place, name in enumerate(names) if name not in (text_column, item_column)
+    }
+    return Stimuli(table, names.index(text_column), items | others)
 
 
 def find_stimuli(
@@ -141,7 +121,7 @@ def find_stimuli(
 
     Raises:
         ConfigError: options that do not go together.
-        DataError: as of `read_stimuli`.
+        DataError: it is no such table, has no such column, or has another column "item".
     """
     if text_column is None and not any(map(is_stimuli, paths)):
         if item_column is not None:
@@ -152,7 +132,7 @@ def find_stimuli(
             "a table of stimuli is read alone, and --field is of JSON Lines",
             hint="name one table, and the column of its texts with --text-column",
         )
-    return read_stimuli(paths[0], text_column, item_column)
+    return _read_stimuli(paths[0], text_column, item_column)
 
 
 @dataclass
@@ -183,19 +163,9 @@ def write_words(
 ) -> Iterator[tuple[WordTotals, str]]:
     """Write a row for each word of a text or of stimuli, by one model after another.
 
-    Args:
-        models: by their names, which are a column where there are several.
-        paths: of the text.
-        stimuli: in place of it.
-        table: where rows go.
-        field: which field of .jsonl files holds the text.
-        frequencies: texts that log10_frequency is taken from; the counts that models have kept, if
-            not given.
-        previous: words before each one, see `word_columns`.
-        entropy: find the entropy, too.
-        line_ends: write a row for `</s>`, too.
-        carry_state: as of `score_words`.
-        progress: gives what shows the progress of a model.
+    The names of several models are a column. Stimuli are read in place of the text at `paths`.
+    The other arguments are options of `seqtool surprisal`, but for what shows the progress of a
+    model.
 
     Returns:
         Of each model, when it is done, what it has read, and a warning where many words are
@@ -215,33 +185,36 @@ def write_words(
         )
     order = any(model.kind == "ngram" for model in opened)
     columns = partial(word_columns, entropy=entropy, order=order, previous=previous)
-    counts = Frequencies.of_models(opened, frequencies)
-    if stimuli is not None:
-        made = columns(ScoredWords.none(), 1, frequencies=counts[0])
-        check_names(stimuli.names, ["model", *made], stimuli.path)
+    shares: Sequence[Mapping[str, float] | None] = [own_frequencies(model) for model in opened]
+    if frequencies:
+        shares = [text_frequencies(read_blocks([*frequencies]))] * len(opened)
+    elif any(shares):  # beside others, the cells of a model without counts are empty
+        shares = [each or {} for each in shares]
     options = {"carry_state": carry_state, "entropy": entropy, "line_ends": line_ends}
-    for (name, model), own_counts in zip(models.items(), counts, strict=True):
-        state = "carried" if carry_state and carries_state(model) else "reset"
-        total, unknown = (
-            WordTotals(name, model.tokenizer.unit, state),
-            UnknownWords(model.tokenizer),
-        )
+    for (name, model), of_words in zip(models.items(), shares, strict=True):
+        state = "carried" if carry_state and model.carries_state else "reset"
+        total = WordTotals(name, model.tokenizer.unit, state)
+        unknown = UnknownWords(model.tokenizer)
+        lowercase = not frequencies and model.tokenizer.lowercase
         with progress() as on_progress:
-            size = block_size(model, entropy=entropy)
-            blocks: BlockReader | LineBlocks
+            blocks: Blocks
             if stimuli is None:
-                blocks = read_blocks(paths, field=field, on_progress=on_progress, block_size=size)
+                blocks = read_blocks(paths, field=field, on_progress=on_progress)
             else:
-                blocks = LineBlocks(stimuli.texts, stimuli.located)
-            for words in score_blocks(model, blocks, blocks.located, **options):
-                row: dict[str, Column] = {}
-                if len(models) > 1:
-                    row["model"] = [name] * len(words.lines)
+                blocks = LineBlocks(
+                    stimuli.texts, stimuli.table.path, stimuli.table.lines, join=True
+                )
+            for words in score_blocks(model, blocks, **options):
+                lines = words.units.lines + total.lines
+                row: dict[str, Column] = {"model": [name] * len(lines)} if len(models) > 1 else {}
+                made = columns(words, total.lines + 1, frequencies=of_words, lowercase=lowercase)
                 if stimuli is not None:
-                    row |= stimuli.columns(words.lines + total.lines)
-                table.write(row | columns(words, total.lines + 1, frequencies=own_counts))
+                    check_names(stimuli.kept, ["model", *made], stimuli.table.path)
+                    row |= stimuli.columns(lines.tolist())
+                table.write(row | made)
+                unknown_texts = words.unknown_texts()
                 total.lines += words.num_lines
-                total.words += int(words.is_word.sum())
-                total.oov += len(words.unknown_texts())
-                unknown.add_written(words.unknown_texts())
+                total.words += int(words.units.is_word.sum())
+                total.oov += len(unknown_texts)
+                unknown.add_written(unknown_texts)
         yield total, warning_of(total.oov, total.words, unknown.counts, model.tokenizer)

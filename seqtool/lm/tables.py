@@ -21,103 +21,26 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import starmap
 from pathlib import Path
-from typing import IO, Any, Protocol, TextIO, overload
+from typing import IO, Any, Protocol, TextIO
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import terminal
-from seqtool.core.arrays import Bools, Bytes, Longs
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import JSON_LINES, load_pyarrow, unpacked_name
 from seqtool.core.storage import atomic_file, refuse_input
 
 STDOUT = "-"
 PARQUET = ".parquet"
-_ROWS = 1 << 13  # written at a time
 SEPARATORS = {".tsv": "\t", ".csv": ","}
+_ROWS = 1 << 13  # written at a time
 
 Target = str | Path | TextIO
 Column = Sequence[Any] | npt.NDArray[Any]
-
-
-class Cells(Sequence[str]):
-    """Texts that stand in one array of bytes, as Python's own strings would take long to make.
-
-    Args:
-        data: UTF-8.
-        begins: of each text in it, [R].
-        ends: [R].
-    """
-
-    def __init__(self, data: Bytes, begins: Longs, ends: Longs) -> None:
-        self.data, self.begins, self.ends = data, begins, ends
-
-    @classmethod
-    def of(cls, texts: Sequence[str]) -> Cells:
-        """Return the cells of strings; what is no character of UTF-8 is written as an escape."""
-        data = ("\0".join(texts) + "\0").encode("utf-8", "backslashreplace")
-        array = np.frombuffer(data, np.uint8)
-        ends = np.flatnonzero(array == 0)
-        if len(ends) != len(texts):  # a text holds such a byte itself, or there is none
-            sizes = [len(text.encode("utf-8", "backslashreplace")) + 1 for text in texts]
-            ends = np.cumsum(sizes, dtype=np.int64) - 1
-        return cls(array, np.concatenate(([0], ends[:-1] + 1))[: len(ends)], ends)
-
-    def __len__(self) -> int:
-        return len(self.begins)
-
-    @overload
-    def __getitem__(self, place: int) -> str: ...
-    @overload
-    def __getitem__(self, place: slice) -> Cells: ...
-    def __getitem__(self, place: int | slice) -> str | Cells:
-        if isinstance(place, slice):
-            return self.take(place)
-        return self._text(self.begins[place], self.ends[place])
-
-    def __iter__(self) -> Iterator[str]:
-        return starmap(self._text, zip(self.begins.tolist(), self.ends.tolist(), strict=True))
-
-    def _text(self, begin: int, end: int) -> str:
-        return self.data[begin:end].tobytes().decode()
-
-    def take(self, rows: Longs | Bools | slice) -> Cells:
-        """Return the texts of some rows."""
-        return Cells(self.data, self.begins[rows], self.ends[rows])
-
-
-class Numbers(Sequence[float | None]):
-    """Numbers of which some are missing, as `numpy.ma` takes 8 ms to import.
-
-    Args:
-        values: [R]; where one is missing, any number.
-        missing: [R].
-    """
-
-    def __init__(self, values: npt.NDArray[Any], missing: Bools) -> None:
-        self.values, self.missing = values, missing
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    @overload
-    def __getitem__(self, place: int) -> float | None: ...
-    @overload
-    def __getitem__(self, place: slice) -> Numbers: ...
-    def __getitem__(self, place: int | slice) -> float | Numbers | None:
-        if isinstance(place, slice):
-            return Numbers(self.values[place], self.missing[place])
-        number: float = self.values[place].item()
-        return None if self.missing[place] else number
-
-    def __iter__(self) -> Iterator[float | None]:
-        pairs = zip(self.values.tolist(), self.missing.tolist(), strict=True)
-        return (None if is_missing else number for number, is_missing in pairs)
 
 
 class Table(Protocol):
@@ -132,12 +55,7 @@ class Table(Protocol):
 
 
 def check_names(names: Iterable[str], others: Iterable[str], path: str) -> None:
-    """Refuse columns of a table that have the names of those that are to stand beside them.
-
-    Args:
-        names: of the table.
-        others: that come beside them.
-        path: of the table.
+    """Refuse names of columns of a table, at `path`, that others beside them have.
 
     Raises:
         DataError: there is one.
@@ -189,21 +107,18 @@ def open_table(target: Target) -> Iterator[Table]:
         ConfigError, OutputError: as of `check_target`.
     """
     check_target(target)
-    if not isinstance(target, str | Path):
-        yield _TextTable(_encoded(target), "\t")
-    elif str(target) == STDOUT:
-        shown = terminal.stream()
-        yield _TextTable(_encoded(shown), "\t")
-        shown.flush()
-    elif _suffix(target) == PARQUET:
-        with atomic_file(target) as raw, _ParquetTable(raw) as table:
+    if not isinstance(target, str | Path) or str(target) == STDOUT:
+        stream = terminal.stream() if isinstance(target, str | Path) else target
+        yield _LinesTable(lambda data: stream.write(data.decode()), "\t")
+        stream.flush()
+        return
+    suffix = _suffix(target)
+    with atomic_file(target) as raw:
+        if suffix != PARQUET:
+            yield _LinesTable(raw.write, SEPARATORS.get(suffix))
+            return
+        with closing(_ParquetTable(raw)) as table:
             yield table
-    elif _suffix(target) in JSON_LINES:
-        with atomic_file(target) as raw:
-            yield _JsonLinesTable(raw)
-    else:
-        with atomic_file(target) as raw:
-            yield _TextTable(raw.write, SEPARATORS[_suffix(target)])
 
 
 def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -214,7 +129,7 @@ def write_table(target: Target, names: Sequence[str], rows: Iterable[Sequence[An
 
 
 @dataclass(frozen=True)
-class GivenTable:
+class ParsedTable:
     """A table that was read.
 
     Attributes:
@@ -230,12 +145,12 @@ class GivenTable:
     lines: list[int]
 
 
-def parse_table(content: str, path: str | Path) -> GivenTable:
+def parse_table(content: str, path: str | Path) -> ParsedTable:
     """Return a table of text, with quotes as RFC 4180 has them; empty lines are no rows.
 
     Args:
         content: of the file.
-        path: of the file, whose suffix tells the separator; otherwise its first line does.
+        path: of the file, whose suffix, else its first line, shows the separator.
 
     Raises:
         DataError: it is no such table, has another separator, or two columns have one name.
@@ -244,14 +159,15 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
     header = content.partition("\n")[0]
     separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
     separators = {"\t": "tabs", ",": "commas", ";": "semicolons"}
-    for other, what in separators.items():
-        if separator not in header and _num_cells(header, other) > 1:
-            raise DataError(
-                f"the cells seem to be separated by {what}, where {separators[separator]} are read",
-                hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
-                path=shown,
-                line=1,
-            )
+    other = next((sign for sign in separators if sign in header), separator)
+    if separator not in header and other != separator:
+        raise DataError(
+            f"the cells seem to be separated by {separators[other]}, where "
+            f"{separators[separator]} are read",
+            hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
+            path=shown,
+            line=1,
+        )
     csv.field_size_limit(sys.maxsize)  # the reader of files limits lines: --max-line
     # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
@@ -279,15 +195,7 @@ def parse_table(content: str, path: str | Path) -> GivenTable:
         if len(row) != len(names):
             what = f"{len(row)} cells in this row, but {len(names)} columns"
             raise DataError(what, hint="quote cells that hold the separator", path=shown, line=line)
-    return GivenTable(shown, names, rows, lines[1:])
-
-
-def _num_cells(line: str, separator: str) -> int:
-    """Return how many cells a line has with this separator; 0 where it is no row of a table."""
-    try:
-        return len(next(csv.reader([line], delimiter=separator), []))
-    except csv.Error:
-        return 0
+    return ParsedTable(shown, names, rows, lines[1:])
 
 
 def _suffix(target: str | Path) -> str:
@@ -296,43 +204,52 @@ def _suffix(target: str | Path) -> str:
     return ".tsv" if path.exists() and not path.is_file() else path.suffix.lower()
 
 
-def _encoded(stream: TextIO) -> Callable[[bytes], object]:
-    """Return what writes UTF-8 to a stream of text."""
-    return lambda data: stream.write(data.decode())
+def plain(column: Column) -> Sequence[Any]:
+    """Return the cells of a column as Python's own values."""
+    return column.tolist() if isinstance(column, np.ndarray) else column
 
 
-class _TextTable:
-    """CSV or TSV, whose bytes are given to `write_bytes`."""
+class _LinesTable:
+    """CSV or TSV with a separator, else JSON Lines; its bytes go to `write_bytes`."""
 
-    def __init__(self, write_bytes: Callable[[bytes], object], separator: str) -> None:
+    def __init__(self, write_bytes: Callable[[bytes], object], separator: str | None) -> None:
         self._write_bytes, self._separator = write_bytes, separator
         # the csv module leaves carriage returns without quotes before Python 3.13
         self._is_special = re.compile(f'[{separator}"\r\n]').search
-        self._is_empty = True
+        self._has_header = separator is None
 
     def write(self, columns: Mapping[str, Column]) -> None:
-        if self._is_empty:
-            self._write_rows([[name] for name in columns])
-            self._is_empty = False
-        lengths = {len(column) for column in columns.values()}
-        if len(lengths) != 1:
-            raise ValueError(f"columns of different lengths: {sorted(lengths)}")
-        for begin in range(0, lengths.pop(), _ROWS):
-            self._write_rows([column[begin : begin + _ROWS] for column in columns.values()])
+        if not self._has_header:
+            self._write_rows(columns, [[name] for name in columns])
+            self._has_header = True
+        (length,) = {len(column) for column in columns.values()}
+        for begin in range(0, length, _ROWS):
+            parts = (column[begin : begin + _ROWS] for column in columns.values())
+            self._write_rows(columns, [plain(part) for part in parts])
 
-    def _write_rows(self, columns: Sequence[Column]) -> None:
-        rows = map(self._separator.join, zip(*map(self._cells, columns), strict=True))
+    def _write_rows(self, names: Iterable[str], columns: Sequence[Sequence[Any]]) -> None:
+        rows: Iterable[str]
+        if self._separator is None:
+            cells = (map(_finite, row) for row in zip(*columns, strict=True))
+            objects = (dict(zip(names, row, strict=True)) for row in cells)
+            rows = (json.dumps(row, ensure_ascii=False) for row in objects)
+        else:
+            formats, parts = zip(*map(self._cells, columns), strict=True)
+            row_format = self._separator.join(formats)  # one for all cells of a row is fast
+            rows = map(row_format.__mod__, zip(*parts, strict=True))
         # what is no character of UTF-8 is written as an escape
         self._write_bytes("".join(f"{row}\n" for row in rows).encode("utf-8", "backslashreplace"))
 
-    def _cells(self, column: Column) -> Iterable[str]:
-        values = column.tolist() if isinstance(column, np.ndarray) else column
+    def _cells(self, values: Sequence[Any]) -> tuple[str, Iterable[Any]]:
+        """Return the format of a column's cells, and what is put into it."""
         kinds = set(map(type, values))
-        if kinds <= {str}:
-            return map(self._text, values)
+        if kinds == {float}:
+            return "%.6f", values
         if kinds == {int}:
-            return map(str, values)
-        return map("{:.6f}".format if kinds == {float} else self._cell, values)
+            return "%s", values
+        if kinds <= {str}:
+            return "%s", map(self._text, values) if self._is_special("".join(values)) else values
+        return "%s", map(self._cell, values)
 
     def _text(self, text: str) -> str:
         return '"' + text.replace('"', '""') + '"' if self._is_special(text) else text
@@ -345,27 +262,9 @@ class _TextTable:
         return str(int(value))
 
 
-class _JsonLinesTable:
-    """JSON Lines: an object for each row; a number that JSON cannot hold is null."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self._raw = raw
-
-    def write(self, columns: Mapping[str, Column]) -> None:
-        plain = [
-            column.tolist() if isinstance(column, np.ndarray) else [*column]
-            for column in columns.values()
-        ]
-        for row in zip(*plain, strict=True):
-            cells = [None if _is_no_number(cell) else cell for cell in row]
-            text = json.dumps(dict(zip(columns, cells, strict=True)), ensure_ascii=False)
-            # half a surrogate pair is written as JSON writes it
-            self._raw.write(text.encode(errors="backslashreplace") + b"\n")
-
-
-def _is_no_number(cell: object) -> bool:
-    """Whether a cell is infinite, or not a number at all."""
-    return isinstance(cell, float) and not math.isfinite(cell)
+def _finite(cell: Any) -> Any:
+    """Return a cell, None where it is a number that JSON cannot hold."""
+    return None if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 class _ParquetTable:
@@ -376,31 +275,16 @@ class _ParquetTable:
         self._arrow, self._module = load_pyarrow()
         self._writer: Any = None
 
-    def __enter__(self) -> _ParquetTable:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
     def write(self, columns: Mapping[str, Column]) -> None:
+        table = self._arrow.table(dict(columns))
         if self._writer is None:
-            fields = [(name, self._type(column)) for name, column in columns.items()]
-            schema = self._arrow.schema(fields)
-            self._writer = self._module.ParquetWriter(self._raw, schema)
-        schema = self._writer.schema
-        # a type given at the start: whole numbers may follow where the first cells were empty
-        arrays = [
-            self._arrow.array(_plain(column), type=field.type)
-            for column, field in zip(columns.values(), schema, strict=True)
-        ]
-        self._writer.write_table(self._arrow.Table.from_arrays(arrays, schema=schema))
-
-    def _type(self, column: Column) -> Any:
-        found = self._arrow.array(_plain(column)).type
-        # a column without any value yet is one of numbers: texts always are there
-        return self._arrow.float64() if self._arrow.types.is_null(found) else found
-
-
-def _plain(column: Column) -> Column:
-    return column if isinstance(column, np.ndarray) else [*column]
+            # a column without any value yet is one of numbers: texts always are there
+            is_null, double = self._arrow.types.is_null, self._arrow.float64()
+            fields = [(f.name, double if is_null(f.type) else f.type) for f in table.schema]
+            self._writer = self._module.ParquetWriter(self._raw, self._arrow.schema(fields))
+        # whole numbers may follow where the first cells were empty
+        self._writer.write_table(table.cast(self._writer.schema))

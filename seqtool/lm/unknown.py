@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from seqtool.core.arrays import Ids
@@ -65,11 +66,10 @@ def warning_of(
         of other units than words and characters, or where no reason is likely.
     """
     is_usual = num_words < LEAST_WORDS or num_unknown <= SUSPICIOUS_SHARE * num_words
-    if is_usual or tokenizer.unit not in UNITS:
+    if is_usual or tokenizer.unit not in UNITS or not (reason := reason_for(unknown, tokenizer)):
         return ""
-    reason = reason_for(unknown, tokenizer)
     share, those = f"{num_unknown / num_words:.1%}", UNITS[tokenizer.unit]
-    return f"{share} of the {those} are unknown to the model; {reason}" * bool(reason)
+    return f"{share} of the {those} are unknown to the model; {reason}"
 
 
 def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
@@ -87,42 +87,27 @@ def reason_for(unknown: Mapping[str, int], tokenizer: Tokenizer) -> str:
     if total <= _REASON_SHARE * sum(unknown.values()):
         return ""  # the text itself says <unk>
     letters = {character for symbol in vocabulary.symbols for character in symbol.lower()}
-    split = "split it off with `seqtool segment --rules --format text`"
-    nfc = "bring the text into Unicode NFC, see `seqtool help troubleshooting`"
-
-    def is_known(word: str, changed: str) -> bool:
-        return changed != word and changed in vocabulary
 
     def is_foreign(word: str) -> bool:
         return any(c.isalpha() and c not in letters for c in word.lower())
 
-    # of several reasons that explain enough words, the first is told
-    reasons: dict[str, Callable[[str], bool]] = {
-        f"are parts of letters: {nfc}": lambda text: any(map(_is_part, text)),
-    }
-    if tokenizer.unit == "word":
-        reasons = {
-            f"are known with whole letters in place of parts: {nfc}": lambda word: is_known(
-                word, unicodedata.normalize("NFC", word)
-            ),
-            "are known in lower case: lower-case the text": lambda word: is_known(
-                word, word.lower()
-            ),
-            f"are known without the punctuation that is attached: {split}": lambda word: is_known(
-                word, _bare(word)
-            ),
-            f"are known in lower case without punctuation: lower-case the text, and {split}": (
-                lambda word: is_known(word, _bare(word).lower())
-            ),
-            "have letters that no word of the model has: the text is in another language or "
-            "script": is_foreign,
-        }
-    for reason, explains in reasons.items():
-        share = sum(count for word, count in words.items() if explains(word)) / total
-        if share >= _REASON_SHARE:
-            return f"{share:.0%} of them {reason}"
+    def share_of(explains: Callable[[str], bool]) -> float:
+        return sum(count for word, count in words.items() if explains(word)) / total
+
+    def becomes_known(change: Callable[[str], str]) -> Callable[[str], bool]:
+        return lambda word: change(word) in vocabulary
+
+    # of several reasons that explain enough words, the first is given
     if tokenizer.unit == "char":
-        return ""
+        share = share_of(lambda text: any(map(_is_part, text)))
+        return f"{share:.0%} of them are parts of letters: {_NFC}" if share >= _REASON_SHARE else ""
+    for reason, change in _CHANGES.items():
+        share = share_of(becomes_known(change))
+        if share >= _REASON_SHARE:
+            return f"{share:.0%} of them are known {reason}"
+    if (share := share_of(is_foreign)) >= _REASON_SHARE:
+        what = "have letters that no word of the model has: the text is in another language or"
+        return f"{share:.0%} of them {what} script"
     if len(vocabulary) < SMALL_VOCABULARY:
         return (
             f"the model knows only {len(vocabulary):,} words: train it on more text, or of units "
@@ -144,3 +129,16 @@ def _bare(word: str) -> str:
     while end > begin and unicodedata.category(word[end - 1])[0] in "PS":
         end -= 1
     return word[begin:end] or word
+
+
+_NFC = "bring the text into Unicode NFC, see `seqtool help troubleshooting`"
+_SPLIT = "split it off with `seqtool segment --rules --format text`"
+# how an unknown word becomes one that is known -> what is changed
+_CHANGES: dict[str, Callable[[str], str]] = {
+    f"with whole letters in place of parts: {_NFC}": partial(unicodedata.normalize, "NFC"),
+    "in lower case: lower-case the text": str.lower,
+    f"without the punctuation that is attached: {_SPLIT}": _bare,
+    f"in lower case without punctuation: lower-case the text, and {_SPLIT}": (
+        lambda word: _bare(word).lower()
+    ),
+}

@@ -7,11 +7,11 @@ several make a word and a mark `_` for a blank, a line's end being `</s>`,
     the   _o  ld  _dog  </s>
 
 the product of the pieces `_o ld` is no probability of the word `old`: it is that of all words that
-begin so, `older` too. That the word ends is told by what follows, which begins with a blank or is
-`</s>`; the probability that it does belongs to the word that ends, not to the next one (Pimentel &
-Meister 2024, "How to compute the probability of a word"; Oh & Schuler 2024, "Leading whitespaces of
-language models' subword vocabulary pose a confound for calculating word probabilities"). With
-E(text) the probability that the next piece is one of these,
+begin so, `older` too. The word ends where what follows begins with a blank or is `</s>`; the
+probability of that belongs to the word that ends, not to the next one (Pimentel & Meister 2024,
+"How to compute the probability of a word"; Oh & Schuler 2024, "Leading whitespaces of language
+models' subword vocabulary pose a confound for calculating word probabilities"). With E(text) the
+probability that the next piece is one of these,
 
     p(old | the) = p(_o ld | the) E(the old) / E(the)
 
@@ -35,41 +35,25 @@ Shapes: N tokens, W words of a block, U units: the words and the ends of lines, 
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
-from pathlib import Path
-from typing import NamedTuple, Self
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqtool.core.arrays import Bools, Bytes, Doubles, Ids, Longs
-from seqtool.core.errors import ConfigError, DataError
-from seqtool.core.reading import BLOCK_SIZE, read_blocks
+from seqtool.core.arrays import Doubles, Ids, Longs
+from seqtool.core.errors import ConfigError
+from seqtool.core.reading import Blocks, LineBlocks
 from seqtool.core.units import LN_2
-from seqtool.core.vocabulary import EOS, EOS_ID, UNK_ID
-from seqtool.lm.alignment import SPARE, Pieces, Places, add_up, find_units
-from seqtool.lm.evaluation import (
-    check_log_probs,
-    encoded_line,
-    refuse_other_than_text,
-)
-from seqtool.lm.protocol import (
-    LanguageModel,
-    Summary,
-    TokenScores,
-    adaptations_of,
-    refuse_other_than_model,
-    summarise,
-)
-from seqtool.lm.tables import Cells, Column, Numbers
+from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
+from seqtool.lm.alignment import Pieces, Units, add_up, find_units
+from seqtool.lm.evaluation import check_log_probs, paired_results
+from seqtool.lm.protocol import LanguageModel, Summary, TokenScores, refuse_other_than_model
+from seqtool.lm.tables import Column, plain
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
-BLOCK_LINES = 1000  # of `score_words`, which are scored side by side
-NGRAM_BLOCK = 1 << 18  # bytes of a text: what is found of so many stays in the second cache
-
-_ENDS_AS_SPACES = str.maketrans("\r\n", "  ")
+SPECIAL = (BOS.encode(), EOS.encode())
 
 
 class Word(NamedTuple):
@@ -105,54 +89,45 @@ class ScoredWords:
     """The words of a block of lines, and the ends of lines if they were asked for, in order.
 
     Attributes:
-        num_lines: of the block.
-        lines: the line of each, from 0, [U].
-        is_word: False for the end of a line, [U].
-        texts: as in `Word`, [U].
-        numbers, starts, ends, bits, oov, pieces: as in `Word`, [U].
+        block: the lines, in UTF-8.
+        units: where they stand.
+        pieces: their surprisals (bits), [U].
         entropies, orders: as in `Word`, [U], or None.
-        ids: what a model of words reads them as, [U]; None for other units.
     """
 
-    num_lines: int
-    lines: Longs
-    numbers: Longs
-    is_word: Bools
-    texts: Cells
-    starts: Longs
-    ends: Longs
-    bits: Doubles
-    oov: Bools
-    pieces: Longs
+    block: bytes
+    units: Units
+    pieces: Pieces
     entropies: Doubles | None = None
     orders: Longs | None = None
-    ids: Ids | None = None
 
-    @classmethod
-    def none(cls) -> Self:
-        """Return those of no lines."""
-        whole, truths = np.zeros(0, np.int64), np.zeros(0, np.bool_)
-        return cls(0, whole, whole, truths, Cells.of([]), whole, whole, np.zeros(0), truths, whole)
+    @property
+    def num_lines(self) -> int:
+        """How many lines the block has."""
+        return self.block.count(b"\n")
 
-    def unknown_texts(self) -> Cells:
+    @property
+    def texts(self) -> list[str]:
+        """As in `Word`, [U]."""
+        spans = zip(*(each.tolist() for each in self.units[:2]), strict=True)
+        return [self.block[begin:end].decode() or EOS for begin, end in spans]
+
+    def unknown_texts(self) -> list[str]:
         """Return the texts of words with pieces that are unknown to the model."""
-        return self.texts.take(np.flatnonzero(self.oov & self.is_word))
+        rows = np.flatnonzero(self.pieces.oov & self.units.is_word)
+        begins, ends = self.units.begins[rows].tolist(), self.units.ends[rows].tolist()
+        return [self.block[begin:end].decode() for begin, end in zip(begins, ends, strict=True)]
 
     def by_line(self) -> list[list[Word]]:
         """Return the words of each line."""
-        nothing = [None] * len(self.lines)
-        columns = (self.starts, self.ends, self.bits, self.oov, self.pieces)
-        words = map(
-            Word,
-            self.numbers.tolist(),
-            self.texts,
-            *(column.tolist() for column in columns),
-            nothing if self.entropies is None else self.entropies.tolist(),
-            nothing if self.orders is None else self.orders.tolist(),
-        )
+        units, nothing = self.units, [None] * len(self.units.lines)
+        columns: list[Iterable[Any]] = [units.numbers.tolist(), self.texts]
+        columns += [array.tolist() for array in (units.starts, units.stops, *self.pieces)]
+        for optional in (self.entropies, self.orders):
+            columns.append(nothing if optional is None else optional.tolist())
         lines: list[list[Word]] = [[] for _ in range(self.num_lines)]
-        for line, word in zip(self.lines.tolist(), words, strict=True):
-            lines[line].append(word)
+        for line, *values in zip(units.lines.tolist(), *columns, strict=True):
+            lines[line].append(Word(*values))
         return lines
 
 
@@ -179,57 +154,10 @@ def score_words(
         DataError: a line that the model cannot read, with its number.
         ModelError: the model gives something that is no probability.
     """
-    blocks = LineBlocks(lines)
-    for words in score_blocks(
-        model,
-        blocks,
-        blocks.located,
-        carry_state=carry_state,
-        entropy=entropy,
-        line_ends=line_ends,
-    ):
+    blocks = LineBlocks(lines, join=True)
+    options = {"carry_state": carry_state, "entropy": entropy, "line_ends": line_ends}
+    for words in score_blocks(model, blocks, **options):
         yield from words.by_line()
-
-
-class LineBlocks(Iterator[bytes]):
-    """Lines in memory as blocks of UTF-8, as a model reads them; see `score_words`.
-
-    Args:
-        lines: texts.
-        place: says where an error is that has the number of a line; itself if not given.
-    """
-
-    def __init__(
-        self, lines: Iterable[str], place: Callable[[DataError], DataError] = lambda error: error
-    ) -> None:
-        if isinstance(lines, str):
-            raise TypeError("expected lines, as a list of strings, not one string")
-        self._lines, self._place = iter(lines), place
-        self._num_read = self._num_last = 0  # lines before the block given last, and its own
-
-    def __next__(self) -> bytes:
-        lines = [*islice(self._lines, BLOCK_LINES)]
-        if not lines:
-            raise StopIteration
-        self._num_read, self._num_last = self._num_read + self._num_last, len(lines)
-        parts = []
-        for number, line in enumerate(lines, self._num_read + 1):
-            refuse_other_than_text(line, number)
-            parts.append(encoded_line(line.translate(_ENDS_AS_SPACES), number))
-        return b"\n".join([*parts, b""])
-
-    def located(self, error: DataError, line: int) -> DataError:
-        """Return an error about a 1-based line of the block given last, with the line's number."""
-        return self._place(DataError(error.message, hint=error.hint, line=self._num_read + line))
-
-
-def block_size(model: LanguageModel, *, entropy: bool) -> int:
-    """Return the bytes of a block of text for which `score_blocks` takes the least time.
-
-    An n-gram model gains nothing by larger ones, unless it is asked for entropies, which it finds
-    once for each context of a block. Others read the lines of a block side by side.
-    """
-    return NGRAM_BLOCK if model.kind == "ngram" and not entropy else BLOCK_SIZE
 
 
 def refuse_lines_anew(model: LanguageModel, *, carry_state: bool) -> None:
@@ -238,7 +166,7 @@ def refuse_lines_anew(model: LanguageModel, *, carry_state: bool) -> None:
     Raises:
         ConfigError: so it is.
     """
-    if not carry_state and adaptations_of(model):
+    if not carry_state and model.adaptations:
         raise ConfigError(
             "the model learns from the text, so a line cannot begin anew",
             hint="let it read the lines as one text: --carry-state",
@@ -247,45 +175,26 @@ def refuse_lines_anew(model: LanguageModel, *, carry_state: bool) -> None:
 
 def score_blocks(
     model: LanguageModel,
-    blocks: Iterable[bytes],
-    located: Callable[[DataError, int], DataError],
+    blocks: Blocks,
     *,
     carry_state: bool = False,
     entropy: bool = False,
     line_ends: bool = False,
 ) -> Iterator[ScoredWords]:
-    """Score the words of blocks of whole lines of UTF-8, each ended by LF; see `score_words`.
-
-    What is wrong with a line of the block read last is told as `located` says where it is.
-    """
+    """Score the words of blocks of whole lines of UTF-8, each ended by LF; see `score_words`."""
     refuse_other_than_model(model)
     refuse_lines_anew(model, carry_state=carry_state)
     tokenizer = model.tokenizer
-    is_word_model = tokenizer.unit == "word"
-    # in a vocabulary of words all that follows a word is of the class: its probability is one
-    summary = Summary(
-        None if is_word_model else tokenizer.opens_word, entropy=entropy and is_word_model
-    )
-    pending: deque[tuple[bytes, Ids]] = deque()  # read by the model, not scored yet
+    summary: Summary | None = None
+    if tokenizer.unit != "word":
+        summary = Summary(tokenizer.opens_word)
+    elif entropy:  # in a vocabulary of words all that follows a word opens one: it is certain
+        summary = Summary(entropy=True)
     num_tokens = 0
 
-    def feed() -> Iterator[Ids]:
-        for block in blocks:
-            try:
-                ids = tokenizer.encode_block(block)
-            except DataError as error:
-                if error.line is None or error.path is not None:
-                    raise
-                raise located(error, error.line) from error
-            pending.append((block, ids))
-            yield ids
-
-    if summary.class_V is None and not summary.entropy:
-        scored = model.score_ids(feed(), reset_state=not carry_state)
-    else:
-        scored = summarise(model, feed(), summary, reset_state=not carry_state)
-    for scores in scored:
-        block, ids = pending.popleft()
+    encoded = ((ids, (block, ids)) for ids, block in tokenizer.encode_blocks(blocks))
+    score = partial(model.score_ids, reset_state=not carry_state, summary=summary)
+    for (block, ids), scores in paired_results(encoded, score):
         check_log_probs(scores.log_probs, num_tokens)
         num_tokens += len(ids)
         yield _words_of(block, ids, scores, tokenizer, line_ends=line_ends)
@@ -295,158 +204,76 @@ def _words_of(
     block: bytes, ids: Ids, scores: TokenScores, tokenizer: Tokenizer, *, line_ends: bool
 ) -> ScoredWords:
     """Return the words of a block, and the ends of its lines if they are asked for."""
-    skips = isinstance(tokenizer, WordTokenizer) and tokenizer.special_tokens == "skip"
-    data = searched = _with_room(block)
-    if skips and tokenizer.lowercase:  # these are marks as well, once they are read
-        searched = _with_room(block.replace(b"<S>", b"<s>").replace(b"</S>", b"</s>"))
-    places = find_units(searched, len(block), line_ends=line_ends, skip_marks=skips)
-    begins_U, ends_U = places.begins, places.ends
-    if line_ends:  # they are written as one that stands behind the text
-        begins_U = np.where(places.is_word, begins_U, len(block))
-        ends_U = np.where(places.is_word, ends_U, len(block) + len(EOS))
-    entropies_U = orders_U = ids_U = None
-    if isinstance(tokenizer, WordTokenizer):
-        # a token is a word or the end of a line
-        tokens_U = slice(None) if line_ends else np.flatnonzero(ids != EOS_ID)
-        ids_U = ids[tokens_U]
-        if len(ids_U) != len(ends_U):
-            raise ValueError(f"{len(ids_U)} tokens, but {len(ends_U)} words")
-        bits_U = _bits(scores.log_probs[tokens_U])
-        found = Pieces(bits_U, ids_U == UNK_ID, np.ones(len(ids_U), np.int64))
-        if scores.entropies is not None:
-            entropies_U = scores.entropies[tokens_U] / LN_2
-        orders_U = scores.columns.get("order")
-        orders_U = None if orders_U is None else orders_U[tokens_U]
-    else:
-        found = _pieces_of(block, ids, scores, tokenizer, places, line_ends=line_ends)
+    if not isinstance(tokenizer, WordTokenizer):
+        units = find_units(block, line_ends=line_ends)
+        return ScoredWords(block, units, _pieces_of(block, units, ids, scores, tokenizer))
+    skipped: tuple[bytes, ...] = ()
+    if tokenizer.special_tokens == "skip":
+        skipped = SPECIAL
+        if tokenizer.lowercase:  # so are these, once they are read
+            skipped += tuple(token.upper() for token in SPECIAL)
+    units = find_units(block, line_ends=line_ends, skipped=skipped)
+    # a token is a word or the end of a line
+    tokens_U = slice(None) if line_ends else np.flatnonzero(ids != EOS_ID)
+    ids_U = ids[tokens_U]
+    # what a softmax in single precision has above one is certain
+    bits_U = np.maximum(0.0, -scores.log_probs[tokens_U] / LN_2)
+    orders = scores.columns.get("order")
     return ScoredWords(
-        num_lines=block.count(b"\n"),
-        lines=places.lines,
-        numbers=places.numbers,
-        is_word=places.is_word,
-        texts=Cells(data, begins_U, ends_U),
-        starts=places.starts,
-        ends=places.stops,
-        bits=found.bits,
-        oov=found.oov,
-        pieces=found.nums,
-        entropies=entropies_U,
-        orders=orders_U,
-        ids=ids_U,
+        block,
+        units,
+        Pieces(bits_U, ids_U == UNK_ID, np.ones(len(ids_U), np.int64)),
+        entropies=None if scores.entropies is None else scores.entropies[tokens_U] / LN_2,
+        orders=None if orders is None else orders[tokens_U],
     )
-
-
-def _with_room(block: bytes) -> Bytes:
-    """Return the bytes of a block, the mark of the end of a line, and what may be read after it."""
-    return np.frombuffer(block + EOS.encode() + bytes(SPARE), np.uint8)
 
 
 def _pieces_of(
-    block: bytes,
-    ids: Ids,
-    scores: TokenScores,
-    tokenizer: Tokenizer,
-    places: Places,
-    *,
-    line_ends: bool,
+    block: bytes, units: Units, ids: Ids, scores: TokenScores, tokenizer: Tokenizer
 ) -> Pieces:
     """Return what the tokens of the units of a block say, of a model that is not of words."""
     text = tokenizer.as_read(block)
-    ends_U = places.ends
     if text is not block:  # the same units, of other lengths
-        ends_U = find_units(_with_room(text), len(text), line_ends=line_ends).ends
-    class_log_probs = scores.class_log_probs
-    if class_log_probs is None:
-        raise ValueError("the class of what may follow a word was not asked for")
-    found, size = add_up(
-        ends_U,
-        places.is_word,
-        ids,
-        tokenizer.symbol_sizes,
-        tokenizer.unknown_sizes(block, ids),
-        tokenizer.opens_word,
-        np.ascontiguousarray(scores.log_probs, np.float64),
-        np.ascontiguousarray(class_log_probs, np.float64),
-    )
-    if size != len(text):
-        raise ValueError(f"tokens of {size} bytes, but a text of {len(text)}")
-    return found
+        units = find_units(text, line_ends=not units.is_word.all())
+    assert scores.class_log_probs is not None
+    sizes = tokenizer.symbol_sizes[ids]
+    sizes[ids == UNK_ID] = tokenizer.unknown_sizes(block, ids)
+    if sizes.sum() != len(text):
+        raise ValueError(f"tokens of {sizes.sum()} bytes, but a text of {len(text)}")
+    return add_up(units, ids, sizes, tokenizer.opens_word, scores.log_probs, scores.class_log_probs)
 
 
-def _bits(nats_U: Doubles) -> Doubles:
-    """Return surprisals; what a softmax in single precision has above one is certain."""
-    return np.maximum(0.0, -nats_U / LN_2)
+def own_frequencies(model: LanguageModel) -> dict[str, float] | None:
+    """Return log10 of the share of each word of the training text, of a model that has kept them.
 
-
-class Frequencies:
-    """How often words occur in a text, to be looked up.
-
-    Args:
-        counts: of each word of the text by its number; 0 for what is no word.
-        total: words of the text, those without a number too.
-        numbers_of: returns the numbers of words, [U], -1 for one that has none.
+    None of a model of other units than words, or without counts.
     """
+    vocabulary = model.tokenizer.vocabulary
+    counts = np.array(vocabulary.counts, np.int64)
+    counts[EOS_ID] = 0
+    if model.tokenizer.unit != "word" or not counts.any():
+        return None
+    total = int(counts.sum())
+    counts[UNK_ID] = 0  # many words, not one; they count in the total alone
+    return _log_shares(counts, total, vocabulary.symbols.__getitem__)
 
-    def __init__(self, counts: Longs, total: int, numbers_of: Callable[[ScoredWords], Ids]) -> None:
-        log10s = np.full(len(counts) + 1, -np.inf)  # the last one is that of -1
-        occurs = np.flatnonzero(counts)
-        log10s[occurs] = np.log10(counts[occurs]) - math.log10(max(1, total))
-        self._log10s, self._numbers_of = log10s, numbers_of
 
-    @classmethod
-    def of_nothing(cls) -> Self:
-        """Return those of a text without words."""
-        return cls(np.zeros(0, np.int64), 0, lambda words: np.full(len(words.lines), -1, np.int32))
+def text_frequencies(blocks: Iterable[bytes]) -> dict[str, float]:
+    """Return log10 of the share of each word of a text of whole lines, as it is written."""
+    from seqtool.text.words import WordTable
 
-    @classmethod
-    def of_model(cls, model: LanguageModel) -> Self | None:
-        """Return those in the training text of a model of words that has kept them, else None.
+    table = WordTable(special_tokens="unknown")
+    for block in blocks:
+        table.add(block)
+    counts = table.counts.copy()
+    counts[[UNK_ID, EOS_ID, table.bos_id]] = 0
+    return _log_shares(counts, int(counts.sum()), table.word)
 
-        They are known of words that this model has scored.
-        """
-        counts = np.array(model.tokenizer.vocabulary.counts, np.int64)
-        counts[EOS_ID] = 0
-        if model.tokenizer.unit != "word" or not counts.any():
-            return None
-        total = int(counts.sum())
-        counts[UNK_ID] = 0  # many words, not one; they count in the total alone
 
-        def numbers_of(words: ScoredWords) -> Ids:
-            return np.zeros(0, np.int32) if words.ids is None else words.ids
-
-        return cls(counts, total, numbers_of)
-
-    @classmethod
-    def of_models(
-        cls, models: Sequence[LanguageModel], texts: Sequence[str | Path] | None = None
-    ) -> list[Self | None]:
-        """Return those of each model: of texts, or of its own; None where no model has counts."""
-        if texts:
-            return [cls.of_text(read_blocks([*texts]))] * len(models)
-        found = [cls.of_model(model) for model in models]
-        # beside others, the cells of a model without counts are empty
-        return [each or cls.of_nothing() for each in found] if any(found) else found
-
-    @classmethod
-    def of_text(cls, blocks: Iterable[bytes]) -> Self:
-        """Count the words of blocks of whole lines, as they are written."""
-        from seqtool.text.words import WordTable
-
-        table = WordTable(special_tokens="unknown")
-        for block in blocks:
-            table.add(block)
-        counts = table.counts.copy()
-        counts[[UNK_ID, EOS_ID, table.bos_id]] = 0
-        return cls(
-            counts,
-            int(counts.sum()),
-            lambda words: table.look_up(words.texts.data, words.texts.begins, words.texts.ends),
-        )
-
-    def log10s(self, words: ScoredWords) -> Numbers:
-        """Return log10 of each word's share of the text, [U], missing where it is not there."""
-        found_U = self._log10s[self._numbers_of(words)]
-        return Numbers(found_U, np.isneginf(found_U))
+def _log_shares(counts: Longs, total: int, word_of: Callable[[int], str]) -> dict[str, float]:
+    numbers = np.flatnonzero(counts)
+    shares = np.log10(counts[numbers]) - math.log10(max(1, total))
+    return dict(zip(map(word_of, numbers.tolist()), shares.tolist(), strict=True))
 
 
 def word_columns(
@@ -455,7 +282,8 @@ def word_columns(
     *,
     entropy: bool = False,
     order: bool = False,
-    frequencies: Frequencies | None = None,
+    frequencies: Mapping[str, float] | None = None,
+    lowercase: bool = False,
     previous: int = 0,
 ) -> dict[str, Column]:
     """Return words as the columns of a table, one row per word, None where there is no value.
@@ -465,40 +293,39 @@ def word_columns(
         first: the number of the first line.
         entropy: whether there is a column of entropies.
         order: whether there is one of the orders of n-grams.
-        frequencies: what a column log10_frequency is taken from.
+        frequencies: what a column log10_frequency is taken from: log10 of the share of each word.
+        lowercase: whether words are looked up in lower case.
         previous: how many words before each one have their surprisal, length and frequency beside
             it, those of the word before in surprisal_1, and so on.
     """
-    num = len(words.lines)
+    units, nothing = words.units, [None] * len(words.units.lines)
     columns: dict[str, Column] = {
-        "sentence": words.lines + first,
-        "word_number": words.numbers,
+        "sentence": units.lines + first,
+        "word_number": units.numbers,
         "word": words.texts,
-        "start": words.starts,
-        "end": words.ends,
-        "surprisal": words.bits,
-        "oov": words.oov.astype(np.int64),
-        "pieces": words.pieces,
-        "length": words.ends - words.starts,
+        "start": units.starts,
+        "end": units.stops,
+        "surprisal": words.pieces.bits,
+        "oov": words.pieces.oov.astype(np.int64),
+        "pieces": words.pieces.nums,
+        "length": units.stops - units.starts,
     }
-    nothing = Numbers(np.zeros(num), np.ones(num, np.bool_))
     if entropy:
         columns["entropy"] = nothing if words.entropies is None else words.entropies
     if order:
         columns["order"] = nothing if words.orders is None else words.orders
-    none = np.zeros(num, np.bool_)
-    carried = {
-        "surprisal": Numbers(words.bits, none),
-        "length": Numbers(words.ends - words.starts, none),
-    }
     if frequencies is not None:
-        columns["log10_frequency"] = carried["log10_frequency"] = frequencies.log10s(words)
+        texts = [text.lower() for text in words.texts] if lowercase else words.texts
+        columns["log10_frequency"] = [
+            frequencies.get(text) if is_word else None
+            for text, is_word in zip(texts, units.is_word.tolist(), strict=True)
+        ]
+    names = ("surprisal", "length", "log10_frequency")
+    carried = {name: plain(columns[name]) for name in names if name in columns}
+    numbers = units.numbers.tolist()
     for back in range(1, previous + 1):
-        rows = np.arange(num) - back
-        is_missing = words.numbers <= back
-        rows[is_missing] = 0
-        for name, column in carried.items():
-            columns[f"{name}_{back}"] = Numbers(
-                column.values[rows], column.missing[rows] | is_missing
-            )
+        for name, values in carried.items():
+            columns[f"{name}_{back}"] = [
+                None if number <= back else values[row - back] for row, number in enumerate(numbers)
+            ]
     return columns

@@ -25,7 +25,6 @@ from urllib.parse import unquote
 
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import DEFAULT_FIELD, JSON_LINES, NOT_UTF8, PARQUET, unpacked_name
-from seqtool.spark.session import user_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,30 +56,14 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Records:
-    """The records of files.
+class Parts:
+    """What joins the records of a task in a worker.
 
     Attributes:
-        frame: columns file, block and value (bytes).
-        separator: `PARAGRAPHS` or `LINES`.
-        files: all of them, as people name them, in the order of their ranks.
+        separator: `PARAGRAPHS` or `LINES`, as bytes.
+        ranks: the number of each file.
         before: (file, block) as Spark names them -> the lines of the file before the block.
     """
-
-    frame: DataFrame
-    separator: str
-    files: list[str]
-    before: Mapping[tuple[str, int], int]
-
-    def parts(self) -> Parts:
-        """Return what makes parts of the records of a task, to be sent to workers."""
-        ranks = {file: rank for rank, file in enumerate(self.files)}
-        return Parts(self.separator.encode(), ranks, self.before)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """Joins the records of a task; see `Records`."""
 
     separator: bytes
     ranks: Mapping[str, int]
@@ -125,6 +108,21 @@ class Parts:
             what = f"not UTF-8 at byte {byte} of the line"
             raise DataError(what, hint=NOT_UTF8, path=file, line=line) from error
         return Part(file, self.ranks[file], block, line, text.replace(b"\r\n", b"\n"))
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of files.
+
+    Attributes:
+        frame: columns file, block and value (bytes).
+        files: all of them, as people name them, in the order of their ranks.
+        parts: makes parts of the rows of a task.
+    """
+
+    frame: DataFrame
+    files: list[str]
+    parts: Parts
 
 
 def read_records(
@@ -172,7 +170,9 @@ def read_records(
         functions.col("_metadata.file_block_start").alias("block"),
         value.cast("binary").alias("value"),  # not decoded: it may be no UTF-8
     )
-    return Records(frame, separator, list(dict.fromkeys(files)), _lines_before(frame, separator))
+    files = list(dict.fromkeys(files))
+    ranks = {file: rank for rank, file in enumerate(files)}
+    return Records(frame, files, Parts(separator.encode(), ranks, _lines_before(frame, separator)))
 
 
 def _lines_before(records: DataFrame, separator: str) -> dict[tuple[str, int], int]:
@@ -246,12 +246,10 @@ class Folder:
 
         Raises:
             OutputError: it is there already.
-            SeqtoolError: see `user_errors`.
         """
         self.refuse_present()
         try:
-            with user_errors():
-                yield
+            yield
         except BaseException:
             self.remove()
             raise

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,7 +25,15 @@ from seqtool.parsing.annotation import Annotation, Chunk, open_models
 from seqtool.parsing.segmenter.documents import Layout
 from seqtool.spark.files import PARAGRAPHS, Folder, Part, Records, common_folder, read_records
 from seqtool.spark.session import user_errors
-from seqtool.spark.workers import Batches, Model, beside, check_column, mapped, record_batch
+from seqtool.spark.workers import (
+    Batches,
+    Model,
+    batch_of_rows,
+    beside,
+    check_texts,
+    mapped,
+    other_fields,
+)
 from seqtool.treebank.conllu import Broken, Item, sentences_of
 from seqtool.treebank.sentence import COLUMNS, Sentence
 
@@ -75,7 +83,8 @@ def parse(
         ship: send the model to the workers; when not given, unless these run on this machine.
 
     Raises:
-        ConfigError: there is no such column, it holds no texts, or the model has not an option.
+        AnalysisException: of Spark, as where there is no such column.
+        ConfigError: it holds no texts, or the model has not an option.
         ModelError: the model is no parser, or cannot split text or tag words.
     """
     options: dict[str, Any] = {"beam": beam, "scores": scores}
@@ -128,7 +137,7 @@ def segment(
         ship: as of `parse`.
 
     Raises:
-        ConfigError, ModelError: as of `parse`.
+        AnalysisException, ConfigError, ModelError: as of `parse`.
     """
     paths = () if model is None else _paths(model)
     layout = Layout(not paths and not pretokenized, presegmented, pretokenized)
@@ -202,47 +211,41 @@ def annotated(
     frame: DataFrame, work: Work, column: str, *, output: Output, ship: bool | None = None
 ) -> DataFrame:
     """Return a frame with what is done to the texts of a column; see `parse`."""
-    if output not in ("tokens", "conllu"):
+    if output not in _RESULTS:
         raise ConfigError(f"no output is called {output!r}", hint="choose tokens or conllu")
-    check_column(frame, column)
+    check_texts(frame, column)
     work.model.ship(frame.sparkSession, ship)
     names = {"sentence": "integer", **_RESULTS[output], "error": "string"}
-    kept = [field for field in frame.schema.fields if field.name != column]
-    if taken := [field.name for field in kept if field.name in names]:
-        what = f"the frame has a column {taken[0]!r}, as the result has"
-        raise ConfigError(what, hint="rename it, or drop it")
 
     def annotate(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             texts = batch.column(column).fill_null("").to_pylist()
-            rows: list[int] = []
-            results = _columns(names)
             numbers = Counter[int]()
-            for row, item in work.sentences(texts):
-                numbers[row] += 1
-                cells = {"sentence": numbers[row], **_cells(work, item, output)}
+            rows: list[dict[str, Any]] = []
+            places: list[int] = []  # of each row, that of its text
+            for place, item in work.sentences(texts):
+                numbers[place] += 1
+                error = None
                 if isinstance(item, Broken):
-                    cells["error"] = f"line {item.error.line}: {item.error.message}"
-                rows += [row] * _add(results, cells)
-            others = batch.select([name for name in batch.schema.names if name != column])
-            yield beside(others, rows, results, names)
+                    error = f"line {item.error.line}: {item.error.message}"
+                cells = {"sentence": numbers[place], "error": error}
+                rows += [cells | of_row for of_row in _rows(work, item, output)]
+                places += [place] * (len(rows) - len(places))
+            yield beside(batch, column, places, batch_of_rows(rows, names))
 
-    return mapped(frame, annotate, names, kept)
-
-
-def _columns(names: Iterable[str]) -> dict[str, list[Any]]:
-    return {name: [] for name in names}
+    return mapped(frame, annotate, names, other_fields(frame, column))
 
 
-def _cells(work: Work, item: Sentence | Broken, output: Output) -> dict[str, Any]:
-    """Return cells of a sentence: texts, or of tokens lists of equal length."""
+def _rows(work: Work, item: Sentence | Broken, output: Output) -> list[dict[str, Any]]:
+    """Return the row of a sentence, or one for each of its lines; of a broken one, one of both."""
     if output == "conllu":
-        return {"conllu": work.written(item)}
+        return [{"conllu": work.written(item)}]
     if isinstance(item, Broken):
-        return {}
-    columns = dict(zip(TOKENS, map(list, zip(*_lines(item), strict=True)), strict=True))
-    columns["head"] = [int(head) if head.isdigit() else None for head in columns["head"]]
-    return columns
+        return [{}]
+    rows = [dict[str, Any](zip(TOKENS, line, strict=True)) for line in _lines(item)]
+    for row in rows:
+        row["head"] = int(row["head"]) if row["head"].isdigit() else None
+    return rows
 
 
 def _lines(sentence: Sentence) -> list[list[str]]:
@@ -254,15 +257,6 @@ def _lines(sentence: Sentence) -> list[list[str]]:
         lines.append(line.split("\t"))
         done = before
     return lines + sentence.rows[done:]
-
-
-def _add(columns: dict[str, list[Any]], cells: Mapping[str, Any]) -> int:
-    """Add a row, or of lists as many as these are long, and return how many."""
-    num = next((len(cell) for cell in cells.values() if isinstance(cell, list)), 1)
-    for name, column in columns.items():
-        cell = cells.get(name)
-        column.extend(cell if isinstance(cell, list) else [cell] * num)
-    return num
 
 
 def annotate_files(
@@ -312,7 +306,8 @@ def annotate_files(
         if column is None:
             records = read_records(session, paths, PARAGRAPHS)
             work.model.ship(session, ship)
-            rows, broken = _of_records(records, work, made), _broken_of_records(records, work)
+            rows = _of_records(records, work, made)
+            broken = _of_records(records, work, "conllu", only_broken=True)
         else:
             frame = session.read.parquet(*paths)
             rows = annotated(frame, work, column, output=made, ship=ship)
@@ -338,62 +333,43 @@ def annotate_files(
     return num_broken
 
 
-def _of_records(records: Records, work: Work, output: Output) -> DataFrame:
+def _of_records(
+    records: Records, work: Work, output: Output, *, only_broken: bool = False
+) -> DataFrame:
     """Return the sentences or tokens of files; `sent_id`s of plain text are numbers in a block.
 
     They follow the byte where the block begins, unless it is the first one, and the file's name
-    where there are several.
+    where there are several. With `only_broken`, nothing is annotated.
     """
     names = {"file": "string", "line": "long", "sent_id": "string", **_RESULTS[output]}
     names["error"] = "string"
     folder = common_folder(records.files) if len(records.files) > 1 else None
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def annotate(batches: Batches) -> Iterator[pa.RecordBatch]:
         numbers = Counter[tuple[str, int]]()
+        annotation = work.annotation
         for part in parts_of(batches):
-            results = _columns(names)
-            for item in _sentences_of_part(work, part):
-                if work.annotation.layout is not None and isinstance(item, Sentence):
-                    numbers[part.file, part.block] += 1
-                    _rename(item, part, numbers[part.file, part.block], folder)
-                cells: dict[str, Any] = {"file": part.file, **_cells(work, item, output)}
+            rows: list[dict[str, Any]] = []
+            chunk = Chunk(((part.file, part.line, part.text),))
+            items = annotation.items(chunk, work.model.opened)
+            if only_broken:
+                items = (item for item in items if isinstance(item, Broken))
+            else:
+                items = annotation.annotated(items, work.model.opened)
+            for item in sentences_of(items):
+                cells: dict[str, Any] = {"file": part.file}
                 if isinstance(item, Broken):
                     cells["error"] = str(item.error)
                 else:
+                    if annotation.layout is not None:
+                        numbers[part.file, part.block] += 1
+                        _rename(item, part, numbers[part.file, part.block], folder)
                     cells |= {"line": item.line or part.line, "sent_id": item.sent_id or None}
-                _add(results, cells)
-            yield record_batch(results, names)
+                rows += [cells | row for row in _rows(work, item, output)]
+            yield batch_of_rows(rows, names)
 
     return mapped(records.frame, annotate, names)
-
-
-def _broken_of_records(records: Records, work: Work) -> DataFrame:
-    """Return the broken sentences of files, and what is wrong with each."""
-    parts_of = records.parts()
-    names = {"conllu": "string", "error": "string"}
-
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for part in parts_of(batches):
-            results = _columns(names)
-            for item in _sentences_of_part(work, part, only_broken=True):
-                if isinstance(item, Broken):
-                    _add(results, {"conllu": item.to_conllu(), "error": str(item.error)})
-            yield record_batch(results, names)
-
-    return mapped(records.frame, read, names)
-
-
-def _sentences_of_part(
-    work: Work, part: Part, *, only_broken: bool = False
-) -> Iterator[Sentence | Broken]:
-    """Give the sentences of a part, whose files and lines are those of its file."""
-    annotation, model = work.annotation, work.model.opened
-    items = annotation.items(Chunk(((part.file, part.line, part.text),)), model)
-    if only_broken:
-        yield from (item for item in items if isinstance(item, Broken))
-    else:
-        yield from sentences_of(annotation.annotated(items, model))
 
 
 def _rename(sentence: Sentence, part: Part, number: int, folder: str | None) -> None:

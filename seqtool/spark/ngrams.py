@@ -25,30 +25,29 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqtool.core import checkpoint
-from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.reading import Place
+from seqtool.core.storage import temporary_sibling
 from seqtool.core.vocabulary import BLANKS, BOS, EOS, EOS_ID, UNK, UNK_ID
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import WordReader, counted_tokenizer, limited
+from seqtool.lm.ngram.data import counted_tokenizer, limited, word_counter
 from seqtool.lm.ngram.engine.contexts import ContextSmoother
 from seqtool.lm.ngram.engine.keys import Keys, Packer
-from seqtool.lm.ngram.engine.output import save_estimated
-from seqtool.lm.ngram.engine.plan import ENDS, Text, estimate
-from seqtool.lm.ngram.model import NgramModel
+from seqtool.lm.ngram.engine.plan import ENDS, Text
 from seqtool.lm.ngram.train import (
+    Job,
     NgramTraining,
+    OnDisk,
     OnProgress,
     Stages,
-    check_engine,
-    check_output,
+    TrainingText,
     check_words,
-    unknown_warnings,
-    write_copies,
+    estimate,
+    save,
 )
 from seqtool.spark.files import LINES, Folder, Records, read_records
 from seqtool.spark.session import user_errors
-from seqtool.spark.workers import Batches, check_column, is_local, mapped, record_batch
+from seqtool.spark.workers import Batches, check_texts, is_local, mapped, record_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,11 +82,12 @@ def count_ngrams(
         `ngram`, its words with single spaces between them, and `count`; in no order.
 
     Raises:
-        ConfigError: there is no such column, it holds no texts, or an order below 1.
+        AnalysisException: of Spark, as where there is no such column.
+        ConfigError: it holds no texts, or the order is below 1.
     """
     from pyspark.sql import functions
 
-    check_column(frame, column)
+    check_texts(frame, column)
     if order < 1:
         raise ConfigError(f"the order is {order}, but must be 1 or more", hint="give 3, say")
     names = {"ngram": "string", "count": "long"}
@@ -147,18 +147,30 @@ def train_ngram(
         DataError: text that is not there, empty or damaged.
         OutputError: the output exists, or Spark cannot read or write.
     """
-    check_engine("spark", config)
-    output = Path(output)
-    check_output(config.files, output, force=force, arpa=arpa, parquet=parquet)
+    job = Job(
+        inputs=(),  # of any file system
+        output=Path(output),
+        config=config,
+        stages=Stages(on_progress),
+        engine="spark",
+        arpa=None if arpa is None else Path(arpa),
+        parquet=None if parquet is None else Path(parquet),
+        force=force,
+        threads=threads,
+        command=command,
+    )
     if temp is None and not is_local(session):
         raise ConfigError(
             "the workers of Spark run on other machines, and there is no folder for tables",
             hint="name one that all of them see with --temp: hdfs://..., s3a://..., a shared disk",
         )
-    stages = Stages(on_progress)
-    parent = temp or str(output.absolute().parent)
-    with user_errors(), temporary_folder(session, parent) as folder:
-        with stages("reading"):
+    parent = temp or str(job.output.absolute().parent)
+    with (
+        user_errors(),
+        temporary_folder(session, parent) as folder,
+        temporary_sibling(job.output) as local_folder,
+    ):
+        with job.stages("reading"):
             records = read_records(session, [*map(str, inputs)], LINES, field)
             words, counts = _count_words(records, config)
             tokenizer, allowed = counted_tokenizer(words, counts["sentences"], config), None
@@ -168,54 +180,21 @@ def train_ngram(
             tokenizer, allowed = limited(tokenizer, config.limit_vocab)
         num_unknown = tokenizer.vocabulary.counts[UNK_ID]
         longest = counts.pop("longest")
-        check_words(tokenizer.vocabulary, arpa, parquet)
-        engine = SparkEngine(session, folder)
+        check_words(job, tokenizer)
+        reading = TrainingText(
+            tokenizer=tokenizer,
+            data={
+                "splits": {"train": {**counts, "unknown": num_unknown}},
+                "sources": [{"path": file, "split": "train"} for file in records.files],
+            },
+            num_unknown=num_unknown,
+            engine=f"spark, {session.sparkContext.master}",
+            allowed=allowed,
+            folder=local_folder,
+        )
         text = Text(keys, counts["sentences"], longest)
-        with stages("estimating") as on_estimate:
-            estimated = estimate(engine, text, config, allowed=allowed, on_progress=on_estimate)
-        with stages("saving") as on_save:
-            statistics = save_estimated(
-                output,
-                tokenizer,
-                engine,
-                estimated,
-                on_progress=on_save,
-                config=to_dict(config),
-                scores={"train_seconds": sum(stages.seconds.values())},
-                data={
-                    "splits": {"train": {**counts, "unknown": num_unknown}},
-                    "sources": [{"path": file, "split": "train"} for file in records.files],
-                },
-                command=command,
-            )
-    table = checkpoint.load(output, NgramModel).table
-    warnings = write_copies(
-        table,
-        tokenizer.vocabulary,
-        stages,
-        arpa=arpa,
-        parquet=parquet,
-        force=force,
-        threads=threads,
-    )
-    return NgramTraining(
-        path=output,
-        arpa=None if arpa is None else Path(arpa),
-        parquet=None if parquet is None else Path(parquet),
-        engine=f"spark, {session.sparkContext.master}",
-        statistics=statistics,
-        warnings=[
-            *unknown_warnings(config, num_unknown, counts["tokens"] - counts["sentences"]),
-            *estimated.warnings,
-            *warnings,
-        ],
-        scores={},
-        num_tokens=counts["tokens"],
-        num_sentences=counts["sentences"],
-        num_unknown=num_unknown,
-        vocabulary_size=len(tokenizer.vocabulary),
-        seconds=stages.seconds,
-    )
+        estimated = estimate(job, OnDisk(SparkEngine(session, folder), text), reading)
+        return save(job, estimated, reading)
 
 
 def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int], dict[str, int]]:
@@ -229,19 +208,14 @@ def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int],
     """
     from pyspark.sql import functions
 
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def count(batches: Batches) -> Iterator[pa.RecordBatch]:
         for (rank, block), parts in groupby(parts_of(batches), lambda part: part[1:3]):
-            reader, longest = WordReader(config), 0
+            reader, longest = word_counter(config), 0
             for part in parts:
-                try:
+                with Place(part.file, part.line).locating():
                     ids = reader.add(part.text)
-                except DataError as error:
-                    line = part.line + (error.line or 1) - 1
-                    raise DataError(
-                        error.message, hint=error.hint, path=part.file, line=line
-                    ) from error
                 ends = np.flatnonzero(ids == EOS_ID)
                 longest = max(longest, int(np.diff(ends, prepend=-1).max()))
             # in order of first occurrence; `<unk>` the first
@@ -288,7 +262,7 @@ def _count_words(records: Records, config: NgramConfig) -> tuple[dict[str, int],
 def _make_ends(records: Records, tokenizer: WordTokenizer, keys: Keys, order: int) -> None:
     """Make the view `ENDS`: the longest n-gram that ends at each token."""
     names = dict.fromkeys(keys.columns(order), "long")
-    parts_of = records.parts()
+    parts_of = records.parts
 
     def pack(batches: Batches) -> Iterator[pa.RecordBatch]:
         packer = Packer(keys, order)

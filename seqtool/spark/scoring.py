@@ -1,6 +1,6 @@
 """Surprisal on Spark: language models that score sentences, each by itself.
 
-Rows are tokens or sentences, as the tables of `lm.perplexity` have them; those of files say where
+Rows are tokens or sentences, as the tables of `lm.evaluation` have them; those of files say where
 the sentence is by `file` and `line`, as no worker knows how many sentences are in other files.
 
     file     line  token  surprisal  oov  ...          file     line  tokens  oov  perplexity ...
@@ -10,7 +10,7 @@ the sentence is by `file` and `line`, as no worker knows how many sentences are 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,29 @@ import numpy as np
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Place
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.evaluation import ScoredBlock, TextBlock, check_log_probs, check_shared, scorer
+from seqtool.lm.evaluation import (
+    LMEvaluation,
+    ScoredBlock,
+    TextBlock,
+    check_log_probs,
+    check_shared,
+    scorer,
+    sentence_columns,
+    surface_tokens,
+    token_columns,
+)
 from seqtool.lm.mixture.model import open_language_model
-from seqtool.lm.perplexity import LMEvaluation, surface_tokens, write_sentences, write_tokens
 from seqtool.spark.files import LINES, Folder, read_records
 from seqtool.spark.session import user_errors
-from seqtool.spark.workers import Batches, Model, beside, check_column, mapped, record_batch
+from seqtool.spark.workers import (
+    Batches,
+    Model,
+    beside,
+    check_texts,
+    mapped,
+    other_fields,
+    record_batch,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,29 +81,18 @@ def _score(model: Model, text: bytes, place: Place) -> ScoredBlock:
         DataError: a text that cannot be used.
         ModelError: a score that is no probability.
     """
-    scored = scorer(model.opened, with_tokens=False)(TextBlock(text, place))
+    scored = scorer(model.opened)(TextBlock(text, place))
     check_log_probs(scored.log_probs)
     return scored
-
-
-class _Columns(dict[str, Any]):
-    """A table that keeps what is written to it once."""
-
-    def write(self, columns: Mapping[str, Any]) -> None:
-        self.update(columns)
 
 
 def _rows(
     model: Model, scored: ScoredBlock, text: bytes, first: int, *, per_token: bool
 ) -> dict[str, Any]:
     """Return the rows of scored lines as columns; `first` is the number of the first line."""
-    columns, (ids, log_probs) = _Columns(), scored[:2]
-    if per_token:
-        tokens = surface_tokens(model.opened.tokenizer, ids, text)
-        write_tokens(columns, first, tokens, ids, log_probs, scored.columns)
-    else:
-        write_sentences(columns, first, ids, log_probs)
-    return columns
+    if not per_token:
+        return sentence_columns(first, scored)
+    return token_columns(first, surface_tokens(model.opened.tokenizer, scored.ids, text), scored)
 
 
 def _names(model: Model, *, per_token: bool) -> dict[str, str]:
@@ -119,14 +125,14 @@ def surprisal(
         `seqtool eval-ppl --per-token`.
 
     Raises:
-        ConfigError: there is no such column, or it holds no texts.
+        AnalysisException: of Spark, as where there is no such column.
+        ConfigError: it holds no texts.
         ModelError: the model is no language model, damaged or missing.
     """
-    check_column(frame, column)
+    check_texts(frame, column)
     scoring = Model((str(model),), open_scoring)
     names = {"sentence": "long", **_names(scoring, per_token=True)}
     scoring.ship(frame.sparkSession, ship)
-    kept = [field for field in frame.schema.fields if field.name != column]
 
     def score(batches: Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -143,10 +149,9 @@ def surprisal(
             nums = np.array([len(of_text) for of_text in lines])
             row_of = np.repeat(np.arange(len(nums)), nums)[made["sentence"]]
             made["sentence"] -= (np.cumsum(nums) - nums)[row_of] - 1
-            others = batch.select([name for name in batch.schema.names if name != column])
-            yield beside(others, row_of, made, names)
+            yield beside(batch, column, row_of, record_batch(made, names))
 
-    return mapped(frame, score, names, kept)
+    return mapped(frame, score, names, other_fields(frame, column))
 
 
 def evaluate_files(
@@ -191,7 +196,7 @@ def evaluate_files(
         if table:
             names |= _names(scoring, per_token=per_token is not None)
         scoring.ship(session, ship)
-        parts_of = records.parts()
+        parts_of = records.parts
 
         def score(batches: Batches) -> Iterator[pa.RecordBatch]:
             for part in parts_of(batches):

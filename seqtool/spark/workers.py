@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, SeqtoolError, did_you_mean
+from seqtool.core.errors import ConfigError, SeqtoolError
 from seqtool.spark.session import WorkerError, without_pandas_warning
 
 if TYPE_CHECKING:
@@ -118,44 +118,60 @@ def mapped(
         return frame.mapInArrow(work, schema)
 
 
+def _schema(names: Mapping[str, str]) -> pa.Schema:
+    import pyarrow as pa
+
+    kinds = {"string": pa.string(), "integer": pa.int32(), "long": pa.int64()}
+    kinds["double"] = pa.float64()
+    return pa.schema({name: kinds[kind] for name, kind in names.items()})
+
+
 def record_batch(columns: Mapping[str, Any], names: Mapping[str, str]) -> pa.RecordBatch:
     """Return columns as Spark takes them, with the types of `names`."""
     import pyarrow as pa
 
-    kinds = {"string": pa.string(), "integer": pa.int32(), "long": pa.int64()}
-    kinds |= {"double": pa.float64()}
-    arrays = [pa.array(columns[name], kinds[kind]) for name, kind in names.items()]
-    return pa.RecordBatch.from_arrays(arrays, names=[*names])
+    schema = _schema(names)
+    arrays = [pa.array(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def beside(
-    others: pa.RecordBatch, rows: Any, columns: Mapping[str, Any], names: Mapping[str, str]
-) -> pa.RecordBatch:
-    """Return columns with the cells of other columns before them.
+def batch_of_rows(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str]) -> pa.RecordBatch:
+    """Return rows likewise; what a row has not is null."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist(list(rows), schema=_schema(names))
+
+
+def beside(batch: pa.RecordBatch, column: str, rows: Any, made: pa.RecordBatch) -> pa.RecordBatch:
+    """Return what was made of a column, with the other columns before it.
 
     Args:
-        others: columns of a frame.
-        rows: of each result, the row of `others` that it came from.
-        columns: the results.
-        names: of `columns`, with their types.
+        batch: of a frame.
+        column: the one of texts, which is left out.
+        rows: of each row of `made`, the one of `batch` that it came from.
+        made: the results.
     """
     import pyarrow as pa
 
-    chosen, made = others.take(pa.array(rows, pa.int64())), record_batch(columns, names)
+    others = batch.select([name for name in batch.schema.names if name != column])
+    chosen = others.take(pa.array(rows, pa.int64()))
     return pa.RecordBatch.from_arrays(
         [*chosen.columns, *made.columns], names=[*chosen.schema.names, *made.schema.names]
     )
 
 
-def check_column(frame: DataFrame, column: str) -> None:
-    """Refuse a column that is not there or holds no texts.
+def check_texts(frame: DataFrame, column: str) -> None:
+    """Refuse a column that holds no texts; Spark says if there is none of that name.
 
     Raises:
-        ConfigError: so it is.
+        ConfigError: it holds something else.
     """
-    kinds = dict(frame.dtypes)
-    if column not in kinds:
-        raise ConfigError(f"no column is called {column!r}", hint=did_you_mean(column, kinds))
-    if kinds[column] != "string":
-        what = f"the column {column!r} is {kinds[column]}, but must be string"
+    kind = frame.select(column).dtypes[0][1]
+    if kind != "string":
+        what = f"the column {column!r} is {kind}, but must be string"
         raise ConfigError(what, hint="name a column of texts")
+
+
+def other_fields(frame: DataFrame, column: str) -> list[Any]:
+    """Return the fields of the columns beside one."""
+    return [field for field in frame.schema.fields if field.name != column]

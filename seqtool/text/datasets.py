@@ -170,7 +170,7 @@ def _check_replaceable(target: Path, force: bool) -> None:
     if names - {f"{split}.txt" for split in SPLITS} - {DESCRIPTION_NAME}:
         raise OutputError("holds other files", hint="choose another -o", path=target)
     if names and not force:
-        raise OutputError("holds other data", hint="replace it with --force", path=target)
+        raise OutputError("exists already", hint="replace it with --force", path=target)
 
 
 def _copy(source: Path, dataset: Dataset, folder: Path) -> None:

@@ -16,18 +16,19 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
+from itertools import compress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import runtime
-from seqtool.core.arrays import Ids, Longs
-from seqtool.core.config import Config, from_dict, setting, to_dict
+from seqtool.core.arrays import Ids
+from seqtool.core.config import Config, from_dict, refuse_unread, setting, to_dict
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError, from_os_error
 from seqtool.core.one_line import OneLine
 from seqtool.core.reading import (
@@ -41,32 +42,23 @@ from seqtool.core.reading import (
     total_size,
     without_treebanks,
 )
-from seqtool.core.runtime import check_memory
 from seqtool.core.storage import atomic_directory, present, read_object, write_json
 from seqtool.core.version import __version__
 from seqtool.core.vocabulary import (
-    BOS,
-    EOS,
     EOS_ID,
     NUM_SPECIALS,
-    UNK,
     UNK_ID,
     Vocabulary,
-    rank_symbols,
     refuse_special_words,
 )
-from seqtool.text.tokenizers import (
-    NUM_CODE_POINTS,
-    ByteTokenizer,
-    CharTokenizer,
-    Tokenizer,
-    WordTokenizer,
-    code_points,
-    load_tokenizer,
+from seqtool.text.learning import (
+    ByteCounter,
+    CharCounter,
+    Learner,
+    SubwordLearner,
+    WordCounter,
 )
-
-if TYPE_CHECKING:
-    from seqtool.text.words import WordTable
+from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
 FORMAT_VERSION = 1
 INFO_FILE = CORPUS
@@ -77,7 +69,6 @@ AGAIN = "prepare the text again"
 _SPLIT_OF = {name: name for name in SPLITS}  # a part of a file's name -> the split it tells
 _SPLIT_OF |= {"training": "train", "validation": "valid", "dev": "valid"}
 _DROPPED = -1
-_BLANKS = " \t\r"
 _PIECE = 1 << 16  # ids that are looked at together
 
 
@@ -89,60 +80,55 @@ class PrepareConfig(Config):
     vocab_size: int | None = setting(
         None,
         "size of the vocabulary, with <unk> and </s>; all if not given, of bpe and unigram 8000",
+        minimum=NUM_SPECIALS + 1,
+        when="unit is word/char/bpe/unigram and vocab is None",
     )
-    min_count: int = setting(1, "words or characters rarer than this become <unk>")
-    vocab: str | None = setting(None, "file with the vocabulary, one word or character a line")
+    min_count: int = setting(
+        1,
+        "words or characters rarer than this become <unk>",
+        minimum=1,
+        when="unit is word/char and vocab is None",
+    )
+    vocab: str | None = setting(
+        None, "file with the vocabulary, one word or character a line", when="unit is word/char"
+    )
     lowercase: bool = setting(False, "lower-case the text")
-    field: str | None = setting(None, "field that holds the text of JSON Lines")
+    field: str | None = setting(
+        None, "field that holds the text of JSON Lines", when="column is None"
+    )
     column: Literal["form", "lemma", "upos", "xpos"] | None = setting(
         None, "column of CoNLL-U that is the text: of form the tokens as they are written"
     )
     split: tuple[float, ...] | None = setting(
         None, "percentages of train, valid and test to draw by line when no split is given"
     )
-    seed: int = setting(0, "seed of the draws")
+    seed: int = setting(0, "seed of the draws", minimum=0)
     skip_empty_lines: bool = setting(False, "leave out lines of nothing but blanks")
     special_tokens: Literal["refuse", "unknown", "skip"] = setting(
-        "refuse", "what a literal <s> or </s> among words becomes"
+        "refuse", "what a literal <s> or </s> among words becomes", when="unit is word"
     )
-    character_coverage: float = setting(1.0, "share of characters that bpe and unigram must cover")
+    character_coverage: float = setting(
+        1.0,
+        "share of characters that bpe and unigram must cover",
+        minimum=0.98,  # SentencePiece takes no less
+        maximum=1.0,
+        when="unit is bpe/unigram",
+    )
     byte_fallback: bool = setting(
-        False, "let bpe and unigram spell characters that are not covered by their bytes"
+        False,
+        "let bpe and unigram spell characters that are not covered by their bytes",
+        when="unit is bpe/unigram",
     )
     sample_lines: int = setting(
-        200_000, "lines that bpe and unigram are learnt from, drawn from the text"
+        200_000, "lines that bpe and unigram are learnt from, drawn from the text", minimum=1
     )
 
     def check(self) -> None:
-        """Refuse settings that contradict one another."""
-        for name, value, least in (
-            ("vocab-size", self.vocab_size, NUM_SPECIALS + 1),
-            ("min-count", self.min_count, 1),
-            ("sample-lines", self.sample_lines, 1),
-            ("seed", self.seed, 0),
-            ("character-coverage", self.character_coverage, 0.98),  # SentencePiece takes no less
-            ("character-coverage", 1 - self.character_coverage, 0),
-        ):
-            if value is not None and value < least:
-                raise ConfigError(
-                    f"{name} is {value}, which is out of range", hint=f"change --{name}"
-                )
+        """Refuse shares that are none, and settings that count nowhere beside the others."""
         if self.split is not None:
             object.__setattr__(self, "split", check_shares(self.split))
-        is_subword, is_closed = self.unit in ("bpe", "unigram"), self.vocab is not None
-        for name, is_set, is_read in (
-            ("vocab-size", self.vocab_size is not None, self.unit != "byte" and not is_closed),
-            ("min-count", self.min_count > 1, self.unit in ("word", "char") and not is_closed),
-            ("vocab", is_closed, self.unit in ("word", "char")),
-            ("special-tokens", self.special_tokens != "refuse", self.unit == "word"),
-            ("byte-fallback", self.byte_fallback, is_subword),
-            ("character-coverage", self.character_coverage < 1, is_subword),
-            ("field", self.field is not None, self.column is None),
-        ):
-            if is_set and not is_read:
-                beside = f"the unit {self.unit}" + " and --vocab" * is_closed
-                beside = "--column" if name == "field" else beside
-                raise ConfigError(f"{name} means nothing beside {beside}", hint=f"drop --{name}")
+        for name in vars(self):
+            refuse_unread([(self, name)])
 
 
 @dataclass(frozen=True)
@@ -223,68 +209,6 @@ def _named_splits(inputs: Sequence[str | Path], treebanks: bool) -> dict[str, li
     return found
 
 
-class Piece(NamedTuple):
-    """Whole lines of one split."""
-
-    split: str
-    block: bytes  # the lines, each ended by LF
-    lines: Longs | None  # which lines of the source block they were, 1-based; None for all of them
-
-    def source_line(self, line: int) -> int:
-        """Return the 1-based line of the source block of a 1-based line of this piece."""
-        return line if self.lines is None else int(self.lines[line - 1])
-
-
-def draw_splits(
-    blocks: Iterable[bytes],
-    *,
-    shares: Sequence[float] | None,
-    rng: np.random.Generator,
-    split: str = "train",
-    skip_empty_lines: bool = False,
-) -> Iterator[Piece]:
-    """Yield the lines of each block split by split.
-
-    The draw of a line depends on the seed and on its number only, not on how large blocks are.
-    The shares are percentages of train, valid and test; None sends all lines to `split`. Lines
-    of nothing but blanks are dropped where they are to be skipped.
-    """
-    bounds = None if shares is None else np.cumsum(shares) / np.sum(shares)
-    names = (split,) if bounds is None else SPLITS
-    for block in blocks:
-        if bounds is None and not skip_empty_lines:
-            yield Piece(split, block, None)
-            continue
-        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n")) + 1
-        choice = np.zeros(len(ends), np.int64)
-        if bounds is not None:
-            # the last bound is left out: rounding may leave it a little below 1
-            choice = np.searchsorted(bounds[:-1], rng.random(len(ends)), side="right")
-        if skip_empty_lines:
-            empty = [not line.strip(b" \t\r") for line in block.split(b"\n")[:-1]]
-            choice[empty] = _DROPPED
-        for number, lines_block in _lines_by_choice(block, ends, choice):
-            lines = np.flatnonzero(choice == number) + 1
-            yield Piece(names[number], lines_block, lines)
-
-
-def _lines_by_choice(block: bytes, ends: Longs, choice: Longs) -> Iterator[tuple[int, bytes]]:
-    """Yield (choice, the lines with that choice joined); `ends` are the bytes after line ends."""
-    # neighbours with one choice are copied together: nine lines of ten are for training
-    changes = np.flatnonzero(np.diff(choice)) + 1
-    first_lines = np.concatenate(([0], changes))
-    starts = np.concatenate(([0], ends[changes - 1]))
-    stops = np.append(starts[1:], len(block))
-    view = memoryview(block)
-    parts: dict[int, list[memoryview]] = {}
-    runs = zip(choice[first_lines].tolist(), starts.tolist(), stops.tolist(), strict=True)
-    for number, start, stop in runs:
-        parts.setdefault(number, []).append(view[start:stop])
-    parts.pop(_DROPPED, None)
-    for number in sorted(parts):
-        yield number, b"".join(parts[number])
-
-
 @dataclass(frozen=True)
 class PreparedCorpus(OneLine):
     """A text as ids on disk, which are mapped into memory when they are read."""
@@ -330,11 +254,8 @@ class PreparedCorpus(OneLine):
             DataError: there is no such split, or its ids are not what `corpus.json` says.
         """
         if split not in self.info["splits"]:
-            there = ", ".join(self.splits())
-            hint = f"choose one of: {there}"
-            if split in ("valid", "test"):
-                hint = f"prepare the text again with --{split} FILE, or with --split 90,5,5"
-            what = f"the corpus has no {split} split, only {there}"
+            what = f"the corpus has no {split} split, only {', '.join(self.splits())}"
+            hint = "choose one of these, or prepare the text again with --split 90,5,5"
             raise DataError(what, hint=hint, path=self.path)
         path = present(self.path) / f"{split}.bin"
         ids = np.memmap(path, np.dtype(self.info["dtype"]).newbyteorder("<"), mode="r")
@@ -361,11 +282,10 @@ def _read_info(path: Path) -> dict[str, Any]:
     damaged = DataError("is damaged", hint=AGAIN, path=info_path)
     try:
         info = read_object(info_path)
-        version = info["format_version"]
-        if type(version) is int and version > FORMAT_VERSION:
-            what = f"corpus format {version} is newer than this seqtool reads ({FORMAT_VERSION})"
-            raise ModelError(what, hint=f"upgrade seqtool, or {AGAIN}", path=path)
-        if type(version) is not int or version < 1 or not _is_sound(info):
+        if (version := info["format_version"]) != FORMAT_VERSION:
+            what = f"made by another version of seqtool (format {str(version)[:9]})"
+            raise ModelError(what, hint=AGAIN, path=path)
+        if not _is_sound(info):
             raise damaged
     except (KeyError, TypeError, AttributeError, ValueError, ConfigError) as error:
         raise damaged from error
@@ -534,13 +454,13 @@ class _Preparation:
 
     def run(self) -> None:
         """Write all files."""
-        learner = _learner(self.config, self._sample_rng, self.memory)
+        learner = self._learner()
         tokenizer = self._write_train(learner)
         for split in SPLITS[1:]:
             self._write_split(split, tokenizer)
         tokenizer.save(self.directory)
         learnt_from = None
-        if isinstance(learner, _Subwords):
+        if isinstance(learner, SubwordLearner):
             learnt_from = {"lines": len(learner.sample.lines), "of": learner.sample.num_seen}
         info = {
             "format_version": FORMAT_VERSION,
@@ -556,87 +476,83 @@ class _Preparation:
         }
         write_json(self.directory / INFO_FILE, info)
 
-    def _write_train(self, learner: _Learner) -> Tokenizer:
-        """Learn the tokenizer, and write the training ids."""
-        path, num_sentences = self._spool("train"), 0
-        with path.open("wb") as spool:
+    def _learner(self) -> Learner:
+        config = self.config
+        if config.unit == "word":
+            return WordCounter(config, config.special_tokens, memory=self.memory)
+        if config.unit == "char":
+            return CharCounter(config)
+        if config.unit == "byte":
+            return ByteCounter(lowercase=config.lowercase)
+        names = ("unit", "vocab_size", "lowercase", "character_coverage", "byte_fallback")
+        options = {name: getattr(config, name) for name in names}
+        return SubwordLearner(config.sample_lines, self._sample_rng, **options)
 
-            def take(split: str, block: bytes) -> None:
-                nonlocal num_sentences
+    def _write_train(self, learner: Learner) -> Tokenizer:
+        """Learn the tokenizer, and write the training ids; keep what is drawn for other splits."""
+        with self._spool("train").open("wb") as spool:
+            for split, block in self._read("train"):
                 if split == "train":
-                    num_sentences += block.count(b"\n")
                     spool.write(learner.read(block))
                 else:
-                    self._keep(split, block)
-
-            self._read("train", take)
+                    with self._spool(split).open("ab") as kept:
+                        kept.write(block)
         first = self.plan.files["train"][0]
         if "train" not in self.counts:
             hint = "give more text, or use all of it for training: seqtool prepare --split 100"
             raise DataError("no line is left for training", hint=hint, path=first)
-        tokenizer, final_ids = learner.finish(num_sentences)
-        with path.open("rb") as spooled, self._ids_file("train").open("wb") as file:
-            if isinstance(learner, _Subwords):
-                for block in _lines_of(spooled):
-                    self._write("train", file, tokenizer.encode_block(block), tokenizer)
-            else:
-                while data := spooled.read(BLOCK_SIZE):
-                    ids = np.frombuffer(data, np.int32)
-                    ids = ids if final_ids is None else final_ids[ids]
-                    self._write("train", file, ids, tokenizer)
-        path.unlink()
-        if self.counts["train"].tokens == num_sentences:  # nothing but ends of sentences
+        tokenizer, final_ids = learner.finish()
+        self._write_spooled("train", tokenizer, final_ids)
+        counts = self.counts["train"]
+        if counts.tokens == counts.sentences:  # nothing but ends of sentences
             what = "the text has only empty lines"
             raise DataError(what, hint="give a text with words", path=first)
         return tokenizer
 
-    def _keep(self, split: str, block: bytes) -> None:
-        """Keep lines that were drawn for another split."""
-        if self.config.unit == "word" and self.config.special_tokens == "refuse":
-            # now, while the line of the source is known
-            refuse_special_words(block.lower() if self.config.lowercase else block)
-        with self._spool(split).open("ab") as spool:
-            spool.write(block)
-
     def _write_split(self, split: str, tokenizer: Tokenizer) -> None:
         """Write the ids of another split, of lines that were drawn for it or of its own files."""
-        spool = self._spool(split)
-        if not spool.exists() and split not in self.plan.files:
-            return
-        with self._ids_file(split).open("wb") as file:
-
-            def write(_: str, block: bytes) -> None:
-                self._write(split, file, tokenizer.encode_block(block), tokenizer)
-
-            if spool.exists():
-                with spool.open("rb") as kept:
-                    for block in _lines_of(kept):
-                        write(split, block)
-                spool.unlink()
-            else:
-                self._read(split, write)
-        if split not in self.counts or not self.counts[split].tokens:
-            hint = "give another file, or leave --skip-empty-lines out"
-            what = f"the {split} text has only empty lines"
-            raise DataError(what, hint=hint, path=self.plan.files[split][0])
+        if self._spool(split).exists():
+            self._write_spooled(split, tokenizer)
+        elif split in self.plan.files:
+            blocks = (tokenizer.encode_block(block) for _, block in self._read(split))
+            self._write(split, blocks, tokenizer)
+            if not self.counts[split].tokens:
+                hint = "give another file, or leave --skip-empty-lines out"
+                what = f"the {split} text has only empty lines"
+                raise DataError(what, hint=hint, path=self.plan.files[split][0])
 
     def _spool(self, split: str) -> Path:
         return self.directory / f".{split}"
 
-    def _ids_file(self, split: str) -> Path:
-        return self.directory / f"{split}.bin"
+    def _write_spooled(
+        self, split: str, tokenizer: Tokenizer, final_ids: Ids | None = None
+    ) -> None:
+        """Write the ids of what waits on disk: text, or numbers that have these ids."""
+        path = self._spool(split)
+        with path.open("rb") as file:
+            blocks: Iterator[Ids]
+            if final_ids is None:  # as it is, of whole lines: it was read before
+                texts = iter(lambda: b"".join(file.readlines(BLOCK_SIZE)), b"")
+                blocks = map(tokenizer.encode_block, texts)
+            else:
+                pieces = iter(partial(file.read, BLOCK_SIZE), b"")
+                blocks = (final_ids[np.frombuffer(piece, np.int32)] for piece in pieces)
+            self._write(split, blocks, tokenizer)
+        path.unlink()
 
-    def _write(self, split: str, file: IO[bytes], ids: Ids, tokenizer: Tokenizer) -> None:
-        """Append ids, shape (tokens,), to the file of a split, and count them."""
+    def _write(self, split: str, blocks: Iterable[Ids], tokenizer: Tokenizer) -> None:
+        """Write the file of a split, and count its ids."""
         dtype = _id_type(tokenizer).newbyteorder("<")
-        file.write(ids.astype(dtype).data)  # `.data`: without a copy as bytes
         counts = self.counts.setdefault(split, SplitCounts())
-        counts.tokens += len(ids)
-        counts.sentences += int(np.count_nonzero(ids == EOS_ID))
-        counts.unknown += int(np.count_nonzero(ids == UNK_ID))
+        with (self.directory / f"{split}.bin").open("wb") as file:
+            for ids in blocks:
+                file.write(ids.astype(dtype).data)  # `.data`: without a copy as bytes
+                counts.tokens += len(ids)
+                counts.sentences += int(np.count_nonzero(ids == EOS_ID))
+                counts.unknown += int(np.count_nonzero(ids == UNK_ID))
 
-    def _read(self, source: str, handle: Callable[[str, bytes], None]) -> None:
-        """Read the files of a source; give `handle` each block of lines with its split."""
+    def _read(self, source: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the lines of a source block by block, and of each block split by split."""
         digests: dict[str, str] = {}
         start = self._bytes_read
 
@@ -652,233 +568,40 @@ class _Preparation:
             on_progress=on_progress,
             digests=digests,
         )
-        pieces = draw_splits(
-            reader,
-            shares=self.plan.shares if source == "train" else None,
-            rng=self._split_rng,
-            split=source,
-            skip_empty_lines=self.config.skip_empty_lines,
-        )
-        for piece in pieces:
-            self.counts.setdefault(piece.split, SplitCounts()).bytes += len(piece.block)
-            try:
-                handle(piece.split, piece.block)
-            except DataError as error:
-                if error.path is not None or error.line is None:
-                    raise
-                raise reader.located(error, piece.source_line(error.line)) from error
+        refuses = self.config.unit == "word" and self.config.special_tokens == "refuse"
+        for block in reader:
+            if refuses:  # now, while the lines of the file are known
+                with reader.place.locating():
+                    refuse_special_words(block.lower() if self.config.lowercase else block)
+            for split, lines in self._drawn(source, block):
+                self.counts.setdefault(split, SplitCounts()).bytes += len(lines)
+                yield split, lines
         self._sources += [
             {"path": path, "split": source, "sha256": digest} for path, digest in digests.items()
         ]
+
+    def _drawn(self, source: str, block: bytes) -> Iterator[tuple[str, bytes]]:
+        """Yield the lines of a block split by split, without those that are to be skipped.
+
+        The draw of a line depends on the seed and on its number only, not on how large blocks are.
+        """
+        shares = self.plan.shares if source == "train" else None
+        if shares is None and not self.config.skip_empty_lines:
+            yield source, block
+            return
+        lines = block.split(b"\n")[:-1]
+        choice = np.full(len(lines), SPLITS.index(source))
+        if shares is not None:
+            # the last bound is left out: rounding may leave it a little below 1
+            bounds = (np.cumsum(shares) / np.sum(shares))[:-1]
+            choice = np.searchsorted(bounds, self._split_rng.random(len(lines)), side="right")
+        if self.config.skip_empty_lines:
+            choice[[not line.strip(b" \t\r") for line in lines]] = _DROPPED
+        for number, split in enumerate(SPLITS):
+            if kept := [*compress(lines, (choice == number).tolist())]:
+                yield split, b"\n".join([*kept, b""])
 
 
 def _id_type(tokenizer: Tokenizer) -> np.dtype[Any]:
     """Return the smallest type that holds every id of a vocabulary."""
     return np.dtype(np.uint16 if len(tokenizer.vocabulary) <= 1 << 16 else np.uint32)
-
-
-def _lines_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Give an open file of whole lines in blocks of these, as it is: it was read before."""
-    rest = b""
-    while chunk := file.read(BLOCK_SIZE):
-        cut = chunk.rfind(b"\n") + 1
-        if cut:
-            yield rest + chunk[:cut]
-        rest = chunk[cut:] if cut else rest + chunk
-    if rest:
-        yield rest
-
-
-class _Learner(Protocol):
-    """What the first pass over the training text learns a tokenizer with."""
-
-    def read(self, block: bytes) -> bytes | memoryview:
-        """Take in whole lines, and return what to spool of them."""
-
-    def finish(self, num_sentences: int) -> tuple[Tokenizer, Ids | None]:
-        """Return the tokenizer, and the id of each number that was spooled.
-
-        None where those are the ids already, or where text was spooled (unit bpe and unigram).
-        """
-
-
-class _Words:
-    """Words, counted and numbered in one pass over the bytes; `memory` is what they may take."""
-
-    def __init__(self, config: PrepareConfig, memory: int | None = None) -> None:
-        from seqtool.text.words import WordTable
-
-        self._config, self._memory = config, memory
-        self._table = WordTable(special_tokens=config.special_tokens)
-        self._size = self._table.nbytes
-
-    def read(self, block: bytes) -> memoryview:
-        if self._table.nbytes > self._size:  # it has grown, and may do so again
-            self._size = self._table.nbytes
-            what = f"{len(self._table):,} different words"
-            check_memory(self._size, what, "free some memory", self._memory)
-        block = block.decode().lower().encode() if self._config.lowercase else block
-        return self._table.add(block).data
-
-    def finish(self, num_sentences: int) -> tuple[Tokenizer, Ids]:
-        config = self._config
-        vocabulary, final_ids = number_words(
-            self._table, num_sentences, max_size=config.vocab_size, min_count=config.min_count
-        )
-        policy = config.special_tokens
-        words = WordTokenizer(vocabulary, lowercase=config.lowercase, special_tokens=policy)
-        return words, final_ids
-
-
-class _Chars:
-    """Characters, counted; their code points are their first numbers."""
-
-    def __init__(self, config: PrepareConfig) -> None:
-        self._config = config
-        self._counts = np.zeros(NUM_CODE_POINTS, np.int64)
-        self._order = [np.zeros(0, np.int64)]  # code points in order of first occurrence
-
-    def read(self, block: bytes) -> memoryview:
-        text = block.decode().lower() if self._config.lowercase else block.decode()
-        points = code_points(text).astype(np.int32)
-        for start in range(0, len(points), BLOCK_SIZE):  # bounds the copies for a very long line
-            part = points[start : start + BLOCK_SIZE]
-            values, first = np.unique(part[self._counts[part] == 0], return_index=True)
-            self._order.append(values[np.argsort(first)])
-            counts = np.bincount(part)
-            self._counts[: len(counts)] += counts
-        return points.data
-
-    def finish(self, num_sentences: int) -> tuple[Tokenizer, Ids]:
-        config, points = self._config, np.concatenate(self._order)
-        points = points[points != ord("\n")]
-        counts = self._counts[points]
-        kept = rank_symbols(counts, max_size=config.vocab_size, min_count=config.min_count)
-        vocabulary, final_ids = _renumbered(
-            points, counts, kept, chr, [0, num_sentences], NUM_CODE_POINTS
-        )
-        final_ids[ord("\n")] = EOS_ID
-        return CharTokenizer(vocabulary, lowercase=config.lowercase), final_ids
-
-
-class _Known:
-    """A vocabulary that is known before: only counts are learnt."""
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._counts = np.zeros(len(tokenizer.vocabulary), np.int64)
-
-    def read(self, block: bytes) -> memoryview:
-        ids = self._tokenizer.encode_block(block)
-        self._counts += np.bincount(ids, minlength=len(self._counts))
-        return ids.data
-
-    def finish(self, num_sentences: int) -> tuple[Tokenizer, None]:
-        self._tokenizer.vocabulary.counts = self._counts.tolist()
-        return self._tokenizer, None
-
-
-class _Subwords:
-    """SentencePiece, trained on a sample of the lines."""
-
-    def __init__(self, config: PrepareConfig, rng: np.random.Generator) -> None:
-        from seqtool.text.subwords import LineSample
-
-        self._config, self.sample = config, LineSample(config.sample_lines, rng)
-
-    def read(self, block: bytes) -> bytes:
-        self.sample.add(block.decode().lower() if self._config.lowercase else block.decode())
-        return block
-
-    def finish(self, num_sentences: int) -> tuple[Tokenizer, None]:
-        from seqtool.text.subwords import train_subwords
-
-        names = ("unit", "vocab_size", "lowercase", "character_coverage", "byte_fallback")
-        options: dict[str, Any] = {name: getattr(self._config, name) for name in names}
-        return train_subwords(self.sample.lines, **options), None
-
-
-def _learner(config: PrepareConfig, rng: np.random.Generator, memory: int | None) -> _Learner:
-    """Return what learns the tokenizer that a configuration asks for.
-
-    Raises:
-        DataError: the word list cannot be used.
-    """
-    if (known := known_tokenizer(config)) is not None:
-        return _Known(known)
-    if config.unit == "word":
-        return _Words(config, memory)
-    return _Chars(config) if config.unit == "char" else _Subwords(config, rng)
-
-
-def number_words(
-    table: WordTable, num_sentences: int, *, max_size: int | None, min_count: int
-) -> tuple[Vocabulary, Ids]:
-    """Return the vocabulary of what a table, empty before, has read, and its words' final ids."""
-    first, special_counts = table.bos_id + 1, [int(table.counts[UNK_ID]), num_sentences]
-    numbers, counts = np.arange(first, len(table)), table.counts[first:]
-    kept = rank_symbols(counts, max_size=max_size, min_count=min_count)
-    vocabulary, final_ids = _renumbered(
-        numbers, counts, kept, table.word, special_counts, len(table)
-    )
-    final_ids[EOS_ID] = EOS_ID
-    return vocabulary, final_ids
-
-
-def _renumbered(
-    numbers: Longs,
-    counts: Longs,
-    kept: Longs,
-    name: Callable[[int], str],
-    special_counts: list[int],
-    size: int,
-) -> tuple[Vocabulary, Ids]:
-    """Return the vocabulary of the symbols that are kept, and the final id of each first number.
-
-    `numbers` and `counts` are the first number of each symbol and how often it occurred, `name`
-    gives the symbol of a number, `size` is how many numbers there are. `special_counts` are
-    those of `<unk>`, but for the symbols that are not kept, and of `</s>`.
-    """
-    special_counts[UNK_ID] += int(counts.sum() - counts[kept].sum())
-    symbols = [UNK, EOS, *map(name, numbers[kept].tolist())]
-    final_ids = np.full(size, UNK_ID, np.int32)
-    final_ids[numbers[kept]] = np.arange(NUM_SPECIALS, len(symbols))
-    return Vocabulary(symbols, [*special_counts, *counts[kept].tolist()]), final_ids
-
-
-def known_tokenizer(config: PrepareConfig) -> Tokenizer | None:
-    """Return a tokenizer whose vocabulary is known before the text is read; None of others.
-
-    Raises:
-        DataError: the word list cannot be used.
-    """
-    lowercase = config.lowercase
-    if config.unit == "byte":
-        return ByteTokenizer(Vocabulary(ByteTokenizer.symbols()), lowercase=lowercase)
-    if config.vocab is None:
-        return None
-    vocabulary = read_word_list(config.vocab, config.unit, lowercase=lowercase)
-    if config.unit == "word":
-        return WordTokenizer(vocabulary, lowercase=lowercase, special_tokens=config.special_tokens)
-    return CharTokenizer(vocabulary, lowercase=lowercase)
-
-
-def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:
-    """Read a vocabulary, one word (or character) a line; empty lines are passed over.
-
-    Raises:
-        DataError: a line holds several, or the file cannot be read.
-    """
-    symbols: dict[str, None] = {}
-    reader = read_blocks(path)
-    for block in reader:
-        for number, line in enumerate(block.decode().split("\n")[:-1], start=1):
-            symbol = line if unit == "char" else line.strip(_BLANKS)
-            symbol = symbol.lower() if lowercase else symbol
-            is_one = len(symbol) < 2 if unit == "char" else not set(symbol) & set(_BLANKS)
-            if not is_one:
-                what = f"{symbol!r} is not one {'character' if unit == 'char' else 'word'}"
-                raise reader.located(DataError(what, hint="list one symbol a line"), number)
-            if symbol not in ("", UNK, EOS, BOS):
-                symbols[symbol] = None
-    return Vocabulary([UNK, EOS, *symbols])

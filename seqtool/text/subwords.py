@@ -144,27 +144,19 @@ def segments_of(line: str, size: int) -> Iterator[str]:
     yield line[start:]
 
 
-def sample_lines(text: str) -> list[str]:
-    """Return what a sample is drawn from: lines that are not empty, long ones cut."""
-    whole = filter(None, text.split("\n"))
-    return [part for line in whole for part in segments_of(line, SAMPLE_CHARACTERS)]
-
-
 class LineSample:
     """A uniform sample of lines from a stream of unknown length, however cut (algorithm R)."""
 
     def __init__(self, size: int, rng: np.random.Generator) -> None:
-        self.lines: list[Any] = []
+        self.lines: list[str] = []
         self.num_seen = 0
         self._size = size
         self._rng = rng
 
     def add(self, text: str) -> None:
-        """Read whole lines; empty ones are left out, long ones cut."""
-        self.add_lines(sample_lines(text))
-
-    def add_lines(self, lines: Sequence[Any]) -> None:
-        """Draw from lines, or from what stands for them."""
+        """Draw from whole lines; empty ones are left out, long ones cut."""
+        whole = filter(None, text.split("\n"))
+        lines = [part for line in whole for part in segments_of(line, SAMPLE_CHARACTERS)]
         free = self._size - len(self.lines)
         self.lines += lines[:free]
         rest = lines[free:]

@@ -21,6 +21,7 @@ import numpy as np
 from seqtool.core.arrays import Bools, Ids, Longs
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, ModelError
+from seqtool.core.reading import Blocks
 from seqtool.core.vocabulary import (
     BLANKS,
     BOS,
@@ -42,7 +43,6 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # an unknown character, or bytes that
 NUM_CODE_POINTS = 0x110000
 
 _WORD = re.compile(rf"[^{BLANKS}]+")
-_IS_BLANK = np.array([chr(byte) in BLANKS for byte in range(256)])
 
 
 class Tokenizer(ABC):
@@ -52,13 +52,24 @@ class Tokenizer(ABC):
     lowercase: bool  # whether text is lower-cased before it is encoded
     vocabulary: Vocabulary  # the symbols that the ids stand for
 
-    @abstractmethod
     def encode(self, line: str) -> Ids:
-        """Return the ids of one line, without `</s>`."""
+        """Return the ids of one line, without `</s>`.
+
+        Raises:
+            DataError: it holds half a surrogate pair, or a special token that is refused.
+        """
+        return self.encode_block(f"{self._case(line)}\n".encode())[:-1]
 
     @abstractmethod
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines of UTF-8, `EOS_ID` after each line."""
+
+    def encode_blocks(self, blocks: Blocks) -> Iterator[tuple[Ids, bytes]]:
+        """Yield the ids of blocks, and these; an error names the file and the line."""
+        for block in blocks:
+            with blocks.place.locating():
+                ids = self.encode_block(block)
+            yield ids, block
 
     @abstractmethod
     def tokens(self, line: str) -> list[str]:
@@ -258,12 +269,6 @@ class WordTokenizer(_VocabularyTokenizer):
 
         return WordTable(self.vocabulary.symbols, self.special_tokens)
 
-    def encode(self, line: str) -> Ids:
-        """Return the ids of the words of one line."""
-        ids = self.vocabulary.encode(self.tokens(line))
-        ids[ids == EOS_ID] = UNK_ID  # only a literal one can be there
-        return ids
-
     def tokens(self, line: str) -> list[str]:
         """Return the words of one line."""
         words = _WORD.findall(self._case(line))
@@ -277,22 +282,6 @@ class WordTokenizer(_VocabularyTokenizer):
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
         return self._table.encode(self.as_read(block))
-
-    def unknown_tokens(self, block: bytes, ids: Ids) -> Iterator[tuple[int, str]]:
-        """Yield the places of unknown words, in order, and the words, of all lines at once."""
-        if UNK_ID not in ids:
-            return
-        text = self.as_read(block)
-        changes = np.flatnonzero(np.diff(_IS_BLANK[np.frombuffer(text, np.uint8)], prepend=True))
-        begins, ends = changes[::2], changes[1::2]  # each line is ended by LF
-        tokens = np.flatnonzero(ids != EOS_ID)
-        if len(tokens) != len(begins):  # without the marks that are left out
-            yield from super().unknown_tokens(block, ids)
-            return
-        unknown = np.flatnonzero(ids[tokens] == UNK_ID)
-        columns = tokens, begins, ends
-        rows = zip(*(column[unknown].tolist() for column in columns), strict=True)
-        yield from ((place, text[begin:end].decode()) for place, begin, end in rows)
 
     def decoder(self) -> StreamDecoder:
         """Return a decoder that puts a space between words."""
@@ -316,10 +305,6 @@ class CharTokenizer(_VocabularyTokenizer):
             raise ModelError(what, hint="prepare the text again") from error
         table[points] = np.arange(NUM_SPECIALS, NUM_SPECIALS + len(points), dtype=np.int32)
         return table
-
-    def encode(self, line: str) -> Ids:
-        """Return the ids of the characters of one line."""
-        return self._id_of[code_points(self._case(line))]
 
     def tokens(self, line: str) -> list[str]:
         """Return the characters of one line."""
@@ -346,11 +331,6 @@ class ByteTokenizer(_VocabularyTokenizer):
     def symbols() -> list[str]:
         """Return the 258 symbols, bytes written `<0x41>`."""
         return [UNK, EOS, *(f"<0x{value:02X}>" for value in range(256))]
-
-    def encode(self, line: str) -> Ids:
-        """Return the ids of the bytes of one line."""
-        data = self._case(line).encode()
-        return np.frombuffer(data, np.uint8).astype(np.int32) + NUM_SPECIALS
 
     def tokens(self, line: str) -> list[str]:
         """Return the bytes of one line, written `<0x41>`."""

@@ -44,14 +44,14 @@ def read_class_numbers(path: str | Path, tokenizer: Tokenizer) -> Ints:
             fields = [part for part in parts if part]
             if len(fields) != 2:
                 what = f"a line has two fields, a word and its class, and this one {len(fields)}"
-                raise reader.located(DataError(what, hint="give one word a line"), number)
+                raise reader.place.located(DataError(what, hint="give one word a line"), number)
             word, name = fields
             word = word.lower() if tokenizer.lowercase else word
             if word in (EOS, BOS) or word not in vocabulary:
                 continue
             if names.setdefault(vocabulary.id(word), name) != name:
                 what = f"{word!r} is in class {names[vocabulary.id(word)]!r} already"
-                raise reader.located(DataError(what, hint="give each word one class"), number)
+                raise reader.place.located(DataError(what, hint="give each word one class"), number)
     if not names:
         raise ConfigError(
             f"no word of the text is among those of {path}",

@@ -7,8 +7,8 @@ between GPUs by NCCL.
 
 from __future__ import annotations
 
+import atexit
 import gc
-import itertools
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,9 +27,6 @@ from torch import distributed as torch_distributed
 from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, Interrupted, SeqtoolError, TrainingError, counted
 from seqtool.core.processes import share_of_cores
-
-if TYPE_CHECKING:  # a torch may be built without it
-    from torch.distributed.distributed_c10d import Store
 
 Content = TypeVar("Content")
 Loss = Callable[[int], tuple[Tensor, int]]
@@ -46,29 +43,25 @@ def choose_device(name: str = "auto") -> str:
     Of several processes on one machine, each gets a GPU of its own.
     """
     here = runtime.place()
+    num_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":  # mps is slower than the CPU for small recurrent steps: only on request
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    elif here.size > 1 and name not in ("cpu", "cuda"):
+        name = "cuda" if num_gpus else "cpu"
+    if here.size > 1 and name not in ("cpu", "cuda"):
         what = f"{here.size} processes cannot all train on {name}"
         raise ConfigError(what, hint="use --device cpu or cuda")
-    if name == "cuda" and here.size > 1:
-        num_gpus = torch.cuda.device_count()
+    if here.size > 1 and name == "cuda":
         if num_gpus < here.local_size:
             what = f"this machine has {counted(num_gpus, 'GPU')} for {here.local_size} processes"
             hint = "start one per GPU (--nproc-per-node), or use --device cpu"
             raise ConfigError(what, hint=hint)
-        name = f"cuda:{here.local_rank}"
-    counts = {
-        "cpu": 1,
-        "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0,
-        "mps": int(torch.backends.mps.is_available()),
-    }
+        return f"cuda:{here.local_rank}"
+    counts = {"cpu": 1, "cuda": num_gpus, "mps": int(torch.backends.mps.is_available())}
     kind, colon, index = name.partition(":")
     if kind not in counts or (colon and not index.isdecimal()):
         raise ConfigError(f"no device is called {name!r}", hint="choose auto, cpu, cuda or mps")
     if counts[kind] <= int(index or 0):
         # not auto: a run that is resumed takes it for the device that it began with
-        hint = "use --device cpu or cuda" if counts["cuda"] else "use --device cpu"
+        hint = "use --device cpu or cuda" if num_gpus else "use --device cpu"
         raise ConfigError(f"this machine has no {name} device", hint=hint)
     return kind if kind == "cpu" else name
 
@@ -151,7 +144,7 @@ def resolve_precision(precision: str, device: str) -> str:
 
     A GPU that only emulates bf16 does not have it.
     `fast` means bf16 on a CPU as well, if it is one that is faster with it. On a CPU that cannot
-    train in bf16, it is float32 in any case; see `precision_note`.
+    train in bf16, it is float32 in any case; see `describe_precision`.
     """
     if device == "cpu":
         is_wanted = precision == "bf16" or (precision == "fast" and runtime.has_bf16_products())
@@ -162,20 +155,28 @@ def resolve_precision(precision: str, device: str) -> str:
     return "bf16" if has_bf16 else "float32"
 
 
-def precision_note(precision: str, device: str) -> str:
-    """Return what a user should know who asks for products in bfloat16 on this CPU; "" elsewhere.
+def describe_precision(precision: str, device: str, float32_layers: str = "") -> tuple[str, str]:
+    """Return what products really are, and what a user should know of it, or "".
 
     Args:
         precision: as it was asked for.
         device: of torch.
+        float32_layers: those that stay in float32, such as "gru layers".
     """
-    if precision != "bf16" or device != "cpu":
-        return ""
-    if not has_bf16_layers():
-        return "this processor cannot train in bf16: everything is in float32"
-    if not runtime.has_bf16_products():
-        return "products in bf16 are slower here than in float32: --precision float32 is faster"
-    return ""
+    really, notes = resolve_precision(precision, device), []
+    if precision == "bf16" and device == "cpu":
+        if really != "bf16":
+            notes.append("this processor cannot train in bf16: everything is in float32")
+        elif not runtime.has_bf16_products():
+            notes.append(
+                "products in bf16 are slower here than in float32: --precision float32 is faster"
+            )
+    layers = float32_layers or ("" if device == "cpu" else "recurrent layers")
+    if really == "bf16" and layers:
+        really = f"bf16, {layers} in float32"
+        if device == "cpu":
+            notes.append(f"in bf16, but for the {layers} in float32")
+    return really, "; ".join(notes)
 
 
 @cache
@@ -220,7 +221,6 @@ class Group:
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
         self.has_agreed_error = False  # raised in all processes, of which the first one tells
-        self._replicas: list[Loss] = []
 
     @property
     def is_first(self) -> bool:
@@ -289,47 +289,16 @@ class Group:
 
         The loss is a function: the index of a batch -> its mean loss, which depends on every
         parameter of the module, and its number of items. The gradients are those of the joint batch
-        if every process has as many items. The first process's weights go to all. GPUs cannot
-        exchange sparse gradients: a ConfigError says so.
+        if every process has as many items. The first process's weights go to all. Sparse gradients
+        are not exchanged: a ConfigError says so.
         """
         if self.size == 1:
             return loss
+        if any(getattr(inner, "sparse", False) for inner in module.modules()):
+            what = "embedding_optimiser is sparse-adam, whose gradients processes cannot share"
+            raise ConfigError(what, hint="set embedding_optimiser to same")
         step = _Step(module, loss)
-        sparse = [
-            name
-            for name, inner in step.named_modules()
-            if getattr(inner, "sparse", False) and isinstance(inner.weight, nn.Parameter)
-        ]
-        for name in sparse:
-            weight: Any = step.get_parameter(f"{name}.weight")
-            if weight.device.type != "cpu":
-                what = "embedding_optimiser is sparse-adam, whose gradients several GPUs"
-                hint = "set embedding_optimiser to same"
-                raise ConfigError(f"{what} cannot share", hint=hint)
-            weight.register_post_accumulate_grad_hook(self._average_sparse)
-        ignored = [f"{name}.weight" for name in sparse]
-        replicated: Any = nn.parallel.DistributedDataParallel
-        replicated._set_params_and_buffers_to_ignore_for_model(step, ignored)
-        place = len(self._replicas)
-        self._replicas.append(replicated(step, gradient_as_bucket_view=True))
-        return lambda index: self._replicas[place](index)  # `leave` lets go of all replicas
-
-    def leave(self) -> None:
-        """Part from the others, and end the threads that spoke to them.
-
-        A thread of gloo that lets go of a tensor while Python shuts down aborts the process; torch
-        ends the threads only with the last thing that refers to them, which the replicas do.
-        """
-        self._replicas.clear()
-        gc.collect()  # a replica is in cycles
-        torch_distributed.destroy_process_group()
-
-    def _average_sparse(self, parameter: Tensor) -> None:
-        """Make a sparse gradient the mean of those of all processes."""
-        assert parameter.grad is not None
-        summed = parameter.grad.coalesce()
-        torch_distributed.all_reduce(summed)
-        parameter.grad = summed / self.size
+        return nn.parallel.DistributedDataParallel(step, gradient_as_bucket_view=True)
 
 
 ALONE = Group()
@@ -349,61 +318,52 @@ class _Step(nn.Module):
 
 @contextmanager
 def joined(device: str) -> Iterator[Group]:
-    """Join the other processes that torchrun started, if any, and leave them in the end."""
+    """Join the other processes that torchrun started, if any, and say if one of them is lost."""
     here = runtime.place()
     if here.size == 1:
         yield ALONE
         return
     if device == "mps":
         raise ConfigError("several processes cannot share mps", hint="use --device cpu")
-    if torch_distributed.is_initialized():
-        hint = "let train_lm join the processes itself"
-        raise ConfigError("torch.distributed is in use already", hint=hint)
-    from torch.distributed.distributed_c10d import PrefixStore
-
-    # imported while there is no group: as defaults its functions would keep one for ever
-    import_module("torch.distributed.nn.functional")
-
-    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+    _meet("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
     group = Group(here.rank, here.size)
-    try:
-        # what an earlier group has left in the store is not read again
-        store = PrefixStore(f"seqtool/{next(_joinings)}", _meeting_place())
-        torch_distributed.init_process_group(
-            backend, store=store, rank=here.rank, world_size=here.size, timeout=PATIENCE
-        )
-    except (RuntimeError, ValueError) as error:
-        what = f"process {here.rank} cannot meet the other {here.size - 1}"
-        hint = "see that all machines reach the address that torchrun names, and use one torch"
-        raise TrainingError(what, hint=hint) from error
-    is_whole = True
     try:
         yield group
     except Interrupted:  # all stop at the same step
         raise
     except BaseException as error:
-        is_whole = False
-        if not isinstance(error, RuntimeError | torch_distributed.DistError) or not any(
+        if device.startswith("cuda"):  # NCCL would wait for those that wait for this one
+            atexit.unregister(_leave)
+        is_lost = isinstance(error, RuntimeError) and any(
             word in str(error).lower() for word in ("gloo", "nccl", "connection")
-        ):
+        )
+        if not is_lost:
             runtime.let_report_errors(here.rank == 0 or not group.has_agreed_error)
             raise
         runtime.let_report_errors(here.local_rank == 0)  # one process of each machine
         what = "another process of the run was lost"
         hint = "see what ended it; the last saved state is kept: continue with --resume"
         raise TrainingError(what, hint=hint) from error
-    finally:
-        if is_whole or backend == "gloo":  # NCCL would wait for those that wait for this one
-            group.leave()
-
-
-_joinings = itertools.count()
 
 
 @cache
-def _meeting_place() -> Store:
-    """Return the store at the address that torchrun names, which one process keeps for all."""
-    from torch.distributed.rendezvous import rendezvous
+def _meet(backend: str) -> None:
+    """Meet the other processes, once in the life of this one."""
+    # imported while there is no group: as defaults its functions would keep one for ever
+    import_module("torch.distributed.nn.functional")
+    try:
+        torch_distributed.init_process_group(backend, timeout=PATIENCE)
+    except (RuntimeError, ValueError) as error:
+        what = f"the processes that torchrun started cannot meet: {error}"
+        hint = "see that all machines reach the address that torchrun names, and use one torch"
+        raise TrainingError(what.splitlines()[0], hint=hint) from error
+    atexit.register(_leave)
 
-    store: Store = next(rendezvous("env://", timeout=PATIENCE))[0]
-    return store
+
+def _leave() -> None:
+    """Part from the others, and end the threads that spoke to them.
+
+    A thread of gloo that lets go of a tensor while Python shuts down aborts the process.
+    """
+    gc.collect()  # replicas, which refer to the threads, are in cycles
+    torch_distributed.destroy_process_group()

@@ -21,7 +21,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -50,8 +49,6 @@ from seqtool.training.task import OnlineTask, Task
 
 LAST, BEST = "last", "best"  # directories of a run: its state, and its best model
 REPORT_SECONDS = 0.5
-# after how many steps losses are fetched: each fetch waits for a GPU
-FETCH_STEPS = {"cpu": 1, "cuda": 16, "mps": 16}
 # nats per item above which a loss has exploded, and how often the first loss, if that is more
 LOSS_LIMIT, LOSS_LIMIT_FACTOR = 50.0, 3.0
 
@@ -89,64 +86,52 @@ def train(
         TrainingError: the loss became NaN, infinite or exploded; the last save is kept.
         ModelError: the saved state is damaged or belongs to another configuration.
     """
-    loop = _Loop(
-        task,
-        config,
-        directory,
-        device,
-        fingerprint,
-        should_stop or (lambda step: False),
-        group,
-        tuple(stages) or (Stage(config.epochs),),
-        time.perf_counter() if begun is None else begun,
-        float32_layers,
-    )
+    loop = _Loop(task, config, directory, device, group, stages or (Stage(config.epochs),))
+    loop.begun = time.perf_counter() if begun is None else begun
+    loop.fingerprint, loop.should_stop = fingerprint, should_stop or (lambda step: False)
     with group.agreed():
         resumed = resume and loop.restore()
     path = directory / "log.jsonl" if group.is_first else None
     loop.log = EventLog(path, keep_bytes=loop.run.log_bytes if resumed else 0)
     with closing(loop.log), loop.interruption.listening():
-        for event in loop.events(resumed):
+        for event in loop.events(resumed, float32_layers):
             loop.log.write(event)
             yield event
 
 
-@dataclass(eq=False)
 class _Loop:
     """One run of `train`, with the same arguments."""
 
-    task: Task
-    config: TrainingConfig
-    directory: Path
-    device: str
     fingerprint: Mapping[str, Any]
     should_stop: Callable[[int], bool]
-    group: Group
-    stages: Sequence[Stage]
     begun: float
-    float32_layers: str
+    log: EventLog
 
-    def __post_init__(self) -> None:
-        task, config, group = self.task, self.config, self.group
-        self.precision = hardware.resolve_precision(config.precision, self.device)
-        if isinstance(task, OnlineTask):
-            self.device, self.precision = "cpu", "float32"
-        self.last, self.best = self.directory / LAST, self.directory / BEST
-        self.log: EventLog  # opened by `train` once it is known whether the run is resumed
+    def __init__(
+        self,
+        task: Task,
+        config: TrainingConfig,
+        directory: Path,
+        device: str,
+        group: Group,
+        stages: Sequence[Stage],
+    ) -> None:
+        self.task, self.config, self.group, self.stages = task, config, group, stages
+        self.ends = list(accumulate(stage.epochs for stage in stages))
+        self.limit = config.limit_seconds
+        is_online = isinstance(task, OnlineTask)
+        self.device = "cpu" if is_online else device
+        self.asked = "float32" if is_online else config.precision
+        self.precision = hardware.resolve_precision(self.asked, self.device)
+        self.last, self.best = directory / LAST, directory / BEST
         self.interruption = Interruption()
         self.run = RunState()  # all that is saved; the rest is made again when it is resumed
-        self.ends = list(accumulate(stage.epochs for stage in self.stages))
-        self.limit = config.limit_seconds
         self.steps_per_epoch = task.start_epoch(0)
         # the task drew its weights from the seed; what is random in steps differs by process
         hardware.seed_everything(config.seed, group.rank)
         self.optimisers = Optimisers(task.module, config)
         self.loss = group.parallel(task.module, task.loss)
-        self.fetch_steps = FETCH_STEPS[self.device.partition(":")[0]]
-        # step, mean loss, number of items and gradient norm of steps whose loss is not known yet
-        self.pending: list[tuple[int, Tensor, int, Tensor | None]] = []
-        self.recent = StepSums()  # since the last report
-        self.recent_seconds = 0.0
+        self.recent, self.recent_seconds = StepSums(), 0.0  # since the last report
         self.rate = 0.0  # of the last step, but for the task's factor
         with group.agreed():
             for path in (self.last, self.best) if group.is_first else ():
@@ -159,12 +144,10 @@ class _Loop:
             ModelError: there is none, though the run came to a model: it would begin anew, over it.
         """
         if not self.last.is_dir():
-            if self.best.is_dir() or (self.directory / checkpoint.HEADER).is_file():
-                raise ModelError(
-                    "the state of the run, from which it would go on, is no longer there",
-                    hint="put it back, or start again with --force",
-                    path=self.last,
-                )
+            if self.best.is_dir() or (self.last.parent / checkpoint.HEADER).is_file():
+                what = "the state of the run, from which it would go on, is no longer there"
+                hint = "put it back, or start again with --force"
+                raise ModelError(what, hint=hint, path=self.last)
             return False
         self.run, self.steps_per_epoch = state.restore(
             self.last, self.task, self.optimisers, self.fingerprint, self.group
@@ -174,14 +157,13 @@ class _Loop:
         self.begun -= max(self.run.elapsed, self.run.seconds)  # it may have had no limit
         return True
 
-    def events(self, resumed: bool) -> Generator[Event, None, None]:
+    def events(self, resumed: bool, float32_layers: str) -> Generator[Event, None, None]:
         """Train to the end, or until interrupted."""
         run = self.run
-        self.first_step, self.first_seconds = run.step, run.seconds
         if not resumed:
             self.save()  # so that a run that is stopped before its first save can be resumed
-        yield self.start_event(resumed)
-        self.clock = self.saved_at = time.perf_counter()
+        yield self.start_event(resumed, float32_layers)
+        self.saved_at = time.perf_counter()
         while not (reason := self.end_reason()):
             self.begin_epoch()
             while run.index < self.steps_per_epoch and not self.is_time_up():
@@ -189,14 +171,11 @@ class _Loop:
                     reason = "interrupted"
                     break
                 self.step()
-                if self.pending:
-                    continue
                 if self.recent_seconds >= REPORT_SECONDS:
                     yield self.report()
                 is_due = time.perf_counter() - self.saved_at >= 60.0 * self.config.save_minutes
                 if run.index < self.steps_per_epoch and self.group.any(is_due):
                     self.save()
-            self.fetch()
             if reason:
                 if self.recent.items:
                     yield self.report()
@@ -210,20 +189,13 @@ class _Loop:
         passes = run.step / max(1, self.steps_per_epoch)
         yield RunFinished(reason, run.epoch, run.step, *best, run.seconds, passes)
 
-    def start_event(self, resumed: bool) -> RunStarted:
+    def start_event(self, resumed: bool, float32_layers: str) -> RunStarted:
         """Return the first event, which says what the precision of the run really is."""
-        note, precision = hardware.precision_note(self.config.precision, self.device), "bf16"
-        layers = self.float32_layers or ("" if self.device == "cpu" else "recurrent layers")
-        if self.precision != "bf16":
-            precision = self.precision
-        elif layers:
-            precision = f"bf16, {layers} in float32"
-            if self.device == "cpu":
-                note = "; ".join(filter(None, (note, f"in bf16, but for the {layers} in float32")))
         is_limited = self.limit is not None
+        precision, note = hardware.describe_precision(self.asked, self.device, float32_layers)
         return RunStarted(
             step=self.run.step,
-            total_steps=0 if is_limited else self.total_steps,
+            total_steps=0 if is_limited else self.steps_until(self.ends[-1]),
             epochs=0 if is_limited else self.ends[-1],
             num_parameters=count_parameters(self.task.module),
             machine=hardware.describe_machine(self.device, self.group.size),
@@ -261,49 +233,34 @@ class _Loop:
 
     def step(self) -> None:
         """Make one step."""
-        task, run = self.task, self.run
+        task, run, begin = self.task, self.run, time.perf_counter()
         stage, at = self.position()
         self.rate = stage.rate * learning_rate(self.config, at)
         task.set_progress(min(1.0, at.done))
         rate = self.rate * task.rate_factor(run.index)
-        norm: Tensor | None = None
+        norms: list[Tensor] = []
         if isinstance(task, OnlineTask):
             loss, num_items = task.learn(run.index, rate)
         else:
             with hardware.autocast(self.device, self.precision):
                 loss, num_items = self.loss(run.index)
             loss.backward()  # type: ignore[no-untyped-call]
-            norm = self.optimisers.step(rate)
+            norms = [self.optimisers.step(rate)]
         run.step += 1
         run.index += 1
-        self.pending.append((run.step, loss.detach(), num_items, norm))
-        if len(self.pending) >= self.fetch_steps or run.index == self.steps_per_epoch:
-            self.fetch()
-        seconds = self.tick()
+        value, *norm = torch.stack([loss.detach(), *norms]).tolist()  # waits for a GPU, once
+        if self.group.size > 1:  # that of the joint batch of all processes
+            nats, total = self.group.totals([value * num_items, num_items])
+            value, num_items = nats / total, int(total)
+        self.check_loss(value)
+        for sums in (run.sums, self.recent):
+            sums.add(value, num_items, norm[0] if norm else None, self.config.clip_norm or math.inf)
+        seconds = time.perf_counter() - begin
         run.seconds += seconds
         run.epoch_seconds += seconds
         self.recent_seconds += seconds
 
-    def fetch(self) -> None:
-        """Fetch losses and norms of the pending steps, which waits for a GPU, and sum them up."""
-        if not self.pending:
-            return
-        steps, losses, items, unread_norms = zip(*self.pending, strict=True)
-        self.pending.clear()
-        values = torch.stack(losses).tolist()  # one copy from the device for all of them
-        if self.group.size > 1:  # those of the joint batches of all processes
-            nats = self.group.totals([x * num for x, num in zip(values, items, strict=True)])
-            items = tuple(map(int, self.group.totals(items)))
-            values = [total / num for total, num in zip(nats, items, strict=True)]
-        norms: Sequence[float | None] = (None,) * len(steps)
-        if unread_norms[0] is not None:
-            norms = torch.stack(unread_norms).tolist()
-        for step, loss, num, norm in zip(steps, values, items, norms, strict=True):
-            self.check_loss(loss, step)
-            for sums in (self.run.sums, self.recent):
-                sums.add(loss, num, norm, self.config.clip_norm or math.inf)
-
-    def check_loss(self, loss: float, step: int) -> None:
+    def check_loss(self, loss: float) -> None:
         """Refuse a loss that is NaN, infinite or far above that of the first batch."""
         run = self.run
         if run.first_loss is None and math.isfinite(loss):
@@ -313,37 +270,35 @@ class _Loop:
         what = "is not a number" if math.isnan(loss) else "is infinite"
         if math.isfinite(loss):
             what = f"exploded to {loss:.1f} nats per {self.task.items.removesuffix('s')}"
-        where = f"at step {step:,} (epoch {run.epoch + 1})"
+        where = f"at step {run.step:,} (epoch {run.epoch + 1})"
         raise TrainingError(f"the loss {what} {where}", hint=state.AFTER_FAILURE)
 
     def report(self) -> StepDone:
         """Return the event of the steps since the last report."""
-        run = self.run
-        per_step = (run.seconds - self.first_seconds) / max(1, run.step - self.first_step)
-        seconds_left = per_step * (self.total_steps - run.step)
+        run, sums = self.run, self.recent
+        seconds_left = run.seconds / run.step * (self.steps_until(self.ends[-1]) - run.step)
         if self.limit is not None:
             seconds_left = max(0.0, self.limit - run.elapsed)
         event = StepDone(
             epoch=run.epoch + 1,
             step=run.step,
-            loss=self.recent.nats / self.recent.items,
-            items_per_second=self.recent.items / max(1e-9, self.recent_seconds),
+            loss=sums.nats / sums.items,
+            items_per_second=sums.items / max(1e-9, self.recent_seconds),
             learning_rate=self.rate,
             seconds_left=seconds_left,
             items=self.task.items,
-            gradients=self.recent.gradients,
+            gradients=sums.gradients,
         )
         self.recent, self.recent_seconds = StepSums(), 0.0
         return event
 
     def validate(self) -> EpochDone:
         """Validate, keep the model if it is the best so far, and end the epoch."""
-        task, run = self.task, self.run
+        task, run, begin = self.task, self.run, time.perf_counter()
         task.module.eval()
-        self.tick()
         with self.optimisers.averaged(), torch.no_grad():
             scores = task.validate()
-            if not all(math.isfinite(score) for score in scores.values()):
+            if not all(map(math.isfinite, scores.values())):
                 what = f"validation gave {format_scores(scores)} after step {run.step:,}"
                 raise TrainingError(f"{what} (epoch {run.epoch + 1})", hint=state.AFTER_FAILURE)
             new, old = scores[task.score], run.best_scores.get(task.score)
@@ -351,7 +306,7 @@ class _Loop:
             if is_best and self.group.is_first:
                 task.save_model(self.best, scores)
                 storage.drop_kept(self.best.parent)  # from here on, the new model is usable
-        run.seconds += self.tick()
+        run.seconds += time.perf_counter() - begin
         done = EpochDone(
             epoch=run.epoch + 1,
             step=run.step,
@@ -364,31 +319,20 @@ class _Loop:
             items=task.items,
             gradients=run.sums.gradients,
         )
-        self.watch_for_trigger(new)
+        num_recent = self.config.asgd_trigger if self.config.optimiser == "asgd" else 0
+        if is_triggered(run.validations, new, num_recent, task.larger_is_better):
+            self.begin_averaging()
+        run.validations.append(new)
         run.epoch, run.index, run.epoch_seconds = run.epoch + 1, 0, 0.0
         run.sums, self.recent, self.recent_seconds = StepSums(), StepSums(), 0.0
+        run.epochs_since_best += 1
+        run.epochs_since_plateau += 1
         if is_best:
             run.best_epoch, run.best_scores = run.epoch, dict(scores)
             run.epochs_since_best = run.epochs_since_plateau = 0
-        else:
-            run.epochs_since_best += 1
-            run.epochs_since_plateau += 1
-            if run.epochs_since_plateau >= self.config.plateau_patience:
-                run.num_plateaus, run.epochs_since_plateau = run.num_plateaus + 1, 0
+        elif run.epochs_since_plateau >= self.config.plateau_patience:
+            run.num_plateaus, run.epochs_since_plateau = run.num_plateaus + 1, 0
         return done
-
-    def watch_for_trigger(self, score: float) -> None:
-        """Begin averaging once validation no longer improves (Merity et al. 2018, algorithm 1).
-
-        That is when it is worse than the best of all epochs but the last `asgd_trigger`.
-        """
-        run, num_recent = self.run, self.config.asgd_trigger
-        is_averaged = self.config.optimiser == "asgd"
-        if is_averaged and num_recent and (earlier := run.validations[:-num_recent]):
-            larger = self.task.larger_is_better
-            if score < max(earlier) if larger else score > min(earlier):
-                self.begin_averaging()
-        run.validations.append(score)
 
     def begin_averaging(self) -> None:
         """Average the weights from the next step on, unless they are averaged already."""
@@ -397,11 +341,11 @@ class _Loop:
             self.optimisers.average_from(self.run.step)
 
     def save(self) -> None:
-        """Write the state; what it takes counts as no training time."""
+        """Write the state."""
         self.is_time_up()
         self.run.log_bytes = self.log.size()
         state.save(self.last, self.task, self.optimisers, self.run, self.fingerprint, self.group)
-        self.clock = self.saved_at = time.perf_counter()
+        self.saved_at = time.perf_counter()
 
     def is_time_up(self) -> bool:
         """Look at the clock: whether the stage has no time for another step of an epoch."""
@@ -415,13 +359,11 @@ class _Loop:
         """Return after how many seconds the running stage ends; the time goes with the epochs."""
         return (self.limit or 0.0) * self.stage()[2] / self.ends[-1]
 
-    @property
-    def total_steps(self) -> int:
-        """Return the steps of the whole run, if all epochs to come are as long as this one."""
-        return self.steps_until(self.ends[-1])
-
     def steps_until(self, epoch: int) -> int:
-        """Return how many steps will have been made when an epoch begins, as `total_steps` does."""
+        """Return how many steps will have been made when an epoch begins.
+
+        All epochs to come are taken to be as long as this one.
+        """
         run = self.run
         epochs_left = max(0, epoch - run.planned_epoch)
         return run.step - run.index + self.steps_per_epoch * epochs_left
@@ -442,20 +384,20 @@ class _Loop:
             time_passed = min(1.0, (run.elapsed - run.stage_elapsed) / whole) if whole > 0 else 1.0
             if end < self.ends[-1]:  # whose epochs may come to an end first
                 time_passed = max(time_passed, min(1.0, step / total_steps))
-        at = Position(
-            step=step,
-            total_steps=total_steps,
-            epoch=run.planned_epoch - begin + run.index / self.steps_per_epoch,
-            num_plateaus=run.num_plateaus,
-            time_passed=time_passed,
-        )
-        return stage, at
+        epoch = run.planned_epoch - begin + run.index / self.steps_per_epoch
+        return stage, Position(step, total_steps, epoch, run.num_plateaus, time_passed)
 
-    def tick(self) -> float:
-        """Return the seconds since the last tick, and count them from now."""
-        now = time.perf_counter()
-        seconds, self.clock = now - self.clock, now
-        return seconds
+
+def is_triggered(
+    earlier: Sequence[float], score: float, num_recent: int, larger_is_better: bool
+) -> bool:
+    """Whether averaging begins: validation no longer improves (Merity et al. 2018, algorithm 1).
+
+    That is when it is worse than the best of all earlier epochs but the last `num_recent`.
+    """
+    if not num_recent or not (earlier := earlier[:-num_recent]):
+        return False
+    return score < max(earlier) if larger_is_better else score > min(earlier)
 
 
 def count_parameters(module: nn.Module) -> int:

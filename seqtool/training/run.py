@@ -8,8 +8,8 @@ and the other attributes of a subclass of `Record`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -60,48 +60,34 @@ class Record(Generic[C]):
 
         The kind is that of the model; None for a language model, whose record names none.
         """
-        content = _read_object(output, kind)
-        with _judging(output):
-            names = {field.name: str(field.type) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-            values = {
-                name: _from_json(content[name], kind)
-                for name, kind in names.items()
-                if name != "config"
-            }
-            settings = checkpoint.stored_settings(
-                config, content["config"], output / checkpoint.RUN
-            )
-            return cls(config=settings, **values)  # type: ignore[call-arg]
+        names = {field.name: str(field.type) for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        del names["config"]
+        settings, content = _read(output, config, kind, names)
+        return cls(config=settings, **content)  # type: ignore[call-arg]
 
 
 def read_settings(output: Path, config: type[C], kind: str | None = None) -> C:
     """Return the settings that a run directory records; see `Record.read_as`."""
-    content = _read_object(output, kind)
-    with _judging(output):
-        return checkpoint.stored_settings(config, content["config"], output / checkpoint.RUN)
+    return _read(output, config, kind, {})[0]
 
 
-def _read_object(output: Path, kind: str | None) -> dict[str, Any]:
-    """Return `run.json` as it is; errors as of `Record.read_as`."""
+def _read(
+    output: Path, config: type[C], kind: str | None, names: Mapping[str, str]
+) -> tuple[C, dict[str, Any]]:
+    """Return the settings of `run.json`, and other attributes; errors as of `Record.read_as`."""
     path = checkpoint.run_record(output)
     try:
-        with _judging(output):
-            content = storage.read_object(path)
-            if content.get("kind") != kind:
-                what = f"the run is not one of a {kind or 'language model'}"
-                raise ModelError(what, hint="name another with -o", path=output)
-            checkpoint.check_format(content["format_version"], path)
-            return content
+        content = storage.read_object(path)
+        if content.get("kind") != kind:
+            what = f"the run is not one of a {kind or 'language model'}"
+            raise ModelError(what, hint="name another with -o", path=output)
+        checkpoint.check_format(content["format_version"], path)
+        values = {name: _from_json(content[name], annotation) for name, annotation in names.items()}
+        settings = checkpoint.stored_settings(config, content["config"], output / checkpoint.RUN)
+        return settings, values
     except (FileNotFoundError, NotADirectoryError) as error:
         hint = "train one first, without --resume"
         raise ModelError("no run to resume is there", hint=hint, path=output) from error
-
-
-@contextmanager
-def _judging(output: Path) -> Iterator[None]:
-    """Call damage what is no sound record, while the block reads it."""
-    try:
-        yield
     except (ValueError, KeyError, TypeError) as error:
         hint, path = "start again with --force", output / checkpoint.RUN
         raise ModelError("the run's record is damaged", hint=hint, path=path) from error

@@ -27,14 +27,7 @@ from typing import Any
 
 from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.config import Config, from_dict, lay_over, set_value, to_dict
-from seqtool.core.errors import (
-    ConfigError,
-    DataError,
-    Interrupted,
-    OutputError,
-    TrainingError,
-    counted,
-)
+from seqtool.core.errors import ConfigError, DataError, Interrupted, OutputError, TrainingError
 from seqtool.core.one_line import OneLine
 from seqtool.core.progress import EpochDone, Event
 from seqtool.training.config import seconds_of
@@ -88,69 +81,40 @@ def draw(domain: Domain, chance: float) -> Any:
     return min(max(value, low), high)  # rounding must not lead out of the range
 
 
-def read_domain(name: str, given: Any) -> Domain:
-    """Return the domain of a setting: a list of values, or a text as `--try` takes it.
-
-    Raises:
-        ConfigError: it is neither, or a range that has no numbers.
-    """
-    from seqtool.core.strict_yaml import read_yaml
-
-    wrong = ConfigError(f"{name} has no values to try: {given!r:.60}", hint=_HOW)
-    if isinstance(given, str) and (ends := _RANGE.fullmatch(given.strip())):
-        low, high = (int(x) if x.lstrip("+-").isdecimal() else float(x) for x in ends.groups()[:2])
-        domain = Range(low, high, ends[3] is not None)
-        if not low < high < math.inf or (domain.is_log and low <= 0):
-            raise wrong
-        return domain
-    if isinstance(given, str):
-        try:
-            given = read_yaml(f"[{given}]")
-        except ConfigError as error:
-            raise wrong from error
-    if not isinstance(given, list | tuple) or not given:
-        raise wrong
-    return tuple(given)
-
-
 def read_space(given: Mapping[str, Any], kind: type[Config]) -> dict[str, Domain]:
     """Return a space over settings of `kind`, by their dotted names.
+
+    Args:
+        given: setting -> a `Range`, a list of values, or a text as `1,2,3` or `1e-4..1e-2:log`.
+        kind: of the settings.
 
     Raises:
         ConfigError: an unknown setting, one that is named twice, or nothing to try.
     """
+    from seqtool.core.strict_yaml import read_yaml
+
     space: dict[str, Domain] = {}
     for name, values in given.items():
         dotted = set_value(kind, {}, name, None)
         if dotted in space:
             raise ConfigError(f"{dotted} is named twice", hint="name it once, with all its values")
-        space[dotted] = values if isinstance(values, Range) else read_domain(name, values)
+        wrong = ConfigError(f"{name} has no values to try: {values!r:.60}", hint=_HOW)
+        if isinstance(values, str) and (ends := _RANGE.fullmatch(values.strip())):
+            low, high = (
+                int(x) if x.lstrip("+-").isdecimal() else float(x) for x in ends.group(1, 2)
+            )
+            values = Range(low, high, ends[3] is not None)
+            if not low < high < math.inf or (values.is_log and low <= 0):
+                raise wrong
+        elif isinstance(values, str):
+            try:
+                values = read_yaml(f"[{values}]")
+            except ConfigError as error:
+                raise wrong from error
+        if not isinstance(values, list | tuple | Range) or values in ([], ()):
+            raise wrong
+        space[dotted] = values if isinstance(values, Range) else tuple(values)
     return space
-
-
-def with_values(config: Config, values: Mapping[str, Any], share: float = 1.0) -> Any:
-    """Return settings with other values of some, and a share of the time or of the epochs.
-
-    Raises:
-        ConfigError: they contradict one another.
-    """
-    kind, stored = type(config), to_dict(config)
-    changes: dict[str, Any] = {}
-    for name, value in values.items():
-        set_value(kind, changes, name, value)
-    lay_over(kind, stored, changes)
-    if share < 1.0 and (limit := stored["training"]["time_limit"]) is not None:
-        stored["training"]["time_limit"] = round(share * seconds_of(limit), 1)
-    elif share < 1.0:
-        # of a parser, the small ones are those of a small treebank
-        for section, name in (("training", "epochs"), ("learning", "small_epochs")):
-            if epochs := stored.get(section, {}).get(name):
-                stored[section][name] = max(1, round(share * epochs))
-    try:
-        return from_dict(kind, stored)
-    except ConfigError as error:
-        what = f"no training can have {describe(values)}: {error.message}"
-        raise ConfigError(what, hint=error.hint) from error
 
 
 def draw_trials(
@@ -158,13 +122,8 @@ def draw_trials(
 ) -> list[dict[str, Any]]:
     """Return trials, no two alike; fewer than asked for if there are not so many.
 
-    The first trials do not depend on how many are asked for.
-
-    Args:
-        space: what they are drawn from.
-        num_trials: how many.
-        seed: of the draws.
-        config: settings that are the first trial, if the space has them.
+    The first trials do not depend on how many are asked for. The very first is `config` if it is
+    given and the space has it.
     """
     trials: list[dict[str, Any]] = []
     if config is not None:
@@ -195,29 +154,48 @@ def _even_chances(num: int, seed: int) -> Iterator[list[float]]:
         yield from map(list, zip(*columns, strict=True))
 
 
+def with_values(config: Config, values: Mapping[str, Any], share: float = 1.0) -> Any:
+    """Return settings with other values of some, and a share of the time or of the epochs.
+
+    Raises:
+        ConfigError: they contradict one another.
+    """
+    kind, stored = type(config), to_dict(config)
+    changes: dict[str, Any] = {}
+    for name, value in values.items():
+        set_value(kind, changes, name, value)
+    lay_over(kind, stored, changes)
+    if share < 1.0 and (limit := stored["training"]["time_limit"]) is not None:
+        stored["training"]["time_limit"] = round(share * seconds_of(limit), 1)
+    elif share < 1.0:
+        # of a parser, the small ones are those of a small treebank
+        for section, name in (("training", "epochs"), ("learning", "small_epochs")):
+            if epochs := stored.get(section, {}).get(name):
+                stored[section][name] = max(1, round(share * epochs))
+    try:
+        return from_dict(kind, stored)
+    except ConfigError as error:
+        what = f"no training can have {describe(values)}: {error.message}"
+        raise ConfigError(what, hint=error.hint) from error
+
+
+def describe(settings: Mapping[str, Any]) -> str:
+    """Return settings as --set takes them, by the last parts of their names."""
+    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items())
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one training of a search.
+    """What came of one training of a search."""
 
-    Attributes:
-        trial: its number, from 1.
-        round: in which it was, from 1.
-        settings: those that were drawn, dotted.
-        score: of the validation part; None where training failed.
-        seconds: of training.
-        epochs: completed.
-        parameters: trained numbers.
-        problem: why it failed.
-    """
-
-    trial: int
-    round: int
-    settings: Mapping[str, Any]
-    score: float | None
-    seconds: float = 0.0
-    epochs: int = 0
-    parameters: int = 0
-    problem: str = ""
+    trial: int  # its number, from 1
+    round: int  # in which it was, from 1
+    settings: Mapping[str, Any]  # those that were drawn, dotted
+    score: float | None  # of the validation part; None where training failed
+    seconds: float = 0.0  # of training
+    epochs: int = 0  # completed
+    parameters: int = 0  # trained numbers
+    problem: str = ""  # why it failed
 
 
 def ordered(outcomes: Iterable[Outcome], score: str) -> list[Outcome]:
@@ -226,32 +204,22 @@ def ordered(outcomes: Iterable[Outcome], score: str) -> list[Outcome]:
     More is better of all scores but a perplexity and a time.
     """
     sign = 1.0 if score.endswith(("perplexity", "seconds")) else -1.0
-
-    def key(outcome: Outcome) -> tuple[float, int]:
-        return (math.inf if outcome.score is None else sign * outcome.score, outcome.trial)
-
-    return sorted(outcomes, key=key)
+    return sorted(
+        outcomes, key=lambda one: (one.score is None, sign * (one.score or 0.0), one.trial)
+    )
 
 
 @dataclass(frozen=True)
 class Tuned(OneLine):
-    """What `tune` returns.
-
-    Attributes:
-        path: the directory of the search.
-        score: the name of the score that counts.
-        best: the best outcome of the last round.
-        config: its settings, all of them; they stand in `best.yaml` too.
-        outcomes: of every training, in the order in which they were made.
-    """
+    """What `tune` returns."""
 
     shown = ("path", "score", "best.score", "best.settings")
 
-    path: Path
-    score: str
-    best: Outcome
-    config: Any
-    outcomes: tuple[Outcome, ...]
+    path: Path  # the directory of the search
+    score: str  # the name of the score that counts
+    best: Outcome  # of the last round
+    config: Any  # its settings, all of them; they stand in `best.yaml` too
+    outcomes: tuple[Outcome, ...]  # of every training, in the order in which they were made
 
     def ranking(self) -> list[Outcome]:
         """Return the last outcome of each trial: by round, the last one first, the best first."""
@@ -286,8 +254,7 @@ def tune(
         train: `train_lm`, `train_parser`, `train_tagger` or `train_segmenter`.
         data: what it trains on, its first argument.
         config: all settings; those of the space are laid over them.
-        space: what is searched: setting -> a list of values, or a text such as `1e-4..1e-2:log` or
-            `100..400`.
+        space: what is searched, as `read_space` takes it.
         output: the directory of the search.
         trials: how many there are; fewer if the space has not so many. The first one is `config` as
             it is, if the space has it.
@@ -315,6 +282,10 @@ def tune(
     if min(trials, rounds) < 1 or factor <= 1.0:
         what = f"trials is {trials}, rounds is {rounds} and factor is {factor:g}"
         raise ConfigError(what, hint="give 1 or more of the first two, and a factor above 1")
+    stored = to_dict(config)
+    if "training.epochs" in domains and stored["training"]["time_limit"] is not None:
+        what = "training.epochs is tried, but a time limit takes the place of epochs"
+        raise ConfigError(what, hint="set training.time_limit to null, or try something else")
     drawn = draw_trials(domains, trials, seed, config)
     for values in drawn:  # a mistake is found before anything is trained
         with_values(config, values)
@@ -323,7 +294,7 @@ def tune(
         "train": train.__name__,
         "data": [str(Path(file).resolve()) for file in files],
         "options": {name: str(x) for name, x in options.items() if name not in MACHINE},
-        "config": to_dict(config),
+        "config": stored,
         "space": {name: repr(domain) for name, domain in domains.items()},
         "plan": {"rounds": rounds, "factor": factor, "seed": seed, "score": score},
     }
@@ -336,7 +307,10 @@ def tune(
 
         def listen(event: Event) -> None:
             if isinstance(event, EpochDone):  # a mistake is found before a training is over
-                _check_score(score, (*event.scores, "train_seconds", f"{event.items}_per_second"))
+                names = (*event.scores, "train_seconds", f"{event.items}_per_second")
+                if score not in names:
+                    hint = f"choose one of: {', '.join(names)}"
+                    raise ConfigError(f"models have no score {score!r}", hint=hint)
             on_event(event, name)
 
         folder = output / RUNS / f"{number:03}-{round_}"
@@ -354,7 +328,6 @@ def tune(
             if is_first and not isinstance(error, TrainingError):
                 raise
             return Outcome(number, round_, values, None, problem=error.message)
-        _check_score(score, model.scores)
         size, value = model.num_parameters, model.scores[score]
         return Outcome(number, round_, values, value, model.seconds, model.epochs, size)
 
@@ -367,7 +340,7 @@ def tune(
             on_outcome(outcomes[-1])
         ranked = ordered((o for o in outcomes if o.round == round_ and o.trial in numbers), score)
         if ranked[0].score is None:
-            what = f"{counted(len(ranked), 'trial')} failed, the first: {ranked[0].problem}"
+            what = f"every trial of round {round_} failed, the first: {ranked[0].problem}"
             raise TrainingError(what, hint="try smaller learning rates, with --force")
         num_kept = max(1, int(len(numbers) / factor + 1e-9))  # 9 / 3.0 is 3
         numbers = sorted(one.trial for one in ranked[:num_kept])
@@ -378,13 +351,6 @@ def tune(
     text = yaml.safe_dump(to_dict(settings), sort_keys=False, allow_unicode=True)
     storage.replace_text(output / BEST, title + text)
     return Tuned(output, score, best, settings, tuple(outcomes))
-
-
-def _check_score(score: str, names: Iterable[str]) -> None:
-    """Refuse a score that models do not have."""
-    if score not in (names := tuple(names)):
-        hint = f"choose one of: {', '.join(names)}"
-        raise ConfigError(f"models have no score {score!r}", hint=hint)
 
 
 def _open(output: Path, about: Mapping[str, Any], *, force: bool) -> list[Outcome]:
@@ -413,8 +379,3 @@ def _write(output: Path, about: Mapping[str, Any], outcomes: Iterable[Outcome]) 
     output.mkdir(parents=True, exist_ok=True)
     content = {"format_version": 1, "about": about, "outcomes": [asdict(one) for one in outcomes]}
     storage.write_json(output / RECORD, content)
-
-
-def describe(settings: Mapping[str, Any]) -> str:
-    """Return settings as --set takes them, by the last parts of their names."""
-    return " ".join(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items())

@@ -16,8 +16,8 @@ from toy_recurrence import NETWORKS, make_model, make_network, write_text
 
 from seqtool.analysis import recurrence, spectra
 from seqtool.core.errors import DataError
+from seqtool.lm.neural.cells import RecurrentHighwayCell
 from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.network import NeuralNetwork
 
 IDS = np.random.default_rng(2).integers(0, 10, 30).astype(np.int32)

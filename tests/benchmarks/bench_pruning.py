@@ -26,11 +26,11 @@ from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.mixture.static import mix_ngrams
 from seqtool.lm.ngram.arpa import write_arpa
+from seqtool.lm.ngram.backoff import prune_by_entropy
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import count_ngrams
 from seqtool.lm.ngram.data import read_ids
 from seqtool.lm.ngram.model import NgramModel
-from seqtool.lm.ngram.pruning import prune_by_entropy
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.train import train_ngram
 

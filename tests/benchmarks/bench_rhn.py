@@ -20,8 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from seqtool.core.runtime import available_threads
+from seqtool.lm.neural.cells import RecurrentHighwayCell
 from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.highway import RecurrentHighwayCell
 from seqtool.lm.neural.network import NeuralNetwork
 
 HIDDEN, DEPTH, BATCH, BPTT = 256, 5, 32, 35

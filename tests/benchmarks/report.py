@@ -26,7 +26,7 @@ from torch.nn import functional
 from seqtool.core.config import from_dict
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
+from seqtool.lm.neural.train import LanguageModelTask
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import hardware
 from seqtool.training.loop import train

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import random
-import resource
-import subprocess
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 from benchmarks import lm_table
-from benchmarks.lm_table import ROWS, Row, Table, main
+from benchmarks.lm_table import ROWS, main
 
 from seqtool.core import checkpoint
-from seqtool.core.errors import SeqtoolError
 from seqtool.lm.evaluation import evaluate_lm
 
 TINY = ("--set", "hidden_size=8", "--set", "time_limit=null", "--set", "epochs=1")
@@ -119,63 +115,3 @@ def test_what_is_kept_and_what_is_refused(
         assert message in capsys.readouterr().err
     assert main([str(folder / "none")]) == 1
     assert "no such file" in capsys.readouterr().err
-
-
-def test_a_mixture_is_of_the_best_network(folder: Path) -> None:
-    table = Table(folder / "out", folder, "1m")
-    table.figures = {
-        "kn5": {"perplexity": 10.0},
-        "lstm": {"perplexity": 30.0},
-        "gru": {"perplexity": 20.0},
-        "rhn": {"perplexity": None},
-        "snm": {"perplexity": 15.0},
-    }
-    both = next(row for row in ROWS if row.name == "both")
-    assert table._parts(both) == ["gru", "kn5"]
-    four = next(row for row in ROWS if row.name == "four")
-    assert table._parts(four) == ["gru", "lstm", "snm", "kn5"]
-    assert table._parts(Row("any", "any", "--cell rnn")) == []
-
-
-def test_halves_make_a_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(folder / "out", folder, "1m")
-    halves = iter([(8.0, 10), (2.0, 20)])
-
-    def scored(parts: object, adapt: object, text: object) -> dict[str, float | None]:
-        perplexity, tokens = next(halves)
-        figures = {"perplexity": perplexity, "tokens": tokens}
-        return figures | {"score_tokens_per_second": 5.0, "score_peak_megabytes": float(tokens)}
-
-    monkeypatch.setattr(table, "_scored", scored)
-    both = next(row for row in ROWS if row.name == "both")
-    found = table._measured(both, ["gru", "kn5"])
-    # (10 ln 8 + 20 ln 2) / 30 = ln 2 (30 + 20) / 30
-    assert found["perplexity"] == pytest.approx(2 ** (50 / 30))
-    assert (found["tokens"], found["score_peak_megabytes"]) == (30, 20.0)
-    halves = iter([(8.0, 10), (None, 20)])  # type: ignore[list-item]
-    assert table._measured(both, ["gru", "kn5"])["perplexity"] is None
-    table.figures = {"both": {**found, "perplexity": None}}
-    assert list(table._cells(both))[:2] == ["best network + KN5", "infinite"]
-
-
-def test_a_command_that_fails(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SeqtoolError, match="seqtool inspect failed"):
-        lm_table.run("inspect", str(tmp_path / "none"))
-    assert "error:" in capfd.readouterr().err
-    printed, memory = lm_table.run("inspect", "--help")
-    assert "Usage: " in printed
-    # a process that was made of a large one begins with the peak of that
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    assert 5 < memory < 1_000 + own or math.isnan(memory)
-
-
-def test_make_passes_it_on(root: Path) -> None:
-    made = subprocess.run(
-        ["make", "-n", "lm-table", "DATA=my text", "TIME=1m", "ROWS=kn5"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert '-m benchmarks.lm_table "my text"' in made.stdout
-    assert "--time-limit 1m --rows kn5" in made.stdout

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 from benchmarks import parser_table
-from benchmarks.parser_table import ROWS, main, mean_and_distance
-from benchmarks.tables import speed
+from benchmarks.parser_table import ROWS, main
 
 from seqtool.core import checkpoint
-from seqtool.core.errors import Interrupted
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import read_conllu, write_conllu
 
@@ -85,36 +83,3 @@ def test_seeds_and_what_is_kept(
     assert "did you mean mst?" in capsys.readouterr().err
     assert main([str(tmp_path / "none.conllu"), str(tmp_path / "none.conllu")]) == 1
     assert "none.conllu: no such file" in capsys.readouterr().err
-
-
-def test_a_training_that_was_stopped_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train, resumed = parser_table.train_parser, []
-
-    def stopped(*args: object, **options: object) -> object:
-        resumed.append(options["resume"])
-        return train(*args, **options, should_stop=lambda step: len(resumed) == 1)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(parser_table, "train_parser", stopped)
-    assert main(arguments(tmp_path, "en", "--rows", "mst", "--seeds", "1")) == Interrupted.exit_code
-    assert "hint:" in capsys.readouterr().err
-    assert main(arguments(tmp_path, "en", "--rows", "mst", "--seeds", "1")) == 0
-    assert resumed == [False, True]
-
-
-def test_what_is_long_is_trained_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(parser_table, "SHORT", 0.0)
-    assert main(arguments(tmp_path, "en", "--rows", "mst", "--seeds", "3")) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if "first order" in line]
-    assert line.endswith("| 1 |")
-
-
-def test_cells() -> None:
-    assert mean_and_distance([88.0]) == "88.00"
-    assert mean_and_distance([88.0, 90.0, 88.5]) == "88.83 (2.00)"
-    assert [speed(values) for values in ([], [456_789.0], [1, 9_876.0, 20_000])] == [
-        *("", "457,000", "9,880")
-    ]

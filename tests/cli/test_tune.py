@@ -66,7 +66,7 @@ def test_treebanks(seqtool: Run, tmp_path: Path) -> None:
         ("lms --try size=1", "nothing that is trained is called 'lms'"),
         ("lm", "nothing is to be tried"),
         ("lm - --try hidden_size=1", "stdin can be read once"),
-        ("lm --try hidden_size", "not one setting and its values"),
+        ("lm --try hidden_size", "is not settings and their values"),
         ("lm --try depth=2,4", "depth counts only where cell is rhn"),
         ("lm --try epochs=2,4 --time-limit 1m", "training.epochs is tried"),
         ("lm --try hidden_size=4,8 --set model.hidden_size=9", "--set gives it one value"),
@@ -78,9 +78,7 @@ def test_mistakes(refused: Callable[..., str], words: str, message: str) -> None
 
 
 def test_what_some_trials_read_may_be_searched_for_all(seqtool: Run, tmp_path: Path) -> None:
-    file = tmp_path / "own.yaml"
-    file.write_text("model: {depth: 3, dropout_hidden: 0.2}\n")
-    command = ("tune", "lm", "--config", file, "--list-settings", "-o", tmp_path / "tune")
-    assert seqtool(*command, "--try", "cell=lstm,rhn", "--try", "layers=1,2").code == 0
-    few = seqtool(*command, "--try", "layers=1,2")
-    assert few.stderr.startswith(f"note: {file}: model.")
+    settings = ("--set", "depth=3", "--set", "dropout_hidden=0.2", "--list-settings")
+    command = ("tune", "lm", *settings, "-o", tmp_path / "tune", "--try", "layers=1,2")
+    assert seqtool(*command, "--try", "cell=lstm,rhn").code == 0
+    assert "depth counts only where" in seqtool(*command).stderr

@@ -220,7 +220,7 @@ def pairs(content: bytes) -> None:
                 assert bad
                 assert pair.line
                 for words, region in zip((good, bad), regions(good, bad), strict=True):
-                    assert 0 <= region.begin < region.end <= len(words) + 1
+                    assert 0 <= region.start < region.stop <= len(words) + 1
 
 
 def packed(content: bytes) -> None:

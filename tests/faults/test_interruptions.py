@@ -214,7 +214,7 @@ def test_one_of_two_writers_of_one_output_writes(
         assert leftovers(folder) == []
 
 
-def test_a_run_that_goes_on_is_not_resumed_and_a_cut_corpus_ends_it(
+def test_a_run_that_goes_on_is_not_resumed(
     commands: Commands, outcome_of: OutcomeOf, tmp_path: Path
 ) -> None:
     job, outcome = JOBS["lm"], outcome_of(JOBS["lm"])
@@ -222,12 +222,8 @@ def test_a_run_that_goes_on_is_not_resumed_and_a_cut_corpus_ends_it(
     words = [word.replace("--epochs=2", "--epochs=100000") for word in job.args]
     first = commands.start(*words, cwd=tmp_path / "run")
     assert first.has_told("epoch 1/")
-    resume = ("train-lm", "--resume", "-o", "out")
-    second = commands(*resume, cwd=tmp_path / "run")
+    second = commands("train-lm", "--resume", "-o", "out", cwd=tmp_path / "run")
     assert second.code == 1
     assert "error: out: another process is writing there\nhint: " in second.stderr
-    os.truncate(tmp_path / "run" / "words" / "train.bin", 8)
-    told = first.wait()
-    assert told.code == 1, told
-    assert "error: words/train.bin: has been cut while it was read\nhint: " in told.stderr
-    assert "has 8 bytes instead of" in commands(*resume, cwd=tmp_path / "run").stderr
+    os.kill(first.process, signal.SIGTERM)
+    assert first.wait().code in (130, 128 + signal.SIGTERM)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import os
 import random
 import resource
@@ -100,7 +101,8 @@ def test_n_grams_beyond_memory_go_to_disk_and_a_full_one_is_reported(tmp_path: P
     (tmp_path / "out").mkdir()
     code, _, said = peak_of([*command, "-o", "out/x.tsv"], tmp_path, file_size=30 * MB)
     assert code == 1, said
-    assert said.startswith("error: out: a temporary file cannot be written: file too large\nhint: ")
+    assert said.startswith("error: out: a temporary file cannot be written: ")
+    assert "too large\nhint: " in said
     assert [*(tmp_path / "out").iterdir()] == []
 
 
@@ -125,9 +127,7 @@ def test_a_model_that_is_too_large_is_refused(
 
 
 def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
-    import gzip
-
-    for name in ("prepare", "counts", "eval-ppl"):
+    for name in ("prepare", "eval-ppl"):
         (tmp_path / "zeros.gz").write_bytes(gzip.compress(bytes(100 * MB)))
         words = ["zeros.gz" if word == "-" else word for word in STREAMED[name]]
         code, peak, told = peak_of(words, tmp_path)

@@ -10,15 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
-from seqtool.lm.alignment import SPARE, Places, add_up, find_units
+from seqtool.lm.alignment import add_up, find_units
 from seqtool.text.tokenizers import word_spans
 
 LINES = st.lists(st.text("ab é\u3000🐶\t\r", max_size=30) | st.sampled_from([BOS, f"a {EOS} b"]))
-
-
-def units(block: bytes, *, line_ends: bool, skip_marks: bool = False) -> Places:
-    text = np.frombuffer(block + b"x" * SPARE, np.uint8)  # what stands behind is no word
-    return find_units(text, len(block), line_ends=line_ends, skip_marks=skip_marks)
 
 
 @given(LINES, st.booleans(), st.booleans())
@@ -37,13 +32,14 @@ def test_places_of_words(lines: list[str], line_ends: bool, skip_marks: bool) ->
             begin, end = (size + len(line[:k].encode()) for k in (start, stop))
             expected.append((begin, end, number, place, start, stop, place <= len(spans)))
         size += len(line.encode()) + 1
-    found = units(block, line_ends=line_ends, skip_marks=skip_marks)
+    skipped = (BOS.encode(), EOS.encode()) * skip_marks
+    found = find_units(block, line_ends=line_ends, skipped=skipped)
     assert [*zip(*(array.tolist() for array in found), strict=True)] == expected
 
 
 # symbols: <unk>, </s>, "a", "ab", a blank, "a" and a blank and "b"
 TEXTS = ["?", "\n", "a", "ab", " ", "a b"]
-SIZES = np.array([len(text) for text in TEXTS])
+IDS = np.array([2, 4, 2, EOS_ID], np.int32)
 OPENS = np.array([text[0] in " \n" for text in TEXTS])
 SYMBOLS = st.lists(st.sampled_from([UNK_ID, 2, 3, 4, 5]))
 
@@ -55,7 +51,8 @@ def test_tokens_of_words(lines: list[list[int]], line_ends: bool, data: st.DataO
     shown = [data.draw(st.text("xyz", min_size=1)) if t == UNK_ID else TEXTS[t] for t in ids]
     logs = data.draw(st.lists(st.floats(-9, 0), min_size=2 * len(ids), max_size=2 * len(ids)))
     own, of_class = np.array(logs).reshape(2, -1)
-    found_units = units("".join(shown).encode(), line_ends=True)
+    block = "".join(shown).encode()
+    found_units = find_units(block, line_ends=True)
     ends = np.cumsum([len(text) for text in shown]).tolist()
     expected = []
     first, before = 0, 0.0
@@ -70,35 +67,23 @@ def test_tokens_of_words(lines: list[list[int]], line_ends: bool, data: st.DataO
         if is_word or line_ends:
             expected.append((pytest.approx(bits, abs=1e-12), oov, last + 1 - first))
         first, before = last + 1, ended
-    asked = units("".join(shown).encode(), line_ends=line_ends)
-    unknown = [len(text) for text, token in zip(shown, ids, strict=True) if token == UNK_ID]
-    found, size = add_up(
-        asked.ends,
-        asked.is_word,
-        np.array(ids, np.int32),
-        SIZES,
-        np.array(unknown, np.int64),
-        OPENS,
-        own,
-        of_class,
-    )
+    sizes = np.array([len(text) for text in shown])
+    asked = find_units(block, line_ends=line_ends)
+    found = add_up(asked, np.array(ids, np.int32), sizes, OPENS, own, of_class)
     assert [*zip(*(array.tolist() for array in found), strict=True)] == expected
-    assert size == len("".join(shown))
 
 
-def test_too_few_tokens_are_told() -> None:
-    found = units(b"ab a\n", line_ends=True)
-    ids, logs = np.array([3, 4], np.int32), np.zeros(2)
-    nothing = np.zeros(0, np.int64)
-    _, size = add_up(found.ends, found.is_word, ids, SIZES, nothing, OPENS, logs, logs)
-    assert size == -1
+def test_too_few_tokens_are_refused() -> None:
+    logs = np.zeros(2)
+    with pytest.raises(ValueError, match="fewer bytes"):
+        add_up(
+            find_units(b"ab a\n", line_ends=True), IDS[:2], np.ones(2, np.int64), OPENS, logs, logs
+        )
 
 
 def test_an_impossible_end_is_said_once() -> None:
-    found = units(b"a a\n", line_ends=True)
-    ids = np.array([2, 4, 2, EOS_ID], np.int32)
     own = np.array([-1.0, -np.inf, -1.0, -1.0])  # after the first word, no blank
-    nothing = np.zeros(0, np.int64)
-    pieces, _ = add_up(found.ends, found.is_word, ids, SIZES, nothing, OPENS, own, own)
+    units, sizes = find_units(b"a a\n", line_ends=True), np.ones(4, np.int64)
+    pieces = add_up(units, IDS, sizes, OPENS, own, own)
     # the blank's own probability is what is impossible in the second word
     assert pieces.bits.tolist() == [math.inf, math.inf, 0.0]

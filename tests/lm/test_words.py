@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,26 +19,24 @@ from toy_models import (
     char_tokenizer,
     random_bigrams,
     two_words,
-    word_tokenizer,
 )
 
-from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.vocabulary import BLANKS, EOS, EOS_ID, UNK_ID, Vocabulary
-from seqtool.lm.mixture.cache import CacheModel
+from seqtool.core.errors import DataError
+from seqtool.core.reading import LineBlocks, read_open_file
+from seqtool.core.vocabulary import BLANKS, EOS, EOS_ID, Vocabulary
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.lm.neural.config import ModelConfig, OutputConfig
-from seqtool.lm.neural.dynamic import DynamicConfig, DynamicLanguageModel, GradientStatistics
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.ngram.model import NgramModel
-from seqtool.lm.protocol import LanguageModel, Summary, summarise, summarise_by_steps
+from seqtool.lm.protocol import LanguageModel, Summary, summarise_by_steps
+from seqtool.lm.tables import plain
 from seqtool.lm.words import (
-    Frequencies,
-    LineBlocks,
-    ScoredWords,
     Word,
+    own_frequencies,
     score_blocks,
     score_words,
+    text_frequencies,
     word_columns,
 )
 from seqtool.text.subwords import SubwordTokenizer, train_subwords
@@ -161,7 +160,7 @@ def test_words_sum_to_one(unit: str, seed: int, monkeypatch: pytest.MonkeyPatch)
         ids = np.array([token for line in (*lines, *ends) for token in (*line, EOS_ID)], np.int32)
         block = "".join(tokenizer.decode(line) + "\n" for line in (*lines, *ends)).encode()
         monkeypatch.setattr(tokenizer, "encode_block", lambda _, ids=ids: ids)
-        (scored,) = score_blocks(model, [block], lambda error, _: error, line_ends=True)
+        (scored,) = score_blocks(model, read_open_file(io.BytesIO(block), "text"), line_ends=True)
         found = scored.by_line()
         num = len(before.split())
         probs = [2 ** -words[num].bits for words in found]
@@ -218,38 +217,6 @@ def test_a_model_of_words_is_taken_at_its_word() -> None:
     assert [word.text for word in carried[0]] == ["a", "b"]
 
 
-def test_letters_that_are_words_are_a_model_of_words() -> None:
-    # after a letter comes a blank or the end, after a blank a letter
-    letters = char_tokenizer("ab ")
-    blank = [0.75, 0.5, 0.25]  # after a, after b, and after nothing a letter at once
-    table = np.full((6, 5), 1 / 5)
-    table[2], table[3] = [0, 0.25, 0, 0, blank[0]], [0, 0.5, 0, 0, blank[1]]
-    table[4], table[5] = [0, 0, 0.375, 0.625, 0], [0, 0.5, 0.125, 0.375, 0]
-    words = word_tokenizer("ab")
-    of_words = np.full((5, 4), 1 / 4)
-    of_words[2] = [0, 0.25, blank[0] * 0.375, blank[0] * 0.625]
-    of_words[3] = [0, 0.5, blank[1] * 0.375, blank[1] * 0.625]
-    of_words[4] = [0, 0.5, 0.125, 0.375]
-    lines = ["a b b a", "", "b a a"]
-    by_letters = score_words(BigramModel(letters, table), lines, line_ends=True)
-    by_words = score_words(BigramModel(words, of_words), lines, line_ends=True)
-    for ours, theirs in zip(by_letters, by_words, strict=True):
-        assert bits_of(ours) == pytest.approx(bits_of(theirs), rel=1e-14)
-
-
-def test_an_unknown_blank_has_no_correction() -> None:
-    model = random_bigrams(char_tokenizer("ab"), 3)
-    (words,) = score_words(model, ["a b"], line_ends=True)
-    ids = model.tokenizer.encode("a b")
-    logs = model.log_table
-    # the blank goes to the word after it; that b ends is told by </s>, the one symbol of the class
-    assert words[0].bits == pytest.approx(-logs[4, ids[0]] / math.log(2))
-    assert words[1].oov
-    nats = logs[ids[0], UNK_ID] + logs[UNK_ID, ids[2]] + logs[ids[2], EOS_ID]
-    assert words[1].bits == pytest.approx(-nats / math.log(2))
-    assert words[2].bits == 0
-
-
 def test_a_piece_with_a_blank_inside_counts_for_the_word_it_begins_in() -> None:
     tokenizer = train_subwords(["1\t1 1", "1\t1"] * 5, unit="bpe", vocab_size=None)
     assert "1\t1" in tokenizer.vocabulary.symbols
@@ -259,17 +226,6 @@ def test_a_piece_with_a_blank_inside_counts_for_the_word_it_begins_in() -> None:
     assert [word.pieces for word in words[:2]] == [1, 0]
     (scores,) = model.score_ids([tokenizer.encode_block(b"1\t1 1\n")], reset_state=True)
     assert sum(bits_of(words)) == pytest.approx(-scores.log_probs.sum() / math.log(2))
-
-
-def test_what_is_impossible() -> None:
-    table = np.full((6, 5), 1 / 5)
-    table[3] = [0, 0, 1, 0, 0]  # after b, neither a blank nor the end
-    model = BigramModel(char_tokenizer("ab "), table)
-    (words,) = score_words(model, ["ab a"])
-    assert words[0].bits == math.inf
-    model.log_table[2, 3] = math.nan
-    with pytest.raises(ModelError, match="token 2 is no probability"):
-        list(score_words(model, ["ab a"]))
 
 
 # ---- what models read off their distributions, against going through the text step by step
@@ -298,11 +254,11 @@ def check_summaries(model: LanguageModel, *, exactly: float = 1e-10) -> None:
     class_V = model.tokenizer.opens_word
     for reset_state in (True, False):
         for summary in (Summary(class_V, entropy=True), Summary(class_V), Summary(entropy=True)):
-            fast = list(summarise(model, blocks, summary, reset_state=reset_state))
+            fast = list(model.score_ids(blocks, reset_state=reset_state, summary=summary))
             steps = list(summarise_by_steps(model, blocks, summary, reset_state=reset_state))
             own = list(model.score_ids(blocks, reset_state=reset_state))
-            for ids, one, other, plain in zip(blocks, fast, steps, own, strict=True):
-                np.testing.assert_allclose(one.log_probs, plain.log_probs, rtol=1e-15)
+            for ids, one, other, alone in zip(blocks, fast, steps, own, strict=True):
+                np.testing.assert_allclose(one.log_probs, alone.log_probs, rtol=1e-15)
                 np.testing.assert_allclose(one.log_probs, other.log_probs, rtol=exactly)
                 for name in ("class_log_probs", "entropies"):
                     found, expected = getattr(one, name), getattr(other, name)
@@ -317,23 +273,12 @@ def check_summaries(model: LanguageModel, *, exactly: float = 1e-10) -> None:
     [
         {},
         {"layer": "adaptive", "cutoffs": (4,)},
-        {"layer": "nce"},
         {"layer": "maxent", "direct_size": 1000},
     ],
     ids=lambda output: output.get("layer", "full"),
 )
 def test_networks_read_summaries_as_they_score(output: dict[str, Any]) -> None:
     check_summaries(network(ALL["bpe"], **output))
-
-
-def test_a_class_whose_probability_rounds_to_zero() -> None:
-    model = network(ALL["char"]).network.float()
-    with torch.no_grad():
-        model.softmax.bias[torch.from_numpy(ALL["char"].opens_word)] = -200.0
-    in_single_precision = NeuralLanguageModel(model, ALL["char"])
-    check_summaries(in_single_precision, exactly=1e-5)
-    ((first, _),) = score_words(in_single_precision, ["ab c"])
-    assert first.bits > 200 / math.log(2)  # that it ends is what is improbable
 
 
 @settings(max_examples=30)
@@ -357,25 +302,6 @@ def test_mixtures_add_the_classes_of_their_parts() -> None:
     assert first.order is None
 
 
-def test_a_cache_is_read_step_by_step() -> None:
-    model = random_bigrams(ALL["char"], 4)
-    mixed = MixedModel([model, CacheModel(model)], [0.5, 0.5])
-    (words,) = score_words(mixed, ["ab ab ab"], carry_state=True, line_ends=True)
-    ids = ALL["char"].encode_block(b"ab ab ab\n")
-    (scores,) = mixed.score_ids([ids])
-    assert sum(bits_of(words)) == pytest.approx(-scores.log_probs.sum() / math.log(2), rel=1e-12)
-    with pytest.raises(ConfigError, match="learns from the text") as caught:
-        list(score_words(mixed, ["ab"]))
-    assert "--carry-state" in caught.value.hint
-
-
-def test_a_network_that_learns_has_no_summaries() -> None:
-    statistics = GradientStatistics((), "text.txt", 0)
-    model = DynamicLanguageModel(network(ALL["char"]), statistics, DynamicConfig())
-    with pytest.raises(ConfigError, match="probabilities of tokens alone"):
-        list(score_words(model, ["ab"], carry_state=True))
-
-
 # ---- what surrounds them
 
 
@@ -392,54 +318,30 @@ def test_a_bad_line_is_told_by_its_number() -> None:
     assert (a.text, b.text, b.start, b.number) == ("A", "b", 11, 2)
 
 
-def test_line_ends_inside_a_text_are_spaces() -> None:
-    ((a, b),) = score_words(two_words(), ["a\nb\r"])
-    assert (a.text, b.text, b.start) == ("a", "b", 2)
-    assert list(LineBlocks([])) == []
-
-
-@pytest.mark.parametrize(("lines", "number"), [(["a", b"b"], 2), (b"a", 1)])
-def test_what_is_no_text(lines: Any, number: int) -> None:
-    with pytest.raises(TypeError, match=f"sentence {number} is .*, not a string"):
-        list(score_words(two_words(), lines))
-
-
-def logs_of(found: Frequencies, model: LanguageModel, line: str) -> list[float | None]:
-    (words,) = score_blocks(model, [f"{line}\n".encode()], lambda error, _: error, line_ends=True)
-    logs = [*found.log10s(words)]
-    assert logs.pop() is None  # the end of the line
-    return logs
-
-
 def test_frequencies() -> None:
     vocabulary = Vocabulary(["<unk>", EOS, "a", "b"], [2, 5, 6, 2])
     model = BigramModel(WordTokenizer(vocabulary, lowercase=True), two_words().table)
-    found = Frequencies.of_model(model)
-    assert found is not None
+    own = own_frequencies(model)
     # </s> is no word, <unk> counts
-    assert logs_of(found, model, "A z <unk>") == [pytest.approx(math.log10(6 / 10)), None, None]
-    assert Frequencies.of_model(two_words()) is None  # no counts
-    letters = random_bigrams(ALL["char"], 1)
-    assert Frequencies.of_model(letters) is None
-    assert logs_of(Frequencies.of_nothing(), letters, "ab c") == [None, None]
-    of_text = Frequencies.of_text([b"The the\n", b"the\tend </s> <unk>\n\n"])
-    expected = [math.log10(2 / 4), math.log10(1 / 4), None, None, None]
-    assert logs_of(of_text, letters, "the The THE <unk> </s>") == pytest.approx(expected)
-
-
-def plain(columns: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return columns as lists, None where there is no value."""
-    return {
-        name: column.tolist() if isinstance(column, np.ndarray) else [*column]
-        for name, column in columns.items()
-    }
+    assert own == pytest.approx({"a": math.log10(6 / 10), "b": math.log10(2 / 10)})
+    (words,) = score_blocks(model, LineBlocks(["A z <unk>"]), line_ends=True)
+    logs = word_columns(words, 1, frequencies=own, lowercase=True)["log10_frequency"]
+    assert logs == [own["a"], None, None, None]
+    assert own_frequencies(two_words()) is None  # no counts
+    assert own_frequencies(random_bigrams(ALL["char"], 1)) is None
+    of_text = text_frequencies([b"The the\n", b"the\tend </s> <unk>\n\n"])
+    expected = {"the": math.log10(2 / 4), "The": math.log10(1 / 4), "end": math.log10(1 / 4)}
+    assert of_text == pytest.approx(expected)
 
 
 def test_columns() -> None:
     model = two_words()
-    (lines,) = score_blocks(model, [b"a b\n\nb\n"], lambda error, _: error, line_ends=True)
-    frequencies = Frequencies.of_text([b"a " + b"b " * 9 + b"\n"])
-    columns = plain(word_columns(lines, 5, frequencies=frequencies, previous=2))
+    (lines,) = score_blocks(model, LineBlocks(["a b", "", "b"]), line_ends=True)
+    frequencies = text_frequencies([b"a " + b"b " * 9 + b"\n"])
+    columns = {
+        name: [*plain(column)]
+        for name, column in word_columns(lines, 5, frequencies=frequencies, previous=2).items()
+    }
     assert columns["sentence"] == [5, 5, 5, 6, 7, 7]
     assert columns["word"] == ["a", "b", EOS, EOS, "b", EOS]
     assert columns["length"] == [1, 1, 0, 0, 1, 0]
@@ -452,4 +354,3 @@ def test_columns() -> None:
     assert columns["log10_frequency_1"][1] == -1
     assert "entropy" not in columns
     assert "order" not in columns
-    assert [*columns] == [*word_columns(ScoredWords.none(), 1, frequencies=frequencies, previous=2)]

@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import seqtool as package
 from seqtool.core.errors import DataError
-from seqtool.spark.files import LINES, PARAGRAPHS, Parts
 from seqtool.spark.session import WorkerError, user_error
-from seqtool.text.prepared import PrepareConfig
 
 # why a test of a fault may be left out
 ALLOWED = ("asks Linux for the parent of a process",)
@@ -48,29 +45,3 @@ def test_errors_of_spark_keep_its_own_message(text: str, words: str) -> None:
     error = user_error(f"An error occurred while calling o1.save.\n{text}")
     assert words in str(error)
     assert error.hint
-
-
-def test_an_empty_line_that_ends_a_text_of_a_table_is_kept(tmp_path: Path) -> None:
-    """As of one process, of which the text "a\\n\\n" is two lines wherever it stands."""
-    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    texts = ["a b\n\n", "c", "\n", "a\n\n"]
-
-    def joined(values: list[str], separator: str) -> bytes:
-        places = {"file": ["file:/texts"] * len(values), "block": [0] * len(values)}
-        # Spark has taken the last line end of each text
-        values = [value.removesuffix("\n") for value in values]
-        batch = arrow.record_batch({**places, "value": [value.encode() for value in values]})
-        parts = Parts(separator.encode(), {"/texts": 0}, {})
-        return b"".join(part.text for part in parts([batch]))
-
-    parquet.write_table(arrow.table({"text": texts}), tmp_path / "texts.parquet")
-    config = PrepareConfig(unit="char", split=(100.0,))
-    package.prepare(tmp_path / "texts.parquet", tmp_path / "table", config)
-    assert joined(texts, LINES) == b"a b\n\nc\n\na\n\n"
-    (tmp_path / "texts.txt").write_bytes(joined(texts, LINES))
-    package.prepare(tmp_path / "texts.txt", tmp_path / "text", config)
-    ids = [(tmp_path / name / "train.bin").read_bytes() for name in ("table", "text")]
-    assert ids[0] == ids[1]
-    # of records between empty lines, the end of the last one is that of the file
-    assert joined(["a\n", "b\n\n"], PARAGRAPHS) == b"a\n\nb\n"

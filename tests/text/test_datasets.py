@@ -19,7 +19,6 @@ from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputErr
 from seqtool.text import datasets
 from seqtool.text.datasets import DATASETS, Dataset, describe, fetch
 
-SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 TEXTS = {"train": b"the old man\n" * 50, "valid": b"a new day\n" * 5, "test": b"an end\n"}
 
 
@@ -68,23 +67,13 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.stem: path.read_bytes() for path in folder.glob("*.txt")}
 
 
-@pytest.mark.parametrize("name", DATASETS)
-def test_the_table_is_consistent(name: str) -> None:
-    dataset = DATASETS[name]
-    assert set(dataset.splits) == {"train", "valid", "test"}
-    assert all(source.startswith("https://") for source in dataset.sources)
-    sums = [*dataset.splits.values(), *filter(None, [dataset.archive])]
-    assert all(len(value) == 64 and int(value, 16) for value in sums)
-    assert bool(dataset.archive) is any("{}" not in source for source in dataset.sources)
-
-
 @pytest.mark.parametrize(
     ("name", "split"), [("ptb", "train"), ("ptb", "valid"), ("wikitext-2", "valid")]
 )
-def test_the_published_sums_are_those_of_real_copies(name: str, split: str) -> None:
-    path = SHARED / name / f"{split}.txt"
-    if not path.exists():
-        pytest.skip(f"{name} is not at hand")
+def test_the_published_sums_are_those_of_real_copies(
+    name: str, split: str, shared_data: Path
+) -> None:
+    path = shared_data / name / f"{split}.txt"
     assert sha256(path.read_bytes()) == DATASETS[name].splits[split]
 
 
@@ -96,16 +85,11 @@ def test_a_data_set_is_fetched_to_a_folder_once(
     target = tmp_path / "data" / "toy"
     assert fetch("toy", target) == target
     assert contents(target) == TEXTS
-    assert [path.name for path in target.parent.iterdir()] == ["toy"]
-    assert sorted(path.name for path in target.iterdir()) == [
-        *("dataset.json", "test.txt", "train.txt", "valid.txt")
-    ]
-    assert describe(target)["splits"]["valid"] == {
-        "file": "valid.txt",
-        "bytes": len(TEXTS["valid"]),
-        "sha256": sha256(TEXTS["valid"]),
-        "as_published": True,
+    assert {path.name for path in target.iterdir()} - {f"{s}.txt" for s in TEXTS} == {
+        "dataset.json"
     }
+    valid = describe(target)["splits"]["valid"]
+    assert (valid["sha256"], valid["as_published"]) == (sha256(TEXTS["valid"]), True)
     publish(monkeypatch, f"{site}/gone.zip")
     assert fetch("toy", target) == target  # which is there already
 

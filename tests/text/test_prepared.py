@@ -19,22 +19,11 @@ LINES = [f"the cat number {i} sees a dog {i % 7} times , 고양이 {i % 3}" for 
 PROSE = "".join(f"{line}\n" for line in LINES)
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "text.txt"
-    path.write_text(PROSE, encoding="utf-8")
-    return path
-
-
 def make(tmp_path: Path, content: str | bytes, output: str = "out", **settings: Any) -> Any:
     path = tmp_path / "made.txt"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     config = PrepareConfig(**{"split": (100.0,), **settings})
     return prepare([path], tmp_path / output, config, force=True)
-
-
-def leftovers(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
 
 
 def test_words_by_hand(tmp_path: Path) -> None:
@@ -53,21 +42,15 @@ def test_words_by_hand(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "train.bin").read_bytes()[:4] == b"\x03\x00\x02\x00"
 
 
-def test_ids_are_read_only_and_mapped(source: Path, tmp_path: Path) -> None:
-    corpus = prepare([source], tmp_path / "out")
-    ids = corpus.ids("train")
-    assert isinstance(ids, np.memmap)
-    assert ids.dtype == np.uint16
-    with pytest.raises(ValueError, match="read-only"):
-        ids[0] = 1
-
-
 def test_large_vocabularies_take_32_bits(tmp_path: Path) -> None:
     for num_words, dtype in ((65_534, np.uint16), (65_535, np.uint32)):
-        words = [f"w{i}" for i in range(num_words)]
-        corpus = make(tmp_path, " ".join(words))
-        assert corpus.ids("train").dtype == dtype
-        assert corpus.ids("train").tolist() == [*range(2, num_words + 2), EOS_ID]
+        corpus = make(tmp_path, " ".join(f"w{i}" for i in range(num_words)))
+        ids = corpus.ids("train")
+        assert isinstance(ids, np.memmap)
+        assert ids.dtype == dtype
+        assert ids.tolist() == [*range(2, num_words + 2), EOS_ID]
+        with pytest.raises(ValueError, match="read-only"):
+            ids[0] = 1
 
 
 words_of_text = st.lists(
@@ -145,16 +128,22 @@ def test_no_split_is_read_otherwise_than_the_others(tmp_path: Path, unit: str, l
     path = tmp_path / "text.jsonl"
     path.write_text(60 * (json.dumps({"text": line}) + "\n"))
     more = {"vocab_size": 288, "byte_fallback": True} if unit == "bpe" else {}
-    found = []
-    for name, config in (
-        ("whole", PrepareConfig(unit="char", split=(100,))),
-        ("halves", PrepareConfig(unit=unit, split=(50, 50), **more)),
-    ):
-        corpus = prepare(path, tmp_path / name, config)
-        texts = [corpus.tokenizer.decode(corpus.ids(split).tolist()) for split in corpus.splits()]
-        found.append(sorted("".join(texts).split("\n")))
-    assert found[0] == found[1]
-    assert len(found[0]) == 61
+    corpus = prepare(path, tmp_path / "out", PrepareConfig(unit=unit, split=(50, 50), **more))
+    texts = [corpus.tokenizer.decode(corpus.ids(split).tolist()) for split in corpus.splits()]
+    assert "".join(texts) == f"{line}\n" * 60
+
+
+@pytest.mark.parametrize("unit", ["word", "char", "byte"])
+def test_a_vocabulary_has_the_counts_of_the_text(tmp_path: Path, unit: str) -> None:
+    (tmp_path / "list").write_text("b\nx\n\nb\n")
+    closed = {} if unit == "byte" else {"vocab": str(tmp_path / "list")}
+    corpus = make(tmp_path, "B a\n\nbb b\n", unit=unit, lowercase=True, **closed)
+    ids = corpus.ids("train").tolist()
+    assert corpus.vocabulary.counts == [ids.count(i) for i in range(len(corpus.vocabulary))]
+    expected = "b <unk>\n\n<unk> b\n" if unit == "word" else "b��\n\nbb�b\n"
+    text = "b a\n\nbb b\n" if unit == "byte" else expected
+    assert corpus.tokenizer.decode(ids) == text
+    assert closed == {} or corpus.vocabulary.symbols == ["<unk>", "</s>", "b", "x"]
 
 
 def test_words_beyond_the_memory_are_refused(tmp_path: Path) -> None:

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seqtool.core import runtime
 from seqtool.core.errors import ConfigError
@@ -90,61 +89,30 @@ def test_a_seed_repeats_what_is_random() -> None:
     assert not torch.rand(5).equal(first)
 
 
-def test_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert hardware.resolve_precision("auto", "cpu") == "float32"
-    for can_train, expected in ((True, "bf16"), (False, "float32")):
-        monkeypatch.setattr(hardware, "has_bf16_layers", lambda can_train=can_train: can_train)
-        assert hardware.resolve_precision("bf16", "cpu") == expected
-        assert ("cannot" in hardware.precision_note("bf16", "cpu")) is not can_train
-    monkeypatch.setattr(hardware, "has_bf16_layers", lambda: True)
-    for has_units, expected in ((True, "bf16"), (False, "float32")):
-
-        def is_supported(including_emulation: bool = True, has_units: bool = has_units) -> bool:
-            return has_units or including_emulation
-
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_supported)
-        assert hardware.resolve_precision("auto", "cuda:1") == expected
-        assert hardware.resolve_precision("fast", "cuda") == expected
-        assert hardware.resolve_precision("float32", "cuda") == "float32"
-    for faster, expected in ((True, "bf16"), (False, "float32")):
-        monkeypatch.setattr(runtime, "has_bf16_products", lambda faster=faster: faster)
-        assert hardware.resolve_precision("fast", "cpu") == expected
-        assert hardware.resolve_precision("auto", "cpu") == "float32"
-        assert hardware.resolve_precision("fast", "mps") == "float32"
-        # of what is slower, the user is told
-        assert ("slower here" in hardware.precision_note("bf16", "cpu")) is not faster
-        assert hardware.precision_note("float32", "cpu") == ""
-        assert hardware.precision_note("bf16", "cuda:0") == ""
-
-
-class OnGPU(Tensor):
-    """Numbers that say that they are on a GPU."""
-
-    @property
-    def device(self) -> torch.device:  # type: ignore[override]
-        return torch.device("cuda:0")
-
-
-@pytest.fixture
-def gpu_autocast() -> Iterator[None]:
-    torch.set_autocast_enabled("cuda", True)
-    yield
-    torch.set_autocast_enabled("cuda", False)
-
-
-@pytest.mark.usefixtures("gpu_autocast")
-def test_recurrent_layers_on_a_gpu_are_in_float32() -> None:
-    def run(inputs: Tensor) -> Tensor:
-        assert not torch.is_autocast_enabled("cuda")
-        assert inputs.dtype == torch.float32
-        return inputs + 1
-
-    inputs = torch.ones(2, dtype=torch.bfloat16, requires_grad=True)
-    outputs = hardware.run_recurrent(run, inputs.as_subclass(OnGPU))  # type: ignore[arg-type]
-    assert torch.is_autocast_enabled("cuda")
-    outputs.sum().backward()
-    assert inputs.grad is not None
-    assert inputs.grad.tolist() == [1, 1]
+@pytest.mark.parametrize("can_train", [True, False])
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_precision(monkeypatch: pytest.MonkeyPatch, can_train: bool, is_fast: bool) -> None:
+    monkeypatch.setattr(hardware, "has_bf16_layers", lambda: can_train)
+    monkeypatch.setattr(runtime, "has_bf16_products", lambda: is_fast)
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: is_fast or including_emulation
+    )
+    of_cpu = {name: hardware.describe_precision(name, "cpu") for name in ("auto", "fast", "bf16")}
+    assert of_cpu["auto"] == ("float32", "")
+    assert of_cpu["fast"] == ("bf16" if can_train and is_fast else "float32", "")
+    really, note = of_cpu["bf16"]
+    assert really == ("bf16" if can_train else "float32")
+    assert ("cannot" in note, "slower" in note) == (not can_train, can_train and not is_fast)
+    for name in ("auto", "fast"):  # a GPU that only emulates bf16 does not have it
+        expected = "bf16, recurrent layers in float32" if is_fast else "float32"
+        assert hardware.describe_precision(name, "cuda:1") == (expected, "")
+    assert hardware.resolve_precision("float32", "cuda") == "float32"
+    if can_train:
+        really, note = hardware.describe_precision("bf16", "cpu", "gru layers")
+        assert (really, note.endswith("gru layers in float32")) == (
+            "bf16, gru layers in float32",
+            True,
+        )
 
 
 def test_recurrent_layers_on_a_cpu_are_as_autocast_has_them() -> None:
@@ -155,12 +123,3 @@ def test_recurrent_layers_on_a_cpu_are_as_autocast_has_them() -> None:
         assert outputs.dtype == torch.bfloat16
     double = hardware.run_recurrent(lambda inputs: lstm.double()(inputs)[0], inputs.double())
     assert double.dtype == torch.float64
-
-
-def test_a_measured_figure_can_name_its_machine() -> None:
-    machine = hardware.describe_machine("cpu")
-    assert machine.keys() == {"processor", "cores", "threads", "device", "python", "torch", "numpy"}
-    assert machine["numpy"].startswith(f"{np.__version__} with ")
-    assert all(machine.values())
-    assert machine["torch"] == torch.__version__
-    assert int(machine["cores"]) >= int(machine["threads"]) >= 1

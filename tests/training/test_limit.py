@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +13,9 @@ from process_groups import together
 from torch import Tensor
 from toy_tasks import NUM_STEPS, ToyTask
 
-from seqtool.core.errors import ConfigError
-from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone, describe
+from seqtool.core.progress import Event, RunFinished, StepDone
 from seqtool.training import loop
-from seqtool.training.config import SCHEDULES, Stage, TrainingConfig, seconds_of
+from seqtool.training.config import SCHEDULES, Stage, TrainingConfig
 from seqtool.training.hardware import joined
 from seqtool.training.loop import train
 
@@ -128,42 +126,12 @@ def test_every_schedule_ends_at_the_limit(
     assert of_steps[-1] < 0.11 * max(of_steps)
 
 
-def test_a_cosine_goes_over_the_time(tmp_path: Path, clock: Clock) -> None:
-    task = TimedTask(clock)
-    events = run(tmp_path, task, schedule="cosine", time_limit="100s", learning_rate=1.0)
-    of_steps = rates(events)
-    assert len(of_steps) == 100
-    assert task.progress == pytest.approx([step / 100 for step in range(100)])
-    # 0.5 (1 + cos(pi 25 / 100)) and so on
-    for step, expected in ((25, 0.853553), (50, 0.5), (75, 0.146447)):
-        assert of_steps[step] == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_constant_rate_falls_over_the_last_two_fifths(tmp_path: Path, clock: Clock) -> None:
-    of_steps = rates(run(tmp_path, TimedTask(clock), time_limit="100s", learning_rate=1.0))
-    assert of_steps[:61] == [1.0] * 61
-    # after 80 of 100 seconds, half of the 40
-    assert of_steps[80] == pytest.approx(0.5)
-    assert of_steps[99] == pytest.approx(1 / 40)
-
-
 def test_reading_counts_in_a_resumed_run(tmp_path: Path, clock: Clock) -> None:
     """Of 100 seconds, 50 are reading before the stop and 10 after it."""
     run(tmp_path, TimedTask(clock), stop_at=20, time_limit="100s", begun=clock.now - 50.0)
     begun = clock.now - 10.0
     events = run(tmp_path, TimedTask(clock), resume=True, time_limit="100s", begun=begun)
     assert finished(events).step == 40
-
-
-@pytest.mark.parametrize("limit", [None, "20s"])
-def test_a_run_that_has_nothing_to_learn_from_ends(
-    tmp_path: Path, clock: Clock, limit: str | None
-) -> None:
-    task = TimedTask(clock, steps_per_epoch=0, validation=8.0)
-    events = run(tmp_path, task, time_limit=limit)
-    assert finished(events).reason == "finished"
-    # two epochs, or as many validations of 8 seconds as begin before the limit
-    assert sum(isinstance(event, EpochDone) for event in events) == (2 if limit is None else 3)
 
 
 @pytest.mark.parametrize("stops", [(1,), (7, 30), (10, 11, 90)])
@@ -196,12 +164,6 @@ def test_a_run_without_a_limit_goes_on_with_one_and_the_other_way(
     assert finished(run(tmp_path, TimedTask(clock), resume=True, epochs=12)).epoch == 12
 
 
-def test_patience_ends_a_limited_run_earlier(tmp_path: Path, clock: Clock) -> None:
-    task = TimedTask(clock, scripted=[3.0, 2.0, *[4.0] * 50])
-    last = finished(run(tmp_path, task, time_limit="5m", patience=3))
-    assert (last.reason, last.epoch, last.best_epoch) == ("stopped early", 5, 2)
-
-
 @pytest.mark.parametrize("stop_at", [None, 5, 33])
 def test_each_stage_has_its_share_of_the_time(
     tmp_path: Path, clock: Clock, stop_at: int | None
@@ -226,28 +188,6 @@ def test_each_stage_has_its_share_of_the_time(
     assert finished(events).epoch == 4
 
 
-def test_a_stage_that_ends_early_leaves_its_time_to_the_next(tmp_path: Path, clock: Clock) -> None:
-    settings: dict[str, Any] = {"schedule": "cosine", "time_limit": "80s", "learning_rate": 1.0}
-    of_steps = rates(run(tmp_path, TimedTask(clock), stages=(Stage(1), Stage(1)), **settings))
-    assert len(of_steps) == 80
-    # the first one has one epoch of ten steps, over which its schedule goes
-    assert of_steps[5] == pytest.approx(0.5)
-    assert of_steps[45] == pytest.approx(0.5, abs=0.01)
-
-
-def test_what_is_shown_of_a_limited_run(tmp_path: Path, clock: Clock) -> None:
-    events = run(tmp_path, TimedTask(clock), time_limit="90s")
-    started = events[0]
-    assert isinstance(started, RunStarted)
-    assert describe(started).startswith("training for 1:30, as many epochs as fit in, ")
-    steps = [event for event in events if isinstance(event, StepDone)]
-    assert describe(steps[29]).startswith("epoch 3  step 30  ")
-    # as the clock stood before the step
-    assert steps[29].seconds_left == pytest.approx(61.0)
-    first = json.loads((tmp_path / "log.jsonl").read_text().splitlines()[0])
-    assert first["time_limit"] == 90.0
-
-
 def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -> None:
     def action(rank: int) -> tuple[int, float, float]:
         with joined("cpu") as group:
@@ -269,28 +209,3 @@ def test_processes_of_unequal_speed_end_together(tmp_path: Path, clock: Clock) -
     assert one == other
     # steps of 1.5 seconds on average, ten to an epoch, and a validation after each epoch
     assert 30 < int(one[1:].partition(",")[0]) <= 38
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90s", 90),
-        ("15m", 900),
-        ("2h", 7200),
-        ("1h30m", 5400),
-        ("1.5h", 5400),
-        (" 2H ", 7200),
-        ("90", 90),
-        (2.5, 2.5),
-    ],
-)
-def test_durations(text: str | float, seconds: float) -> None:
-    assert seconds_of(text) == seconds
-    assert TrainingConfig(time_limit=text).limit_seconds == seconds
-
-
-@pytest.mark.parametrize("text", ["", "0s", "0", "2 weeks", "30m1h", "1h30", "-5m", "1e3s", "h"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        TrainingConfig(time_limit=text)
-    assert "which is no time" in error.value.message

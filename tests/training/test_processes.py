@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from process_groups import together
-from torch import Tensor, nn
+from torch import nn
 
 from seqtool.core import runtime
 from seqtool.core.errors import ConfigError, DataError, SeqtoolError, TrainingError
-from seqtool.training.hardware import ALONE, Group, joined
+from seqtool.training.hardware import Group, joined
 
 
 @given(num=st.integers(0, 50), size=st.integers(1, 6))
@@ -19,33 +19,6 @@ def test_shares_are_all_there_is(num: int, size: int) -> None:
     shares = [Group(rank, size).share(num) for rank in range(size)]
     assert [item for share in shares for item in share] == list(range(num))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
-
-
-def test_a_share_that_must_be_even() -> None:
-    assert Group(1, 3).even_share(6, "batch_size") == range(2, 4)
-    with pytest.raises(
-        ConfigError, match="batch_size is 7, which 3 processes cannot share evenly"
-    ) as caught:
-        Group(0, 3).even_share(7, "batch_size")
-    assert caught.value.hint == "make it a multiple of 3"
-
-
-def test_alone_nothing_is_sent() -> None:
-    with joined("cpu") as group:
-        assert group is ALONE
-    assert ALONE.is_first
-    assert ALONE.any(True)
-    assert not ALONE.any(False)
-    assert ALONE.totals([1.5, 2]) == [1.5, 2]
-    assert ALONE.gathered("a") == ["a"]
-    assert ALONE.from_first("a") == "a"
-    with pytest.raises(DataError), ALONE.agreed():
-        raise DataError("broken")
-
-    def loss(index: int) -> tuple[Tensor, int]:
-        return torch.zeros(()), index
-
-    assert ALONE.parallel(nn.Linear(1, 1), loss) is loss
 
 
 def test_what_processes_tell_each_other(tmp_path: Path) -> None:
@@ -100,7 +73,8 @@ def test_a_process_that_is_lost(tmp_path: Path) -> None:
 def test_a_bug_stays_a_bug(tmp_path: Path) -> None:
     def action(rank: int) -> str:
         try:
-            with joined("cpu"):
+            with joined("cpu") as group:
+                group.any(False)  # they have met
                 raise RuntimeError("shapes do not fit")
         except RuntimeError as error:
             return str(error)
@@ -113,6 +87,7 @@ def test_what_several_processes_cannot_use(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setenv(name, "2" if name == "WORLD_SIZE" else "0")
     with pytest.raises(ConfigError, match="cannot share mps"), joined("mps"):
         pass
-    table = nn.Embedding(3, 2, sparse=True, _weight=torch.empty(3, 2, device="meta"))
     with pytest.raises(ConfigError, match="sparse-adam"):
-        Group(0, 2).parallel(table, lambda index: (torch.zeros(()), 1))
+        Group(0, 2).parallel(nn.Embedding(3, 2, sparse=True), lambda index: (torch.zeros(()), 1))
+    with pytest.raises(ConfigError, match="batch_size is 7, which 2 processes cannot share"):
+        Group(0, 2).even_share(7, "batch_size")

@@ -33,8 +33,13 @@ from seqtool.core.arrays import Doubles, Ids, Reals
 from seqtool.core.errors import ConfigError
 from seqtool.lm.mixture.config import CacheConfig
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import State, TokenScores
+from seqtool.lm.protocol import (
+    Adaptation,
+    State,
+    Summary,
+    TokenScores,
+    summarise_by_steps,
+)
 
 CHUNK = 256  # tokens that are compared with what is remembered in one product
 FEWEST = 4096  # tokens that there is room for at once; for more, when they come
@@ -92,10 +97,6 @@ class CacheModel(LanguageModel):
             del settings["theta"]
         return (Adaptation("cache", self.name, settings),)
 
-    def with_config(self, config: CacheConfig) -> CacheModel:
-        """Return a cache of the same model with other settings."""
-        return CacheModel(self.source, config, name=self.name)
-
     def trying(self, candidates: Sequence[CacheConfig], observer: Observer) -> CacheModel:
         """Return a cache that hands to `observer` what each of C settings gives, [C, N] per block.
 
@@ -106,7 +107,7 @@ class CacheModel(LanguageModel):
         return result
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Score blocks; -inf for words that are not remembered.
 
@@ -118,6 +119,9 @@ class CacheModel(LanguageModel):
                 "a cache remembers the text, but it is to be forgotten before each sentence",
                 hint="drop --reset-state, or name models without a cache",
             )
+        if summary is not None:
+            yield from summarise_by_steps(self, blocks, summary, reset_state=False)
+            return
         candidates, observer = self._tried or ((self.config,), None)
         # two readers of the same pieces, model and memory: tee keeps one block at most, since the
         # memory reads a piece as soon as the model has given its states
@@ -177,11 +181,6 @@ class CacheModel(LanguageModel):
             log_probs_HV: Doubles = np.log(probs_HV / shares_HM.sum(axis=1, keepdims=True))
         return log_probs_HV
 
-    def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
-        """Return the hypotheses `rows`."""
-        inner = None if self._states is None else self.source.select(state.inner, rows)
-        return _Hypotheses(inner, state.words[rows], state.states[rows])
-
     def _present(self, state: _Hypotheses) -> Reals:
         if self._states is None:
             return np.zeros((len(state.words), 0), dtype=np.float32)
@@ -195,6 +194,11 @@ class _Hypotheses:
     inner: Any
     words: Ids
     states: Reals
+
+    def __getitem__(self, rows: npt.NDArray[np.intp]) -> _Hypotheses:
+        """Return the hypotheses `rows`."""
+        inner = None if self.inner is None else self.inner[rows]
+        return _Hypotheses(inner, self.words[rows], self.states[rows])
 
 
 class _Memory:

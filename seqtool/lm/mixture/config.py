@@ -1,4 +1,4 @@
-"""The settings of a cache: given, or to be tuned."""
+"""The settings of a cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from seqtool.core.config import Config, setting
 
 STRONGEST = 1e6  # theta and decay: scores stay within the range of single precision
-WEIGHT = 0.15  # of a cache in a mixture, where none is given or tuned
+WEIGHT = 0.15  # of a cache in a mixture, unless it is set or tuned
 GRID: Mapping[str, tuple[float, ...]] = {
     "window": (100, 500, 2000),
     "theta": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5),
@@ -20,7 +20,7 @@ GRID: Mapping[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class CacheConfig(Config):
-    """What a cache remembers, and how it weighs it."""
+    """What a cache remembers, and how much each word counts."""
 
     window: int = setting(2000, "tokens remembered", minimum=1, maximum=2**31 - 1)
     theta: float = setting(
@@ -38,7 +38,7 @@ class CacheConfig(Config):
 
 
 def candidates(settings: Mapping[str, Any], *, has_states: bool) -> list[CacheConfig]:
-    """Return what is to be tried: the settings that are given, and the grid for the others."""
+    """Return the settings to try: the fixed ones, and the grid for the others."""
     grid: dict[str, Sequence[Any]] = {**GRID} if has_states else {**GRID, "theta": (0.0,)}
     grid |= {name: (value,) for name, value in settings.items()}
     return [CacheConfig(*values) for values in itertools.product(*grid.values())]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,23 +16,26 @@ from seqtool.core.processes import Pool, can_fork, share_of_cores
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_corpus, refuse_field
 from seqtool.core.runtime import writes_to
-from seqtool.lm.evaluation import ScoredBlock, TextBlock, check_shared, evaluate_lm, scorer
+from seqtool.lm.evaluation import (
+    LMEvaluation,
+    ScoredBlock,
+    TextBlock,
+    check_shared,
+    check_targets,
+    evaluate_lm,
+    resets_for_tables,
+    scorer,
+)
 from seqtool.lm.mixture.model import (
     MixedModel,
     check_apart,
-    make_scorer,
     mix,
+    open_language_model,
     open_parts,
     save_model,
 )
-from seqtool.lm.mixture.weights import (
-    MixtureEvaluation,
-    Tuning,
-    evaluate_mixture,
-    tune_mixture,
-)
-from seqtool.lm.perplexity import LMEvaluation, check_targets
-from seqtool.lm.protocol import LanguageModel, adaptations_of
+from seqtool.lm.mixture.weights import Tuning, evaluate_mixture, tune_mixture
+from seqtool.lm.protocol import LanguageModel
 from seqtool.lm.unknown import warning_of
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class ModelsEvaluation:
         name: what it is called.
         texts: that it was measured on.
         result: its figures.
-        mixture: with those of its parts; None where it is no mixture.
+        parts: those of the parts of a mixture, as `evaluate_mixture` gives them.
         tuning: the choice of weights, and of a cache's settings; None without.
         dynamic: the choice of settings of dynamic evaluation, of each model that has some chosen.
     """
@@ -58,17 +61,19 @@ class ModelsEvaluation:
     name: str
     texts: Sequence[str]
     result: LMEvaluation
-    mixture: MixtureEvaluation | None
+    parts: Sequence[Mapping[str, Any]]
     tuning: Tuning | None
     dynamic: Sequence[DynamicTuning]
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints, beside the text."""
-        content = self.result.to_json() if self.mixture is None else self.mixture.to_json()
+        content = self.result.to_json()
+        if isinstance(self.model, MixedModel):
+            content |= {"weights": list(self.model.weights), "parts": self.parts}
         if self.tuning is not None:
             content["tuning"] = self.tuning.to_json()
         if self.dynamic:
-            content["dynamic_tuning"] = [found.to_json() for found in self.dynamic]
+            content["dynamic_tuning"] = [each.to_json() for each in self.dynamic]
         return content
 
     def remarks(self) -> Iterator[str]:
@@ -78,35 +83,27 @@ class ModelsEvaluation:
         result, tuning = self.result, self.tuning
         if result.oov and lacks_unknown(self.model):
             yield (
-                "note: the model was read from an ARPA file without <unk>: each unknown word has a "
-                "log10 probability of -100, as in KenLM; SRILM leaves such words out of its "
-                "perplexity"
+                "note: the ARPA file has no <unk>: each unknown word has a log10 probability of "
+                "-100, as in KenLM; SRILM leaves such words out of its perplexity"
             )
-        is_dynamic = any(found.kind == "dynamic" for found in result.adaptations)
+        is_dynamic = any(how.kind == "dynamic" for how in result.adaptations)
         if result.impossible:
             yield (
                 f"note: {result.impossible:,} tokens have no probability at all under this model, "
                 "so the perplexity is infinite (null in JSON)"
             )
         elif is_dynamic and result.perplexity > result.vocabulary_size:
-            # what knows nothing of a text has the size of the vocabulary
-            yield (
-                "note: the perplexity is worse than that of guessing among all symbols of the "
-                "vocabulary; a lower --dynamic-rate may keep the network in balance"
-            )
+            yield "note: that is worse than guessing; a lower --dynamic-rate may help"
         if result.true_perplexity is not None and result.oov:
             yield (
                 "note: the grammar's figures are for the words themselves; this model reads some "
                 "as <unk>, which is easier, so the two do not compare"
             )
         elif result.true_perplexity is not None and result.perplexity < result.true_perplexity:
-            yield (
-                "note: better than the grammar that wrote the text: the model has seen this text "
-                "before"
-            )
+            yield "note: better than the grammar that wrote the text: the model has seen it before"
         measured = [(Path(text).resolve(), result.split) for text in self.texts]
         fitted: list[Tuning | DynamicTuning] = [*filter(None, [tuning]), *self.dynamic]
-        if any((Path(found.text).resolve(), found.split) in measured for found in fitted):
+        if any((Path(each.text).resolve(), each.split) in measured for each in fitted):
             what = "weights" if tuning is not None and not tuning.num_tried else "settings"
             yield (
                 f"note: the {what} were fitted on the very text that is measured, so the "
@@ -145,27 +142,14 @@ def evaluate_models(
 ) -> ModelsEvaluation:
     """Open models, mix and tune them as asked, measure the whole on a text, and save a mixture.
 
-    Args:
-        paths: of the models.
-        texts: files, directories or "-", or one prepared corpus.
-        cache: mix in a cache with these settings of `CacheConfig`, and the others as they suit.
-        cache_weight: its share in the mixture.
-        dynamic: let networks learn from the text, with these settings of `DynamicConfig`.
-        dynamic_text: their training text; the corpus of the training run if not given.
-        weights: of several models; equal ones if not given.
-        tune: held-out text that the weights, and settings that are not given, are fitted on.
-        output: a directory for the mixture.
-        force: replace that directory.
-        command: the command that made it.
-        field: which field of .jsonl files holds the text.
-        device: of networks; "auto" chooses one.
-        threads: of networks; all cores when not given.
-        jobs: processes that share the text, of one model.
-        on_trial: called with settings of dynamic evaluation that are tried, and their perplexity.
-        options: split, per_token, per_sentence and reset_state, as of `evaluate_lm`.
+    The settings `cache` and `dynamic` are those that are fixed, of `CacheConfig` and
+    `DynamicConfig`; None for no cache, and for networks that do not learn. `on_trial` is called
+    with settings of dynamic evaluation that are tried, and their perplexity. The other arguments
+    are options of `seqtool eval-ppl`; split, per_token, per_sentence and reset_state are as of
+    `evaluate_lm`.
 
     Raises:
-        ConfigError: what is asked for does not go together.
+        ConfigError: options that do not go together.
         DataError: a text that cannot be used.
         ModelError: models that cannot be opened or mixed.
         OutputError: a table or the mixture cannot be written.
@@ -196,8 +180,8 @@ def evaluate_models(
         parts, tunings = make_dynamic(parts, paths, dynamic, training_text=dynamic_text, **how)
     model = mix(parts, paths, weights, cache=cache, cache_weight=cache_weight)
     if options.get("reset_state") is None:
-        options["reset_state"] = tables != (None, None) and not adaptations_of(model)
-    tuning = mixture = None
+        options["reset_state"] = resets_for_tables(model, *tables)
+    tuning, rows = None, list[dict[str, Any]]()
     if tune is not None and isinstance(model, MixedModel):
         with progress_bar("tuning", is_bytes=True) as on_progress:
             tuning = tune_mixture(
@@ -216,18 +200,16 @@ def evaluate_models(
         progress_bar("scoring", is_bytes=True) as on_progress,
     ):
         if isinstance(model, MixedModel):
-            mixture = evaluate_mixture(model, texts, on_progress=on_progress, **options)
-            result = mixture.result
+            result, rows = evaluate_mixture(model, texts, on_progress=on_progress, **options)
         else:
             result = evaluate_lm(model, texts, on_progress=on_progress, pool=pool, **options)
     name = "mixture" if is_mixed else f"{paths[0]} ({model.kind})"
-    found = ModelsEvaluation(model, name, texts, result, mixture, tuning, tunings)
+    measured = ModelsEvaluation(model, name, texts, result, rows, tuning, tunings)
     if output is not None:
-        _save(output, found, paths, command)
-    return found
+        _save(output, measured, paths, command)
+    return measured
 
 
-@contextmanager
 def _pool(
     model: LanguageModel,
     path: Path,
@@ -235,33 +217,33 @@ def _pool(
     jobs: int,
     device: str,
     threads: int | None,
-) -> Iterator[Pool[TextBlock, ScoredBlock] | None]:
-    """Give the processes that score blocks of text; None where this one does it.
+) -> AbstractContextManager[Pool[TextBlock, ScoredBlock] | None]:
+    """Return the processes that score blocks of text; None where this one does it.
 
     They are copies of this one, or each opens the model at the path; threads are of each.
     """
     if jobs == 1:
-        yield None
-        return
+        return nullcontext()
     if isinstance(model, MixedModel):
         raise ConfigError("--jobs is for one model, without a cache", hint="drop one of the two")
     check_shared(model, reset_state=options["reset_state"])
-    with_tokens = options["per_token"] is not None
-    make: Callable[[], Any] = partial(scorer, model, with_tokens=with_tokens)
+    make: Callable[[], Any] = partial(scorer, model)
     if not (forks := can_fork()):
-        threads = threads or share_of_cores(jobs)
-        make = partial(make_scorer, path, device, threads, with_tokens=with_tokens)
-    with Pool(make, jobs, forks=forks) as pool:
-        yield pool
+        make = partial(_open_scorer, path, device, threads or share_of_cores(jobs))
+    return Pool(make, jobs, forks=forks)
 
 
-def _save(output: Path, found: ModelsEvaluation, paths: Sequence[Path], command: str) -> None:
+def _open_scorer(path: Path, device: str, threads: int) -> Callable[[TextBlock], ScoredBlock]:
+    return scorer(open_language_model(path, device=device, threads=threads))
+
+
+def _save(output: Path, measured: ModelsEvaluation, paths: Sequence[Path], command: str) -> None:
     """Write a mixture of the models at these paths with what was measured of it."""
-    assert isinstance(found.model, MixedModel)
-    scores = {"perplexity": found.result.perplexity}
-    data: dict[str, object] = {"measured_on": list(found.texts)}
-    if found.tuning is not None:
-        scores["tuning_perplexity"] = found.tuning.perplexity
-        data |= {"tuned_on": found.tuning.text, "tuning_tokens": found.tuning.tokens}
+    assert isinstance(measured.model, MixedModel)
+    scores = {"perplexity": measured.result.perplexity}
+    data: dict[str, Any] = {"measured_on": list(measured.texts)}
+    if measured.tuning is not None:
+        scores["tuning_perplexity"] = measured.tuning.perplexity
+        data |= {"tuned_on": measured.tuning.text, "tuning_tokens": measured.tuning.tokens}
     finite = {name: value for name, value in scores.items() if math.isfinite(value)}
-    save_model(output, found.model, paths, scores=finite, data=data, command=command)
+    save_model(output, measured.model, paths, scores=finite, data=data, command=command)

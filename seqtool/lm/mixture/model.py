@@ -17,11 +17,11 @@ Shapes: P parts, N tokens, H hypotheses and V symbols. Log-probabilities are nat
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,23 +36,25 @@ from seqtool.core.errors import ConfigError, ModelError, OutputError, counted
 from seqtool.core.terminal import short_path
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import UNK_ID
-from seqtool.lm.evaluation import ScoredBlock, TextBlock, scorer
-from seqtool.lm.mixture.cache import CacheModel, Observer, StatefulModel
+from seqtool.lm.held_out import MAX_PARTS
+from seqtool.lm.mixture.cache import CacheModel, StatefulModel
 from seqtool.lm.mixture.config import WEIGHT, CacheConfig
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import (
-    State,
-    SummarisingModel,
-    Summary,
-    TokenScores,
-    adaptations_of,
-    carries_state,
-    summarise_by_steps,
-)
+from seqtool.lm.protocol import Adaptation, State, Summary, TokenScores, summarise_by_steps
 from seqtool.text.tokenizers import Tokenizer
 
 SUM_SLACK = 1e-4  # weights may be rounded: 0.3333,0.3333,0.3333
+
+
+@dataclass(frozen=True)
+class MixedState:
+    """The states of the parts, [P]."""
+
+    parts: tuple[State, ...]
+
+    def __getitem__(self, rows: npt.NDArray[np.intp]) -> MixedState:
+        """Return the hypotheses `rows`."""
+        return MixedState(tuple(part[rows] for part in self.parts))
 
 
 class MixedModel(LanguageModel):
@@ -82,97 +84,63 @@ class MixedModel(LanguageModel):
         self.parts = tuple(parts)
         self.names = tuple(names or (f"model {k}" for k in range(1, len(parts) + 1)))
         self.tokenizer = first = parts[0].tokenizer
-        name = self.names[0]
         self._numbers = [
-            numbering(first, part.tokenizer, name, other)
+            numbering(first, part.tokenizer, self.names[0], other)
             for part, other in zip(self.parts, self.names, strict=True)
         ]
-        if weights is None:
-            weights = [1 / len(parts)] * len(parts)
-        self.weights = check_weights(weights, len(parts))
-        self._observer: Observer | None = None
+        equal = [1 / len(parts)] * len(parts)
+        self.weights = check_weights(equal if weights is None else weights, len(parts))
 
     @property
     def carries_state(self) -> bool:
         """Return whether a part carries its state from sentence to sentence."""
-        return any(carries_state(part) for part in self.parts)
+        return any(part.carries_state for part in self.parts)
 
     @property
     def adaptations(self) -> tuple[Adaptation, ...]:
         """Return how its parts adapt to the text that is measured."""
-        return tuple(found for part in self.parts for found in adaptations_of(part))
+        return tuple(how for part in self.parts for how in part.adaptations)
 
     def in_part(self, number: int, ids: Ids) -> Ids:
         """Return the ids that the part at a place, from 0, has for symbols of the mixture."""
         numbers = self._numbers[number]
         return ids if numbers is None else numbers[ids]
 
-    def with_part(self, number: int, part: LanguageModel) -> MixedModel:
-        """Return a mixture with another part at a place, from 0, of the same tokenizer."""
-        result = copy.copy(self)
-        result.parts = (*self.parts[:number], part, *self.parts[number + 1 :])
-        return result
-
-    def with_weights(self, weights: Sequence[float]) -> MixedModel:
-        """Return a mixture of the same parts with other weights."""
-        result = copy.copy(self)
-        result.weights = check_weights(weights, len(self.parts))
-        return result
-
-    def observed(self, observer: Observer) -> MixedModel:
-        """Return a mixture that hands the scores of its parts, [P, N], to `observer` per block."""
-        result = copy.copy(self)
-        result._observer = observer
-        return result
-
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Score blocks; the columns are the surprisals of the parts in bits, and then their own.
 
         A column ends with the number of its part: surprisal_1, surprisal_2, order_2. A block that
-        one part reads ahead is kept until all have read it.
+        one part reads ahead is kept until all have read it. The class of a mixture is the mixture
+        of the classes; its entropy is not that of entropies, and is found step by step.
         """
+        if summary is not None and summary.entropy:
+            yield from summarise_by_steps(self, blocks, summary, reset_state=reset_state)
+            return
+        class_V = None if summary is None else summary.class_V
         streams = [
-            part.score_ids(map(partial(self.in_part, number), blocks_read), reset_state=reset_state)
-            for (number, part), blocks_read in zip(
+            part.score_ids(
+                map(partial(self.in_part, number), source),
+                reset_state=reset_state,
+                summary=None if class_V is None else Summary(self._class_in_part(number, class_V)),
+            )
+            for (number, part), source in zip(
                 enumerate(self.parts), itertools.tee(blocks, len(self.parts)), strict=True
             )
         ]
         for scores in zip(*streams, strict=True):
             log_probs_PN = np.stack([part.log_probs for part in scores])
-            if self._observer is not None:
-                self._observer(log_probs_PN)
-            yield TokenScores(self._mix(log_probs_PN), _columns(scores))
-
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Score blocks with what is asked: the class of a mixture is the mixture of the classes.
-
-        Its entropy is not that of entropies, and is found step by step.
-        """
-        parts = [part for part in self.parts if isinstance(part, SummarisingModel)]
-        if summary.entropy or summary.class_V is None or len(parts) < len(self.parts):
-            yield from summarise_by_steps(self, blocks, summary, reset_state=reset_state)
-            return
-        streams = [
-            part.summarise_ids(
-                map(partial(self.in_part, number), blocks_read),
-                Summary(_renumbered_class(summary.class_V, self._numbers[number])),
-                reset_state=reset_state,
-            )
-            for (number, part), blocks_read in zip(
-                enumerate(parts), itertools.tee(blocks, len(parts)), strict=True
-            )
-        ]
-        for scores in zip(*streams, strict=True):
             classes = [part.class_log_probs for part in scores if part.class_log_probs is not None]
-            yield TokenScores(
-                self._mix([part.log_probs for part in scores]),
-                _columns(scores),
-                class_log_probs=self._mix(classes),
-            )
+            of_class = self._mix(classes) if classes else None
+            mixed = self._mix(log_probs_PN)
+            yield TokenScores(mixed, _columns(scores), of_class, parts=log_probs_PN)
+
+    def _class_in_part(self, number: int, class_V: Bools) -> Bools:
+        """Return a class of symbols in the numbering of a part."""
+        renumbered_V = np.zeros_like(class_V)
+        renumbered_V[self.in_part(number, np.flatnonzero(class_V).astype(np.int32))] = True
+        return renumbered_V
 
     def _mix(self, log_probs: Sequence[Reals] | Doubles) -> Doubles:
         """Return the log of the weighted sum of probabilities, given per part."""
@@ -183,30 +151,24 @@ class MixedModel(LanguageModel):
             np.logaddexp(mixed, np.asarray(part, dtype=np.float64) + log_weight, out=mixed)
         return mixed
 
-    def start(self, num: int) -> State:
+    def start(self, num: int) -> MixedState:
         """Return `num` hypotheses at the beginning of a sentence."""
-        return tuple(part.start(num) for part in self.parts)
+        return MixedState(tuple(part.start(num) for part in self.parts))
 
-    def advance(self, state: State, tokens: Ids) -> State:
+    def advance(self, state: MixedState, tokens: Ids) -> MixedState:
         """Read one token per hypothesis, [H]."""
-        return tuple(
-            part.advance(inner, self.in_part(number, tokens))
-            for number, (part, inner) in enumerate(zip(self.parts, state, strict=True))
+        pairs = enumerate(zip(self.parts, state.parts, strict=True))
+        return MixedState(
+            tuple(part.advance(own, self.in_part(number, tokens)) for number, (part, own) in pairs)
         )
 
-    def next_log_probs(self, state: State) -> Doubles:
+    def next_log_probs(self, state: MixedState) -> Doubles:
         """Return [H, V] nats for the next token of each hypothesis."""
-        found = []
-        for part, inner, numbers in zip(self.parts, state, self._numbers, strict=True):
-            log_probs_HV = part.next_log_probs(inner)
-            found.append(log_probs_HV if numbers is None else log_probs_HV[:, numbers])
-        return self._mix(found)
-
-    def select(self, state: State, rows: npt.NDArray[np.intp]) -> State:
-        """Return the hypotheses `rows`."""
-        return tuple(
-            part.select(inner, rows) for part, inner in zip(self.parts, state, strict=True)
-        )
+        log_probs = []
+        for part, own, numbers in zip(self.parts, state.parts, self._numbers, strict=True):
+            log_probs_HV = part.next_log_probs(own)
+            log_probs.append(log_probs_HV if numbers is None else log_probs_HV[:, numbers])
+        return self._mix(log_probs)
 
 
 def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
@@ -225,11 +187,9 @@ def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
             raise ConfigError(f"a weight is {weight:g}", hint="give weights from 0 to 1")
     total = math.fsum(weights)
     if abs(total - 1) > SUM_SLACK:
-        shares = [weight / total if total else 1 / num for weight in weights]
-        raise ConfigError(
-            f"the weights sum to {total:.6g} instead of 1",
-            hint=f"in these proportions give {','.join(f'{share:.6f}' for share in shares)}",
-        )
+        shares = ",".join(f"{weight / total if total else 1 / num:.6f}" for weight in weights)
+        what = f"the weights sum to {total:.6g} instead of 1"
+        raise ConfigError(what, hint=f"in these proportions give {shares}")
     return tuple(weight / total for weight in weights)
 
 
@@ -255,11 +215,7 @@ def check_reading(first: Tokenizer, other: Tokenizer, name: str, other_name: str
 def numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> Ids | None:
     """Return [V], the other's id of each symbol of the first; None where they are the same.
 
-    Args:
-        first: whose symbols are numbered.
-        other: whose ids they get.
-        name: what messages call the first.
-        other_name: what they call the other.
+    The names are for messages.
 
     Raises:
         ModelError: the two read a text as different tokens.
@@ -269,30 +225,19 @@ def numbering(first: Tokenizer, other: Tokenizer, name: str, other_name: str) ->
     if ours == theirs:
         return None
     numbers = theirs.encode(ours.symbols)
+    hint = "train both on one corpus made by `seqtool prepare`, which fixes the vocabulary"
     lacks = int((numbers == UNK_ID).sum()) - 1  # <unk> itself is there
     more = len(theirs) - (len(ours) - lacks)
     if lacks or more:
         noun = "word" if first.unit == "word" else "symbol"
-        raise ModelError(
-            f"the vocabularies differ: {name} has {counted(lacks, noun)} that {other_name} "
-            f"lacks, and {other_name} has {more:,} that {name} lacks",
-            hint="train both on one corpus made by `seqtool prepare`, which fixes the vocabulary",
+        what = (
+            f"the vocabularies differ: {name} has {counted(lacks, noun)} that {other_name} lacks, "
+            f"and {other_name} has {more:,} that {name} lacks"
         )
+        raise ModelError(what, hint=hint)
     if first.unit not in ("word", "char"):  # the order of subwords decides how a text is cut
-        raise ModelError(
-            f"{name} and {other_name} cut words into pieces differently",
-            hint="train both on one corpus made by `seqtool prepare`",
-        )
+        raise ModelError(f"{name} and {other_name} cut words into pieces differently", hint=hint)
     return numbers
-
-
-def _renumbered_class(class_V: Bools, numbers: Ids | None) -> Bools:
-    """Return a class of symbols in another numbering of them."""
-    if numbers is None:
-        return class_V
-    theirs = np.zeros_like(class_V)
-    theirs[numbers[class_V]] = True
-    return theirs
 
 
 def _columns(scores: Sequence[TokenScores]) -> dict[str, npt.NDArray[Any]]:
@@ -313,10 +258,10 @@ def source_of(models: Sequence[LanguageModel], names: Sequence[str]) -> tuple[La
     Raises:
         ConfigError: there is a cache already.
     """
-    found = list(_parts(models, names))
-    if any(isinstance(model, CacheModel) for model, _ in found):
+    parts = list(_parts(models, names))
+    if any(isinstance(model, CacheModel) for model, _ in parts):
         raise ConfigError("the mixture has a cache already", hint="drop --cache")
-    return next((item for item in found if isinstance(item[0], StatefulModel)), found[0])
+    return next((part for part in parts if isinstance(part[0], StatefulModel)), parts[0])
 
 
 def _parts(
@@ -341,15 +286,10 @@ def save_model(
     data: Mapping[str, Any] | None = None,
     command: str = "",
 ) -> None:
-    """Write a mixture as a model directory that refers to its parts.
+    """Write a mixture as a model directory that refers to its parts; what is there is replaced.
 
-    Args:
-        path: the directory, replaced if it is there.
-        model: the mixture.
-        parts: where each part but a cache is: a model directory or an ARPA file.
-        scores: what was measured.
-        data: what the weights were fitted on.
-        command: the command that made it.
+    `parts` are the places of all parts but a cache: model directories or ARPA files. Scores, data
+    and command are as of `checkpoint.Header`.
 
     Raises:
         OutputError: the directory is, or holds, one of the parts.
@@ -357,39 +297,31 @@ def save_model(
     check_apart(path, parts)
     output = Path(path).resolve()
     headers = [checkpoint.read_header(part) for part in parts if not Path(part).is_file()]
-    paths = iter(parts)
-    described = {
-        str(number): _describe(part, weight, paths, output)
-        for number, (part, weight) in enumerate(
-            zip(model.parts, model.weights, strict=True), start=1
-        )
-    }
-    versions = {name: version for header in headers for name, version in header.versions.items()}
+    paths = map(Path, parts)
+    entries: dict[str, dict[str, Any]] = {}
+    for number, (part, weight) in enumerate(zip(model.parts, model.weights, strict=True), start=1):
+        if isinstance(part, CacheModel):
+            entry = {"kind": part.kind, "weight": weight, "settings": to_dict(part.config)}
+        else:
+            place = next(paths)
+            entry = {
+                "path": Path(os.path.relpath(place.resolve(), output)).as_posix(),
+                "kind": part.kind,
+                "weight": weight,
+                "sha256": _sum_of_part(place),
+            }
+        entries[str(number)] = entry
     header = checkpoint.Header(
         kind=MixedModel.kind,
-        config={"parts": described},
+        config={"parts": entries},
         tokenizer=model.tokenizer.describe(),
         scores=dict(scores or {}),
         data=dict(data or {}),
         command=command,
         num_parameters=sum(header.num_parameters for header in headers),
-        versions=versions,
+        versions={name: value for header in headers for name, value in header.versions.items()},
     )
     checkpoint.save(path, header, _card(header), lambda directory: None)
-
-
-def _describe(
-    part: LanguageModel, weight: float, paths: Iterator[str | Path], output: Path
-) -> dict[str, Any]:
-    if isinstance(part, CacheModel):
-        return {"kind": part.kind, "weight": weight, "settings": to_dict(part.config)}
-    path = Path(next(paths))
-    return {
-        "path": Path(os.path.relpath(path.resolve(), output)).as_posix(),
-        "kind": part.kind,
-        "weight": weight,
-        "sha256": _sum_of_part(path),
-    }
 
 
 def check_apart(path: str | Path, parts: Sequence[str | Path]) -> None:
@@ -412,34 +344,35 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     """Open a mixture and all of its parts.
 
     Raises:
-        ModelError: a part is missing or damaged, or is not what was mixed.
+        ModelError: a part is missing or damaged, or is not what was mixed; or there are too many.
     """
+    if len([*itertools.islice(_below(directory, header), MAX_PARTS + 1)]) > MAX_PARTS:
+        what = f"a mixture of more than {MAX_PARTS} models, those inside its parts counted"
+        raise ModelError(what, hint="mix fewer models", path=directory)
     models: list[LanguageModel] = []
     names: list[str] = []
     try:
-        recorded = list(header.config["parts"].values())
-        references = [
-            (short_path((directory / part["path"]).resolve()), part["sha256"])
-            for part in recorded
-            if part["kind"] != "cache"
-        ]
-        weights = [float(part["weight"]) for part in recorded]
+        entries = list(header.config["parts"].values())
+        weights = [float(entry["weight"]) for entry in entries]
         caches = [
-            from_dict(CacheConfig, part["settings"]) for part in recorded if part["kind"] == "cache"
+            from_dict(CacheConfig, entry["settings"])
+            for entry in entries
+            if entry["kind"] == "cache"
+        ]
+        references = [
+            (short_path((directory / entry["path"]).resolve()), entry["sha256"])
+            for entry in entries
+            if entry["kind"] != "cache"
         ]
     except (KeyError, TypeError, ArithmeticError, ValueError, AttributeError, ConfigError) as error:
         raise _damaged(directory) from error
     for path, sum_then in references:
-        if not storage.present(path).exists():
+        is_there = storage.present(path).exists()
+        if not is_there or _sum_of_part(path) != sum_then:
+            what = "has changed since it was mixed" if is_there else "is not there"
             raise ModelError(
-                f"this part of the mixture {short_path(directory)} is not there",
-                hint=f"put it back, or {_MIX_AGAIN}",
-                path=path,
-            )
-        if _sum_of_part(path) != sum_then:
-            raise ModelError(
-                f"this part of the mixture {short_path(directory)} has changed since it was mixed",
-                hint=_MIX_AGAIN,
+                f"this part of the mixture {short_path(directory)} {what}",
+                hint=_MIX_AGAIN if is_there else f"put it back, or {_MIX_AGAIN}",
                 path=path,
             )
         models.append(checkpoint.load(path, device=device))
@@ -454,6 +387,17 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         raise _damaged(directory) from error
 
 
+def _below(directory: Path, header: checkpoint.Header) -> Iterator[Path]:
+    """Yield the parts of a mixture that are there, those of its parts too."""
+    parts = header.config.get("parts")
+    for part in parts.values() if isinstance(parts, dict) else ():
+        path = directory / str(part.get("path")) if isinstance(part, dict) else directory
+        if path != directory and (path / checkpoint.HEADER).is_file():
+            yield path
+            inner = checkpoint.read_header(path)
+            yield from _below(path, inner) if inner.kind == MixedModel.kind else ()
+
+
 def _damaged(directory: Path) -> ModelError:
     return ModelError("damaged model header", hint=_MIX_AGAIN, path=directory / checkpoint.HEADER)
 
@@ -463,25 +407,20 @@ def _sum_of_part(path: Path) -> str:
     return storage.sum_of(path if path.is_file() else checkpoint.find(path) / checkpoint.HEADER)
 
 
-def _shown_part(part: dict[str, Any]) -> str:
-    """Return the path of a part, or the settings of a cache."""
-    if "settings" not in part:
-        return str(part["path"])
-    return ", ".join(f"{name} {value:g}" for name, value in part["settings"].items())
-
-
 def _card(header: checkpoint.Header) -> str:
     """Return the README.md of a mixture: its parts, their weights, its scores and its command."""
-    parts = [
-        (_shown_part(part), part["kind"], f"{part['weight']:.4f}")
-        for part in header.config["parts"].values()
-    ]
+    rows = []
+    for part in header.config["parts"].values():
+        settings = ", ".join(
+            f"{name} {value:g}" for name, value in part.get("settings", {}).items()
+        )
+        rows.append((part.get("path", settings), part["kind"], f"{part['weight']:.4f}"))
     return checkpoint.compose(
         header,
         "Mixture of language models",
-        f"The probabilities of {len(parts)} models, interpolated. They stay where they are: "
+        f"The probabilities of {len(rows)} models, interpolated. They stay where they are: "
         "keep them there.",
-        checkpoint.table(("part", "kind", "weight"), parts),
+        checkpoint.table(("part", "kind", "weight"), rows),
         checkpoint.scores_table(header),
         maker="the Python library",
         use=(
@@ -494,12 +433,9 @@ def _card(header: checkpoint.Header) -> str:
 def open_language_model(
     path: Path, *, device: str = "cpu", threads: int | None = None
 ) -> LanguageModel:
-    """Open the model at `path`, without torch where it needs none.
+    """Open a model directory or an ARPA file, without torch where it needs none.
 
-    Args:
-        path: a model directory, or an ARPA file.
-        device: of a network; "auto" chooses one.
-        threads: of a network; all cores when not given.
+    The device, "auto" for the best one, and threads, None for all cores, are of a network.
 
     Raises:
         ModelError: there is no model, it is damaged, or it is no language model.
@@ -522,39 +458,11 @@ def open_language_model(
     return model
 
 
-def open_mixture(
-    paths: Sequence[Path],
-    weights: Sequence[float] | None = None,
-    *,
-    device: str = "cpu",
-    threads: int | None = None,
-) -> LanguageModel:
-    """Open a model as it is, or several as their mixture.
-
-    Args:
-        paths: one or more models.
-        weights: of each; equal ones when not given.
-        device: of networks; "auto" chooses one.
-        threads: of networks; all cores when not given.
-
-    Raises:
-        ModelError: a model that cannot be opened, or models that do not fit together.
-        ConfigError: no such device, or weights that are no distribution.
-    """
-    return mix(open_parts(paths, device=device, threads=threads), paths, weights)
-
-
-def open_parts(paths: Sequence[Path], *, device: str, threads: int | None) -> list[LanguageModel]:
-    """Open models that are to be mixed; see `open_mixture`."""
+def open_parts(
+    paths: Sequence[Path], *, device: str = "cpu", threads: int | None = None
+) -> list[LanguageModel]:
+    """Open models as `open_language_model` does."""
     return [open_language_model(path, device=device, threads=threads) for path in paths]
-
-
-def make_scorer(
-    path: Path, device: str, threads: int | None, *, with_tokens: bool
-) -> Callable[[TextBlock], ScoredBlock]:
-    """Return what scores blocks of text, with a model that is opened now; see `scorer`."""
-    model = open_language_model(path, device=device, threads=threads)
-    return scorer(model, with_tokens=with_tokens)
 
 
 def mix(
@@ -567,12 +475,8 @@ def mix(
 ) -> LanguageModel:
     """Return one model as it is, several as their mixture, and either with a cache if it is wanted.
 
-    Args:
-        models: one or more.
-        paths: where they are.
-        weights: of the models, among themselves; equal ones when not given.
-        cache: those settings of `CacheConfig` that are given; None for no cache.
-        cache_weight: of the cache in the mixture.
+    Weights are those of the models among themselves; equal ones when there are none. The cache has
+    these settings of `CacheConfig`, and its own weight in the mixture; None is no cache.
 
     Raises:
         ConfigError: theta is given for models without states, or there is a cache already.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +27,18 @@ class StaticMixture:
     Attributes:
         path: its directory.
         arpa: the ARPA file, if one was written.
+        model: the mixture itself.
         weights: of the parts.
-        sizes: the number of its n-grams per order.
         tuning: how the weights were fitted, if they were.
         perplexity: on the text of the fit.
     """
 
     path: Path
     arpa: Path | None
+    model: NgramModel
     weights: tuple[float, ...]
-    sizes: tuple[int, ...]
-    tuning: Tuning | None = None
-    perplexity: float | None = None
-
-    @cached_property
-    def model(self) -> NgramModel:
-        """The model, opened from `path`."""
-        return checkpoint.load(self.path, NgramModel)
+    tuning: Tuning | None
+    perplexity: float | None
 
 
 @runtime.writes_to("output")
@@ -63,17 +57,9 @@ def mix_ngrams(
 ) -> StaticMixture:
     """Interpolate n-gram models into one; see `union` for what is exact.
 
-    Args:
-        models: two or more; their words may differ, other units may not.
-        output: the directory of the mixture.
-        weights: of the models, of sum 1; all equal when not given.
-        tune: a held-out text that the weights are fitted on instead.
-        field: which field of .jsonl files holds that text.
-        arpa: a file to write the mixture to as ARPA, too; "-" is stdout.
-        force: replace a model that is there.
-        threads: that write the ARPA file.
-        command: what the user typed, for the model card.
-        on_progress: called with bytes done and in all (None when not known) of the tuning.
+    The models are two or more; their words may differ, other units may not. Their weights are
+    fitted on the text `tune`, if there is one, and `on_progress` is called with bytes done and in
+    all (None when not known). The other arguments are options of `seqtool ngram mix`.
 
     Raises:
         ConfigError: weights that are no distribution, one model only, or a text on stdin.
@@ -112,28 +98,16 @@ def mix_ngrams(
     scores: dict[str, float] = {}
     data: dict[str, Any] = {"mixed_of": names, "weights": list(mixture.weights)}
     if tuning is not None:
-        split = tuning.split
-        evaluation = evaluate_lm(model, tuning.text, split=split, field=field)
+        evaluation = evaluate_lm(model, tuning.text, split=tuning.split, field=field)
         scores["tuning_perplexity"] = evaluation.perplexity
         data |= {"tuned_on": tuning.text, "tuning_tokens": tuning.tokens}
-    save_model(
-        output,
-        model,
-        config={"order": model.order},
-        scores=scores,
-        data=data,
-        command=command,
-    )
+    config = {"order": model.order}
+    save_model(output, model, config=config, scores=scores, data=data, command=command)
     if arpa is not None:
         write_arpa(model.table, tokenizer.vocabulary, arpa, threads=threads)
-    return StaticMixture(
-        path=Path(output),
-        arpa=None if arpa is None else Path(arpa),
-        weights=mixture.weights,
-        sizes=tuple(map(len, model.table.levels)),
-        tuning=tuning,
-        perplexity=scores.get("tuning_perplexity"),
-    )
+    target = None if arpa is None else Path(arpa)
+    perplexity = scores.get("tuning_perplexity")
+    return StaticMixture(Path(output), target, model, mixture.weights, tuning, perplexity)
 
 
 def _tokenizer(parts: Sequence[NgramModel], names: Sequence[str]) -> Tokenizer:

@@ -9,20 +9,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from seqtool.core.arrays import Doubles
+from seqtool.core.arrays import Doubles, Floats
 from seqtool.core.errors import DataError
 from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
-from seqtool.lm.evaluation import evaluate_lm
+from seqtool.lm.evaluation import LMEvaluation, ScoredBlock, evaluate_lm
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.config import CacheConfig, candidates
 from seqtool.lm.mixture.model import MixedModel
-from seqtool.lm.perplexity import LMEvaluation
 
 TOLERANCE_NATS = 1e-7  # per token
 TRIAL_TOLERANCE_NATS = 1e-5  # while settings of a cache are compared
@@ -31,7 +29,7 @@ MAX_ITERATIONS = 2000  # EM comes to a weight of 0 only slowly
 
 @dataclass(frozen=True)
 class FittedWeights:
-    """The weights that were found.
+    """The weights that EM came to.
 
     Attributes:
         weights: [P], of sum 1.
@@ -43,11 +41,6 @@ class FittedWeights:
     weights: tuple[float, ...]
     log_likelihoods: tuple[float, ...]
     impossible: int
-
-    @property
-    def iterations(self) -> int:
-        """Return how often the weights were changed."""
-        return len(self.log_likelihoods) - 1
 
 
 def fit_weights(log_probs_PN: Doubles, *, tolerance: float = TOLERANCE_NATS) -> FittedWeights:
@@ -127,7 +120,7 @@ class Tuning:
             "split": self.split,
             "tokens": self.tokens,
             "perplexity": self.perplexity,
-            "iterations": self.fitted.iterations,
+            "iterations": len(self.fitted.log_likelihoods) - 1,
         } | ({"cache_settings_tried": self.num_tried} if self.num_tried else {})
 
 
@@ -156,20 +149,23 @@ def tune_mixture(
     Raises:
         DataError: a text that cannot be used.
     """
-    place = next((k for k, part in enumerate(model.parts) if isinstance(part, CacheModel)), None)
-    tried: list[npt.NDArray[np.float32]] = []
-    configs: list[CacheConfig] = []
-    trial = model
-    if place is not None and cache is not None:
-        part = cast("CacheModel", model.parts[place])
-        configs = candidates(cache, has_states=part.has_states)
-        keep = part.trying(configs, lambda found: tried.append(found.astype(np.float32)))
-        trial = model.with_part(place, keep)
-    blocks: list[Doubles] = []
+    parts, blocks = [*model.parts], list[Doubles]()
+    tried, configs = list[Floats](), list[CacheConfig]()
+    place = next((k for k, part in enumerate(parts) if isinstance(part, CacheModel)), 0)
+    own = parts[place]
+    if isinstance(own, CacheModel) and cache is not None:
+        configs = candidates(cache, has_states=own.has_states)
+        parts[place] = own.trying(configs, lambda scores: tried.append(scores.astype(np.float32)))
+
+    def collect(scored: ScoredBlock, _: bytes | None) -> None:
+        assert scored.parts is not None
+        blocks.append(scored.parts)
+
     split = "valid" if is_corpus(text) else None  # never its test split, which evaluation reads
     evaluate_lm(
-        trial.observed(blocks.append),
+        MixedModel(parts, names=model.names),
         text,
+        on_scores=collect,
         split=split,
         field=field,
         reset_state=reset_state,
@@ -177,18 +173,18 @@ def tune_mixture(
     )
     log_probs_PN = np.concatenate(blocks, axis=1)
     blocks.clear()
-    if place is not None and configs:
+    if isinstance(own, CacheModel) and configs:
         tried_CN = np.concatenate(tried, axis=1)
         tried.clear()
         best = _best_row(log_probs_PN, place, tried_CN)
         log_probs_PN[place] = tried_CN[best]
-        model = model.with_part(place, part.with_config(configs[best]))
+        parts[place] = CacheModel(own.source, configs[best], name=own.name)
     fitted = fit_weights(log_probs_PN)
-    tuned = model.with_weights(fitted.weights)
+    tuned = MixedModel(parts, fitted.weights, names=model.names)
     return Tuning(tuned, fitted, str(text), split, log_probs_PN.shape[1], len(configs))
 
 
-def _best_row(log_probs_PN: Doubles, place: int, tried_CN: npt.NDArray[np.float32]) -> int:
+def _best_row(log_probs_PN: Doubles, place: int, tried_CN: Floats) -> int:
     """Return which row of [C, N] is the best part at this place, with weights fitted to it."""
     trial_PN = log_probs_PN.copy()
 
@@ -201,47 +197,33 @@ def _best_row(log_probs_PN: Doubles, place: int, tried_CN: npt.NDArray[np.float3
     return max(range(len(tried_CN)), key=merit)
 
 
-@dataclass(frozen=True)
-class MixtureEvaluation:
-    """How well a mixture predicts a text, and how well each part alone.
-
-    Attributes:
-        model: the mixture.
-        result: of the mixture.
-        perplexities: [P], of each part on the same text.
-        impossible: [P], how many tokens each part gives no probability.
-    """
-
-    model: MixedModel
-    result: LMEvaluation
-    perplexities: tuple[float, ...]
-    impossible: tuple[int, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what `--json` prints: the figures of the mixture, its weights and its parts."""
-        parts = [
-            {"model": name, "kind": part.kind, "perplexity": perplexity}
-            | ({"zero_probability_tokens": impossible} if impossible else {})
-            for name, part, perplexity, impossible in zip(
-                self.model.names, self.model.parts, self.perplexities, self.impossible, strict=True
-            )
-        ]
-        return {**self.result.to_json(), "weights": list(self.model.weights), "parts": parts}
-
-
 def evaluate_mixture(
     model: MixedModel, inputs: str | Path | Sequence[str | Path], **options: Any
-) -> MixtureEvaluation:
-    """Measure a mixture and its parts in one pass; the arguments are those of `evaluate_lm`."""
-    sums: list[Doubles] = []
+) -> tuple[LMEvaluation, list[dict[str, Any]]]:
+    """Measure a mixture and its parts in one pass; the arguments are those of `evaluate_lm`.
+
+    Returns:
+        The figures of the mixture, and of each part what `--json` prints of it: its perplexity, and
+        how many tokens have no probability under it, if there are any.
+    """
+    nats: list[Doubles] = []  # of the parts, [P], one array per block, for fsum
     impossible_P = np.zeros(len(model.parts), dtype=np.int64)
 
-    def observe(log_probs_PN: Doubles) -> None:
-        sums.append(log_probs_PN.sum(axis=1))
-        impossible_P[:] += np.isneginf(log_probs_PN).sum(axis=1)
+    def add(scored: ScoredBlock, _: bytes | None) -> None:
+        assert scored.parts is not None
+        nats.append(scored.parts.sum(axis=1))
+        impossible_P[:] += np.isneginf(scored.parts).sum(axis=1)
 
-    result = evaluate_lm(model.observed(observe), inputs, **options)
-    perplexities = [
-        perplexity_of(-math.fsum(nats) / result.tokens) for nats in zip(*sums, strict=True)
+    result = evaluate_lm(model, inputs, on_scores=add, **options)
+    rows = zip(
+        model.names, model.parts, zip(*nats, strict=True), impossible_P.tolist(), strict=True
+    )
+    return result, [
+        {
+            "model": name,
+            "kind": part.kind,
+            "perplexity": perplexity_of(-math.fsum(sums) / result.tokens),
+        }
+        | ({"zero_probability_tokens": impossible} if impossible else {})
+        for name, part, sums, impossible in rows
     ]
-    return MixtureEvaluation(model, result, tuple(perplexities), tuple(impossible_P.tolist()))

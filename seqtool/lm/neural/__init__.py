@@ -1,9 +1,8 @@
 """Neural language models: cells, networks, their training and use.
 
-Networks:   network, cells (RNN, LSTM, GRU), highway (recurrent highway)
-Output:     output (what an output layer answers; full softmax), softmaxes (adaptive, sampled),
-            maxent
-On the CPU: lstm_cpu, highway_cpu (loops over time), products, recurrent_products
-Training:   config, data (windows), task, train
+Networks:   network, cells (their equations), highway (loops of the recurrent highway cell)
+Output:     output (full, adaptive and sampled layers), maxent, softmax (fused with its loss)
+Products:   products (which library makes them, in which type)
+Training:   config, data (windows), train
 At work:    model, dynamic (evaluation)
 """

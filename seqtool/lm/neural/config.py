@@ -1,16 +1,23 @@
 """Settings of a neural language model; recipes are settings by name, a YAML file each.
 
-What there is, and the setting that chooses it (`model.`, `training.`):
+What the lecture names, and the setting that chooses it (of `model`, `model.output`, `training`):
 
-    network              cell: rnn, lstm, gru, rhn (recurrent highway), window (fixed window)
-    activation of rnn    activation: tanh, relu, leaky-relu, parametric-relu, logistic
-    identity as start    recurrent_init: identity, with recurrent_init_noise
-    projection           projection_size
-    stacks               layers, connection: plain, residual, dense, highway
-    output               output.layer: full, adaptive, nce, blackout, maxent (n-gram features)
-    optimiser            optimiser: sgd, adagrad, rmsprop, adam, adamw, asgd
-    learning rate        schedule: divide, step (halved by epochs), plateau (where validation
-                         stalls), cosine (by formula), cyclic, one-cycle, constant
+    RNN, tanh or logistic             cell=rnn  activation=tanh, logistic
+    RNN of rectifiers                 cell=rnn  activation=relu, leaky-relu, parametric-relu
+    RNN that starts from the identity cell=rnn  activation=relu  recurrent_init=identity
+    LSTM; GRU                         cell=lstm; cell=gru
+    recurrent highway network         cell=rhn  depth=5  carry=coupled, separate
+    fixed window                      cell=window  window=4
+    projection                        cell=lstm  projection_size=...
+    stacks                            layers=2  connection=plain, residual, dense, highway
+    RNN + MaxEnt                      output.layer=maxent  direct_order=3
+    NCE; BlackOut                     output.layer=nce; output.layer=blackout
+    adaptive softmax                  output.layer=adaptive  cutoffs=...
+    rates halved where it stalls      schedule=plateau  schedule_factor=2
+    rates halved by epochs            schedule=step  schedule_factor=2
+    rates by formula                  schedule=divide; schedule=cosine
+    cyclic rates                      schedule=cyclic; schedule=one-cycle
+    SGD, Adagrad, RMSprop, Adam       optimiser=sgd, adagrad, rmsprop, adam
 
 Sparse non-negative matrices are in `seqtool.lm.snm`.
 """

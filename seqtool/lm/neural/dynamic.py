@@ -42,8 +42,7 @@ from seqtool.lm.neural.data import TokenStreams
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork, detach
 from seqtool.lm.neural.train import RunRecord
-from seqtool.lm.perplexity import Adaptation
-from seqtool.lm.protocol import Summary, TokenScores
+from seqtool.lm.protocol import Adaptation, Summary, TokenScores
 
 STATISTICS_STREAMS = 100  # as Krause et al.
 LEAST = -1e4  # nats of a token that a network gives which has not lost its balance
@@ -172,13 +171,19 @@ class DynamicLanguageModel(NeuralLanguageModel):
         return DynamicLanguageModel(self, self.statistics, config, name=self.name)
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Yield the log-probabilities (nats) of each block; where blocks end changes nothing.
 
         Raises:
-            ConfigError: the text is to be forgotten before each sentence.
+            ConfigError: the text is to be forgotten before each sentence, or more is asked than the
+                probabilities of tokens, as the distributions change as it reads.
         """
+        if summary is not None:
+            raise ConfigError(
+                "a network that learns from the text gives the probabilities of tokens alone",
+                hint="measure it by `seqtool eval-ppl --dynamic --per-token FILE`",
+            )
         if reset_state:
             raise ConfigError(
                 "dynamic evaluation learns from the text, but it is to be forgotten before each "
@@ -218,19 +223,6 @@ class DynamicLanguageModel(NeuralLanguageModel):
                     state, before, segment = detach(after), int(segment[-1]), segment[:0]
                 start = end
             yield TokenScores(np.concatenate(parts))
-
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Refuse: its distributions change as it reads.
-
-        Raises:
-            ConfigError: always.
-        """
-        raise ConfigError(
-            "a network that learns from the text gives the probabilities of tokens alone",
-            hint="measure it by `seqtool eval-ppl --dynamic --per-token FILE`",
-        )
 
 
 class _Learner:

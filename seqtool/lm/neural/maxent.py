@@ -31,9 +31,8 @@ from seqtool.core.errors import ConfigError, counted
 from seqtool.core.jit import compiled
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.output import (
-    FullSoftmax,
-    Surroundings,
+from seqtool.lm.neural.output import FullSoftmax, Surroundings
+from seqtool.lm.neural.softmax import (
     cross_entropy,
     fused_summaries,
     log_probs,
@@ -279,7 +278,7 @@ class DirectConnections(nn.Module):
 
 
 class NgramLogits:
-    """What the n-grams of a batch add to its logits: see `output.Additions`."""
+    """What the n-grams of a batch add to its logits: see `softmax.Additions`."""
 
     def __init__(self, direct: DirectConnections, found: FoundNgrams) -> None:
         self._found = found[:-1]

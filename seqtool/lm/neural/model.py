@@ -49,6 +49,16 @@ class Hypotheses:
     hidden: Tensor
     output: OutputLayer | AfterContexts
 
+    @torch.inference_mode()
+    def __getitem__(self, rows: npt.NDArray[np.integer]) -> Hypotheses:
+        """Return the hypotheses `rows`."""
+        index = torch.from_numpy(rows.astype(np.int64)).to(self.hidden.device)
+        cells = [tuple(part[index] for part in layer) for layer in self.cells]
+        output = self.output
+        if isinstance(output, AfterContexts):
+            output = output.softmax.after(output.hashes_NK[index])
+        return Hypotheses(cells, self.hidden[index], output)
+
 
 class NeuralLanguageModel(LanguageModel):
     """A trained network with its tokenizer.
@@ -74,22 +84,11 @@ class NeuralLanguageModel(LanguageModel):
     def _tensor(self, ids: npt.NDArray[np.integer]) -> Tensor:
         return torch.from_numpy(ids.astype(np.int64)).to(self.device)
 
-    def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Yield the log-probabilities (nats) of each block of whole sentences."""
-        return self._score(blocks, None, reset_state=reset_state)
-
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Yield the same with what is asked of each distribution, in the same pass."""
-        return self._score(blocks, summary, reset_state=reset_state)
-
     @torch.inference_mode()
-    def _score(
-        self, blocks: Iterable[Ids], summary: Summary | None, *, reset_state: bool
+    def score_ids(
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
+        """Yield the log-probabilities (nats) of each block, and a summary in the same pass."""
         state = self.network.initial_state(1)
         for block in blocks:
             if reset_state or not self.carries_state:
@@ -233,16 +232,6 @@ class NeuralLanguageModel(LanguageModel):
         """Return natural-log probabilities of the next token, (num, V)."""
         log_probs_NV: npt.NDArray[np.float64] = state.output.log_probs(state.hidden).cpu().numpy()
         return log_probs_NV
-
-    @torch.inference_mode()
-    def select(self, state: Hypotheses, rows: npt.NDArray[np.integer]) -> Hypotheses:
-        """Keep, repeat or reorder hypotheses."""
-        index = self._tensor(rows)
-        cells = [tuple(part[index] for part in layer) for layer in state.cells]
-        output = state.output
-        if isinstance(output, AfterContexts):
-            output = output.softmax.after(output.hashes_NK[index])
-        return Hypotheses(cells, state.hidden[index], output)
 
 
 def _num_figures(summary: Summary | None) -> int:

@@ -278,8 +278,8 @@ class NeuralNetwork(nn.Module):
     ) -> tuple[Tensor, list[CellState]]:
         """Return the last layer's output, (T, B, H), and the state of every layer after it.
 
-        Layers stay in float32 whatever the precision, but those of which `bf16_pays` on a CPU. On a
-        GPU cuDNN's loops would be in float16 under autocast, whose gradients have no room there.
+        Layers stay in float32 whatever the precision, but on a CPU those with `Cell.bf16_on_cpu`.
+        On a GPU cuDNN's loops would be in float16 under autocast, which gradients do not fit in.
         With `num_layers`, only so many are read, and the last of these counts as the last one.
         """
         num_layers = self.config.layers if num_layers is None else num_layers
@@ -291,7 +291,7 @@ class NeuralNetwork(nn.Module):
 
     def float32_layers(self, device: str) -> str:
         """Return what the layers are called where they stay in float32 in bf16, else nothing."""
-        is_bf16 = device == "cpu" and all(cell.bf16_pays for cell in self._cells())
+        is_bf16 = device == "cpu" and all(cell.bf16_on_cpu for cell in self._cells())
         return "" if is_bf16 else f"{self.config.cell} layers"
 
     def _join(self, layer: int, below: Tensor, outputs: Tensor, *, is_last: bool) -> Tensor:
@@ -350,7 +350,7 @@ class NeuralNetwork(nn.Module):
             if self.training:
                 inputs_TBE = drop_units(below, share, variational=self._variational)
             masks = self._masks(cell, inputs_TBE, next(cell.parameters()))
-            if bf16 and cell.bf16_pays:
+            if bf16 and cell.bf16_on_cpu:
                 with torch.autocast("cpu", dtype=torch.bfloat16):
                     outputs_TBH, after = cell(inputs_TBE, state[layer], *masks)
             else:

@@ -1,420 +1,62 @@
-"""The output layer: what turns hidden states into probabilities of the next token.
+"""Output layers: what turns hidden states into probabilities of the next token.
 
-Dimensions in names: N tokens, H units, V vocabulary, R rows of one chunk.
+    FullSoftmax        softmax over the whole vocabulary
+    AdaptiveSoftmax    softmax in clusters by frequency
+    NoiseContrastive   full softmax, trained on samples of noise
+    BlackOut           the same, with another loss
 
-An output layer answers `loss`, which training minimises, `target_log_probs` and `log_probs`, which
-are exact whatever the loss. On the CPU, projection, softmax and cross-entropy are fused.
+Dimensions in names: N tokens, H units, V vocabulary.
+
+A layer answers `loss`, which training minimises, `target_log_probs` and `log_probs`, which are
+exact whatever the loss. The softmax itself is in `softmax`; a full one with n-grams in `maxent`.
+
+The adaptive softmax (Grave et al. 2017, "Efficient softmax approximation for GPUs"), with S symbols
+of the head (the short list, and one for each other cluster): symbols are ranked by frequency and
+cut into clusters.
+
+    rank    0 ... cutoffs[0]   ... cutoffs[1]   ... V
+            |  short list  |  cluster 1   |  cluster 2  |
+
+A frequent symbol costs the head alone, p(w | h) = head(w | h); the others p(w | h) = head(cluster
+of w | h) x cluster(w | h). The c-th cluster reads a projection of the hidden state of H /
+div_value^c units. With tied weights it reads the hidden state itself, and its weight is a slice of
+the embedding's (Merity et al. 2018, "An analysis of neural language modeling at multiple scales").
+
+Layers that are trained on K noise samples of the vocabulary, which all tokens share: the noise is
+q(w), proportional to count(w)^power. In evaluation mode, and for all probabilities, such a layer is
+the full softmax.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import threading
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from seqtool.core.arrays import Longs
 from seqtool.core.config import Registry
-from seqtool.core.runtime import one_blas_thread
+from seqtool.core.errors import ConfigError
+from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.products import product
-
-# of one chunk of logits; with smaller chunks, adding up the gradient of the weight takes longer
-# than what the cache saves
-CHUNK_BYTES = 48_000_000
-# of what is done element by element before the next rows, to stay in a core's own cache; several
-# threads wait for each other after each operation, so they are given more at once
-NEAR_BYTES = 1_000_000
-NEAR_BYTES_SHARED = 8_000_000
-
-# is shown some rows and the probabilities of all symbols there (R, V), which it must not keep
-Reader = Callable[[slice, Tensor], None]
-
-
-class Additions(Protocol):
-    """What is added to the logits of some rows, with weights (M,) of its own."""
-
-    weights_M: Tensor
-
-    def add_to(self, logits_RV: Tensor, rows_R: Tensor) -> None:
-        """Add to the logits of the rows with these numbers."""
-
-    def collect(self, grads_RV: Tensor, shares_R1: Tensor, rows_R: Tensor) -> None:
-        """Take the gradients of those logits, each row of them times its share."""
-
-    def gradient(self) -> Tensor:
-        """Return the gradient of the weights, (M,), of all that was collected."""
-
-
-def rows_per_chunk(num_symbols: int, dtype: torch.dtype) -> int:
-    """Return R."""
-    return max(16, CHUNK_BYTES // (dtype.itemsize * num_symbols))
-
-
-_ALIGNED = 64  # bytes
-
-
-class _Room(threading.local):
-    """Memory for one chunk of logits, which every call of a thread uses again.
-
-    Memory fresh from the system is mapped page by page at its first touch. With 33,278 words, that
-    is 11 of the 340 milliseconds that a step of the recipe `wikitext2-lstm-cpu` takes in bfloat16.
-    """
-
-    def __init__(self) -> None:
-        self._bytes = np.empty(0, np.uint8)
-
-    def tensor(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        """Return an uninitialised tensor, valid until the next one is asked for."""
-        size = rows * columns * dtype.itemsize
-        if len(self._bytes) < size:
-            room = np.empty(size + _ALIGNED, np.uint8)
-            # as torch's own memory is: the bits of its products may depend on it
-            self._bytes = room[-room.ctypes.data % _ALIGNED :][:size]
-        # made of the array each time: one made in inference mode could not be used in training
-        return torch.from_numpy(self._bytes[:size]).view(dtype).view(rows, columns)
-
-
-_room = _Room()
-
-
-def in_chunks(
-    num_rows: int, num_symbols: int, dtype: torch.dtype
-) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the rows of each chunk, and room for their logits, (R, V).
-
-    The room is the next caller's afterwards: nothing of it may be kept.
-    """
-    rows = min(num_rows, rows_per_chunk(num_symbols, dtype))
-    room_RV = _room.tensor(rows, num_symbols, dtype)
-    for start in range(0, num_rows, max(1, rows)):  # range() takes no step of 0
-        yield slice(start, start + rows), room_RV[: num_rows - start]
-
-
-def softmax_(
-    logits_RV: Tensor,
-    bias_V: Tensor,
-    targets_R: Tensor,
-    shares_R1: Tensor | None = None,
-    grad_bias_V: Tensor | None = None,
-    *,
-    additions: Additions | None = None,
-    first_row: int = 0,
-    reader: Reader | None = None,
-) -> Tensor:
-    """Add the bias and return the log-probabilities of the targets, (R,).
-
-    A probability that rounds to zero has the logarithm -inf. With shares, the logits become
-    p - onehot(target), and their sum, weighted by the shares, is added to `grad_bias`. Additions
-    and reader know the first row as `first_row`.
-    """
-    num_symbols = len(bias_V)
-    near_bytes = NEAR_BYTES if torch.get_num_threads() == 1 else NEAR_BYTES_SHARED
-    rows = max(1, near_bytes // (bias_V.itemsize * num_symbols))
-    # logits in bfloat16 are read into room of the bias's type, in which the softmax is made
-    is_rounded = logits_RV.dtype != bias_V.dtype
-    if is_rounded:
-        room_RV = bias_V.new_empty(min(rows, len(logits_RV)), num_symbols)
-    sums_1V = bias_V.new_empty(1, num_symbols)
-    # an ignored target is read as symbol 0; the callers' shares, or masks, leave it out
-    targets_R1 = targets_R[:, None].clamp(min=0)
-    probs_R1 = bias_V.new_empty(len(logits_RV), 1)
-    minus_1 = bias_V.new_full((1, 1), -1.0)
-    for start in range(0, len(logits_RV), rows):
-        near = slice(start, start + rows)
-        logits, targets = logits_RV[near], targets_R1[near]
-        probs = room_RV[: len(logits)].copy_(logits) if is_rounded else logits
-        probs += bias_V
-        numbers_R = torch.arange(start, start + len(probs)) + first_row
-        if additions is not None:
-            additions.add_to(probs, numbers_R)
-        # the gradient is made of probabilities; logarithms are taken of those of the targets alone
-        torch.softmax(probs, dim=1, out=probs)
-        torch.gather(probs, 1, targets, out=probs_R1[near])
-        if reader is not None:
-            reader(slice(start + first_row, start + first_row + len(probs)), probs)
-        if shares_R1 is None or grad_bias_V is None:
-            continue
-        near_shares = shares_R1[near]
-        probs.scatter_add_(1, targets, minus_1.expand_as(targets))
-        # the weighted sum of the rows as a product: no weighted copy of them is made
-        grad_bias_V += product(near_shares.t(), probs, sums_1V)[0]
-        if additions is not None:
-            additions.collect(probs, near_shares, numbers_R)
-        if is_rounded:
-            logits.copy_(probs)
-    return probs_R1[:, 0].log()
-
-
-def add_weight_gradient(
-    grads_RV: Tensor, hidden_RH: Tensor, grad_weight_VH: Tensor, *, is_first: bool
-) -> None:
-    """Add a chunk's share, in blocks of the vocabulary, so that sums stay near."""
-    # nothing is there to be added to: the first chunk's product is written in its place
-    if is_first and grads_RV.dtype == grad_weight_VH.dtype:
-        product(grads_RV.t(), hidden_RH, grad_weight_VH)
-        return
-    num_symbols, size = grad_weight_VH.shape
-    step = max(1, min(num_symbols, 4 * NEAR_BYTES // (grads_RV.itemsize * size)))
-    room_BH = grads_RV.new_empty(step, size)
-    for start in range(0, num_symbols, step):
-        block = slice(start, min(start + step, num_symbols))
-        added = product(grads_RV[:, block].t(), hidden_RH, room_BH[: block.stop - start])
-        if is_first:
-            grad_weight_VH[block].copy_(added)
-        else:
-            grad_weight_VH[block].add_(added)
-
-
-def make_exact(
-    log_probs_N: Tensor,
-    hidden_NH: Tensor,
-    weight_VH: Tensor,
-    bias_V: Tensor,
-    targets_N: Tensor,
-    additions: Additions | None = None,
-) -> None:
-    """Compute anew the logarithms of probabilities that round to zero, or nearly."""
-    # below the smallest normal number, a probability has lost bits that its logarithm needs
-    lost_N = log_probs_N < math.log(torch.finfo(log_probs_N.dtype).tiny)
-    if bool(lost_N.any()):
-        logits_LV = torch.addmm(bias_V, hidden_NH[lost_N], weight_VH.t())
-        if additions is not None:
-            additions.add_to(logits_LV, lost_N.nonzero()[:, 0])
-        log_probs_N[lost_N] = -functional.cross_entropy(
-            logits_LV, targets_N[lost_N].clamp(min=0), reduction="none"
-        )
-
-
-def cross_entropy(
-    hidden_NH: Tensor,
-    weight_VH: Tensor,
-    bias_V: Tensor,
-    targets_N: Tensor,
-    *,
-    num_targets: int | None = None,
-    additions: Additions | None = None,
-) -> Tensor:
-    """Return the mean negative log-likelihood in nats over the targets not `IGNORED`.
-
-    Without any target it is zero. With `num_targets`, the sum is divided by that instead. On a CPU
-    alone, there may be additions to the logits.
-    """
-    if hidden_NH.device.type == "cpu":
-        bf16 = torch.is_autocast_enabled("cpu")
-        with torch.autocast("cpu", enabled=False), one_blas_thread():
-            loss: Tensor = _FusedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-                hidden_NH.to(weight_VH.dtype),
-                weight_VH,
-                bias_V,
-                None if additions is None else additions.weights_M,
-                targets_N,
-                num_targets,
-                bf16,
-                torch.is_grad_enabled(),
-                additions,
-            )
-        return loss
-    logits_NV = functional.linear(hidden_NH, weight_VH, bias_V)
-    total = functional.cross_entropy(
-        logits_NV.float(), targets_N, ignore_index=IGNORED, reduction="sum"
-    )
-    return total / (
-        (targets_N != IGNORED).sum().clamp(min=1) if num_targets is None else num_targets
-    )
-
-
-def log_probs(
-    hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor, added_NV: Tensor | None = None
-) -> Tensor:
-    """Return natural-log probabilities of every symbol, normalised in float64, (N, V)."""
-    logits_NV = functional.linear(hidden_NH.to(weight_VH.dtype), weight_VH, bias_V)
-    logits_NV = logits_NV if added_NV is None else logits_NV + added_NV
-    return functional.log_softmax(logits_NV.double(), dim=1)
-
-
-def target_log_probs(
-    hidden_NH: Tensor,
-    weight_VH: Tensor,
-    bias_V: Tensor,
-    targets_N: Tensor,
-    additions: Additions | None = None,
-    reader: Reader | None = None,
-) -> Tensor:
-    """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones.
-
-    With additions or a reader, on a CPU without gradients alone.
-    """
-    if hidden_NH.device.type == "cpu" and not torch.is_grad_enabled():
-        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
-        chunks = in_chunks(len(hidden_NH), len(weight_VH), hidden_NH.dtype)
-        with one_blas_thread():
-            for chunk, logits_RV in chunks:
-                product(hidden_NH[chunk], weight_VH.t(), logits_RV)
-                log_probs_N[chunk] = softmax_(
-                    logits_RV,
-                    bias_V,
-                    targets_N[chunk],
-                    additions=additions,
-                    first_row=chunk.start,
-                    reader=reader,
-                )
-        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
-        return log_probs_N.masked_fill_(targets_N == IGNORED, 0.0)
-    # on another device, or with gradients, whose logits are kept: no room is used again
-    parts = []
-    rows = rows_per_chunk(len(weight_VH), weight_VH.dtype)
-    for hidden_RH, targets_R in zip(
-        torch.split(hidden_NH, rows), torch.split(targets_N, rows), strict=True
-    ):
-        logits_RV = functional.linear(hidden_RH, weight_VH, bias_V)
-        parts.append(
-            -functional.cross_entropy(logits_RV, targets_R, ignore_index=IGNORED, reduction="none")
-        )
-    return torch.cat(parts)
-
-
-ROWS_READ = 256  # at a time, of whole distributions in float64
-
-
-def read_summaries(
-    log_probs_of: Callable[[slice], Tensor],
-    num_rows: int,
-    class_V: Tensor | None,
-    *,
-    entropy: bool,
-) -> list[Tensor]:
-    """Return the nats of a class and the entropies, (N,) each, where they are asked for.
-
-    They are found from the log-probabilities (R, V) that `log_probs_of` gives of some rows.
-    """
-    parts: list[list[Tensor]] = []
-    for start in range(0, num_rows, ROWS_READ):
-        log_probs_RV = log_probs_of(slice(start, start + ROWS_READ))
-        found = [] if class_V is None else [log_probs_RV[:, class_V].logsumexp(dim=1)]
-        if entropy:
-            found.append(torch.special.entr(log_probs_RV.exp()).sum(dim=1))
-        parts.append(found)
-    return [torch.cat(rows) for rows in zip(*parts, strict=True)]
-
-
-def fused_summaries(
-    hidden_NH: Tensor,
-    weight_VH: Tensor,
-    bias_V: Tensor,
-    targets_N: Tensor,
-    class_V: Tensor | None,
-    *,
-    entropy: bool,
-    log_probs_of: Callable[[Tensor], Tensor],
-    additions: Additions | None = None,
-) -> list[Tensor]:
-    """Return what `OutputLayer.summarise` does, on a CPU, in the pass that scores the targets.
-
-    Args:
-        hidden_NH: what the softmax reads.
-        weight_VH: its weight.
-        bias_V: its bias.
-        targets_N: the targets, none ignored.
-        class_V: the class.
-        entropy: whether it is asked for.
-        log_probs_of: gives the log-probabilities of all symbols for the rows of these numbers.
-        additions: to the logits.
-    """
-    classes_N, entropies_N = torch.empty_like(hidden_NH[:, 0]), torch.empty_like(hidden_NH[:, 0])
-    share_V = None if class_V is None else class_V.to(weight_VH.dtype)
-
-    def read(rows: slice, probs_RV: Tensor) -> None:
-        if share_V is not None:
-            torch.mv(probs_RV, share_V, out=classes_N[rows])
-        if entropy:
-            torch.sum(torch.special.entr(probs_RV), dim=1, out=entropies_N[rows])
-
-    found = [target_log_probs(hidden_NH, weight_VH, bias_V, targets_N, additions, reader=read)]
-    if class_V is not None:
-        lost_N = classes_N < torch.finfo(classes_N.dtype).tiny  # it rounds to zero, or nearly
-        classes_N.log_()
-        if bool(lost_N.any()):
-            exact_LV = log_probs_of(lost_N.nonzero()[:, 0])
-            classes_N[lost_N] = exact_LV[:, class_V].logsumexp(dim=1).to(classes_N.dtype)
-        found.append(classes_N)
-    return [*found, *([entropies_N] if entropy else [])]
-
-
-class _FusedCrossEntropy(torch.autograd.Function):
-    """Linear layer, softmax and mean cross-entropy, chunk by chunk, never holding all logits.
-
-    The gradients are computed in the forward pass, where each chunk's probabilities are at hand:
-    with p = softmax(logits), they are p - onehot(target) by the logits. With `bf16`, products and
-    their factors are rounded to bfloat16; sums and the softmax are not.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        hidden_NH: Tensor,
-        weight_VH: Tensor,
-        bias_V: Tensor,
-        added_M: Tensor | None,
-        targets_N: Tensor,
-        num_targets: int | None,
-        bf16: bool,
-        needs_grad: bool,
-        additions: Additions | None,
-    ) -> Tensor:
-        """Return the mean loss in nats."""
-        dtype, factor = hidden_NH.dtype, torch.bfloat16 if bf16 else hidden_NH.dtype
-        kept_N1 = (targets_N != IGNORED)[:, None]
-        num_targets = num_targets or max(1, int(kept_N1.sum()))
-        shares_N1 = kept_N1.to(dtype) / num_targets  # the weight of each token in the mean
-        factor_VH, factor_NH = weight_VH.to(factor), hidden_NH.to(factor)
-        log_probs_N = hidden_NH.new_empty(len(hidden_NH))
-        grad_bias, grad_hidden = torch.zeros_like(bias_V), torch.empty_like(hidden_NH)
-        # without a chunk nothing is written
-        grad_weight = torch.empty_like(weight_VH) if len(hidden_NH) else torch.zeros_like(weight_VH)
-        for chunk, probs_RV in in_chunks(len(hidden_NH), len(weight_VH), factor):
-            product(factor_NH[chunk], factor_VH.t(), probs_RV)
-            log_probs_N[chunk] = softmax_(
-                probs_RV,
-                bias_V,
-                targets_N[chunk],
-                shares_N1[chunk] if needs_grad else None,
-                grad_bias,
-                additions=additions,
-                first_row=chunk.start,
-            )
-            if not needs_grad:
-                continue
-            grads_RV = probs_RV  # they are p - onehot(target) now
-            grad_hidden[chunk] = product(grads_RV, factor_VH, torch.empty_like(factor_NH[chunk]))
-            # the shares go into the small factors
-            shared_RH = (hidden_NH[chunk] * shares_N1[chunk]).to(factor)
-            add_weight_gradient(grads_RV, shared_RH, grad_weight, is_first=chunk.start == 0)
-        make_exact(log_probs_N, hidden_NH, weight_VH, bias_V, targets_N, additions)
-        if needs_grad:
-            grad_hidden *= shares_N1  # a factor of each row, so that once at the end is enough
-            grad_added = None if additions is None else additions.gradient()
-            ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, grad_added)
-        return -(log_probs_N[:, None] * kept_N1).sum(dtype=torch.float64).to(dtype) / num_targets
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the hidden states, the weight, the bias and the additions."""
-        grads: tuple[Tensor | None, ...] = ctx.saved_tensors
-        if grad.item() != 1.0:  # the loss itself is nearly always what is differentiated
-            grads = tuple(None if part is None else part * grad for part in grads)
-        return *grads, *[None] * 5
-
+from seqtool.lm.neural.softmax import (
+    cross_entropy,
+    fused_summaries,
+    log_probs,
+    read_summaries,
+    target_log_probs,
+)
 
 IDS_PER_BLOCK = 1 << 22
 
@@ -451,7 +93,7 @@ def count_symbols(
     return counts
 
 
-class OutputLayer(nn.Module):
+class OutputLayer(nn.Module, ABC):
     """What follows the last hidden layer.
 
     Args:
@@ -467,20 +109,20 @@ class OutputLayer(nn.Module):
     def __init__(self, config: OutputConfig, around: Surroundings) -> None:
         super().__init__()
 
+    @abstractmethod
     def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the mean loss over the targets not `IGNORED`; zero without any target.
 
         In nats; in evaluation mode it is the negative log-likelihood.
         """
-        raise TypeError(f"{type(self).__name__} is an interface")
 
+    @abstractmethod
     def log_probs(self, hidden_NH: Tensor) -> Tensor:
         """Return natural-log probabilities of every symbol, in float64, (N, V)."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
+    @abstractmethod
     def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
         """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
     def summarise(
         self, hidden_NH: Tensor, targets_N: Tensor, class_V: Tensor | None, *, entropy: bool
@@ -498,22 +140,22 @@ class OutputLayer(nn.Module):
         )
         return [self.target_log_probs(hidden_NH, targets_N), *found]
 
+    @abstractmethod
     def matrices(self) -> Iterator[Tensor]:
         """Yield linear maps of its own, to initialise them."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
+    @abstractmethod
     def initialise_biases(self) -> None:
         """Set the biases as training is to start with them."""
-        raise TypeError(f"{type(self).__name__} is an interface")
 
 
 OUTPUT_LAYERS: Registry[type[OutputLayer]] = Registry(
     "output layer",
     {
         "full": "seqtool.lm.neural.output:FullSoftmax",
-        "adaptive": "seqtool.lm.neural.softmaxes:AdaptiveSoftmax",
-        "nce": "seqtool.lm.neural.softmaxes:NoiseContrastive",
-        "blackout": "seqtool.lm.neural.softmaxes:BlackOut",
+        "adaptive": "seqtool.lm.neural.output:AdaptiveSoftmax",
+        "nce": "seqtool.lm.neural.output:NoiseContrastive",
+        "blackout": "seqtool.lm.neural.output:BlackOut",
         "maxent": "seqtool.lm.neural.maxent:MaxentSoftmax",
     },
 )
@@ -569,3 +211,310 @@ class FullSoftmax(OutputLayer):
     def initialise_biases(self) -> None:
         """Start at zero."""
         nn.init.zeros_(self.bias)
+
+
+DIV_VALUE = 4.0
+
+
+def choose_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
+    """Return the cutoffs where none are given: a sixteenth and a quarter of the vocabulary.
+
+    By Zipf's law the three clusters then have some 75, 15 and 10% of the text. Below 1,000 symbols
+    there are two clusters, of about the same size.
+    """
+    if vocabulary_size < 1000:
+        return (max(NUM_SPECIALS, vocabulary_size // 2),)
+    return vocabulary_size // 16, vocabulary_size // 4
+
+
+def rank_by_count(vocabulary_size: int, counts: Longs | None) -> Tensor:
+    """Return the rank of each symbol by frequency, (V,), `<unk>` and `</s>` first.
+
+    A vocabulary of words or characters is in that order already; one of subwords need not be.
+    """
+    ranks = np.arange(vocabulary_size)
+    if counts is not None:
+        # argsort gives the symbol of each rank, and this its inverse
+        ranks[NUM_SPECIALS + np.argsort(-counts[NUM_SPECIALS:], kind="stable")] = np.arange(
+            NUM_SPECIALS, vocabulary_size
+        )
+    return torch.from_numpy(ranks)
+
+
+class Cluster(nn.Module):
+    """The softmax over the symbols of one cluster, after a projection.
+
+    Args:
+        hidden_size: H.
+        size: units that the hidden state is projected to; None leaves out the projection, and the
+            weight too, which is then a slice of the embedding's.
+        num_symbols: of the cluster.
+    """
+
+    def __init__(self, hidden_size: int, size: int | None, num_symbols: int) -> None:
+        super().__init__()
+        self.projection = None
+        if size is not None:
+            self.projection = nn.Linear(hidden_size, size, bias=False)
+            self.weight = nn.Parameter(torch.empty(num_symbols, size))
+        self.bias = nn.Parameter(torch.empty(num_symbols))
+
+    def project(self, hidden_NH: Tensor) -> Tensor:
+        """Return what the cluster reads."""
+        if self.projection is None:
+            return hidden_NH
+        projected: Tensor = self.projection(hidden_NH)
+        return projected
+
+
+class AdaptiveSoftmax(OutputLayer):
+    """Softmax in clusters by frequency.
+
+    Raises:
+        ConfigError: a cutoff is not in the vocabulary.
+    """
+
+    needs_counts = True
+    ranks_V: Tensor
+    cutoffs: Tensor
+
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        hidden_size, vocabulary_size = around.hidden_size, around.vocabulary_size
+        cutoffs = config.cutoffs or choose_cutoffs(vocabulary_size)
+        if cutoffs[-1] >= vocabulary_size:
+            raise ConfigError(
+                f"cutoffs has {cutoffs[-1]:,}, but the vocabulary has {vocabulary_size:,} symbols",
+                hint="give smaller cutoffs, or leave them out",
+            )
+        starts = [*cutoffs, vocabulary_size]
+        self.sizes = [cutoffs[0], *(end - start for start, end in itertools.pairwise(starts))]
+        num_clusters, div_value = len(cutoffs), config.div_value or DIV_VALUE
+        self.weight = around.tied_weight
+        is_tied = self.weight is not None
+        # the short list's, unless tied, then one row for each cluster
+        rows = num_clusters + (0 if is_tied else cutoffs[0])
+        self.head_weight = nn.Parameter(torch.empty(rows, hidden_size))
+        self.head_bias = nn.Parameter(torch.empty(cutoffs[0] + num_clusters))
+        self.clusters = nn.ModuleList(
+            Cluster(
+                hidden_size,
+                None if is_tied else max(1, int(hidden_size / div_value**number)),
+                self.sizes[number],
+            )
+            for number in range(1, num_clusters + 1)
+        )
+        self.register_buffer("cutoffs", torch.tensor(cutoffs), persistent=False)
+        # saved with the weights: a model that is opened knows no counts to rank by
+        self.register_buffer("ranks_V", rank_by_count(vocabulary_size, around.counts))
+        self._note_ranks()
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean negative log-likelihood in nats over the targets not `IGNORED`."""
+        num_targets = max(1, int((targets_N != IGNORED).sum()))
+        parts = self._parts(hidden_NH, targets_N)
+        # each part by the number of all targets, so that the sum of the parts is the mean
+        return reduce(add, (cross_entropy(*part, num_targets=num_targets) for _, part in parts))
+
+    def log_probs(self, hidden_NH: Tensor) -> Tensor:
+        """Return natural-log probabilities of every symbol, in float64, (N, V)."""
+        head_SH, weights = self._weights()
+        head_NS = log_probs(hidden_NH, head_SH, self.head_bias)
+        parts = [head_NS[:, : self.sizes[0]]]
+        for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
+            inside = log_probs(cluster.project(hidden_NH), weight, cluster.bias)
+            parts.append(head_NS[:, self.sizes[0] + number, None] + inside)
+        return torch.cat(parts, dim=1)[:, self.ranks_V]
+
+    def target_log_probs(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the natural-log probability of each target, (N,), 0 for `IGNORED` ones."""
+        parts = self._parts(hidden_NH, targets_N)
+        log_probs_N = target_log_probs(*next(parts)[1])
+        for rows, part in parts:
+            log_probs_N = log_probs_N.index_add(0, rows, target_log_probs(*part))
+        return log_probs_N
+
+    def _parts(
+        self, hidden_NH: Tensor, targets_N: Tensor
+    ) -> Iterator[tuple[Tensor, tuple[Tensor, Tensor, Tensor, Tensor]]]:
+        """Yield the rows of the head and of each cluster, and what it reads, weight, bias, targets.
+
+        Cluster 0 is the short list; an ignored target is in none.
+        """
+        ranks_N = self.ranks_V[targets_N.clamp(min=0)]
+        is_ignored_N = targets_N == IGNORED
+        # right: the rank that is a cutoff is the first of the next cluster
+        numbers_N = torch.bucketize(ranks_N, self.cutoffs, right=True)
+        numbers_N = numbers_N.masked_fill(is_ignored_N, 0)
+        head_N = torch.where(numbers_N == 0, ranks_N, self.sizes[0] - 1 + numbers_N)
+        head_SH, weights = self._weights()
+        head_N = head_N.masked_fill(is_ignored_N, IGNORED)
+        yield torch.arange(len(head_N)), (hidden_NH, head_SH, self.head_bias, head_N)
+        for number, (cluster, weight) in enumerate(zip(self._clusters(), weights, strict=True)):
+            rows = (numbers_N == number + 1).nonzero()[:, 0]
+            read, ranks = cluster.project(hidden_NH[rows]), ranks_N[rows] - self.cutoffs[number]
+            yield rows, (read, weight, cluster.bias, ranks)
+
+    def _weights(self) -> tuple[Tensor, list[Tensor]]:
+        """Return the weights of the head (S, H), and of each cluster."""
+        if self.weight is None:
+            return self.head_weight, [cluster.weight for cluster in self._clusters()]
+        ranked_VH = self.weight
+        if not self._is_ranked:
+            ranked_VH = ranked_VH[torch.argsort(self.ranks_V)]
+        short_list, *others = torch.split(ranked_VH, self.sizes)
+        return torch.cat([short_list, self.head_weight]), others
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._note_ranks()
+
+    def _note_ranks(self) -> None:
+        """Note whether symbols have their ids for ranks: then none need be moved."""
+        ranks_V = self.ranks_V
+        ids_V = torch.arange(len(ranks_V), device=ranks_V.device)
+        self._is_ranked = torch.equal(ranks_V, ids_V)
+        if not self._is_ranked and not torch.equal(ranks_V.sort().values, ids_V):
+            raise ValueError("the ranks are not each symbol's own")
+
+    def _clusters(self) -> list[Cluster]:
+        return [cluster for cluster in self.clusters if isinstance(cluster, Cluster)]
+
+    def matrices(self) -> Iterator[Tensor]:
+        """Yield the weights and projections, but for what is the embedding's."""
+        yield self.head_weight
+        for cluster in self._clusters():
+            if cluster.projection is not None:
+                yield cluster.projection.weight
+            if self.weight is None:
+                yield cluster.weight
+
+    def initialise_biases(self) -> None:
+        """Start at zero."""
+        nn.init.zeros_(self.head_bias)
+        for cluster in self._clusters():
+            nn.init.zeros_(cluster.bias)
+
+
+# the largest logarithm of a sample's probability
+NEARLY_ONE = -1e-6
+
+
+class SampledSoftmax(FullSoftmax):
+    """What sampled losses share: the noise, and the logits of targets and samples.
+
+    Without counts of the training text there is no training.
+    """
+
+    needs_counts = True
+    noise_power = 1.0
+    log_noise_V: Tensor
+    cumulated_V: Tensor
+
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        self.num_samples, self.sparse = config.noise_samples, around.sparse
+        noise_V = torch.ones(0, dtype=torch.float64)
+        if around.counts is not None:
+            # what the text never has is drawn as if it had it once
+            seen_V = torch.from_numpy(around.counts).double().clamp(min=1)
+            power = self.noise_power if config.noise_power is None else config.noise_power
+            noise_V = seen_V**power
+            noise_V /= noise_V.sum()
+        self.register_buffer("log_noise_V", noise_V.log().float(), persistent=False)
+        # in float64: next to 1, a step of float32, 6e-8, may be more than the share of a rare word
+        self.register_buffer("cumulated_V", noise_V.cumsum(0), persistent=False)
+
+    def loss(self, hidden_NH: Tensor, targets_N: Tensor) -> Tensor:
+        """Return the mean sampled loss; in evaluation mode the negative log-likelihood in nats."""
+        if not self.training:
+            return super().loss(hidden_NH, targets_N)
+        samples_K = self.draw()
+        kept_N = targets_N != IGNORED
+        targets_N = targets_N.clamp(min=0)
+        num_samples = len(samples_K)
+        both = torch.cat([samples_K, targets_N])
+        rows_H = functional.embedding(both, self.weight, sparse=self.sparse)
+        biases = self.bias[both]
+        # products in bfloat16 where that is asked for; what follows is in the weight's type
+        noise_NK = functional.linear(hidden_NH, rows_H[:num_samples]).to(biases.dtype)
+        target_N = (hidden_NH * rows_H[num_samples:]).sum(dim=1) + biases[num_samples:]
+        losses_N = self.losses(target_N, noise_NK + biases[:num_samples], targets_N, samples_K)
+        return (losses_N * kept_N).sum() / kept_N.sum().clamp(min=1)
+
+    def draw(self) -> Tensor:
+        """Return K symbols of the noise, with replacement, from torch's random state."""
+        if not len(self.cumulated_V):
+            raise ConfigError(
+                "no counts of the training text are known, so no noise can be drawn",
+                hint="train on a prepared corpus",
+            )
+        drawn_K = torch.rand(self.num_samples, dtype=torch.float64, device=self.cumulated_V.device)
+        # the last sum may be rounded to below 1, and a number drawn between the two
+        last = len(self.cumulated_V) - 1
+        return torch.searchsorted(self.cumulated_V, drawn_K, right=True).clamp(max=last)
+
+    @abstractmethod
+    def losses(
+        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
+    ) -> Tensor:
+        """Return the loss of each token from the logits of its target and of the samples, (N,)."""
+
+
+class NoiseContrastive(SampledSoftmax):
+    """Noise-contrastive estimation (Mnih & Teh 2012), with a constant ln Z (Chen et al. 2015).
+
+    With p(w) = exp(logit) / Z, a symbol is data rather than noise with the probability
+    sigmoid(ln p(w) - ln K q(w)); the loss is the negative log-likelihood of telling the target from
+    the K samples. What is learnt is nearly normalised, with the constant for Z.
+
+    Attributes:
+        log_normaliser: ln Z; ln V, that of logits near zero, unless it is set.
+    """
+
+    def __init__(self, config: OutputConfig, around: Surroundings) -> None:
+        super().__init__(config, around)
+        given = config.log_normaliser
+        self.log_normaliser = math.log(around.vocabulary_size) if given is None else given
+
+    def losses(
+        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
+    ) -> Tensor:
+        """Return -ln P(data | target) - sum of ln P(noise | sample), (N,)."""
+        # ln(Z K q): logit - ln Z is compared with ln(K q)
+        log_noise_V = self.log_noise_V + (self.log_normaliser + math.log(len(samples_K)))
+        of_target_N = functional.logsigmoid(target_N - log_noise_V[targets_N])
+        of_noise_NK = functional.logsigmoid(log_noise_V[samples_K] - noise_NK)
+        return -of_target_N - of_noise_NK.sum(dim=1)
+
+
+class BlackOut(SampledSoftmax):
+    """BlackOut (Ji et al. 2016): discriminates the target from samples by a weighted softmax.
+
+    With u(w) = logit - ln q(w), over the target and those samples that are not the target:
+
+        p(w) = exp(u(w)) / sum of exp(u);  loss = -ln p(target) - sum over samples of ln(1 - p(w))
+    """
+
+    noise_power = 0.4
+
+    def losses(
+        self, target_N: Tensor, noise_NK: Tensor, targets_N: Tensor, samples_K: Tensor
+    ) -> Tensor:
+        """Return the loss of each token, (N,)."""
+        others_NK = targets_N[:, None] != samples_K
+        target_N1 = (target_N - self.log_noise_V[targets_N])[:, None]
+        noise_NK = (noise_NK - self.log_noise_V[samples_K]).masked_fill(~others_NK, -math.inf)
+        log_sum_N1 = torch.cat([target_N1, noise_NK], dim=1).logsumexp(dim=1, keepdim=True)
+        log_prob_N, log_probs_NK = (target_N1 - log_sum_N1)[:, 0], noise_NK - log_sum_N1
+        # a sample that has everything is left just below 1
+        return -log_prob_N - _log_of_rest(log_probs_NK.clamp(max=NEARLY_ONE)).sum(dim=1)
+
+
+def _log_of_rest(log_probs: Tensor) -> Tensor:
+    """Return ln(1 - p), exact for small p and for p near 1 (Maechler 2012)."""
+    is_large = log_probs > -math.log(2)
+    # each formula is given only what it is meant for: where() lets NaN gradients through
+    near_one = torch.where(is_large, log_probs, -1.0).expm1().neg().log()
+    near_zero = torch.where(is_large, -1.0, log_probs).exp().neg().log1p()
+    return torch.where(is_large, near_one, near_zero)

@@ -1,25 +1,17 @@
 """Products of matrices on the CPU, by the library that is fast at them.
 
 torch's own library for float32 (MKL) runs at half its speed on processors that are not Intel's;
-NumPy's (OpenBLAS) knows them all. Measured on an AMD EPYC (Zen 5), one core, in GFLOP/s:
+NumPy's (OpenBLAS) knows them all. In GFLOP/s of one core, float32, and bfloat16 by torch:
 
-    rows x inner x columns    torch    NumPy    torch, bfloat16
-      350 x 256 x 33,278         93      242                462
-      512 x 256 x 32            106      214                316
-       20 x 256 x 512            85      127                228
-
-and of float32 on an Intel Xeon (AVX-512, no AMX), one core:
-
-    rows x inner x columns    torch    NumPy
-      700 x 256 x 10,000        145      129
-      512 x 256 x 32            179      109
-    1,600 x 800 x 32            162      109
-    1,024 x 512 x 20             93       74
+                             EPYC (Zen 5)               Xeon (AVX-512)
+    rows x inner x columns   torch   NumPy   bfloat16   torch   NumPy
+      350 x 256 x 33,278        93     242        462
+      512 x 256 x 32           106     214        316     179     109
+    1,600 x 800 x 32                                      162     109
 
 So NumPy makes those of float32 and float64 wherever it was built with a fast library, but on
-Intel's processors torch does, where it has MKL; small ones of bfloat16 in recurrent loops are
-compiled where the processor has an instruction for them (`recurrent_products.py`). The library and
-the processor decide, nothing is timed: a run that is resumed on the same machine, with the same
+Intel's processors torch does, where it has MKL; torch makes those of bfloat16. The library and the
+processor decide, nothing is timed: a run that is resumed on the same machine, with the same
 threads, ends with the same bits. A run's log names both.
 
 OpenBLAS's own threads wait for each other by spinning: beside torch's, or where another program has
@@ -29,8 +21,7 @@ as many threads as torch is given.
 
 Each step of a recurrent loop waits for the one before, and its products are too small for several
 threads. But streams know nothing of each other within a window: so each thread takes some of them
-through all its steps, and back (`parts_of`, `in_threads`). Parts depend on the sizes and the type
-of the products, on the number of threads and on the processor, and on nothing that is timed.
+through all its steps, and back (`parts_of`, `in_threads`).
 """
 
 from __future__ import annotations
@@ -47,14 +38,25 @@ from torch import Tensor
 
 from seqtool.core import runtime
 from seqtool.core.arrays import Reals
+from seqtool.lm.neural import bf16_product
 from seqtool.training import hardware
 
 T = TypeVar("T")
 
-LANES = 16  # numbers of single precision in a register of 512 bits: columns of a tile of bfloat16
+_LARGE = 10_000_000  # multiplications from which a product is worth waking another thread
+FEWEST = 16  # streams of a part: products of fewer columns take nearly as long
+# multiplications of each product of a part: threads take turns in Python, and shorter ones wait
+LEAST_WORK = 3_000_000
 
-# multiplications below which a product is not worth waking another thread
-_LARGE = 10_000_000
+
+def factor_type(numbers: Tensor) -> torch.dtype:
+    """Return the type of the factors of products with these numbers.
+
+    It is bfloat16 within `hardware.autocast` of that precision, else the numbers' own. Nothing else
+    under `lm.neural` chooses a precision, but `Cell.bf16_on_cpu` may keep a layer out of it.
+    """
+    device = numbers.device.type
+    return torch.bfloat16 if torch.is_autocast_enabled(device) else numbers.dtype
 
 
 @cache
@@ -69,23 +71,6 @@ def torch_is_faster() -> bool:
     """Return whether torch's products are the faster ones: MKL's, on a processor of Intel's."""
     has_mkl: bool = torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
     return has_mkl and runtime.cpu_vendor() == "GenuineIntel"
-
-
-@cache
-def has_bf16_dot_products() -> bool:
-    """Return whether small products of bfloat16 are to be compiled, by `recurrent_products`.
-
-    The processor must have the instruction, and Numba must be left to compile for this processor
-    (NUMBA_CPU_NAME and NUMBA_CPU_FEATURES can forbid it). Where the processor has units for whole
-    matrices (AMX), torch's library uses those.
-    """
-    from llvmlite import binding  # type: ignore[import-untyped]
-    from numba import config
-
-    features, settings = binding.get_host_cpu_features(), vars(config)
-    is_free = settings["CPU_NAME"] is None and settings["CPU_FEATURES"] is None
-    is_free = is_free and settings["ENABLE_AVX"]
-    return bool(is_free and features.get("avx512bf16") and not features.get("amx-bf16"))
 
 
 @cache
@@ -107,7 +92,7 @@ def small_product(left_MK: Reals, right_KN: Reals, out_MN: Reals) -> None:
 def product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> Tensor:
     """Write a product into `out`, and return it; no gradient is recorded.
 
-    Tensors are all of one type and on the CPU; bfloat16 is torch's.
+    Tensors are all of one type and on the CPU.
     """
     num_threads = torch.get_num_threads()
     is_large = left_MK.numel() * right_KN.shape[1] >= _LARGE
@@ -130,17 +115,8 @@ def product(left_MK: Tensor, right_KN: Tensor, out_MN: Tensor) -> Tensor:
         else:
             np.matmul(left, right[:, part], out=out[:, part])
 
-    # the calling thread makes a part, too: it would only wait
-    others = [workers(num_threads - 1).submit(make, part) for part in parts[1:]]
-    make(parts[0])
-    for other in others:
-        other.result()  # raises what a part has raised
+    in_threads(make, parts)
     return out_MN
-
-
-FEWEST = 16  # streams of a part: products of fewer columns take nearly as long
-# multiplications of each product of a part: threads take turns in Python, and shorter ones wait
-LEAST_WORK = 3_000_000
 
 
 def parts_of(num_streams: int, num_weights: int, *, bf16: bool) -> list[slice]:
@@ -151,19 +127,14 @@ def parts_of(num_streams: int, num_weights: int, *, bf16: bool) -> list[slice]:
         num_weights: of each product in the loop.
         bf16: whether products are of bfloat16.
     """
-    # torch's own products wake threads by themselves, MKL's in each of ours
-    is_ours = not torch_is_faster() and (has_bf16_dot_products() or not bf16)
+    # torch's products, of bfloat16 and MKL's, would wake threads of their own in each of ours
+    is_ours = not torch_is_faster() and (bf16_product.is_fast() or not bf16)
     # a tile of bfloat16 has 16 columns or more, whether they are used or not
-    num_parts = -(-num_streams // LANES) if bf16 else num_streams // FEWEST
+    num_parts = -(-num_streams // bf16_product.LANES) if bf16 else num_streams // FEWEST
     num_parts = min(num_parts, num_streams * num_weights // LEAST_WORK)
     num = max(1, min(torch.get_num_threads(), num_parts)) if is_ours else 1
     borders = [num_streams * place // num for place in range(num + 1)]
     return [slice(*pair) for pair in itertools.pairwise(borders)]
-
-
-def joined(parts_TBI: Sequence[Tensor]) -> Tensor:
-    """Return the streams of all parts, (T, B, I)."""
-    return parts_TBI[0] if len(parts_TBI) == 1 else torch.cat(list(parts_TBI), dim=1)
 
 
 def in_threads(function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]:
@@ -172,12 +143,14 @@ def in_threads(function: Callable[..., T], *arguments: Sequence[Any]) -> list[T]
     No gradient is recorded. What torch does by several threads does not belong in it: each of these
     threads would get others of its own.
     """
+    first, *others = zip(*arguments, strict=True)
 
     def call(*of_part: Any) -> T:
         with torch.no_grad():  # which each thread has for itself
             return function(*of_part)
 
-    first, *others = zip(*arguments, strict=True)
+    if not others:
+        return [call(*first)]
     pending = [workers(len(others)).submit(call, *of_part) for of_part in others]
     try:
         # the calling thread takes a part, too: it would only wait

@@ -26,17 +26,15 @@ import numpy as np
 import numpy.typing as npt
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Bools, Doubles, Ids
-from seqtool.core.errors import ModelError
+from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
 from seqtool.core.vocabulary import EOS_ID, UNK_ID
-from seqtool.lm.array_file import map_arrays
-from seqtool.lm.ngram.model import NgramModel, TableModel
+from seqtool.lm.ngram.model import NgramModel, TableModel, mapped_weights
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32
 from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.lm.tables import STDOUT
-from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+from seqtool.text.tokenizers import Tokenizer
 from seqtool.text.word_classes import read_class_numbers
 
 CLASSES, SHARES = "classes", "shares"  # arrays of the file, beside those of the table
@@ -75,13 +73,20 @@ class WordClasses:
 def read_classes(
     path: str | Path, tokenizer: Tokenizer, counts_V: npt.NDArray[np.int64]
 ) -> WordClasses:
-    """Read a file of classes, and find the shares of words from `counts_V` [V], of the text.
+    """Read a file of classes; the shares are by relative frequency, 0 counted as 1.
+
+    Args:
+        path: the file.
+        tokenizer: of the words.
+        counts_V: int64 [V], how often each occurs in the text.
 
     Raises:
         ConfigError, DataError: as `read_class_numbers` tells.
     """
     class_V = read_class_numbers(path, tokenizer)
-    return WordClasses(class_V, shares_of(class_V, counts_V))
+    nums_V = np.maximum(counts_V, 1).astype(np.float64)
+    shares_V = np.log(nums_V / np.bincount(class_V, nums_V)[class_V]).astype(np.float32)
+    return WordClasses(class_V, shares_V)
 
 
 def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
@@ -100,13 +105,6 @@ def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
         return
     with atomic_file(path) as file:
         file.write(content)
-
-
-def shares_of(class_V: Int32, counts_V: npt.NDArray[np.int64]) -> Float32:
-    """Return ln p(w | g(w)) of each word by relative frequency, 0 counted as 1, [V]."""
-    nums_V = np.maximum(counts_V, 1).astype(np.float64)
-    shares: Float32 = np.log(nums_V / np.bincount(class_V, nums_V)[class_V]).astype(np.float32)
-    return shares
 
 
 class ClassModel(TableModel):
@@ -128,43 +126,33 @@ class ClassModel(TableModel):
         return super().arrays() | own
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
-        """Yield nats, and the order of the classes that were matched, of every token of a block."""
-        class_V, shares_V = self.classes.class_V, self.classes.shares_V
-        for ids in blocks:
-            (scores,) = self.of_classes.score_ids([class_V[ids]])
-            yield TokenScores(scores.log_probs + shares_V[ids], scores.columns)
+        """Yield nats, and the order of the classes that were matched, of every token of a block.
 
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Yield the same with what is asked of each distribution, once for each context."""
+        A summary is found once for each different context.
+        """
         class_V, shares_V = self.classes.class_V, self.classes.shares_V
+        exact_V = shares_V.astype(np.float64)
         figures: dict[str, Callable[[Doubles], Doubles]] = {}
-        if summary.class_V is not None:
-            figures["class_log_probs"] = partial(_log_sums, mass_C=self._mass(summary.class_V))
-        if summary.entropy:
-            figures["entropies"] = partial(_entropies, inner_C=self._entropies())
+        if summary is not None and summary.class_V is not None:
+            asked_V = np.where(summary.class_V, np.exp(exact_V), 0.0)
+            mass_C = np.bincount(class_V, asked_V).astype(np.float64)
+            figures["class_log_probs"] = partial(_log_sums, mass_C=mass_C)
+        if summary is not None and summary.entropy:
+            inner_C: Doubles = np.bincount(class_V, np.exp(exact_V) * -exact_V).astype(np.float64)
+            figures["entropies"] = partial(_entropies, inner_C=inner_C)
         for ids in blocks:
+            if summary is None:
+                (scores,) = self.of_classes.score_ids([class_V[ids]])
+                yield TokenScores(scores.log_probs + shares_V[ids], scores.columns)
+                continue
             log_probs, orders, contexts = self.of_classes.read(class_V[ids])
             found = {
                 name: self.of_classes.of_distributions(contexts, figure)
                 for name, figure in figures.items()
             }
             yield TokenScores(log_probs + shares_V[ids], {"order": orders}, **found)
-
-    def _mass(self, asked_V: Bools) -> Doubles:
-        """Return the probability that a word is asked for within each class, [C]."""
-        shares_V = np.exp(self.classes.shares_V.astype(np.float64))
-        mass_C = np.bincount(self.classes.class_V, np.where(asked_V, shares_V, 0.0))
-        return mass_C.astype(np.float64, copy=False)
-
-    def _entropies(self) -> Doubles:
-        """Return the entropy of the words within each class, nats, [C]."""
-        shares_V = self.classes.shares_V.astype(np.float64)
-        inner_C = np.bincount(self.classes.class_V, np.exp(shares_V) * -shares_V)
-        return inner_C.astype(np.float64, copy=False)
 
     def start(self, num: int) -> Int32:
         """Return `num` hypotheses that have read `<s>`."""
@@ -179,10 +167,6 @@ class ClassModel(TableModel):
         log_probs_HC = self.of_classes.next_log_probs(state)
         result: Doubles = log_probs_HC[:, self.classes.class_V] + self.classes.shares_V
         return result
-
-    def select(self, state: Int32, rows: npt.NDArray[np.intp]) -> Int32:
-        """Keep, repeat or re-order hypotheses."""
-        return self.of_classes.select(state, rows)
 
 
 def _log_sums(log_probs_HC: Doubles, mass_C: Doubles) -> Doubles:
@@ -206,12 +190,8 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     Raises:
         ModelError: a file is missing or damaged, or vocabulary, classes and table do not fit.
     """
-    checkpoint.verify(directory, header)
-    tokenizer = load_tokenizer(directory, header.tokenizer)
-    weights = directory / checkpoint.WEIGHTS
-    size = len(tokenizer.vocabulary)
-    try:
-        arrays = map_arrays(weights)
+    with mapped_weights(directory, header) as (arrays, tokenizer):
+        size = len(tokenizer.vocabulary)
         class_V, shares_V = arrays.pop(CLASSES), arrays.pop(SHARES)
         if class_V.dtype != np.int32 or shares_V.dtype != np.float32:
             raise ValueError("the classes are of another type")
@@ -222,7 +202,4 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
         classes = WordClasses(class_V, shares_V)
         classes.check()
         table = BackoffTable.from_arrays(arrays, len(classes))
-    except (ValueError, KeyError, OSError) as error:
-        hint = "copy the model again, or train it again"
-        raise ModelError(f"damaged weights: {error}", hint=hint, path=weights) from error
-    return ClassModel(table, classes, tokenizer)
+        return ClassModel(table, classes, tokenizer)

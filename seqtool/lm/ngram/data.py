@@ -21,23 +21,10 @@ from seqtool.core.arrays import Bools, Ids
 from seqtool.core.errors import ConfigError, DataError, OutputError, from_os_error
 from seqtool.core.reading import STDIN, Progress, is_corpus, read_blocks, refuse_field
 from seqtool.core.runtime import check_memory, memory_available
-from seqtool.core.vocabulary import (
-    EOS_ID,
-    UNK,
-    UNK_ID,
-    SpecialTokens,
-    Vocabulary,
-    refuse_special_words,
-)
+from seqtool.core.vocabulary import EOS_ID, UNK, UNK_ID, Vocabulary
 from seqtool.lm.ngram.config import LESS_MEMORY, NgramConfig, WordsConfig
-from seqtool.text.prepared import (
-    PreparedCorpus,
-    SplitCounts,
-    check_preparation,
-    number_words,
-    plan_splits,
-    read_word_list,
-)
+from seqtool.text.learning import WordCounter, read_word_list
+from seqtool.text.prepared import PreparedCorpus, SplitCounts, check_preparation, plan_splits
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
 # Peak memory of training per token, beyond what the imports take, measured on a text of 24 million
@@ -131,37 +118,31 @@ def read_ids(
     if len(inputs) == 1 and is_corpus(inputs[0]):
         return _open(Path(inputs[0]), config, field, memory, disk)
     digests: dict[str, str] = {}
-    words = _Words(config, memory, disk)
+    words, store = word_counter(config), _Store(config, memory, disk)
     blocks = read_blocks(inputs, field=field, on_progress=on_progress, digests=digests)
     for block in blocks:
-        try:
+        with blocks.place.locating():
             ids = words.add(block)
-        except DataError as error:
-            path, line = blocks.locate(error.line or 1)
-            hint = "remove it, or choose --special-tokens unknown or skip"
-            raise DataError(error.message, hint=hint, path=path, line=line) from error
-        words.keep(ids)
+        store.keep(ids, words.num_tokens)
     source = inputs[0] if len(inputs) == 1 else None
-    _refuse_no_words(
-        words.num_tokens, words.num_sentences, "<stdin>" if str(source) == STDIN else source
-    )
-    if words.folder is None:
+    source = "<stdin>" if str(source) == STDIN else source
+    _refuse_no_words(words.num_tokens, words.num_sentences, source)
+    if store.folder is None:
         _check(words.num_tokens, config, memory)
-    vocabulary, ids = words.finish()
-    tokenizer = WordTokenizer(
-        vocabulary, lowercase=config.lowercase, special_tokens=_policy(config)
-    )
+    tokenizer, final_ids = words.finish()
     counts = SplitCounts(
         tokens=words.num_tokens,
         sentences=words.num_sentences,
         bytes=words.num_bytes,
-        unknown=vocabulary.counts[UNK_ID],
+        unknown=tokenizer.vocabulary.counts[UNK_ID],
     )
+    del words  # the table is let go before the ids are moved
     sources = [
         {"path": path, "split": "train", "sha256": digest} for path, digest in digests.items()
     ]
     description = {"splits": {"train": asdict(counts)}, "sources": sources}
-    return Reading(ids, tokenizer, counts.unknown, description, words.folder)
+    ids = store.renumbered(final_ids)
+    return Reading(ids, tokenizer, counts.unknown, description, store.folder)
 
 
 def sound_files(
@@ -241,23 +222,30 @@ def _open(
     return Reading(ids, corpus.tokenizer, split["unknown"], description, folder)
 
 
+def word_counter(config: WordsConfig) -> WordCounter:
+    """Return what numbers and counts the words of a text."""
+    policy = config.special_tokens
+    if policy == "auto":
+        return WordCounter(config, "refuse")
+    return WordCounter(config, policy, unk=policy)
+
+
 def counted_tokenizer(
     counts: Mapping[str, int], num_sentences: int, config: WordsConfig
 ) -> WordTokenizer:
-    """Return what `read_ids` makes of a text whose words were counted elsewhere, by `WordReader`s.
+    """Return what `read_ids` makes of a text whose words were counted elsewhere.
 
     Args:
         counts: of words, in order of first occurrence; of `<unk>` where it stands in the text.
         num_sentences: lines of the text.
         config: as of `read_ids`.
     """
-    words = _Words(config, None, None)
-    words.num_sentences = num_sentences
+    words = word_counter(config)
     ids = words.table.add(f"{' '.join(counts)}\n".encode())[:-1]
     words.table.counts[:] = 0
     words.table.counts[ids] = list(counts.values())
-    vocabulary, _ = words.numbered()
-    return WordTokenizer(vocabulary, lowercase=config.lowercase, special_tokens=_policy(config))
+    words.num_sentences = num_sentences
+    return words.finish()[0]
 
 
 def _refuse_no_words(num_tokens: int, num_sentences: int, path: str | Path | None) -> None:
@@ -282,11 +270,6 @@ def memory_needed(num_tokens: int, order: int) -> int:
     return num_tokens * (_BYTES_PER_TOKEN + _BYTES_PER_TOKEN_AND_ORDER * many)
 
 
-def _policy(config: WordsConfig) -> SpecialTokens:
-    """Return what becomes of `<s>` and `</s>`; a literal `<unk>` is dealt with here."""
-    return "refuse" if config.special_tokens == "auto" else config.special_tokens
-
-
 @contextmanager
 def _naming_folder(folder: Path) -> Iterator[None]:
     """Let an error of the disk name the folder of a temporary file.
@@ -303,99 +286,42 @@ def _naming_folder(folder: Path) -> Iterator[None]:
         raise OutputError(what, hint=hint, path=folder) from error
 
 
-class WordReader:
-    """Numbers the words of a text as they come.
-
-    Attributes:
-        table: of the words, with their counts.
-    """
-
-    def __init__(self, config: WordsConfig) -> None:
-        from seqtool.text.words import WordTable
-
-        self._config = config
-        self.table = WordTable(special_tokens=_policy(config))
-        self.num_tokens = self.num_sentences = self.num_bytes = 0
-
-    def add(self, block: bytes) -> Ids:
-        """Return the ids of whole lines.
-
-        Raises:
-            DataError: a special token that is refused, with its line in the block.
-        """
-        self.num_bytes += len(block)
-        self.num_sentences += block.count(b"\n")
-        if self._config.lowercase:
-            block = block.decode().lower().encode()
-        ids = self.table.add(block)
-        if self.table.counts[UNK_ID]:
-            if self._config.special_tokens == "refuse":
-                refuse_special_words(block, UNK)
-            if self._config.special_tokens == "skip":
-                ids = ids[ids != UNK_ID]
-        self.num_tokens += len(ids)
-        return ids
-
-
-class _Words(WordReader):
-    """Keeps the words, in memory or on disk, and numbers them anew when all have been counted.
+class _Store:
+    """Keeps the numbers of words, in memory or on disk, until all have been counted.
 
     Attributes:
         folder: of the file that they are in, None if they are in memory.
     """
 
     def __init__(self, config: WordsConfig, memory: int | None, disk: Disk | None) -> None:
-        super().__init__(config)
         self.folder: Path | None = None
-        self._memory, self._disk = memory, disk
-        self._closed = (
-            None
-            if config.vocab is None
-            else read_word_list(config.vocab, "word", lowercase=config.lowercase)
-        )
+        self._config, self._memory, self._disk = config, memory, disk
         self._ids = np.empty(0, np.int32)  # in memory, then room for more
-        self._num_kept = 0
+        self._num = 0
 
-    def keep(self, ids: Ids) -> None:
-        """Keep the ids of some lines."""
+    def keep(self, ids: Ids, num_tokens: int) -> None:
+        """Keep the numbers of some lines; so many have been read then."""
         if self._disk is not None and self.folder is None:
-            self.folder = self._disk.folder(self.num_tokens, self._config, self._memory)
+            self.folder = self._disk.folder(num_tokens, self._config, self._memory)
             if self.folder is not None:
-                self._write(self.folder, self._ids[: self._num_kept])
+                self._write(self.folder, self._ids[: self._num])
                 self._ids = np.empty(0, np.int32)
         if self.folder is not None:
             self._write(self.folder, ids)
             return
-        end = self._num_kept + len(ids)
+        end = self._num + len(ids)
         if end > len(self._ids):
             self._ids.resize(end + end // 4, refcheck=False)  # moves pages, and copies none
-        self._ids[self._num_kept : end] = ids
-        self._num_kept = end
+        self._ids[self._num : end] = ids
+        self._num = end
 
     @staticmethod
     def _write(folder: Path, ids: Ids) -> None:
         with _naming_folder(folder), (folder / _IDS).open("ab") as file:
             file.write(ids.data)
 
-    def finish(self) -> tuple[Vocabulary, Ids]:
-        """Return the vocabulary, and the text in its ids; what was read is let go."""
-        vocabulary, final_ids = self.numbered()
-        return vocabulary, self._renumbered(final_ids)
-
-    def numbered(self) -> tuple[Vocabulary, Ids]:
-        """Return the vocabulary, and its id of each word of the table."""
-        if self._config.special_tokens == "skip":
-            self.table.counts[UNK_ID] = 0
-        if self._closed is not None:
-            return self._close(self._closed)
-        return number_words(
-            self.table,
-            self.num_sentences,
-            max_size=self._config.vocab_size,
-            min_count=self._config.min_count,
-        )
-
-    def _renumbered(self, final_ids: Ids) -> Ids:
+    def renumbered(self, final_ids: Ids) -> Ids:
+        """Return the text, of which each number has got its id."""
         from seqtool.lm.ngram.counts import renumber
 
         if self.folder is not None:
@@ -408,14 +334,6 @@ class _Words(WordReader):
                     file.write(chunk.data)
                     file.flush()
             return np.memmap(path, np.int32, "r")
-        self._ids.resize(self._num_kept, refcheck=False)
+        self._ids.resize(self._num, refcheck=False)
         renumber(self._ids, final_ids, self._ids)
         return self._ids
-
-    def _close(self, vocabulary: Vocabulary) -> tuple[Vocabulary, Ids]:
-        """Return a vocabulary with the counts of the text, and its id of each word of the table."""
-        words = (self.table.word(word) for word in range(len(self.table)))
-        final_ids = vocabulary.encode(words)
-        counts = np.bincount(final_ids, self.table.counts, minlength=len(vocabulary))
-        counts[EOS_ID] = self.num_sentences
-        return Vocabulary(vocabulary.symbols, counts.astype(np.int64).tolist()), final_ids

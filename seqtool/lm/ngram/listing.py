@@ -8,7 +8,7 @@ Shapes: R n-grams of N words, T tokens.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,22 +16,21 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from seqtool.core.arrays import Bools, Ints, Longs
+from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, Vocabulary
 from seqtool.lm.ngram.arpa import word_columns
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.counts import count_ngrams, refuse_high_order
 from seqtool.lm.ngram.data import Disk, Reading, given_splits, read_ids
-from seqtool.lm.ngram.engine import database
+from seqtool.lm.ngram.engine import check_folder, temporary_folder
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from seqtool.lm.ngram.engine.duckdb import DuckDB
 
 Sort = Literal["frequency", "text"]
 OnProgress = Callable[[str, int, "int | None"], None]
+Rows = Iterable[tuple[Ints, Longs]]  # words [N, R] and counts [R], many at once
 
 _PIECE = 1 << 16  # n-grams that are given at once
 
@@ -58,41 +57,21 @@ class Listing:
 
 @dataclass(frozen=True)
 class _Choice:
-    """What is listed, and how it is sorted; see `list_ngrams`.
+    """Which n-grams are listed, and how they are sorted; see `list_ngrams`.
 
     Attributes:
-        names: of the ids, `<s>` the last.
+        ranks: int32 [V + 1], the place of each word by code points, `<s>` the last; None to sort by
+            frequency.
         required: ids that an n-gram must hold.
+        excluded: ids that it must not hold.
     """
 
     order: int
-    names: Sequence[str]
+    ranks: Ints | None
     required: Sequence[int]
+    excluded: Sequence[int]
     min_count: int
-    boundaries: bool
-    sort: Sort
     top: int | None
-
-    @property
-    def bos_id(self) -> int:
-        return len(self.names) - 1
-
-    def without_boundaries(self, ids_NR: Ints) -> Bools:
-        """Return which n-grams there are to choose from, [R]."""
-        if self.boundaries:
-            return np.ones(ids_NR.shape[1], np.bool_)
-        inside: Bools = ((ids_NR != EOS_ID) & (ids_NR != self.bos_id)).all(axis=0)
-        return inside
-
-    def ranks(self) -> Ints:
-        """Return the place of each name by code points."""
-        ranks = np.empty(len(self.names), np.int32)
-        ranks[sorted(range(len(self.names)), key=self.names.__getitem__)] = np.arange(len(ranks))
-        return ranks
-
-    def named(self, ids_NR: Ints) -> list[list[str]]:
-        """Return n-grams as their words."""
-        return [[self.names[word] for word in ngram] for ngram in ids_NR.T.tolist()]
 
 
 @contextmanager
@@ -138,7 +117,7 @@ def list_ngrams(
         OutputError: a temporary file cannot be written.
     """
     folder = Path(tempfile.gettempdir() if folder is None else folder)
-    database.check_folder(folder)
+    check_folder(folder)
     for text in filters:
         if text in (BOS, EOS) and not boundaries:
             raise ConfigError(
@@ -150,9 +129,7 @@ def list_ngrams(
     with ExitStack() as stack:
 
         def make_folder() -> Path:
-            database.check_packages()
-            database.check_least(memory)
-            return stack.enter_context(database.temporary_folder(Path(), folder))
+            return stack.enter_context(temporary_folder(Path(), folder, memory))
 
         reading = read_ids(
             texts,
@@ -163,96 +140,98 @@ def list_ngrams(
             on_progress=lambda *done: tell("counting", *done),
         )
         names = [*reading.tokenizer.vocabulary.symbols, BOS]
+        ranks = None
+        if sort == "text":
+            ranks = np.empty(len(names), np.int32)
+            ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
         required = [_id_of(text, names) for text in filters]
-        choice = _Choice(config.order, names, required, min_count, boundaries, sort, top)
+        excluded = () if boundaries else (EOS_ID, len(names) - 1)
+        choice = _Choice(config.order, ranks, required, excluded, min_count, top)
         tell("sorting", 0, None)
         if reading.folder is None:
-            yield _in_memory(reading, choice, threads, memory)
+            sizes, rows = _in_memory(reading, choice, threads, memory)
         else:
-            from seqtool.lm.ngram.engine.estimation import open_engine
+            from seqtool.lm.ngram.engine.duckdb import DuckDB
 
-            engine = stack.enter_context(closing(open_engine(reading.folder, threads, memory)))
-            yield _on_disk(reading, choice, engine)
+            engine = stack.enter_context(closing(DuckDB(reading.folder, threads, memory)))
+            sizes, rows = _on_disk(reading, choice, engine)
+
+        def pieces() -> Iterator[tuple[list[list[str]], Longs]]:
+            for ids_NR, counts_R in rows():
+                yield [[names[word] for word in ngram] for ngram in ids_NR.T.tolist()], counts_R
+
+        yield Listing(config.order, *sizes, pieces)
 
 
-def _in_memory(reading: Reading, choice: _Choice, threads: int, memory: int | None) -> Listing:
-    """Return the listing of a text that is in memory."""
-    order = choice.order
-    counts = count_ngrams(reading.ids, order, choice.bos_id, threads=threads, memory=memory)
+def _in_memory(
+    reading: Reading, choice: _Choice, threads: int, memory: int | None
+) -> tuple[tuple[int, int, int], Callable[[], Rows]]:
+    """Return the sizes and the rows of the listing of a text that is in memory."""
+    order, size = choice.order, len(reading.tokenizer.vocabulary)
+    counts = count_ngrams(reading.ids, order, size, threads=threads, memory=memory)
     counts_R = counts.levels[-1].counts.astype(np.int64)
     ids_NR = word_columns(counts.levels, order, 0, len(counts_R))
-    there = choice.without_boundaries(ids_NR) & (counts_R > 0)  # order 1 has all words
-    distinct, total = int(there.sum()), int(counts_R[there].sum())
-    there &= counts_R >= choice.min_count
+    is_there = counts_R > 0  # order 1 has all words
+    for word in choice.excluded:
+        is_there &= (ids_NR != word).all(axis=0)
+    distinct, total = int(is_there.sum()), int(counts_R[is_there].sum())
+    is_there &= counts_R >= choice.min_count
     for word in choice.required:
-        there &= (ids_NR == word).any(axis=0)
-    rows = np.flatnonzero(there)
-    if choice.sort == "frequency" or choice.top is not None:
+        is_there &= (ids_NR == word).any(axis=0)
+    rows = np.flatnonzero(is_there)
+    if choice.ranks is None or choice.top is not None:
         # n-grams are in the order of their ids, in which ties stay
         rows = rows[np.argsort(-counts_R[rows], kind="stable")][: choice.top]
-    if choice.sort == "text":
-        rows = rows[np.lexsort(choice.ranks()[ids_NR[::-1, rows]])]
-
-    def pieces() -> Iterator[tuple[list[list[str]], Longs]]:
-        for begin in range(0, len(rows), _PIECE):
-            some = rows[begin : begin + _PIECE]
-            yield choice.named(ids_NR[:, some]), counts_R[some]
-
-    return Listing(order, distinct, total, len(rows), pieces)
+    if choice.ranks is not None:
+        rows = rows[np.lexsort(choice.ranks[ids_NR[::-1, rows]])]
+    pieces = [rows[begin : begin + _PIECE] for begin in range(0, len(rows), _PIECE)]
+    return (distinct, total, len(rows)), lambda: (
+        (ids_NR[:, some], counts_R[some]) for some in pieces
+    )
 
 
-def _on_disk(reading: Reading, choice: _Choice, engine: DuckDB) -> Listing:
-    """Return the listing of a text that is counted and sorted by DuckDB."""
+def _on_disk(
+    reading: Reading, choice: _Choice, engine: DuckDB
+) -> tuple[tuple[int, int, int], Callable[[], Rows]]:
+    """Return the sizes and the rows of the listing of a text that is counted by DuckDB."""
     import pyarrow as pa
 
-    from seqtool.lm.ngram.engine.plan import ENDS
+    from seqtool.lm.ngram.engine.duckdb import take_text
+    from seqtool.lm.ngram.engine.plan import counted
 
-    names = [f"w{n}" for n in range(1, choice.order + 1)]
+    order, bos_id = choice.order, len(reading.tokenizer.vocabulary)
+    text = take_text(engine, reading.ids, bos_id, order)
+    refuse_high_order(order, text.longest)
+    keys, names = text.keys, [f"w{n}" for n in range(order)]
     words = ", ".join(names)
-    engine.take(_ends(reading, choice), pa.schema([(name, pa.int32()) for name in names]))
-    engine.make("counted", f"SELECT {words}, count(*) AS num FROM {ENDS} GROUP BY {words}")
+    columns = ", ".join(f"CAST({keys.word(order, n)} AS INT) AS w{n}" for n in range(order))
+    # what is filled up with `<s>` is none; `<s>` ends no n-gram
+    rows = f"SELECT {columns}, raw AS num FROM ({counted(keys, order)})"
+    rows += f" WHERE NOT ({keys.is_filled_up(order)})"
+    if order == 1:
+        rows += f" UNION ALL SELECT {bos_id}, {text.num_sentences}"
+    kept = "".join(f" AND {word} NOT IN ({words})" for word in choice.excluded)
+    engine.make("counted", f"SELECT * FROM ({rows}) WHERE num > 0{kept}")
     distinct, total = engine.fetch("SELECT count(*), coalesce(sum(num), 0) FROM counted")[0]
     required = [f"num >= {choice.min_count}", *(f"{id_} IN ({words})" for id_ in choice.required)]
     by_count = f" ORDER BY num DESC, {words}"
     limit = "" if choice.top is None else f"{by_count} LIMIT {choice.top}"
     engine.make("chosen", f"SELECT * FROM counted WHERE {' AND '.join(required)}{limit}")
     query = f"SELECT * FROM chosen{by_count}"
-    if choice.sort == "text":
-        ranks = pa.table({"word": np.arange(len(choice.names)), "rank": choice.ranks()})
+    if choice.ranks is not None:
+        ranks = pa.table({"word": np.arange(bos_id + 1), "rank": choice.ranks})
         engine.connection.register("ranks", ranks)
         joins = "".join(f" JOIN ranks AS of_{name} ON of_{name}.word = {name}" for name in names)
         by_rank = ", ".join(f"of_{name}.rank" for name in names)
         query = f"SELECT {words}, num FROM chosen{joins} ORDER BY {by_rank}"
 
-    def pieces() -> Iterator[tuple[list[list[str]], Longs]]:
+    def read() -> Rows:
         for batch in engine.read(query):
             *ids, counts = (column.to_numpy() for column in batch.columns)
-            yield choice.named(np.stack(ids)), counts
+            yield np.stack(ids), counts.astype(np.int64)
 
     num_chosen = engine.fetch("SELECT count(*) FROM chosen")[0][0]
-    return Listing(choice.order, int(distinct), int(total), int(num_chosen), pieces)
-
-
-def _ends(reading: Reading, choice: _Choice) -> Iterator[pa.RecordBatch]:
-    """Give the n-grams that end at each token of a text on disk, a column for each word."""
-    import pyarrow as pa
-
-    from seqtool.lm.ngram.engine.estimation import describe_text, text_pieces
-    from seqtool.lm.ngram.engine.keys import Keys, Packer
-
-    order, bos_id = choice.order, choice.bos_id
-    keys = Keys(bos_id)
-    refuse_high_order(order, describe_text(reading.ids, keys).longest)
-    packer = Packer(keys, order)
-    for piece in text_pieces(reading.ids):
-        ids_NR = keys.words(list(packer.pack(piece)), order)
-        if order == 1:  # `<s>` ends no n-gram
-            starts = np.full((1, np.count_nonzero(piece == EOS_ID)), bos_id, np.int32)
-            ids_NR = np.append(ids_NR, starts, axis=1)
-        # what is filled up with `<s>` is none
-        kept = choice.without_boundaries(ids_NR) & ((ids_NR[:2] == bos_id).sum(axis=0) < 2)
-        arrays = [pa.array(column[kept]) for column in ids_NR]
-        yield pa.RecordBatch.from_arrays(arrays, [f"w{n}" for n in range(1, order + 1)])
+    return (int(distinct), int(total), int(num_chosen)), read
 
 
 def _id_of(text: str, names: list[str]) -> int:

@@ -10,10 +10,12 @@ words, N the order.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,19 +87,18 @@ class NgramModel(TableModel):
         return Scorer(self.table)
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
-        """Yield nats, and the order of the n-gram that was matched, of every token of a block."""
-        for ids in blocks:
-            log_probs, orders = self._scorer.score(ids)
-            yield TokenScores(log_probs, {"order": orders})
+        """Yield nats, and the order of the n-gram that was matched, of every token of a block.
 
-    def summarise_ids(
-        self, blocks: Iterable[Ids], summary: Summary, *, reset_state: bool = False
-    ) -> Iterator[TokenScores]:
-        """Yield the same with what is asked of each distribution, once for each context."""
-        class_V = summary.class_V
+        A summary is found once for each different context.
+        """
         for ids in blocks:
+            if summary is None:
+                log_probs, orders = self._scorer.score(ids)
+                yield TokenScores(log_probs, {"order": orders})
+                continue
+            class_V = summary.class_V
             # of the class alone, contexts are asked for where a token is of it
             places = None
             if class_V is not None and not summary.entropy:
@@ -187,11 +188,6 @@ class NgramModel(TableModel):
                 log_probs[level.words[begin:end]] = level.log_probs[begin:end]
         return result[:, :-1]
 
-    def select(self, state: Int32, rows: npt.NDArray[np.intp]) -> Int32:
-        """Keep, repeat or re-order hypotheses."""
-        chosen: Int32 = state[rows]
-        return chosen
-
 
 def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:
     """Return the different rows, and which of them each row is."""
@@ -201,85 +197,51 @@ def _unique_rows(rows: Int32) -> tuple[Int32, npt.NDArray[np.intp]]:
     return different, which.reshape(-1)
 
 
-class About(TypedDict, total=False):
-    """What the header of a model tells beside its sizes.
-
-    Attributes:
-        config: the resolved settings.
-        scores: what was measured.
-        data: where the text came from and how large it was.
-        command: the command that made the model.
-        statistics: what was counted per order.
-    """
-
-    config: Required[Mapping[str, Any]]
-    scores: Mapping[str, float]
-    data: Mapping[str, Any]
-    command: str
-    statistics: Sequence[Mapping[str, Any]]
-
-
-def save_model(path: str | Path, model: TableModel, **about: Unpack[About]) -> None:
+def save_model(
+    path: str | Path,
+    model: TableModel,
+    *,
+    config: Mapping[str, Any],
+    weights: Path | None = None,
+    scores: Mapping[str, float] | None = None,
+    data: Mapping[str, Any] | None = None,
+    command: str = "",
+    statistics: Sequence[Mapping[str, Any]] = (),
+) -> None:
     """Write a model as a directory, replacing what is there.
 
     Args:
         path: the directory.
         model: what to write.
-        about: see `About`.
+        config: the resolved settings.
+        weights: a file of its arrays, which is moved into the directory; written when None.
+        scores: what was measured.
+        data: where the text came from and how large it was.
+        command: the command that made the model.
+        statistics: what was counted per order.
 
     Raises:
         OSError: it cannot be written.
     """
-    arrays = model.arrays()
-    save_table(
-        path,
-        model.tokenizer,
-        [len(level) for level in model.table.levels],
-        lambda file: write_arrays(file, arrays),
-        kind=model.kind,
-        num_parameters=model.num_parameters,
-        **about,
-    )
-
-
-def save_table(
-    path: str | Path,
-    tokenizer: Tokenizer,
-    sizes: Sequence[int],
-    write: Callable[[Path], None],
-    *,
-    kind: str = "ngram",
-    num_parameters: int | None = None,
-    **about: Unpack[About],
-) -> None:
-    """Write a model as a directory, as `save_model` does, whose table is not in memory.
-
-    Args:
-        path: the directory.
-        tokenizer: of the model.
-        sizes: the n-grams of each order.
-        write: writes the table to a file.
-        kind: of the model.
-        num_parameters: of the model; those of its table if None.
-        about: see `About`.
-    """
-    if num_parameters is None:
-        num_parameters = 2 * sum(sizes) - sizes[-1]  # no weights at the highest order
     header = checkpoint.Header(
-        kind=kind,
-        config=dict(about["config"]),
-        tokenizer=tokenizer.describe(),
-        scores=dict(about.get("scores", {})),
-        data=dict(about.get("data", {})),
-        command=about.get("command", ""),
-        num_parameters=num_parameters,
-        statistics={"orders": [dict(order) for order in about.get("statistics", ())]},
+        kind=model.kind,
+        config=dict(config),
+        tokenizer=model.tokenizer.describe(),
+        scores=dict(scores or {}),
+        data=dict(data or {}),
+        command=command,
+        num_parameters=model.num_parameters,
+        statistics={"orders": [dict(order) for order in statistics]},
     )
 
     def fill(directory: Path) -> None:
-        tokenizer.save(directory)
-        write(directory / checkpoint.WEIGHTS)
+        model.tokenizer.save(directory)
+        if weights is None:
+            write_arrays(directory / checkpoint.WEIGHTS, model.arrays())
+        else:
+            shutil.move(weights, directory / checkpoint.WEIGHTS)
 
+    sizes = [len(level) for level in model.table.levels]
     checkpoint.save(path, header, model_card(header, sizes), fill)
 
 
@@ -291,32 +253,34 @@ def load_model(directory: Path, header: checkpoint.Header, *, device: str = "cpu
     Raises:
         ModelError: a file is missing or damaged, or vocabulary and table do not fit.
     """
+    with mapped_weights(directory, header) as (arrays, tokenizer):
+        rows, symbols = len(arrays.get("1.log_probs", ())), len(tokenizer.vocabulary)
+        if rows != symbols + 1:
+            raise ModelError(
+                f"the vocabulary has {symbols:,} symbols, but the table is for {rows - 1:,}",
+                hint="use the vocabulary that the model was trained with",
+                path=directory,
+            )
+        return NgramModel(BackoffTable.from_arrays(arrays, symbols), tokenizer)
+
+
+@contextmanager
+def mapped_weights(
+    directory: Path, header: checkpoint.Header
+) -> Iterator[tuple[dict[str, npt.NDArray[Any]], Tokenizer]]:
+    """Give the arrays of a model and its tokenizer; errors of the block name the file.
+
+    Raises:
+        ModelError: a file is missing or damaged.
+    """
     checkpoint.verify(directory, header)
     tokenizer = load_tokenizer(directory, header.tokenizer)
     weights = directory / checkpoint.WEIGHTS
     try:
-        arrays = map_arrays(weights)
-        table = BackoffTable.from_arrays(arrays, _vocabulary_size(arrays, tokenizer, directory))
-    except (ValueError, OSError) as error:
-        raise ModelError(
-            f"damaged weights: {error}",
-            hint="copy the model again, or train it again",
-            path=weights,
-        ) from error
-    return NgramModel(table, tokenizer)
-
-
-def _vocabulary_size(
-    arrays: Mapping[str, npt.NDArray[Any]], tokenizer: Tokenizer, directory: Path
-) -> int:
-    rows, symbols = len(arrays.get("1.log_probs", ())), len(tokenizer.vocabulary)
-    if rows != symbols + 1:
-        raise ModelError(
-            f"the vocabulary has {symbols:,} symbols, but the table is for {rows - 1:,}",
-            hint="use the vocabulary that the model was trained with",
-            path=directory,
-        )
-    return symbols
+        yield map_arrays(weights), tokenizer
+    except (ValueError, KeyError, OSError) as error:
+        hint = "copy the model again, or train it again"
+        raise ModelError(f"damaged weights: {error}", hint=hint, path=weights) from error
 
 
 def load_arpa(path: Path) -> NgramModel | None:

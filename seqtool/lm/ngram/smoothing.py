@@ -1,8 +1,8 @@
 """Smoothings: how counts become the probabilities and backoff weights of a table.
 
-A smoothing is one function of `Counted` and one line in `config.SMOOTHINGS`. It gives ratios for
-every n-gram that was counted; pruning, logarithms and statistics are the same for all of them. What
-is counted may be all in memory (`Estimator`), or some contexts of one order at a time
+A smoothing is one function of `Counted` and one line in `config.SMOOTHINGS`. Its loop gives ratios
+for every n-gram that was counted; pruning, logarithms and statistics are the same for all of them.
+The loop runs over whole orders in memory (`estimate`), or over some contexts of one order at a time
 (`engine.contexts`).
 
 n_c is the number of n-grams of one order that occur c times (or, for Kneser-Ney, that have c
@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,9 @@ from numba import types
 
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.jit import compiled
+from seqtool.lm.ngram.backoff import with_words
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import CountLevel, Counts
-from seqtool.lm.ngram.suffixes import with_words
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
 
 _int32s, _float32s = types.int32[::1], types.float32[::1]
@@ -224,9 +224,6 @@ ROWS_PER_THREAD = 1 << 16  # fewer are done sooner than a thread is started
 
 Formula = Callable[[Sequence[int]], tuple[float, float, float] | None]
 
-# what a loop takes beside counts and ratios, from an order and its level
-Arguments = Callable[[int, CountLevel], tuple[Any, ...]]
-
 
 @dataclass(frozen=True)
 class Discounts:
@@ -291,179 +288,85 @@ def discounts_of(
 
 
 @dataclass(frozen=True)
-class Smoothed:
-    """Estimates of a smoothing: ratios, not logarithms.
+class Counted:
+    """What a smoothing knows of the counts of a text.
 
     Attributes:
-        probabilities: per order, of every n-gram that was counted, [N].
-        weights: per order below the highest, of every n-gram as a context, [N].
-        discounts: per order, if the smoothing has any.
+        config: the settings; their order is that of the counts.
+        vocabulary_size: V.
+        counts_of_counts: per order n1 to n4, from occurrences.
+        adjusted_counts_of_counts: per order n1 to n4, from adjusted counts.
     """
 
-    probabilities: list[Float32]
-    weights: list[Float32]
-    discounts: tuple[Discounts, ...] = ()
-
-
-class Counted(Protocol):
-    """Counts and settings, and how a smoothing runs a compiled loop over them."""
-
-    @property
-    def config(self) -> NgramConfig:
-        """The settings; their order is that of the counts."""
-
-    @property
-    def vocabulary_size(self) -> int:
-        """V."""
-
-    @property
-    def counts_of_counts(self) -> Sequence[Sequence[int]]:
-        """Per order n1 to n4, from occurrences."""
-
-    @property
-    def adjusted_counts_of_counts(self) -> Sequence[Sequence[int]]:
-        """Per order n1 to n4, from adjusted counts."""
-
-    def num_inside(self, n: int, level: CountLevel) -> int:
-        """Return how many contexts of an order do not begin with `<s>`; they come first."""
-
-    def context_sums(self, n: int, level: CountLevel) -> tuple[Ints, Doubles, Doubles]:
-        """Return those arguments of `back_off` that are sums of contexts.
-
-        int32 [M], the row of each context's suffix among the sums of the order below; float64, Z
-        of the order below; float64 [M], room for Z of this order.
-        """
-
-    def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
-        """Run a loop over each order, from 1 up.
-
-        Args:
-            loop: the compiled loop.
-            arguments: gives those of its own, from the order and its level.
-        """
+    config: NgramConfig
+    vocabulary_size: int
+    counts_of_counts: Sequence[Sequence[int]]
+    adjusted_counts_of_counts: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Estimator:
-    """All counts in memory; see `Counted`.
+class Part:
+    """C contexts of one order, which a loop runs over, with their R n-grams.
 
     Attributes:
-        counts: as they were counted.
-        config: the settings; its order is that of the counts.
-        threads: how many to use.
-        allowed: [V + 1], the words whose n-grams are kept, `<s>` the last; all when None.
+        order: n.
+        level: the n-grams; `begins` are of these contexts.
+        num_inside: how many of the contexts do not begin with `<s>`; they come first.
+        context_suffixes: int32 [C], the row of each context's suffix in `lower_sums`.
+        lower_sums: float64, the sums Z of the order below, see `back_off`.
+        sums: float64 [C], room for those of these contexts.
     """
 
-    counts: Counts
-    config: NgramConfig
-    threads: int = 1
-    allowed: Bools | None = None
+    order: int
+    level: CountLevel
+    num_inside: int
+    context_suffixes: Ints
+    lower_sums: Doubles
+    sums: Doubles
 
-    @property
-    def vocabulary_size(self) -> int:
-        """V."""
-        return self.counts.vocabulary_size
 
-    @cached_property
-    def levels(self) -> list[CountLevel]:
-        """The levels, order 1 made like the others.
+@dataclass(frozen=True)
+class Smoothing:
+    """A compiled loop over contexts, and what it takes beside counts and ratios.
 
-        Its only context, the empty one, has all words but `<s>` as children, and all their
-        suffixes are row 0 of an order 0 that holds the uniform distribution.
+    Attributes:
+        loop: the loop.
+        arguments: gives its own arguments.
+        discounts: per order, if the smoothing has any.
+    """
+
+    loop: Callable[..., None]
+    arguments: Callable[[Part], tuple[Any, ...]]
+    discounts: tuple[Discounts, ...] = ()
+
+    def run(
+        self, part: Part, raw: Ints, threshold: int, lower: Floats, threads: int = 1
+    ) -> tuple[Floats, Floats]:
+        """Estimate the contexts of a part, in threads on ranges of about as many rows each.
+
+        Args:
+            part: the contexts.
+            raw: int32 [R], the occurrences that pruning goes by.
+            threshold: rows that occur this often, or less, are pruned.
+            lower: float32, the probabilities of the order below, read by suffix.
+            threads: how many to use.
+
+        Returns:
+            The probabilities, [R], and the backoff weight of each context, [C], as ratios.
         """
-        first, *others = self.counts.levels
-        children = np.array([0, self.counts.vocabulary_size], np.int32)
-        return [replace(first, begins=children, suffixes=np.zeros_like(first.words)), *others]
-
-    @cached_property
-    def kept_counts(self) -> list[Int32]:
-        """Per order the occurrences that pruning goes by: 0 of n-grams with other words."""
-        if self.allowed is None:
-            return [level.counts for level in self.levels]
-        is_kept, result = np.ones(1, np.bool_), []
-        for n, level in enumerate(self.counts.levels, start=1):
-            allowed = self.allowed[level.words]
-            is_kept = allowed if n == 1 else np.repeat(is_kept, np.diff(level.begins)) & allowed
-            result.append(np.where(is_kept, level.counts, np.int32(0)))
-        return result
-
-    @cached_property
-    def counts_of_counts(self) -> list[list[int]]:
-        """Per order n1 to n4, from occurrences."""
-        return [_counts_of_counts(level, level.counts).tolist() for level in self.levels]
-
-    @cached_property
-    def adjusted_counts_of_counts(self) -> list[list[int]]:
-        """Per order n1 to n4, from adjusted counts.
-
-        KenLM's slip: of the n-grams of each order below the highest, the one that is the last to be
-        adjusted has its occurrences counted instead.
-        """
-        orders = [_counts_of_counts(level, level.adjusted) for level in self.levels]
-        if self.config.discounts == "kenlm":
-            last_rows = self.counts.last_in_suffix_order
-            assert last_rows or self.counts.order == 1
-            for row, level, numbers in zip(last_rows, self.levels, orders, strict=False):
-                count_as_kenlm(numbers, int(level.adjusted[row]), int(level.counts[row]))
-        return [numbers.tolist() for numbers in orders]
-
-    @cached_property
-    def _from_bos(self) -> list[int]:
-        """Per order from 0, the first row that begins with `<s>`."""
-        result = [1, self.vocabulary_size]
-        # `<s>` has the last row, so what begins with it is last in each order: from its children on
-        for level in self.levels[1:]:
-            result.append(int(level.begins[result[-1]]))
-        return result
-
-    def num_inside(self, n: int, level: CountLevel) -> int:
-        """Return how many contexts of an order do not begin with `<s>`; they come first."""
-        return self._from_bos[n - 1]
-
-    @cached_property
-    def _sums(self) -> list[Doubles]:
-        """Per order from -1, the sum of every context, as far as it is known."""
-        return [np.ones(1)]
-
-    def context_sums(self, n: int, level: CountLevel) -> tuple[Ints, Doubles, Doubles]:
-        """Return the rows of suffixes, and the sums of the order below and of this one."""
-        self._sums.append(np.empty(len(level.begins) - 1))
-        suffixes = np.zeros(1, np.int32) if n == 1 else self.levels[n - 2].suffixes
-        return suffixes, self._sums[-2], self._sums[-1]
-
-    def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
-        """Run a loop over each order, from 1 up; see `Counted`."""
-        probabilities: list[Float32] = []
-        weights: list[Float32] = []
-        num_words = self.counts.vocabulary_size
-        if self.allowed is not None:
-            num_words = int(np.count_nonzero(self.allowed)) - 1  # without <s>
-        lower = np.full(1, 1 / num_words, np.float32)
-        for n, level in enumerate(self.levels, start=1):
-            probabilities.append(np.empty(len(level), np.float32))
-            weights.append(np.empty(len(level.begins) - 1, np.float32))
-            kept, threshold = self.kept_counts[n - 1], self.config.thresholds[n - 1]
-            order = Order(level.begins, level.suffixes, kept, threshold)
-            ratios = Ratios(lower, probabilities[-1], weights[-1])
-            self._spread(loop, level.begins, (order, ratios, *arguments(n, level)))
-            lower = probabilities[-1]
-        return Smoothed(probabilities, weights[1:])
-
-    def _spread(self, loop: Callable[..., None], begins: Int32, arguments: tuple[Any, ...]) -> None:
-        """Run a loop in threads, on ranges of contexts that have about as many rows each."""
-        num_parts = max(1, min(self.threads, int(begins[-1]) // ROWS_PER_THREAD))
+        begins = part.level.begins
+        ratios = Ratios(
+            lower, np.empty(len(part.level), np.float32), np.empty(len(begins) - 1, np.float32)
+        )
+        order = Order(begins, part.level.suffixes, raw, threshold)
+        arguments = order, ratios, *self.arguments(part)
+        num_parts = max(1, min(threads, int(begins[-1]) // ROWS_PER_THREAD))
         # cut between contexts: what one thread writes, no other reads or writes
         shares = np.linspace(0, begins[-1], num_parts + 1, dtype=begins.dtype)[1:-1]
         edges = [0, *np.searchsorted(begins, shares).tolist(), len(begins) - 1]
         with ThreadPoolExecutor(num_parts) as pool:
-            list(pool.map(lambda *ends: loop(*ends, *arguments), edges, edges[1:]))
-
-
-def count_as_kenlm(numbers: Any, adjusted: int, raw: int) -> None:
-    """Count an n-gram among n1 to n4 by its occurrences in place of its adjusted count."""
-    for count, change in ((adjusted, -1), (raw, 1)):
-        if 0 < count < 5:  # n5 and beyond, and n0, are not kept
-            numbers[count - 1] += change
+            list(pool.map(lambda *ends: self.loop(*ends, *arguments), edges, edges[1:]))
+        return ratios.probabilities, ratios.weights
 
 
 def _counts_of_counts(level: CountLevel, counts: Int32) -> npt.NDArray[np.int64]:
@@ -486,11 +389,13 @@ class Estimate:
             `singletons` (occurring once), `counts_of_counts` (n1 to n4), `discounts` (D1, D2, D3+;
             empty if the smoothing has none) and `fallback` (whether they are the stated ones).
         warnings: one sentence for each order whose counts gave no discounts.
+        file: of the arrays of the table, where they are mapped from a temporary one.
     """
 
     table: BackoffTable
     statistics: list[dict[str, Any]]
     warnings: list[str]
+    file: Path | None = None
 
 
 def estimate(
@@ -508,17 +413,71 @@ def estimate(
             below, as with lmplz's `--limit_vocab_file`.
     """
     assert counts.order == config.order
-    estimator = Estimator(counts, config, threads, allowed)
-    smoothed = SMOOTHINGS[config.smoothing](estimator)
-    table = _table(estimator, smoothed)
-    discounts: Sequence[Discounts | None] = smoothed.discounts or [None] * counts.order
+    size, kept_counts = counts.vocabulary_size, _kept_counts(counts, allowed)
+    # order 1 like the others: its only context, the empty one, has all words but `<s>`, and all
+    # their suffixes are row 0 of an order 0 that holds the uniform distribution
+    first, *others = counts.levels
+    children = np.array([0, size], np.int32)
+    levels = [replace(first, begins=children, suffixes=np.zeros_like(first.words)), *others]
+    counted = Counted(
+        config,
+        size,
+        [_counts_of_counts(level, level.counts).tolist() for level in levels],
+        _adjusted_counts_of_counts(levels, counts.last_in_suffix_order, config),
+    )
+    smoothing: Smoothing = SMOOTHINGS[config.smoothing](counted)
+    num_words = size if allowed is None else int(np.count_nonzero(allowed)) - 1  # without <s>
+    lower = np.full(1, 1 / num_words, np.float32)
+    suffixes, sums, num_inside = np.zeros(1, np.int32), np.ones(1), 1
+    probabilities: list[Float32] = []
+    weights: list[Float32] = []
+    for n, level in enumerate(levels, start=1):
+        part = Part(n, level, num_inside, suffixes, sums, np.empty(len(level.begins) - 1))
+        threshold = config.thresholds[n - 1]
+        lower, weight = smoothing.run(part, kept_counts[n - 1], threshold, lower, threads)
+        probabilities.append(lower)
+        weights.append(weight)
+        # `<s>` has the last row, so what begins with it is last in each order
+        suffixes, sums, num_inside = level.suffixes, part.sums, int(level.begins[num_inside])
+    weights = [*weights[1:], np.empty(0, np.float32)]  # of n-grams as contexts
+    table = _table(counts, config, kept_counts, probabilities, weights, allowed)
+    used: Sequence[Discounts | None] = smoothing.discounts or [None] * counts.order
     statistics = [
-        statistics_of(
-            n, len(counts.levels[n - 1]), len(level), estimator.counts_of_counts[n - 1], used
+        statistics_of(n, len(counts.levels[n - 1]), len(level), of_counts, discounts)
+        for n, (level, of_counts, discounts) in enumerate(
+            zip(table.levels, counted.counts_of_counts, used, strict=True), start=1
         )
-        for n, (level, used) in enumerate(zip(table.levels, discounts, strict=True), start=1)
     ]
-    return Estimate(table, statistics, fallback_warnings(smoothed.discounts))
+    return Estimate(table, statistics, fallback_warnings(smoothing.discounts))
+
+
+def _kept_counts(counts: Counts, allowed: Bools | None) -> list[Int32]:
+    """Return per order the occurrences that pruning goes by: 0 of n-grams with other words."""
+    if allowed is None:
+        return [level.counts for level in counts.levels]
+    is_kept, result = np.ones(1, np.bool_), []
+    for n, level in enumerate(counts.levels, start=1):
+        is_allowed = allowed[level.words]
+        is_kept = is_allowed if n == 1 else np.repeat(is_kept, np.diff(level.begins)) & is_allowed
+        result.append(np.where(is_kept, level.counts, np.int32(0)))
+    return result
+
+
+def _adjusted_counts_of_counts(
+    levels: Sequence[CountLevel], last_rows: Sequence[int], config: NgramConfig
+) -> list[list[int]]:
+    """Return per order n1 to n4, from adjusted counts.
+
+    KenLM's slip: of the n-grams of each order below the highest, the one that is the last to be
+    adjusted has its occurrences counted instead.
+    """
+    orders = [_counts_of_counts(level, level.adjusted) for level in levels]
+    if config.discounts == "kenlm":
+        for row, level, numbers in zip(last_rows, levels, orders, strict=False):
+            for count, change in ((int(level.adjusted[row]), -1), (int(level.counts[row]), 1)):
+                if 0 < count < 5:  # n5 and beyond, and n0, are not kept
+                    numbers[count - 1] += change
+    return [numbers.tolist() for numbers in orders]
 
 
 def fallback_warnings(discounts: Sequence[Discounts]) -> list[str]:
@@ -532,7 +491,7 @@ def fallback_warnings(discounts: Sequence[Discounts]) -> list[str]:
     ]
 
 
-def maximum_likelihood(counted: Counted) -> Smoothed:
+def maximum_likelihood(counted: Counted) -> Smoothing:
     """Relative frequencies.
 
     A context that was seen keeps nothing for other words, but for the share of pruned ones; one
@@ -541,22 +500,22 @@ def maximum_likelihood(counted: Counted) -> Smoothed:
     return _interpolated(counted, adjusted=False)
 
 
-def witten_bell(counted: Counted) -> Smoothed:
+def witten_bell(counted: Counted) -> Smoothing:
     """Interpolated: as much for new words as different words were seen (Witten & Bell 1991)."""
     return _interpolated(counted, adjusted=False, per_type=1)
 
 
-def absolute_discounting(counted: Counted) -> Smoothed:
+def absolute_discounting(counted: Counted) -> Smoothing:
     """Interpolated, one discount per order (Ney, Essen & Kneser 1994)."""
     return _interpolated(counted, adjusted=False, formula=single_discount)
 
 
-def kneser_ney(counted: Counted) -> Smoothed:
+def kneser_ney(counted: Counted) -> Smoothing:
     """Interpolated Kneser-Ney (Kneser & Ney 1995; Chen & Goodman 1999), one discount per order."""
     return _interpolated(counted, adjusted=True, formula=single_discount)
 
 
-def modified_kneser_ney(counted: Counted) -> Smoothed:
+def modified_kneser_ney(counted: Counted) -> Smoothing:
     """Interpolated Kneser-Ney with three discounts per order (Chen & Goodman 1999).
 
     Adjusted counts below the highest order, but true ones for n-grams that begin with `<s>`; order
@@ -566,37 +525,37 @@ def modified_kneser_ney(counted: Counted) -> Smoothed:
     return _interpolated(counted, adjusted=True, formula=modified_discounts)
 
 
-def add_k(counted: Counted) -> Smoothed:
+def add_k(counted: Counted) -> Smoothing:
     """(c(hw) + k) / (c(h) + k V) in the longest context; uniform if that was never seen.
 
     As a table: contexts of full length, or from `<s>` on, hold these; all shorter n-grams are
     uniform, to be backed off to.
     """
 
-    def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
-        first_context = 0 if n == counted.config.order else counted.num_inside(n, level)
+    def arguments(part: Part) -> tuple[Any, ...]:
+        first_context = 0 if part.order == counted.config.order else part.num_inside
         return first_context, counted.config.add, counted.vocabulary_size
 
-    return counted.by_order(add, arguments)
+    return Smoothing(add, arguments)
 
 
-def stupid_backoff(counted: Counted) -> Smoothed:
+def stupid_backoff(counted: Counted) -> Smoothing:
     """S(w | h) = c(hw) / c(h), or a constant times S(w | h') if hw was not seen.
 
     Brants et al. 2007; but each context is divided by its sum, so that these are probabilities.
     """
 
-    def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
-        suffixes, lower_sums, sums = counted.context_sums(n, level)
+    def arguments(part: Part) -> tuple[Any, ...]:
         # nothing is below the relative frequencies of words
-        return suffixes, lower_sums, counted.config.backoff if n > 1 else 0.0, sums
+        factor = counted.config.backoff if part.order > 1 else 0.0
+        return part.context_suffixes, part.lower_sums, factor, part.sums
 
-    return counted.by_order(back_off, arguments)
+    return Smoothing(back_off, arguments)
 
 
 def _interpolated(
     counted: Counted, *, adjusted: bool, formula: Formula | None = None, per_type: float = 0
-) -> Smoothed:
+) -> Smoothing:
     """Estimate by interpolation with the order below.
 
     Args:
@@ -611,61 +570,52 @@ def _interpolated(
         fallback = counted.config.fallback
         discounts = tuple(discounts_of(formula, counts, fallback) for counts in by_order)
 
-    def arguments(n: int, level: CountLevel) -> tuple[Any, ...]:
-        values = discounts[n - 1].values if discounts else _NO_DISCOUNT
-        numerators = level.adjusted if adjusted else level.counts
+    def arguments(part: Part) -> tuple[Any, ...]:
+        values = discounts[part.order - 1].values if discounts else _NO_DISCOUNT
+        numerators = part.level.adjusted if adjusted else part.level.counts
         return numerators, np.array([0, *values]), per_type
 
-    return replace(counted.by_order(interpolate, arguments), discounts=discounts)
+    return Smoothing(interpolate, arguments, discounts)
 
 
-def _table(estimator: Estimator, smoothed: Smoothed) -> BackoffTable:
-    """Leave out what is pruned, and take logarithms; the arrays of `smoothed` are overwritten."""
-    counts = estimator.counts
-    smoothed.probabilities[0][counts.vocabulary_size] = 1  # <s>: to be replaced
-    no_weights = np.empty(0, np.float32)
+def _table(
+    counts: Counts,
+    config: NgramConfig,
+    kept_counts: Sequence[Int32],
+    probabilities: Sequence[Float32],
+    weights: Sequence[Float32],
+    allowed: Bools | None,
+) -> BackoffTable:
+    """Leave out what is pruned, and take logarithms; the arrays of ratios are overwritten.
+
+    Thresholds never decrease, so the context and the suffix of what is kept are kept.
+    """
+    probabilities[0][counts.vocabulary_size] = 1  # <s>: to be replaced
     levels: list[TableLevel] = []
-    for n, (level, threshold) in enumerate(
-        zip(counts.levels, estimator.config.thresholds, strict=True), start=1
-    ):
-        weights = smoothed.weights[n - 1] if n < counts.order else no_weights
-        kept = TableLevel(level.words, level.begins, smoothed.probabilities[n - 1], weights)
-        if threshold > 0 or (n > 1 and estimator.allowed is not None):
-            kept = _pruned(estimator, n, kept)
+    context_raw, context_threshold = np.zeros(1, np.int32), -1
+    for n, level in enumerate(counts.levels, start=1):
+        kept = TableLevel(level.words, level.begins, probabilities[n - 1], weights[n - 1])
+        raw, threshold = kept_counts[n - 1], config.thresholds[n - 1]
+        if threshold > 0 or (n > 1 and allowed is not None):
+            num_contexts = np.count_nonzero(context_raw > context_threshold)
+            num_kept = np.count_nonzero(raw > threshold)
+            rows = Rows(level.begins, level.words, kept.log_probs, kept.backoffs)
+            kept = TableLevel(
+                np.empty(num_kept, np.int32),
+                np.empty(num_contexts + 1, np.int32),
+                np.empty(num_kept, np.float32),
+                np.empty(num_kept if n < counts.order else 0, np.float32),
+            )
+            to = Rows(kept.begins, kept.words, kept.log_probs, kept.backoffs)
+            prune(raw, threshold, context_raw, context_threshold, rows, to)
+        # all words are rows, those too that never occurred
+        context_raw, context_threshold = raw, threshold if n > 1 else -1
         take_logarithms(kept.log_probs)
         take_logarithms(kept.backoffs)
         levels.append(kept)
     levels[0].log_probs[counts.vocabulary_size] = BOS_NATS
     table = BackoffTable(tuple(levels), counts.vocabulary_size)
-    return table if estimator.allowed is None else with_words(table, estimator.allowed)
-
-
-def _pruned(estimator: Estimator, n: int, level: TableLevel) -> TableLevel:
-    """Return the rows of order n > 1 that are kept.
-
-    Thresholds never decrease, so the context and the suffix of what is kept are kept.
-    """
-    thresholds, raw = estimator.config.thresholds, estimator.kept_counts[n - 1]
-    context_raw = estimator.kept_counts[n - 2]
-    # all words are rows, those too that never occurred
-    context_threshold = thresholds[n - 2] if n > 2 else -1
-    num_contexts = np.count_nonzero(context_raw > context_threshold)
-    num_kept = np.count_nonzero(raw > thresholds[n - 1])
-    kept = TableLevel(
-        np.empty(num_kept, np.int32),
-        np.empty(num_contexts + 1, np.int32),
-        np.empty(num_kept, np.float32),
-        np.empty(num_kept if len(level.backoffs) else 0, np.float32),
-    )
-    prune(
-        raw,
-        thresholds[n - 1],
-        context_raw,
-        context_threshold,
-        Rows(level.begins, level.words, level.log_probs, level.backoffs),
-        Rows(kept.begins, kept.words, kept.log_probs, kept.backoffs),
-    )
-    return kept
+    return table if allowed is None else with_words(table, allowed)
 
 
 def take_logarithms(ratios: Float32) -> None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -88,12 +87,17 @@ class BackoffTable:
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, npt.NDArray[Any]], vocabulary_size: int
+        cls,
+        arrays: Mapping[str, npt.NDArray[Any]],
+        vocabulary_size: int,
+        *,
+        is_checked: bool = False,
     ) -> BackoffTable:
         """Return the table that gave these arrays, none of them copied.
 
         Whatever the numbers, a table that is returned can be queried: no row that it names is
-        outside. At some milliseconds per hundred million bytes, this can be done at every opening.
+        outside. At some milliseconds per hundred million bytes, this can be done at every opening;
+        numbers that were just written (`is_checked`) are not read again, which takes memory.
 
         Raises:
             ValueError: arrays are missing, of other types, or do not fit together.
@@ -106,10 +110,11 @@ class BackoffTable:
             if n > 1:
                 begins = _vector(arrays, f"{n}.begins", np.int32, num + 1)
                 num = int(begins[-1])
-                if begins[0] != 0 or not _ascends(begins):
+                if not is_checked and (begins[0] != 0 or not _ascends(begins)):
                     raise ValueError(f"{n}.begins does not go up from 0")
                 words = _vector(arrays, f"{n}.words", np.int32, num)
-                if num and words.view(np.uint32).max() > vocabulary_size:  # below 0 is far above
+                # below 0 is far above
+                if num and not is_checked and words.view(np.uint32).max() > vocabulary_size:
                     raise ValueError(f"{n}.words holds a word outside the vocabulary")
             backoffs = np.zeros(0, np.float32)
             if n < order:
@@ -188,37 +193,26 @@ def order_sizes(
         statistics: of its header.
 
     Raises:
-        KeyError, TypeError: they are not that.
+        KeyError, TypeError, ValueError: they are not that.
     """
-    by_order = _by_order((statistics or {}).get("orders", ()))
-    orders = range(1, 1 + sum(name.endswith(".log_probs") for name in array_bytes))
-    sizes = [
-        sum(num for name, num in array_bytes.items() if name.startswith(f"{n}.")) for n in orders
-    ]
-    result = []
-    for n, size, total in zip(orders, sizes, accumulate(sizes), strict=True):
-        ngrams = array_bytes[f"{n}.log_probs"] // 4
-        order = by_order.get(n, {})
+    about = {order["order"]: order for order in (statistics or {}).get("orders", ())}
+    num_orders = sum(name.endswith(".log_probs") for name in array_bytes)
+    result, total = [], 0
+    for n in range(1, 1 + num_orders):
+        size = sum(num for name, num in array_bytes.items() if name.startswith(f"{n}."))
+        total += size
+        ngrams, order = array_bytes[f"{n}.log_probs"] // 4, about.get(n, {})
         counted = order.get("counted")
         result.append(
             OrderSize(
                 order=n,
                 ngrams=ngrams,
-                pruned=counted - ngrams if isinstance(counted, int) else None,
+                pruned=None if counted is None else int(counted) - ngrams,
                 singletons=order.get("singletons"),
-                discounts=tuple(order.get("discounts") or ()),
+                discounts=tuple(map(float, order.get("discounts") or ())),
                 fallback=bool(order.get("fallback", False)),
                 bytes=size,
                 total_bytes=total,
             )
         )
     return result
-
-
-def _by_order(orders: Any) -> dict[int, Mapping[str, Any]]:
-    for order in orders:
-        numbers = [order["order"], *(order.get("discounts") or ())]
-        numbers += [order[name] for name in ("counted", "singletons") if order.get(name)]
-        if {*map(type, numbers)} - {int, float}:
-            raise TypeError("its statistics are no numbers")
-    return {order["order"]: order for order in orders}

@@ -5,48 +5,46 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.arrays import Bools
+from seqtool.core.arrays import Bools, Ids
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, did_you_mean
 from seqtool.core.one_line import OneLine
 from seqtool.core.progress import shows_stages
 from seqtool.core.reading import is_corpus
 from seqtool.core.units import perplexity_of
-from seqtool.core.vocabulary import UNK_ID, Vocabulary
+from seqtool.core.vocabulary import UNK_ID
 from seqtool.lm.evaluation import cut_sentences, evaluate_lm
 from seqtool.lm.held_out import describe_held_out, moved
-from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.data import (
-    Disk,
-    Reading,
-    given_splits,
-    limited,
-    memory_needed,
-    read_ids,
-    sound_files,
-)
-from seqtool.lm.ngram.engine import database
-from seqtool.lm.ngram.model import NgramModel, TableModel, model_card, save_model
+from seqtool.lm.ngram.config import ENGINES, NgramConfig
+from seqtool.lm.ngram.data import Disk, given_splits, limited, memory_needed, read_ids, sound_files
+from seqtool.lm.ngram.engine import missing_package, temporary_folder
+from seqtool.lm.ngram.model import NgramModel, TableModel, save_model
 from seqtool.lm.ngram.table import BackoffTable
 from seqtool.text.prepared import PreparedCorpus, plan_splits
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
 
+if TYPE_CHECKING:
+    from seqtool.lm.ngram.classes import WordClasses
+    from seqtool.lm.ngram.counts import Counts
+    from seqtool.lm.ngram.engine.plan import Engine, Text
+    from seqtool.lm.ngram.smoothing import Estimate
+
 # called with a stage of the work, and how much of it is done, of how much if that is known
 OnProgress = Callable[[str, int, "int | None"], None]
 
-Measure = Callable[[TableModel], dict[str, float]]
-
 MOST_UNKNOWN = 0.2  # of the words of a text that are not in a given list, without a word of warning
 EXISTS = "replace it with --force, or choose another with -o"
+PRUNING_BYTES = 48  # of memory for each n-gram that is pruned by entropy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,11 +121,94 @@ class Stages:
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[Callable[[int, int | None], None]]:
-        """Time one stage; gives what its progress is told to."""
+        """Time one stage, or more of it; gives the callback of its progress."""
         began = time.perf_counter()
         self._on_progress(stage, 0, None)
         yield lambda done, total: self._on_progress(stage, done, total)
-        self.seconds[stage] = time.perf_counter() - began
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - began
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """The options of a training; see `train_ngram`.
+
+    Raises:
+        ConfigError, OutputError: they contradict one another, or the output cannot be written.
+    """
+
+    inputs: Sequence[str | Path]
+    output: Path
+    config: NgramConfig
+    stages: Stages
+    engine: str = "auto"
+    field: str | None = None
+    arpa: Path | None = None
+    parquet: Path | None = None
+    force: bool = False
+    threads: int = 1
+    memory: int | None = None
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINES:
+            what = f"no engine is called {self.engine!r}"
+            raise ConfigError(what, hint=did_you_mean(self.engine, ENGINES))
+        if self.engine in ("duckdb", "spark"):
+            if self.config.classes is not None:
+                what = "n-grams of classes are counted in memory only"
+                raise ConfigError(what, hint="leave --engine out; with classes, a model is small")
+            if self.config.discounts == "kenlm":
+                what = "KenLM's counts-of-counts are found in memory only"
+                raise ConfigError(what, hint="leave --engine out, or --discounts")
+        if self.config.classes is not None and (self.arpa or self.parquet):
+            # an n-gram of classes would be as many of words as the classes have in all combinations
+            what = "a model of classes has no list of n-grams of words of a sensible size"
+            hint = "leave --arpa and --parquet out; `seqtool eval-ppl` mixes it with other models"
+            raise ConfigError(what, hint=hint)
+        read = [*self.inputs, *self.config.files]
+        check_output(read, self.output, force=self.force)
+        if self.arpa is not None:
+            from seqtool.lm.ngram.arpa import check_arpa
+
+            check_arpa(self.arpa, read)
+        if self.parquet is not None:
+            from seqtool.lm.ngram.parquet import check_directory
+
+            check_directory(self.parquet, force=self.force)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingText:
+    """What is known of a text beside its ids, which are of V symbols: words, or classes of words.
+
+    Attributes:
+        tokenizer: of the model; without `limit_vocab`, it has the V symbols.
+        data: what the model records of its data.
+        num_unknown: tokens that are unknown words of the model.
+        engine: which engine counts, and why.
+        vocabulary_size: V.
+        allowed: bool [V + 1], the symbols that the model has, `<s>` the last; None for all.
+        new_ids: int32 [V], the id of each symbol in the model; None if it stays.
+        classes: of the words, if the ids are classes.
+        folder: of temporary files, where the memory is too small for the text.
+    """
+
+    tokenizer: Tokenizer
+    data: dict[str, Any]
+    num_unknown: int
+    engine: str
+    vocabulary_size: int = 0
+    allowed: Bools | None = None
+    new_ids: Ids | None = None
+    classes: WordClasses | None = None
+    folder: Path | None = None
+
+
+class OnDisk(NamedTuple):
+    """A text in an engine, which counts it step by step as it estimates."""
+
+    engine: Engine
+    text: Text
 
 
 @shows_stages
@@ -176,109 +257,250 @@ def train_ngram(
         DataError: text that is not there, empty, damaged or too large for the memory.
         OutputError: the output exists, or cannot be written.
     """
-    paths = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    if not isinstance(config, NgramConfig | Mapping | None):
-        raise TypeError(f"expected an NgramConfig, or settings as a dictionary, not {config!r}")
     config = from_dict(NgramConfig, config) if isinstance(config, Mapping) else config
-    config = config or NgramConfig()
-    threads = threads or runtime.available_threads()
-    check_engine(engine, config)
-    if engine == "spark":
-        raise ConfigError(
-            "the engine spark needs a session of Spark",
-            hint="call seqtool.spark.train_ngram, or choose another engine",
-        )
-    if config.classes is not None and (arpa is not None or parquet is not None):
-        # an n-gram of classes would be as many of words as the classes have in all combinations
-        raise ConfigError(
-            "a model of classes has no list of n-grams of words of a sensible size",
-            hint="leave --arpa and --parquet out; `seqtool eval-ppl` mixes it with other models",
-        )
-    read = [*paths, *config.files]
-    check_output(read, Path(output), force=force, arpa=arpa, parquet=parquet)
-    texts, valid = given_splits(paths)
-    stages = Stages(on_progress)
-    skipped: list[DataError] = []
-    if skip_invalid and not is_corpus(texts[0]):
-        with stages("checking"):
-            texts, skipped = sound_files(texts, field=field)
-    with ExitStack() as stack:
-
-        def make_folder() -> Path | None:
-            if engine == "auto" and database.missing_package():
-                return None  # the memory is found too small, and that is told
-            database.check_packages()
-            database.check_least(memory)
-            folder = database.temporary_folder(Path(output), temp)
-            return stack.enter_context(folder)
-
-        is_for_disk = engine != "memory" and not config.classes and config.discounts == "paper"
-        with stages("reading") as on_read:
-            reading = read_ids(
-                texts,
-                config,
-                field=field,
-                memory=memory,
-                disk=Disk(engine == "duckdb", make_folder) if is_for_disk else None,
-                on_progress=on_read,
-            )
-        tokenizer, data = reading.tokenizer, {**reading.description, **held_out(paths, output)}
-        num_unknown, allowed = reading.num_unknown, None
-        if config.limit_vocab is not None:
-            all_words = tokenizer.vocabulary.symbols
-            tokenizer, allowed = limited(tokenizer, config.limit_vocab)
-            new_ids_V = tokenizer.vocabulary.encode(all_words)
-            num_unknown = tokenizer.vocabulary.counts[UNK_ID]
-        check_words(tokenizer.vocabulary, arpa, parquet)
-        about = {"config": to_dict(config), "data": data, "command": command}
-        making = _Making(Path(output), config, threads, memory, allowed, tokenizer, about, stages)
-        summary = {
-            "engine": _why_engine(engine, reading, config),
-            "num_tokens": len(reading.ids),
-            "num_sentences": reading.description["splits"]["train"]["sentences"],
-            "num_unknown": num_unknown,
-            "vocabulary_size": len(tokenizer.vocabulary),
-            "skipped": [str(error) for error in skipped],
-        }
-
-        def measure(model: TableModel) -> dict[str, float]:
-            split = "valid" if is_corpus(valid[0]) else None
-            with stages("measuring") as on_measure:
-                if split and allowed is not None:  # the ids of the corpus are of all words
-                    ids = PreparedCorpus.open(valid[0]).ids(split)
-                    blocks = (new_ids_V[block] for block, _ in cut_sentences(ids, on_measure))
-                    nats = math.fsum(of.log_probs.sum() for of in model.score_ids(blocks))
-                    return {"valid_perplexity": perplexity_of(-nats / len(ids))}
-                found = evaluate_lm(model, valid, split=split, field=field, on_progress=on_measure)
-            return {"valid_perplexity": found.perplexity}
-
-        make = making.in_memory if reading.folder is None else making.on_disk
-        held = [reading]
-        del reading  # its ids are four bytes per token, and to be let go when they are counted
-        made = make(held.pop(), measure if valid else None)
-    num_words = summary["num_tokens"] - summary["num_sentences"]
-    warnings = write_copies(
-        made.table,
-        tokenizer.vocabulary,
-        stages,
-        arpa=arpa,
-        parquet=parquet,
-        force=force,
-        threads=threads,
-    )
-    return NgramTraining(
-        path=Path(output),
+    if not isinstance(config, NgramConfig | None):
+        raise TypeError(f"expected an NgramConfig, or settings as a dictionary, not {config!r}")
+    job = Job(
+        inputs=[inputs] if isinstance(inputs, str | Path) else list(inputs),
+        output=Path(output),
+        config=config or NgramConfig(),
+        stages=Stages(on_progress),
+        engine=engine,
+        field=field,
         arpa=None if arpa is None else Path(arpa),
         parquet=None if parquet is None else Path(parquet),
-        statistics=made.statistics,
-        warnings=[*unknown_warnings(config, num_unknown, num_words), *made.warnings, *warnings],
-        scores=made.scores,
-        seconds=stages.seconds,
-        **summary,
+        force=force,
+        threads=threads or runtime.available_threads(),
+        memory=memory,
+        command=command,
+    )
+    if engine == "spark":
+        hint = "call seqtool.spark.train_ngram, or choose another engine"
+        raise ConfigError("the engine spark needs a session of Spark", hint=hint)
+    texts, valid = given_splits(job.inputs)
+    skipped: list[DataError] = []
+    if skip_invalid and not is_corpus(texts[0]):
+        with job.stages("checking"):
+            texts, skipped = sound_files(texts, field=field)
+    with ExitStack() as stack:
+        ids, text = read(job, texts, temp, stack)
+        counts = count(job, ids, text, stack)
+        del ids  # four bytes per token
+        estimated = estimate(job, counts, text)
+        del counts
+        return save(job, estimated, text, valid, skipped)
+
+
+def read(
+    job: Job, texts: Sequence[str | Path], temp: str | Path | None, stack: ExitStack
+) -> tuple[Ids, TrainingText]:
+    """Read a text, or the train split of a corpus, as ids.
+
+    Args:
+        job: the options.
+        texts: the files, or one prepared corpus.
+        temp: as for `train_ngram`.
+        stack: removes the folder of temporary files, if there is one.
+
+    Returns:
+        The ids, [T], `EOS_ID` after each sentence; of words, or of their classes. They are a mapped
+        file where the memory is too small.
+    """
+    config = job.config
+
+    def make_folder() -> Path | None:
+        if job.engine == "auto" and missing_package():
+            return None  # the memory is found too small, and the error says so
+        return stack.enter_context(temporary_folder(job.output, temp, job.memory))
+
+    is_for_disk = job.engine != "memory" and not config.classes and config.discounts == "paper"
+    disk = Disk(job.engine == "duckdb", make_folder) if is_for_disk else None
+    with job.stages("reading") as on_read:
+        reading = read_ids(
+            texts, config, field=job.field, memory=job.memory, disk=disk, on_progress=on_read
+        )
+    ids, tokenizer, num_unknown, allowed = reading.ids, reading.tokenizer, reading.num_unknown, None
+    symbols, new_ids, classes = tokenizer.vocabulary.symbols, None, None
+    num_symbols = len(symbols)
+    if config.limit_vocab is not None:
+        tokenizer, allowed = limited(tokenizer, config.limit_vocab)
+        new_ids = tokenizer.vocabulary.encode(symbols)
+        num_unknown = tokenizer.vocabulary.counts[UNK_ID]
+    check_words(job, tokenizer)
+    data = {**reading.description, **held_out(job.inputs, job.output)}
+    if config.classes is not None:
+        from seqtool.lm.ngram.classes import read_classes
+
+        classes = read_classes(config.classes, tokenizer, np.bincount(ids, minlength=num_symbols))
+        ids, num_symbols = classes.class_V[ids], len(classes)
+        data["classes"] = num_symbols
+    return ids, TrainingText(
+        tokenizer=tokenizer,
+        data=data,
+        num_unknown=num_unknown,
+        engine=_engine_line(job, len(ids), is_on_disk=reading.folder is not None),
+        vocabulary_size=num_symbols,
+        allowed=allowed,
+        new_ids=new_ids,
+        classes=classes,
+        folder=reading.folder,
     )
 
 
-def unknown_warnings(config: NgramConfig, num_unknown: int, num_words: int) -> list[str]:
+def count(job: Job, ids: npt.NDArray[Any], text: TrainingText, stack: ExitStack) -> Counts | OnDisk:
+    """Count the n-grams of all orders in memory, or give the text to DuckDB, which does it later.
+
+    Args:
+        job: the options.
+        ids: the text, [T].
+        text: what is known of it.
+        stack: closes the database.
+
+    Returns:
+        Per order n the N n-grams in trie order, see `counts.Counts`; or the database.
+    """
+    size, order = text.vocabulary_size, job.config.order
+    with job.stages("counting") as on_count:
+        if text.folder is not None:
+            from seqtool.lm.ngram.engine.duckdb import DuckDB, take_text
+
+            engine = DuckDB(text.folder, job.threads, job.memory)
+            stack.enter_context(closing(engine))
+            return OnDisk(engine, take_text(engine, ids, size, order))
+        from seqtool.lm.ngram.counts import count_ngrams
+
+        quirk = job.config.discounts == "kenlm"
+        options: dict[str, Any] = {"threads": job.threads, "memory": job.memory}
+        return count_ngrams(ids, order, size, kenlm_quirk=quirk, on_progress=on_count, **options)
+
+
+def estimate(job: Job, counts: Counts | OnDisk, text: TrainingText) -> Estimate:
+    """Estimate probabilities and backoff weights of all n-grams that are kept.
+
+    Returns:
+        The table: per order float32 [N] log-probabilities and backoffs, in nats; and its
+        statistics. On disk it is a mapped file.
+    """
+    from seqtool.lm.ngram import smoothing
+
+    config, allowed = job.config, text.allowed
+    if not isinstance(counts, OnDisk):
+        with job.stages("estimating"):
+            return smoothing.estimate(counts, config, threads=job.threads, allowed=allowed)
+    from seqtool.lm.ngram.engine import output, plan
+
+    assert text.folder is not None
+    file = text.folder / checkpoint.WEIGHTS
+    with job.stages("estimating") as on_estimate:
+        tables = plan.estimate(*counts, config, allowed=allowed, on_progress=on_estimate)
+    with job.stages("saving") as on_save:
+        table = output.write_table(file, counts.engine, tables, on_save)
+    return smoothing.Estimate(table, tables.statistics, tables.warnings, file)
+
+
+def save(
+    job: Job,
+    estimated: Estimate,
+    text: TrainingText,
+    valid: Sequence[str | Path] = (),
+    skipped: Sequence[DataError] = (),
+) -> NgramTraining:
+    """Prune the model by entropy, measure it, and write its directory, ARPA file and Parquet.
+
+    Args:
+        job: the options.
+        estimated: the model.
+        text: what is known of its text.
+        valid: what the model is measured on; nothing if empty.
+        skipped: what was wrong with each file that was left out.
+
+    Raises:
+        DataError: the memory is too small to prune the n-grams, or a valid text is damaged.
+        OutputError: a file cannot be written.
+    """
+    estimated = _pruned(job, estimated)
+    table, vocabulary = estimated.table, text.tokenizer.vocabulary
+    model: TableModel = NgramModel(table, text.tokenizer)
+    if text.classes is not None:
+        from seqtool.lm.ngram.classes import ClassModel
+
+        model = ClassModel(table, text.classes, text.tokenizer)
+    scores = {"valid_perplexity": _perplexity(job, model, valid, text)} if valid else {}
+    with job.stages("saving"):
+        save_model(
+            job.output,
+            model,
+            weights=estimated.file,
+            config=to_dict(job.config),
+            scores={**scores, "train_seconds": sum(job.stages.seconds.values())},
+            data=text.data,
+            command=job.command,
+            statistics=estimated.statistics,
+        )
+    sizes = text.data["splits"]["train"]
+    num_words = sizes["tokens"] - sizes["sentences"]
+    warnings = [*_unknown_warnings(job.config, text.num_unknown, num_words), *estimated.warnings]
+    if job.arpa is not None:
+        from seqtool.lm.ngram.arpa import warnings_of, write_arpa
+
+        warnings += warnings_of(table)
+        with job.stages("writing ARPA") as on_write:
+            write_arpa(table, vocabulary, job.arpa, threads=job.threads, on_progress=on_write)
+    if job.parquet is not None:
+        from seqtool.lm.ngram.parquet import write_parquet
+
+        with job.stages("writing Parquet") as on_write:
+            write_parquet(table, vocabulary, job.parquet, force=job.force, on_progress=on_write)
+    return NgramTraining(
+        path=job.output,
+        arpa=job.arpa,
+        parquet=job.parquet,
+        engine=text.engine,
+        statistics=estimated.statistics,
+        warnings=warnings,
+        skipped=[str(error) for error in skipped],
+        scores=scores,
+        num_tokens=sizes["tokens"],
+        num_sentences=sizes["sentences"],
+        num_unknown=text.num_unknown,
+        vocabulary_size=len(vocabulary),
+        seconds=job.stages.seconds,
+    )
+
+
+def _pruned(job: Job, estimated: Estimate) -> Estimate:
+    """Return a model pruned by entropy, if that is asked for."""
+    threshold = job.config.prune_entropy
+    if not threshold:
+        return estimated
+    from seqtool.lm.ngram.backoff import prune_by_entropy, with_sizes
+
+    if estimated.file is not None:
+        num = sum(map(len, estimated.table.levels))
+        purpose, hint = f"{num:,} n-grams to prune by entropy", "prune by counts, with --prune"
+        runtime.check_memory(PRUNING_BYTES * num, purpose, hint, job.memory)
+    with job.stages("pruning"):
+        table = prune_by_entropy(estimated.table, threshold)
+    statistics = with_sizes(estimated.statistics, table)
+    return replace(estimated, table=table, statistics=statistics, file=None)
+
+
+def _perplexity(
+    job: Job, model: TableModel, valid: Sequence[str | Path], text: TrainingText
+) -> float:
+    """Return the perplexity of files, or of the valid split of a corpus."""
+    split = "valid" if is_corpus(valid[0]) else None
+    with job.stages("measuring") as on_measure:
+        if split and text.new_ids is not None:  # the ids of the corpus are of all words
+            ids = PreparedCorpus.open(valid[0]).ids(split)
+            blocks = (text.new_ids[block] for block, _ in cut_sentences(ids, on_measure))
+            nats = math.fsum(of.log_probs.sum() for of in model.score_ids(blocks))
+            return perplexity_of(-nats / len(ids))
+        options: dict[str, Any] = {"field": job.field, "on_progress": on_measure}
+        return evaluate_lm(model, valid, split=split, **options).perplexity
+
+
+def _unknown_warnings(config: NgramConfig, num_unknown: int, num_words: int) -> list[str]:
     """Return a warning where many words of the text are not in the list that is given.
 
     A list of fewer words than the text has is usual, so the share is larger than the one from which
@@ -293,171 +515,23 @@ def unknown_warnings(config: NgramConfig, num_unknown: int, num_words: int) -> l
     ]
 
 
-def check_words(
-    vocabulary: Vocabulary, arpa: str | Path | None, parquet: str | Path | None
-) -> None:
+def check_words(job: Job, tokenizer: Tokenizer) -> None:
     """Refuse words that a copy of the model could not hold, before it is estimated."""
-    if arpa is not None or parquet is not None:
+    if job.arpa is not None or job.parquet is not None:
         from seqtool.lm.ngram.arpa import check_symbols
 
-        check_symbols(vocabulary)
+        check_symbols(tokenizer.vocabulary)
 
 
-def write_copies(
-    table: BackoffTable,
-    vocabulary: Vocabulary,
-    stages: Stages,
-    *,
-    arpa: str | Path | None,
-    parquet: str | Path | None,
-    force: bool,
-    threads: int,
-) -> list[str]:
-    """Write a model as ARPA and as Parquet too, if that is asked for; return what to warn of.
-
-    Raises:
-        OutputError: one cannot be written.
-    """
-    warnings: list[str] = []
-    if arpa is not None:
-        from seqtool.lm.ngram.arpa import warnings_of, write_arpa
-
-        warnings = warnings_of(table)
-        with stages("writing ARPA") as on_write:
-            write_arpa(table, vocabulary, arpa, threads=threads, on_progress=on_write)
-    if parquet is not None:
-        from seqtool.lm.ngram.parquet import write_parquet
-
-        with stages("writing Parquet") as on_write:
-            write_parquet(table, vocabulary, parquet, force=force, on_progress=on_write)
-    return warnings
-
-
-def _why_engine(engine: str, reading: Reading, config: NgramConfig) -> str:
+def _engine_line(job: Job, num_tokens: int, *, is_on_disk: bool) -> str:
     """Return in one line which engine is taken, and why."""
-    needed = runtime.size_text(memory_needed(len(reading.ids), config.order))
-    purpose = f"{len(reading.ids):,} tokens at order {config.order} take about {needed} in memory"
-    if engine != "auto":
-        return f"{engine}, as was asked for; {purpose}"
-    if reading.folder is not None:
+    needed = runtime.size_text(memory_needed(num_tokens, job.config.order))
+    purpose = f"{num_tokens:,} tokens at order {job.config.order} take about {needed} in memory"
+    if job.engine != "auto":
+        return f"{job.engine}, as was asked for; {purpose}"
+    if is_on_disk:
         return f"duckdb, as {purpose}, which is more than there is"
     return f"memory, as {purpose}"
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A model that is in its directory."""
-
-    path: Path
-    statistics: list[dict[str, Any]]
-    warnings: list[str]
-    scores: dict[str, float]
-    held: BackoffTable | None = None  # if it is in memory
-
-    @cached_property
-    def table(self) -> BackoffTable:
-        """The table, mapped if it is not in memory."""
-        return self.held or checkpoint.load(self.path, NgramModel).table
-
-
-@dataclass(frozen=True)
-class _Making:
-    """Makes a model of a text that was read; see `train_ngram`."""
-
-    output: Path
-    config: NgramConfig
-    threads: int
-    memory: int | None
-    allowed: Bools | None
-    tokenizer: Tokenizer
-    about: dict[str, Any]
-    stages: Stages
-
-    def in_memory(self, reading: Reading, measure: Measure | None) -> _Made:
-        """Count and estimate in memory, measure the model, and save it."""
-        from seqtool.lm.ngram.counts import count_ngrams
-
-        ids, num_symbols, classes = reading.ids, len(reading.tokenizer.vocabulary), None
-        if self.config.classes is not None:
-            from seqtool.lm.ngram.classes import ClassModel, read_classes
-
-            counts_V = np.bincount(ids, minlength=num_symbols)
-            classes = read_classes(self.config.classes, reading.tokenizer, counts_V)
-            ids, num_symbols = classes.class_V[ids], len(classes)
-            self.about["data"]["classes"] = num_symbols
-        with self.stages("counting") as on_count:
-            counts = count_ngrams(
-                ids,
-                self.config.order,
-                num_symbols,
-                threads=self.threads,
-                kenlm_quirk=self.config.discounts == "kenlm",
-                memory=self.memory,
-                on_progress=on_count,
-            )
-        from seqtool.lm.ngram.smoothing import estimate
-
-        del reading, ids
-        with self.stages("estimating"):
-            estimated = estimate(counts, self.config, threads=self.threads, allowed=self.allowed)
-        del counts
-        table, statistics = estimated.table, estimated.statistics
-        if self.config.prune_entropy:
-            from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
-
-            with self.stages("pruning"):
-                table = prune_by_entropy(table, self.config.prune_entropy)
-            statistics = with_sizes(statistics, table)
-        model: TableModel = NgramModel(table, self.tokenizer)
-        if classes is not None:
-            model = ClassModel(table, classes, self.tokenizer)
-        scores = {} if measure is None else measure(model)
-        with self.stages("saving"):
-            with_seconds = {**scores, "train_seconds": sum(self.stages.seconds.values())}
-            save_model(self.output, model, scores=with_seconds, statistics=statistics, **self.about)
-        return _Made(self.output, statistics, estimated.warnings, scores, table)
-
-    def on_disk(self, reading: Reading, measure: Measure | None) -> _Made:
-        """Have DuckDB count and estimate, save the model as it comes, and measure it then."""
-        from seqtool.lm.ngram.engine.estimation import estimated_on_disk
-        from seqtool.lm.ngram.engine.output import save_estimated
-
-        assert reading.folder is not None
-        with ExitStack() as stack:
-            with self.stages("estimating") as on_estimate:
-                engine, estimated = stack.enter_context(
-                    estimated_on_disk(
-                        reading.ids,
-                        len(reading.tokenizer.vocabulary),
-                        self.config,
-                        reading.folder,
-                        threads=self.threads,
-                        memory=self.memory,
-                        allowed=self.allowed,
-                        on_progress=on_estimate,
-                    )
-                )
-            with self.stages("saving") as on_save:
-                statistics = save_estimated(
-                    self.output,
-                    self.tokenizer,
-                    engine,
-                    estimated,
-                    memory=self.memory,
-                    on_progress=on_save,
-                    scores={"train_seconds": sum(self.stages.seconds.values())},
-                    **self.about,
-                )
-        scores: dict[str, float] = {}
-        if measure is not None:
-            model = checkpoint.load(self.output, NgramModel)
-            scores = measure(model)
-            header = checkpoint.read_header(self.output)
-            header = replace(header, scores={**scores, **header.scores})
-            checkpoint.amend(
-                self.output, header, model_card(header, [*map(len, model.table.levels)])
-            )
-        return _Made(self.output, statistics, estimated.warnings, scores)
 
 
 @runtime.writes_to("output")
@@ -528,7 +602,7 @@ def prune_model(
     threads: int = 1,
     command: str = "",
 ) -> tuple[BackoffTable, BackoffTable]:
-    """Prune a model by relative entropy; see `pruning`.
+    """Prune a model by relative entropy; see `backoff`.
 
     Args:
         source: the model, or an ARPA file.
@@ -548,7 +622,7 @@ def prune_model(
         OutputError: the output exists, or cannot be written.
     """
     from seqtool.lm.ngram.arpa import check_arpa, check_symbols, write_arpa
-    from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
+    from seqtool.lm.ngram.backoff import prune_by_entropy, with_sizes
 
     if not 0 < threshold < 1:
         raise ConfigError(
@@ -584,33 +658,7 @@ def prune_model(
     return model.table, table
 
 
-def check_engine(engine: str, config: NgramConfig) -> None:
-    """Refuse an engine that is none, or that cannot do what the settings say.
-
-    Raises:
-        ConfigError: so it is.
-    """
-    database.check_engine(engine)
-    if engine in ("duckdb", "spark") and config.classes is not None:
-        raise ConfigError(
-            "n-grams of classes are counted in memory only",
-            hint="leave --engine out; with classes, a model is small",
-        )
-    if engine in ("duckdb", "spark") and config.discounts == "kenlm":
-        raise ConfigError(
-            "KenLM's counts-of-counts are found in memory only",
-            hint="leave --engine out, or --discounts",
-        )
-
-
-def check_output(
-    paths: Sequence[str | Path],
-    output: Path,
-    *,
-    force: bool,
-    arpa: str | Path | None = None,
-    parquet: str | Path | None = None,
-) -> None:
+def check_output(paths: Sequence[str | Path], output: Path, *, force: bool) -> None:
     """Refuse, before the work begins, what could not be written or would destroy the input."""
     checkpoint.check_output(output, force=force, hint=EXISTS)
     for path in (*paths, output):
@@ -621,14 +669,6 @@ def check_output(
                 f"the corpus {path} lies in {output}, which is to be replaced",
                 hint="choose another output with -o",
             )
-    if arpa is not None:
-        from seqtool.lm.ngram.arpa import check_arpa
-
-        check_arpa(arpa, paths)
-    if parquet is not None:
-        from seqtool.lm.ngram.parquet import check_directory
-
-        check_directory(parquet, force=force)
 
 
 def held_out(paths: Sequence[str | Path], output: str | Path) -> dict[str, Any]:

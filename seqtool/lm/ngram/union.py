@@ -16,29 +16,13 @@ one of them it goes on from the words behind it. `<unk>` is the unknown word of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
-from seqtool.core.arrays import Doubles, Longs
+from seqtool.core.arrays import Doubles
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.lm.ngram.suffixes import BackingOff, contexts_of, with_weights
-from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, Int32, TableLevel
-
-
-class _Layout(NamedTuple):
-    """The n-grams of one order that any part has, N rows.
-
-    Attributes:
-        begins: int32 [M + 1], the rows of each context.
-        words: int32 [N].
-        rows: per part, which of them each of its own rows is; empty where the part has no such
-            order.
-    """
-
-    begins: Int32
-    words: Int32
-    rows: list[Longs]
+from seqtool.lm.ngram.backoff import BackingOff, contexts_of, with_weights
+from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, Float32, TableLevel
 
 
 def union_of(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
@@ -60,61 +44,45 @@ def aligned(
         vocabularies: of each.
         union: of the tables that are returned.
     """
-    layouts = _layouts(tables, vocabularies, union)
-    return [_laid_out(table, layouts, part, len(union)) for part, table in enumerate(tables)]
-
-
-def _layouts(
-    tables: Sequence[BackoffTable], vocabularies: Sequence[Vocabulary], union: Vocabulary
-) -> list[_Layout]:
-    num = len(union) + 1
+    num, order = len(union) + 1, max(table.order for table in tables)
     numbers = [
         np.append(union.encode(vocabulary.symbols), np.int32(num - 1)).astype(np.int64)
         for vocabulary in vocabularies
     ]
-    words, begins = np.arange(num, dtype=np.int32), np.array([0, num], np.int32)
-    layouts = [_Layout(begins, words, numbers)]
-    for n in range(1, max(table.order for table in tables)):
-        keys: list[Longs] = []
-        for table, number, rows in zip(tables, numbers, layouts[-1].rows, strict=True):
-            found = np.zeros(0, np.int64)
+    # the n-grams of one order that any part has, and per part which of them each of its rows is
+    words, begins, rows = np.arange(num, dtype=np.int32), np.array([0, num], np.int32), numbers
+    backings: list[BackingOff] = []
+    for n in range(order):
+        if n:
+            keys = [np.zeros(0, np.int64)] * len(tables)  # of parts without this order
+            for part, table in enumerate(tables):
+                if n < table.order:
+                    level = table.levels[n]
+                    keys[part] = rows[part][contexts_of(level)] * num + numbers[part][level.words]
+            every = np.unique(np.concatenate(keys))
+            begins = np.zeros(len(words) + 1, np.int32)
+            np.cumsum(np.bincount(every // num, minlength=len(words)), out=begins[1:])
+            words, rows = (
+                (every % num).astype(np.int32),
+                [np.searchsorted(every, of) for of in keys],
+            )
+        for part, table in enumerate(tables):
+            backoffs = np.zeros(len(words) if n < order - 1 else 0, np.float32)
+            log_probs, suffixes = np.full(len(words), -np.inf, np.float32), None
+            if n:
+                lower, suffixes = backings[part].lower(begins, words)
+                log_probs = lower.astype(np.float32)
+                log_probs += np.repeat(backings[part].levels[-1].backoffs, np.diff(begins))
             if n < table.order:
-                level = table.levels[n]
-                found = rows[contexts_of(level)] * num + number[level.words]
-            keys.append(found)
-        every = np.unique(np.concatenate(keys))
-        begins = np.zeros(len(layouts[-1].words) + 1, np.int32)
-        np.cumsum(np.bincount(every // num, minlength=len(begins) - 1), out=begins[1:])
-        rows_of = [np.searchsorted(every, part) for part in keys]
-        layouts.append(_Layout(begins, (every % num).astype(np.int32), rows_of))
-    return layouts
-
-
-def _laid_out(
-    table: BackoffTable, layouts: Sequence[_Layout], part: int, vocabulary_size: int
-) -> BackoffTable:
-    """Fill the rows of one part."""
-    backing: BackingOff | None = None
-    for n, (begins, words, rows) in enumerate(layouts):
-        own = table.levels[n] if n < table.order else None
-        backoffs = np.zeros(len(words) if n < len(layouts) - 1 else 0, np.float32)
-        if own is not None and len(own.backoffs) and len(backoffs):
-            backoffs[rows[part]] = own.backoffs
-        if backing is None:
-            log_probs = np.full(len(words), -np.inf, np.float32)
-        else:
-            lower, suffixes = backing.lower(begins, words)
-            log_probs = lower.astype(np.float32)
-            log_probs += np.repeat(backing.levels[-1].backoffs, np.diff(begins))
-        if own is not None:
-            log_probs[rows[part]] = own.log_probs
-        level = TableLevel(words, begins, log_probs, backoffs)
-        if backing is None:
-            backing = BackingOff(level)
-        else:
-            backing.append(level, suffixes)
-    assert backing is not None
-    return BackoffTable(tuple(backing.levels), vocabulary_size)
+                log_probs[rows[part]] = table.levels[n].log_probs
+            if n < table.order - 1:
+                backoffs[rows[part]] = table.levels[n].backoffs
+            filled = TableLevel(words, begins, log_probs, backoffs)
+            if suffixes is None:
+                backings.append(BackingOff(filled))
+            else:
+                backings[part].append(filled, suffixes)
+    return [BackoffTable(tuple(backing.levels), len(union)) for backing in backings]
 
 
 def interpolated(parts: Sequence[BackoffTable], weights: Sequence[float]) -> BackoffTable:

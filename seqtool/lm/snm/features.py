@@ -56,25 +56,6 @@ class Template(NamedTuple):
         return (*range(1, self.adjacent + 1), *range(first, first + self.remote))
 
 
-def list_templates(order: int, remote: int, gap: int, adjacent: int) -> list[Template]:
-    """Return the n-grams, shortest first, then the skip-grams.
-
-    Args:
-        order: the most words of a feature and its target.
-        remote: the most remote words of a skip-gram.
-        gap: the most words that are skipped.
-        adjacent: the most words between the gap and the target.
-    """
-    ngrams = [Template(0, 0, num) for num in range(order)]
-    skip_grams = [
-        Template(r, s, a)
-        for s in range(1, gap + 1)
-        for r in range(1, remote + 1)
-        for a in range(min(adjacent, order - 1 - r) + 1)
-    ]
-    return ngrams + skip_grams
-
-
 @dataclass(frozen=True)
 class SnmConfig(WordsConfig):
     """Which features a sparse non-negative matrix has, and how it is learnt."""
@@ -112,7 +93,13 @@ class SnmConfig(WordsConfig):
     @property
     def templates(self) -> list[Template]:
         """The features: n-grams, shortest first, then skip-grams."""
-        return list_templates(self.order, self.remote, self.gap, self.adjacent)
+        skip_grams = [
+            Template(r, s, a)
+            for s in range(1, self.gap + 1)
+            for r in range(1, self.remote + 1)
+            for a in range(min(self.adjacent, self.order - 1 - r) + 1)
+        ]
+        return [Template(0, 0, num) for num in range(self.order)] + skip_grams
 
     def check(self) -> None:
         """Refuse settings that contradict one another."""

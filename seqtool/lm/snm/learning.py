@@ -406,8 +406,10 @@ def train_snm(
     tokenizer = reading.tokenizer
     threads = threads or runtime.available_threads()
     templates, size = config.templates, len(tokenizer.vocabulary)
-    purpose = f"{len(reading.ids):,} tokens with {len(templates)} kinds of features"
-    needed = memory_needed(len(reading.ids), len(templates), config.table_bits)
+    num_tokens = len(reading.ids)
+    purpose = f"{num_tokens:,} tokens with {len(templates)} kinds of features"
+    # measured on PTB (0.93 million tokens, 5 and 23 kinds), beyond what the imports take
+    needed = num_tokens * (90 + 45 * len(templates)) + (8 << config.table_bits)
     runtime.check_memory(needed, purpose, LESS_MEMORY, memory)
     with stages("counting") as on_count:
         counts = count_features(
@@ -454,7 +456,7 @@ def train_snm(
         passes=passes,
         kinds=kinds,
         scores=scores,
-        num_tokens=len(reading.ids),
+        num_tokens=num_tokens,
         num_sentences=int((reading.ids == EOS_ID).sum()),
         num_unknown=reading.num_unknown,
         vocabulary_size=len(tokenizer.vocabulary),
@@ -503,12 +505,3 @@ def learn_table(
 def _too_large(config: SnmConfig, epoch: int) -> TrainingError:
     what = f"the loss is no number in epoch {epoch}: weights have grown too large"
     return TrainingError(what, hint=f"lower --lr, which is {config.learning_rate:g}")
-
-
-def memory_needed(num_tokens: int, num_kinds: int, table_bits: int) -> int:
-    """Return about how many bytes it takes to train on a text, beyond what the imports take.
-
-    It was measured on PTB (0.93 million tokens, 5 and 23 kinds of features): of every token, of
-    every token and kind of features, and of each weight.
-    """
-    return num_tokens * (90 + 45 * num_kinds) + (8 << table_bits)

@@ -3,8 +3,7 @@
     P(t | history) = sum of M_it / sum of M_i*,  i over the features of the history
 
 with 1 / V for each word, times the weight of what was not seen, added to both. A row is found by
-the key of its feature: keys are hashes, so that of one template they lie evenly, and the highest
-bits of a key tell the few rows that it can be in.
+the key of its feature, a hash.
 
     model.json             settings, scores, data, sizes
     vocabulary.json        or tokenizer.model
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba import types
 
 from seqtool.core import checkpoint
@@ -32,7 +30,7 @@ from seqtool.core.jit import compiled
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import map_arrays, read_only, write_arrays
 from seqtool.lm.model import LanguageModel
-from seqtool.lm.protocol import TokenScores
+from seqtool.lm.protocol import Summary, TokenScores, summarise_by_steps
 from seqtool.lm.snm.features import (
     NO_FEATURE,
     Counts,
@@ -47,9 +45,7 @@ from seqtool.lm.snm.features import (
 )
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 
-_WORD = 64  # bits of a key
-_MOST_BITS = 31
-_ROWS_OF_BUCKET = 4  # on average, at most
+_LAST_KEY = np.uint64(2**64 - 1)
 
 
 class Matrix(NamedTuple):
@@ -59,9 +55,6 @@ class Matrix(NamedTuple):
         keys: uint64 [F], of one template together, ascending.
         sums: float64 [F], M_i*.
         first: int32 [K + 1], the first feature of each template; then F.
-        bits: int32 [K], how many bits of a key tell the bucket of its row.
-        buckets: int32, of each template 2^bits + 1: the first row of each bucket, then the last
-            one's end.
         begins: int32 [F + 1], where the pairs of a feature begin.
         targets: int32 [P], ascending in a row.
         values: float32 [P], M_ij.
@@ -71,22 +64,20 @@ class Matrix(NamedTuple):
     keys: Keys
     sums: Doubles
     first: Ints
-    bits: Ints
-    buckets: Ints
     begins: Ints
     targets: Ints
     values: Floats
     unseen: Floats
 
 
-_DTYPES = (np.uint64, np.float64, *[np.int32] * 5, np.float32, np.float32)
+_DTYPES = (np.uint64, np.float64, *[np.int32] * 3, np.float32, np.float32)
 _ints = types.Array(types.int32, 1, "C", readonly=True)
 _floats = types.Array(types.float32, 1, "C", readonly=True)
 matrix_type = types.NamedTuple(
     (
         types.Array(types.uint64, 1, "C", readonly=True),
         types.Array(types.float64, 1, "C", readonly=True),
-        *[_ints] * 5,
+        *[_ints] * 3,
         *[_floats] * 2,
     ),
     Matrix,
@@ -101,20 +92,10 @@ def make_matrix(counts: Counts, values: Floats, unseen: float) -> Matrix:
         values: [P], M_ij.
         unseen: the weight of 1 / V.
     """
-    bits, buckets = [], []
-    for begin, end in zip(counts.first[:-1].tolist(), counts.first[1:].tolist(), strict=True):
-        # one at least: for none a key would be shifted by 64, which has no defined result
-        num_bits = max(1, ((end - begin) // _ROWS_OF_BUCKET).bit_length())
-        lowest = np.arange(1 << num_bits, dtype=np.uint64) << np.uint64(_WORD - num_bits)
-        starts = begin + np.searchsorted(counts.keys[begin:end], lowest)
-        buckets.append(np.append(starts, end).astype(np.int32))
-        bits.append(num_bits)
     return Matrix(
         keys=counts.keys,
         sums=_row_sums(values, counts.begins),
         first=counts.first.astype(np.int32),
-        bits=np.array(bits, np.int32),
-        buckets=np.concatenate(buckets),
         begins=counts.begins,
         targets=counts.targets,
         values=values,
@@ -125,33 +106,24 @@ def make_matrix(counts: Counts, values: Floats, unseen: float) -> Matrix:
 def check(matrix: Matrix, num_templates: int, num_words: int) -> None:
     """Check all that `score` and `distributions` take for granted.
 
-    No shift leaves a key, no bucket, row or pair lies outside its array and no target outside the
-    vocabulary; every probability is above 0, and those of all words sum to 1. Keys may be any.
+    No row or pair lies outside its array and no target outside the vocabulary; every probability is
+    above 0, and those of all words sum to 1. Keys may be any.
 
     Raises:
         ValueError: an array is of another type or size, or holds what it may not.
     """
     num_rows, num_pairs = len(matrix.keys), len(matrix.targets)
-    bits = matrix.bits.astype(np.int64)
-    if len(bits) != num_templates or not 1 <= bits.min() <= bits.max() <= _MOST_BITS:
-        raise ValueError("bits are not those of its templates")
-    ends = np.cumsum((1 << bits) + 1)
-    sizes = (num_rows, num_rows, num_templates + 1, num_templates, ends[-1])
-    sizes_after = (num_rows + 1, num_pairs, num_pairs, 1)
+    sizes = (num_rows, num_rows, num_templates + 1, num_rows + 1, num_pairs, num_pairs, 1)
     named = matrix._asdict().items()
-    for (name, array), dtype, size in zip(named, _DTYPES, sizes + sizes_after, strict=True):
+    for (name, array), dtype, size in zip(named, _DTYPES, sizes, strict=True):
         if array.dtype != dtype or len(array) != size:
             raise ValueError(f"{name} is {array.dtype} [{len(array)}], not [{size}]")
-    begins, first, buckets = matrix.begins, matrix.first, matrix.buckets
-    for name, array, end in (
-        ("begins", begins, num_pairs),
-        ("first", first, num_rows),
-        ("buckets", buckets, num_rows),
-    ):
+    begins, first = matrix.begins, matrix.first
+    for array, end in ((begins, num_pairs), (first, num_rows)):
         if array[0] != 0 or array[-1] != end or (array[1:] < array[:-1]).any():
-            raise ValueError(f"{name} does not go up from 0 to {end}")
-    if (buckets[ends - 1] != first[1:]).any() or (begins[1:] == begins[:-1]).any():
-        raise ValueError("a template has the features of another, or a feature has no pairs")
+            raise ValueError("rows or pairs do not go up to their number")
+    if (begins[1:] == begins[:-1]).any():
+        raise ValueError("a feature has no pairs")
     if not 0 <= matrix.targets.min() <= matrix.targets.max() < num_words:
         raise ValueError("targets holds a word outside the vocabulary")
     is_number = 0 <= matrix.values.min() <= matrix.values.max() < np.inf
@@ -167,13 +139,22 @@ def _row_sums(values: Floats, begins: Ints) -> Doubles:
     return sums
 
 
-@compiled(types.int64(matrix_type, types.int64, types.int64, types.uint64))
-def _find(matrix, template, first_bucket, key):  # type: ignore[no-untyped-def]
+@compiled(types.int64(matrix_type, types.int64, types.uint64))
+def _find(matrix, template, key):  # type: ignore[no-untyped-def]
     """Return the row of a feature, -1 if there is none."""
-    bucket = first_bucket + np.int64(key >> np.uint64(_WORD - matrix.bits[template]))
-    for row in range(matrix.buckets[bucket], matrix.buckets[bucket + 1]):
-        if matrix.keys[row] == key:
-            return np.int64(row)
+    low, high = np.int64(matrix.first[template]), np.int64(matrix.first[template + 1])
+    below, above = np.uint64(0), _LAST_KEY
+    # keys are hashes and lie evenly, so that their place can be guessed: a search by interpolation
+    while low < high:
+        share = np.float64(key - below) / np.float64(above - below)
+        middle = low + min(np.int64(share * (high - low)), high - low - 1)
+        here = matrix.keys[middle]
+        if here == key:
+            return middle
+        if here < key:
+            low, below = middle + 1, here
+        else:
+            high, above = middle, here
     return np.int64(-1)
 
 
@@ -216,17 +197,15 @@ def score(matrix, templates, history, ids, num_words, log_probs, num_features): 
     """
     for token in range(ids.shape[0]):
         above, below = np.float64(matrix.unseen[0]) / num_words, np.float64(matrix.unseen[0])
-        first_bucket, found = np.int64(0), 0
+        found = 0
         for template in range(templates.reach.shape[0]):
             key = feature_key(templates, template, history)
             if key != NO_FEATURE:
-                row = _find(matrix, template, first_bucket, key)
+                row = _find(matrix, template, key)
                 if row >= 0:
                     above += _value(matrix, row, ids[token])
                     below += matrix.sums[row]
                     found += 1
-            # its buckets, and where the last of them ends
-            first_bucket += (np.int64(1) << np.int64(matrix.bits[template])) + 1
         log_probs[token], num_features[token] = np.log(above / below), found
         advance(history, ids[token], num_words)
 
@@ -238,16 +217,15 @@ def distributions(matrix, templates, histories, log_probs):  # type: ignore[no-u
     for hypothesis in range(histories.shape[0]):
         of_words = log_probs[hypothesis]
         of_words[:] = np.float64(matrix.unseen[0]) / num_words
-        below, first_bucket = np.float64(matrix.unseen[0]), np.int64(0)
+        below = np.float64(matrix.unseen[0])
         for template in range(templates.reach.shape[0]):
             key = feature_key(templates, template, histories[hypothesis])
             if key != NO_FEATURE:
-                row = _find(matrix, template, first_bucket, key)
+                row = _find(matrix, template, key)
                 if row >= 0:
                     for pair in range(matrix.begins[row], matrix.begins[row + 1]):
                         of_words[matrix.targets[pair]] += matrix.values[pair]
                     below += matrix.sums[row]
-            first_bucket += (np.int64(1) << np.int64(matrix.bits[template])) + 1
         for word in range(num_words):
             of_words[word] = np.log(of_words[word] / below)
 
@@ -273,9 +251,12 @@ class SnmModel(LanguageModel):
         return len(self.matrix.values) + 1
 
     def score_ids(
-        self, blocks: Iterable[Ids], *, reset_state: bool = False
+        self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
     ) -> Iterator[TokenScores]:
         """Yield nats, and how many features of the history are known, of every token of a block."""
+        if summary is not None:
+            yield from summarise_by_steps(self, blocks, summary, reset_state=reset_state)
+            return
         for ids in blocks:
             if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self._vocabulary_size:
                 raise ValueError("an id is outside the vocabulary")
@@ -303,11 +284,6 @@ class SnmModel(LanguageModel):
         log_probs = np.empty((len(state), self._vocabulary_size))
         distributions(self.matrix, self._templates, np.ascontiguousarray(state), log_probs)
         return log_probs
-
-    def select(self, state: Ints, rows: npt.NDArray[np.intp]) -> Ints:
-        """Keep, repeat or re-order hypotheses."""
-        chosen: Ints = state[rows]
-        return chosen
 
 
 def save_model(path: str | Path, model: SnmModel, **about: Any) -> None:
@@ -359,7 +335,7 @@ def _model_card(header: checkpoint.Header, model: SnmModel) -> str:
     sizes = [
         (name.replace("_", " "), f"{value:,}")
         for name, value in header.data.items()
-        if isinstance(value, int) and not isinstance(value, bool)
+        if type(value) is int
     ]
     matrix = model.matrix
     return checkpoint.compose(

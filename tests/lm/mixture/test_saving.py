@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,68 +76,19 @@ def test_a_cache_is_found_again(runs: Path) -> None:
     assert "| window 3, theta 0.7, decay 0.1 | cache | 0.5000 |" in card
 
 
-def test_the_directory_refers_to_its_parts(runs: Path) -> None:
-    header = checkpoint.read_header(runs / "mix")
-    parts = header.config["parts"]
-    assert [part["path"] for part in parts.values()] == ["../one", "../two"]
-    assert [part["kind"] for part in parts.values()] == ["neural-lm", "neural-lm"]
-    assert [part["weight"] for part in parts.values()] == [0.25, 0.75]
-    assert header.num_parameters == sum(
-        checkpoint.read_header(runs / name).num_parameters for name in ("one", "two")
-    )
-    assert "torch" in header.versions
-    assert header.scores == {"perplexity": 2.25}
-    assert sorted(file.name for file in (runs / "mix").iterdir()) == ["README.md", "model.json"]
-    card = (runs / "mix" / "README.md").read_text()
-    assert "| ../two | neural-lm | 0.7500 |" in card
-    assert "| perplexity | 2.25 |" in card
-
-
-def test_both_may_move_together(runs: Path) -> None:
-    expected = log_probs(seqtool.load(runs / "mix"))
-    moved = runs.rename(runs.with_name("elsewhere"))
-    assert log_probs(seqtool.load(moved / "mix")) == expected
-
-
 def refused(path: Path) -> ModelError:
     with pytest.raises(ModelError) as caught:
         seqtool.load(path)
     return caught.value
 
 
-def test_a_part_that_is_gone(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(runs.parent)
-    shutil.rmtree(runs / "two")
-    error = refused(Path("runs/mix"))
-    assert str(error) == "runs/two: this part of the mixture runs/mix is not there"
-    assert "--save-mixture" in error.hint
-
-
-def test_a_part_that_was_trained_again(runs: Path, corpus: PreparedCorpus) -> None:
-    save_lm(runs / "two", corpus, 3)
-    error = refused(runs / "mix")
-    what = f"this part of the mixture {short_path(runs / 'mix')} has changed since it was mixed"
-    assert str(error) == f"{short_path(runs / 'two')}: {what}"
-    assert "--save-mixture" in error.hint
-
-
-def test_a_part_that_is_damaged(runs: Path) -> None:
-    weights = runs / "two" / checkpoint.WEIGHTS
-    weights.write_bytes(weights.read_bytes()[:-1])
-    assert "damaged" in str(refused(runs / "mix"))
-
-
 @pytest.mark.parametrize(
     "parts",
     [
         None,
-        [],
         {},
         {"1": {}},
-        {"1": "one", "2": "two"},
-        {"1": {"path": "../one", "sha256": "0"}},
         {"1": {"path": "../one", "sha256": "0", "weight": "much"}},
-        {"1": CACHE},
         {"1": CACHE, "2": CACHE},
         {"1": {**CACHE, "settings": {"window": 0}}},
         {"1": {**CACHE, "settings": {"window": 9, "theta": 1.0, "depth": 2}}},
@@ -158,17 +108,6 @@ def test_a_mixture_never_replaces_what_it_is_made_of(runs: Path) -> None:
         with pytest.raises(OutputError, match="a part of the mixture is there"):
             mix(output, runs / "one", runs / "two")
     assert sorted(runs.rglob("*")) == before
-
-
-def test_a_mixture_of_mixtures(runs: Path) -> None:
-    mix(runs / "nested", runs / "mix", runs / "one")
-    parts = [seqtool.load(runs / name) for name in ("one", "two")]
-    flat = MixedModel(parts, [0.25 * 0.25 + 0.75, 0.25 * 0.75])
-    np.testing.assert_allclose(
-        log_probs(seqtool.load(runs / "nested")), log_probs(flat), rtol=1e-12
-    )
-    mix(runs / "mix", runs / "two", runs / "one")  # what it was made of is another mixture now
-    assert "has changed since it was mixed" in str(refused(runs / "nested"))
 
 
 def test_saved_by_eval_ppl_and_used(
@@ -202,25 +141,3 @@ def test_saved_by_eval_ppl_and_used(
     assert shown[2].split()[2:4] == ["runs/one", "(neural-lm):"]
     text = seqtool("generate", "-m", "runs/new", "--seed", 1, "--prompt", "a b")
     assert (text.code, text.stdout[:3]) == (0, "a b")
-
-
-def test_what_is_there_is_replaced_on_demand_only(
-    runs: Path, seqtool: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(runs.parent)
-    Path("text.txt").write_text("a a b\n")
-    before = (runs / "mix" / "model.json").read_bytes()
-    command = ("eval-ppl", "text.txt", "-m", "runs/two", "-m", "runs/one", "--save-mixture")
-    refusal = seqtool(*command, "runs/mix")
-    assert refusal.code == 1
-    assert refusal.stderr.splitlines() == [
-        "error: runs/mix: exists already",
-        "hint: replace it with --force, or choose another directory",
-    ]
-    assert (runs / "mix" / "model.json").read_bytes() == before
-    over_a_part = seqtool(*command, "runs/one", "--force")
-    assert over_a_part.stderr.startswith("error: runs/one: a part of the mixture is there")
-    assert (runs / "one" / checkpoint.WEIGHTS).is_file()
-    assert seqtool(*command, "runs/mix", "--force").code == 0
-    parts = checkpoint.read_header("runs/mix").config["parts"]
-    assert [part["path"] for part in parts.values()] == ["../two", "../one"]

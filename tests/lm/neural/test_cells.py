@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from toy_cells import ids, make
 
 from seqtool.lm.neural.cells import CELLS, Cell, State
@@ -231,23 +230,6 @@ def test_rhn_agrees_with_its_equations(
     )
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("settings", [RHNS[0], RHNS[2], RHNS[3]], ids=ids)
-def test_rhn_gradient_is_the_numerical_one(settings: dict[str, Any], masked: bool) -> None:
-    cell = make("rhn", 2, 3, **settings)
-    inputs, (state,) = random_inputs(cell, 3, 2)
-    mask = torch.tensor([[2.0, 0.0, 2.0], [0.0, 2.0, 2.0]], dtype=torch.float64) if masked else None
-    names = [name for name, _ in cell.named_parameters()]
-
-    def run(inputs: Tensor, state: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        outputs, (last,) = functional_call(
-            cell, dict(zip(names, weights, strict=True)), (inputs, (state,), mask)
-        )
-        return outputs, last
-
-    assert torch.autograd.gradcheck(run, (inputs, state, *cell.parameters()))
-
-
 @pytest.mark.parametrize("carry", ["coupled", "separate"])
 @pytest.mark.parametrize("bias", [-4.0, -2.0, 0.0, 1.0])
 @pytest.mark.parametrize("depth", [1, 3, 10])
@@ -300,23 +282,3 @@ def test_pieces_give_what_the_whole_gives(
         torch.testing.assert_close(torch.cat([first, second]), whole, rtol=0, atol=1e-12)
         for part, expected in zip(end, last, strict=True):
             torch.testing.assert_close(part, expected, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("name", "settings"), EVERY_CELL, ids=ids)
-def test_streams_do_not_mix(name: str, settings: dict[str, Any]) -> None:
-    cell = make(name, 2, 3, **settings)
-    inputs, state = random_inputs(cell, 4, 3)
-    whole, last = cell(inputs, state)
-    rows = torch.tensor([2, 0, 0])
-    chosen, chosen_last = cell(inputs[:, rows], tuple(part[rows] for part in state))
-    torch.testing.assert_close(chosen, whole[:, rows], rtol=0, atol=1e-12)
-    for part, expected in zip(chosen_last, last, strict=True):
-        torch.testing.assert_close(part, expected[rows], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("name", "settings"), EVERY_CELL, ids=ids)
-def test_initial_state_is_zero(name: str, settings: dict[str, Any]) -> None:
-    for part in make(name, 2, 3, **settings).initial_state(5):
-        assert len(part) == 5
-        assert part.dtype == torch.float64
-        assert not part.any()

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
-from seqtool.core.config import from_dict, leaves, to_dict
+from seqtool.core.config import from_dict, leaves
 from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.cells import CELLS
-from seqtool.lm.neural.config import CellName, ModelConfig, NeuralLMConfig
+from seqtool.lm.neural.config import CellName, NeuralLMConfig
 
 NAN = float("nan")
 
@@ -69,17 +69,6 @@ def test_settings_that_cannot_be_are_refused(values: dict[str, Any], message: st
         from_dict(NeuralLMConfig, values)
     assert message in caught.value.message
     assert caught.value.hint
-
-
-def test_embedding_as_wide_as_the_layer_may_be_written_out() -> None:
-    assert ModelConfig(tied=True, hidden_size=7, embedding_size=7).tied
-
-
-def test_settings_survive_a_dictionary() -> None:
-    config = from_dict(
-        NeuralLMConfig, {"model": {"cell": "rhn", "dropout_words": 0.25}, "data": {"bptt": 7}}
-    )
-    assert from_dict(NeuralLMConfig, to_dict(config)) == config
 
 
 def test_every_setting_has_a_help_text() -> None:

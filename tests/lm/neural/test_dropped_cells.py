@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional
 from toy_cells import assert_same, draw, draw_state, ids, make, results
 
-from seqtool.lm.neural import highway
 from seqtool.lm.neural.cells import Cell
-from seqtool.lm.neural.config import ModelConfig
 
 # (T, B, I, H): one of everything, and odd sizes
 SIZES = [(1, 1, 1, 2), (7, 1, 3, 5), (5, 3, 4, 7)]
@@ -71,22 +68,6 @@ def test_dropped_weights_are_weights_times_one_mask_per_window(
     assert_same(ours, expected)
 
 
-@pytest.mark.parametrize(("name", "settings"), RECURRENT, ids=ids)
-def test_weights_are_whole_in_evaluation_and_dropped_anew_in_each_window(
-    name: str, settings: dict[str, Any]
-) -> None:
-    cell = make(name, 3, 5, dropout_weights=SHARE, **settings)
-    inputs, state = draw(6, 2, 3, seed=1), draw_state(cell, 2)
-    expected, _ = make(name, 3, 5, **settings)(inputs, state)
-    whole, _ = cell.eval()(inputs, state)
-    assert torch.equal(whole, expected)
-    first, _ = cell.train()(inputs, state)
-    second, _ = cell(inputs, state)
-    assert not torch.equal(first, second)
-    assert not torch.equal(first, expected)
-    assert torch.equal(recurrent_parameter(cell), recurrent_parameter(make(name, 3, 5, **settings)))
-
-
 # Updates of the memory.
 
 
@@ -106,49 +87,6 @@ def test_a_whole_update_changes_nothing(
         leaves = [inputs, *state]
         plain = results(cell, *cell(inputs, state, mask), leaves)
         assert_same(results(cell, *cell(inputs, state, mask, ones), leaves), plain)
-
-
-@pytest.mark.parametrize("shared", [False, True], ids=["anew", "shared"])
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-def test_rhn_drops_updates_in_both_loops_alike(
-    carry: str, shared: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cell = make("rhn", 4, 7, depth=3, carry=carry)
-    inputs, state = draw(5, 3, 4, seed=1), draw_state(cell, 3)
-    update = draw_binary(1 if shared else 15, 3, 7, seed=4).expand(15, -1, -1)
-    for mask in (None, draw_binary(3, 7, seed=5)):
-        leaves = [inputs, *state]
-        fast = results(cell, *cell(inputs, state, mask, update), leaves)
-        with monkeypatch.context() as patch:
-            patch.setattr(highway, "FEWEST_STEPS", 1_000_000)
-            plain = results(cell, *cell(inputs, state, mask, update), leaves)
-        assert_same(fast, plain)
-
-
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-def test_gradient_of_dropped_updates_is_the_numerical_one(carry: str) -> None:
-    cell = make("rhn", 2, 3, depth=2, carry=carry)
-    inputs, (state,) = draw(4, 2, 2, seed=1), draw_state(cell, 2)
-    update, names = draw_binary(8, 2, 3, seed=4), [name for name, _ in cell.named_parameters()]
-
-    def run(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
-        given = dict(zip(names, weights, strict=True))
-        outputs, _ = functional_call(cell, given, (inputs, (state,), None, update))
-        return torch.as_tensor(outputs)
-
-    assert torch.autograd.gradcheck(run, (inputs, state, *cell.parameters()))
-
-
-def test_rhn_drops_updates_in_bfloat16() -> None:
-    # products alone are rounded
-    cell, generator = make("rhn", 5, 9, depth=2).float(), torch.Generator().manual_seed(1)
-    inputs = torch.randn(8, 3, 5, generator=generator)
-    update, state = draw_binary(16, 3, 9, seed=4).float(), (torch.zeros(3, 9),)
-    exact, _ = cell(inputs, state, None, update)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        half, _ = cell(inputs, state, None, update)
-    assert not torch.equal(exact, half)
-    assert torch.linalg.vector_norm(exact - half) < 0.02 * torch.linalg.vector_norm(exact)
 
 
 def test_lstm_drops_what_is_added_to_the_memory() -> None:
@@ -182,28 +120,3 @@ def test_gru_drops_its_candidate() -> None:
         candidate = torch.tanh(below[:, 10:] + r * state[:, 10:])
         h = z * h + (1 - z) * (update[t] * candidate)
         torch.testing.assert_close(outputs[t], h, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-def test_rhn_drops_what_each_micro_step_adds(carry: str) -> None:
-    # s' = u * (h * t) + s * c; with zero weights t = sigmoid(b) and c = 1 - t
-    cell = make("rhn", 3, 4, depth=3, carry=carry)
-    config = ModelConfig(cell="rhn", hidden_size=4, depth=3, carry=carry, transform_bias=-1.5)
-    inputs, (state,) = draw(5, 2, 3, seed=1), draw_state(cell, 2)
-    outputs, _ = cell(inputs, (state,), None, torch.ones(15, 2, 4, dtype=torch.float64))
-    undropped, _ = cell(inputs, (state,))
-    torch.testing.assert_close(outputs, undropped, rtol=0, atol=1e-12)
-    for parameter in cell.parameters():
-        nn.init.zeros_(parameter)
-    with torch.no_grad():
-        cell.initialise_biases(config)
-        dict(cell.named_parameters())["bias"][:, :4] = 0.7  # so that h = tanh(0.7)
-    update = draw_binary(15, 2, 4, seed=4)
-    outputs, _ = cell(inputs, (state,), None, update)
-    t = torch.sigmoid(torch.tensor(-1.5, dtype=torch.float64))
-    h = torch.tanh(torch.tensor(0.7, dtype=torch.float64))
-    s = state
-    for step in range(5):
-        for level in range(3):
-            s = update[3 * step + level] * (h * t) + s * (1 - t)
-        torch.testing.assert_close(outputs[step], s, rtol=0, atol=1e-12)

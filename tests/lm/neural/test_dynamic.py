@@ -16,7 +16,7 @@ from torch import Tensor
 from toy_models import word_tokenizer
 
 from seqtool.core.arrays import Ids
-from seqtool.core.errors import ConfigError, DataError, ModelError
+from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.neural.config import DynamicConfig, ModelConfig, OutputConfig
 from seqtool.lm.neural.dynamic import (
@@ -117,15 +117,6 @@ def test_is_the_plain_loop(settings: dict[str, Any]) -> None:
         assert not weight.requires_grad or weight.grad is None
 
 
-def test_a_strong_decay_stays_within_its_bound() -> None:
-    model = make(cell="lstm")
-    statistics = statistics_of(model)
-    config = dataclasses.replace(CONFIG, decay=0.9)  # 0.9 D is above 1 for the larger half
-    expected = naive(model, statistics.rms, config, IDS)
-    found = score(DynamicLanguageModel(model, statistics, config), IDS)
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
 def test_where_blocks_end_changes_nothing() -> None:
     model = make(cell="lstm")
     dynamic = DynamicLanguageModel(model, statistics_of(model), CONFIG)
@@ -142,29 +133,6 @@ def test_a_segment_is_scored_before_it_is_learned_from() -> None:
     assert (found[6:12] != static[6:12]).all()
     for end in range(1, len(IDS)):  # what comes later changes nothing
         np.testing.assert_allclose(score(dynamic, IDS[:end]), found[:end], rtol=1e-10)
-
-
-def test_a_text_that_repeats_itself_is_learned() -> None:
-    model = make(cell="lstm")
-    ids = np.tile(np.array([2, 3, 4, 5, EOS_ID], dtype=np.int32), 60)
-    config = dataclasses.replace(CONFIG, rate=0.3, decay=0.0)
-    found = score(DynamicLanguageModel(model, statistics_of(model), config), ids)
-    assert found[-50:].mean() > -0.5 > -2 > score(model, ids)[-50:].mean()
-
-
-def test_hidden_states_and_steps_are_those_of_the_trained_weights() -> None:
-    model = make(cell="lstm")
-    dynamic = DynamicLanguageModel(model, statistics_of(model), CONFIG)
-    score(dynamic, IDS)
-    (expected_NH,) = model.hidden_states([IDS])
-    pieces = np.split(IDS, [1, 20])
-    np.testing.assert_allclose(
-        np.concatenate(list(dynamic.hidden_states(pieces))), expected_NH, rtol=1e-12
-    )
-    state = dynamic.start(1)
-    for token, hidden_H in zip(IDS, expected_NH, strict=True):
-        np.testing.assert_allclose(dynamic.hidden_state(state)[0], hidden_H, rtol=1e-12)
-        state = dynamic.advance(state, np.array([token]))
 
 
 def test_statistics_are_the_root_of_the_mean_square(tmp_path: Path) -> None:
@@ -194,17 +162,6 @@ def test_statistics_are_the_root_of_the_mean_square(tmp_path: Path) -> None:
         torch.testing.assert_close(rms, (square / 2).sqrt(), rtol=1e-9, atol=1e-15)
     relative = torch.cat([part.flatten() for part in found.relative()])
     assert float(relative.mean()) == pytest.approx(1, rel=1e-12)
-
-
-def test_a_part_of_the_training_text_may_do(tmp_path: Path) -> None:
-    model = make(cell="rnn")
-    text = tmp_path / "train.txt"
-    text.write_text("a b c d e\n" * 100)
-    config = DynamicConfig(segment=2, statistics_tokens=50)
-    assert gradient_statistics(model, text, config).tokens == 50  # 25 streams of one window
-    text.write_text("\n")
-    with pytest.raises(DataError, match="too short to take gradients from: 1 token"):
-        gradient_statistics(model, text, config)
 
 
 def test_tuning_takes_the_best_that_it_tried(tmp_path: Path) -> None:
@@ -245,23 +202,3 @@ def test_a_rate_that_is_too_high_is_said(tmp_path: Path) -> None:
     gated = make(cell="lstm")
     with pytest.raises(ModelError, match="lost its balance at a rate of 100000"):
         score(DynamicLanguageModel(gated, statistics_of(gated), far), np.tile(IDS, 4))
-
-
-def test_a_text_that_is_forgotten_teaches_nothing() -> None:
-    model = make(cell="rnn")
-    dynamic = DynamicLanguageModel(model, statistics_of(model), CONFIG)
-    with pytest.raises(ConfigError, match="learns from the text"):
-        next(dynamic.score_ids([IDS], reset_state=True))
-
-
-def test_adaptation_is_told() -> None:
-    model = make(cell="rnn")
-    (told,) = DynamicLanguageModel(model, statistics_of(model), CONFIG, name="net").adaptations
-    assert told.to_json() == {
-        "kind": "dynamic",
-        "model": "net",
-        "rate": 0.05,
-        "decay": 0.1,
-        "segment": 6,
-        "statistics_tokens": 100,
-    }

@@ -1,128 +1,101 @@
-"""The recurrent highway loop of the CPU in float32 and bfloat16, beside the one of every device."""
+"""The loops of the recurrent highway cell, against its equations step by step in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from seqtool.lm.neural import highway, highway_cpu, recurrent_products
+from seqtool.core.runtime import one_blas_thread
+from seqtool.lm.neural import highway
+from seqtool.lm.neural.cells import RecurrentHighwayCell
 from seqtool.lm.neural.config import ModelConfig
-from seqtool.lm.neural.highway import RecurrentHighwayCell
-from seqtool.lm.neural.products import has_bf16_dot_products
+from seqtool.lm.neural.products import product
 
-# (T, B, I, H): one stream, odd sizes, columns beyond one register
-SIZES = [(4, 1, 1, 1), (5, 1, 7, 19), (9, 3, 5, 33), (6, 37, 16, 17)]
-
-
-def make(
-    sizes: tuple[int, ...], depth: int, carry: str, dtype: torch.dtype = torch.float32
-) -> RecurrentHighwayCell:
-    _, _, input_size, hidden_size = sizes
-    config = ModelConfig(cell="rhn", hidden_size=hidden_size, depth=depth, carry=carry)
-    cell = RecurrentHighwayCell(input_size, hidden_size, config)
-    generator = torch.Generator().manual_seed(hidden_size)
-    scale = 1.5 / hidden_size**0.5
-    for parameter in cell.parameters():
-        nn.init.uniform_(parameter, -scale, scale, generator=generator)
-    return cell.to(dtype)
+# (T, B, I, H): too few steps for the loop of the CPU, one stream, odd sizes, enough for threads
+SIZES = [(3, 2, 3, 4), (4, 1, 1, 1), (5, 1, 7, 19), (9, 3, 5, 33), (4, 50, 6, 300)]
+# each factor, and each product, is rounded by 2^-9 of itself on average; over depth and time this
+# adds up, but stays below a few times as much in the norm of everything that comes out
+ERRORS = {"float64": 1e-12, "float32": 1e-6, "bf16": 8 * 2.0**-8}
 
 
-def run(
-    cell: RecurrentHighwayCell, sizes: tuple[int, ...], *, masked: bool, half: bool = False
-) -> list[Tensor]:
-    """Return outputs, last state and all gradients of a random weighting of both."""
-    num_steps, batch, input_size, hidden_size = sizes
-    generator = torch.Generator().manual_seed(num_steps)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).to(cell.bias.dtype)
-
-    inputs = draw(num_steps, batch, input_size).requires_grad_()
-    state = draw(batch, hidden_size).requires_grad_()
-    mask = (draw(batch, hidden_size) > 0).to(cell.bias.dtype) * 2 if masked else None
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=half):
-        outputs, (last,) = cell(inputs, (state,), mask)
-    total = (outputs * draw(*outputs.shape)).sum() + (last * draw(*last.shape)).sum()
-    gradients = torch.autograd.grad(total, [inputs, state, *cell.parameters()])
-    return [outputs.detach(), last.detach(), *gradients]
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def num_threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
 
 
-@pytest.fixture
-def torch_loop(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(highway, "FEWEST_STEPS", 1_000_000)
+class Case:
+    """A cell, and what it is given: all drawn in float64."""
+
+    def __init__(self, sizes: tuple[int, ...], carry: str, depth: int, masked: str) -> None:
+        steps, batch, inputs, units = sizes
+        config = ModelConfig(cell="rhn", hidden_size=units, depth=depth, carry=carry)  # type: ignore[arg-type]
+        self.cell, self.generator = RecurrentHighwayCell(inputs, units, config).double(), None
+        self.generator = torch.Generator().manual_seed(units)
+        for parameter in self.cell.parameters():
+            scale = 1.5 / units**0.5
+            parameter.data.uniform_(-scale, scale, generator=self.generator)
+        self.inputs, self.state = self.draw(steps, batch, inputs), self.draw(batch, units)
+        self.mask = (self.draw(batch, units) > 0) * 2.0 if "state" in masked else None
+        num = 1 if "shared" in masked else steps * depth
+        self.update = (self.draw(num, batch, units) > 0) * 2.0 if "update" in masked else None
+        self.weights = self.draw(steps, batch, units)
+
+    def draw(self, *shape: int) -> Tensor:
+        return torch.randn(shape, generator=self.generator, dtype=torch.float64)
+
+    def run(self, kind: str) -> list[Tensor]:
+        """Return outputs, last state and all gradients; of plain steps, or of loops of a type."""
+        dtype = torch.float64 if kind in ("plain", "float64") else torch.float32
+        cell = self.cell.to(dtype)
+        inputs, state = (part.to(dtype).requires_grad_() for part in (self.inputs, self.state))
+        mask = None if self.mask is None else self.mask.to(dtype)
+        update = self.update
+        if update is not None:
+            update = update.to(dtype).expand(len(inputs) * cell.depth, -1, -1)
+        if kind == "plain":
+            last, steps, rows = state, [], itertools.count()
+            for entering in inputs:
+                for level in range(cell.depth):
+                    dropped = None if update is None else update[next(rows)]
+                    last, _ = cell.micro_step(level, entering, last, None, mask, dropped)
+                steps.append(last)
+            outputs = torch.stack(steps)
+        else:
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=kind == "bf16"):
+                outputs, (last,) = cell(inputs, (state,), mask, update)
+                with torch.no_grad():  # where every step overwrites the one before
+                    without, _ = cell(inputs, (state,), mask, update)
+            torch.testing.assert_close(without, outputs, rtol=0, atol=0)
+        total = (outputs * self.weights.to(dtype)).sum() + last.square().sum()
+        leaves = [inputs, state, *cell.parameters()]
+        found = [outputs.detach(), last.detach(), *torch.autograd.grad(total, leaves)]
+        assert torch.equal(state, self.state.to(dtype))
+        self.cell.double()
+        return found
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("masked", ["", "state", "update", "state, shared update"])
+@pytest.mark.parametrize("carry", ["coupled", "separate"])
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "x".join(map(str, sizes)))
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-@pytest.mark.parametrize("depth", [1, 2, 5])
-def test_float32_errs_by_its_rounding(
-    sizes: tuple[int, ...],
-    depth: int,
-    carry: str,
-    masked: bool,
-    torch_loop: Callable[[], None],
+@pytest.mark.usefixtures("num_threads")
+def test_loops_are_the_equations(
+    sizes: tuple[int, ...], carry: str, masked: str, kind: str
 ) -> None:
-    ours = run(make(sizes, depth, carry), sizes, masked=masked)
-    torch_loop()
-    exact = run(make(sizes, depth, carry, torch.float64), sizes, masked=masked)
-    for one, other in zip(ours, exact, strict=True):
-        assert one.dtype == torch.float32
+    case = Case(sizes, carry, 2, masked)
+    found, expected = case.run(kind), case.run("plain")
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == (torch.float64 if kind == "float64" else torch.float32)
         error = torch.linalg.vector_norm(one.double() - other)
-        assert error <= 1e-6 * torch.linalg.vector_norm(other)
-
-
-@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-def test_both_loops_agree(carry: str, masked: bool, torch_loop: Callable[[], None]) -> None:
-    sizes = (7, 3, 5, 6)
-    ours = run(make(sizes, 3, carry, torch.float64), sizes, masked=masked)
-    torch_loop()
-    other = run(make(sizes, 3, carry, torch.float64), sizes, masked=masked)
-    for one, two in zip(ours, other, strict=True):
-        torch.testing.assert_close(one, two, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-@pytest.mark.parametrize("sizes", SIZES[1:], ids=lambda sizes: "x".join(map(str, sizes)))
-@pytest.mark.parametrize("pairs", [False, True], ids=["torch", "pairs"])
-def test_bfloat16_rounds_products_only(
-    sizes: tuple[int, ...],
-    carry: str,
-    masked: bool,
-    pairs: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if pairs and not has_bf16_dot_products():
-        pytest.skip("the processor has no dot products of bfloat16")
-    monkeypatch.setattr(recurrent_products, "has_bf16_dot_products", lambda: pairs)
-    cell = make(sizes, 2, carry)
-    exact = run(cell, sizes, masked=masked)
-    half = run(cell, sizes, masked=masked, half=True)
-    assert not torch.equal(exact[0], half[0]), "products were not made in bfloat16"
-    # each factor, and each product, is rounded by 2^-9 of itself on average; over depth and time
-    # this adds up, but stays below a few times as much in the norm of everything that comes out
-    for one, other in zip(half, exact, strict=True):
-        assert one.dtype == torch.float32
-        error = torch.linalg.vector_norm(one - other)
-        assert error <= 8 * 2.0**-8 * torch.linalg.vector_norm(other)
-
-
-def test_bfloat16_is_exact_where_nothing_is_rounded() -> None:
-    # with zero recurrent weights and inputs, no product is rounded: both precisions are the same
-    sizes = (6, 3, 4, 5)
-    cell = make(sizes, 2, "coupled")
-    with torch.no_grad():
-        cell.weight_state.zero_()
-        cell.weight_input.zero_()
-    exact, half = (run(cell, sizes, masked=False, half=half) for half in (False, True))
-    assert torch.equal(exact[0], half[0])
-    assert torch.equal(exact[1], half[1])
+        assert error <= ERRORS[kind] * torch.linalg.vector_norm(other)
 
 
 def test_factors_are_rounded_as_torch_does() -> None:
@@ -132,44 +105,35 @@ def test_factors_are_rounded_as_torch_does() -> None:
     special = [0, 0x80000000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7FFFFFFF]
     patterns[: len(special)] = special
     states = patterns.view(np.float32).reshape(1, 1, 64, 64)
-    factors = np.empty((64, 64), np.uint16)
-    kept = np.empty((1, 64, 1, 64), np.uint16)
-    highway_cpu.write_entering(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
+    factors, kept = np.empty((64, 64), np.uint16), np.empty((1, 64, 1, 64), np.uint16)
+    highway.write_entering(states, np.ones((64, 64), np.float32), 0, 0, factors, kept)
     expected = torch.from_numpy(states[0, 0]).bfloat16()
     found = torch.from_numpy(factors).view(torch.bfloat16)
     torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
     assert np.array_equal(kept[0, :, 0], factors)
 
 
-def test_the_state_before_is_left_as_it_is() -> None:
-    sizes = (5, 1, 3, 4)  # of one stream, whose states in either order are the same memory
-    cell, state = make(sizes, 2, "coupled"), torch.full((1, 4), 0.5)
-    cell(torch.randn(5, 1, 3, generator=torch.Generator().manual_seed(1)), (state,))
-    assert torch.equal(state, torch.full((1, 4), 0.5))
-
-
 def test_graphs_that_live_together_do_not_share_memory() -> None:
-    sizes = (5, 2, 3, 4)
-    cell = make(sizes, 2, "coupled")
-    inputs = [torch.randn(5, 2, 3, generator=torch.Generator().manual_seed(n)) for n in (1, 2, 3)]
-    alone = []
-    for part in inputs:
-        outputs, _ = cell(part, cell.initial_state(2))
-        alone.append((outputs.detach().clone(), torch.autograd.grad(outputs.sum(), cell.bias)[0]))
-    alone = [(outputs, gradient.clone()) for outputs, gradient in alone]
+    cell = Case((5, 2, 3, 4), "coupled", 2, "").cell
+    inputs = [torch.full((5, 2, 3), float(n), dtype=torch.float64) for n in (1, 2, 3)]
     together = [cell(part, cell.initial_state(2))[0] for part in inputs]
-    for outputs, (expected, gradient) in zip(together, alone, strict=True):
-        assert torch.equal(outputs, expected)
-        assert torch.equal(torch.autograd.grad(outputs.sum(), cell.bias)[0], gradient)
+    for outputs, part in zip(together, inputs, strict=True):
+        alone, _ = cell(part, cell.initial_state(2))
+        assert torch.equal(outputs, alone)
+        grads = [torch.autograd.grad(each.sum(), cell.bias)[0] for each in (outputs, alone)]
+        assert torch.equal(*grads)
 
 
-@pytest.mark.parametrize("carry", ["coupled", "separate"])
-def test_without_gradients_the_outputs_are_the_same(carry: str) -> None:
-    sizes = (9, 3, 4, 5)
-    cell = make(sizes, 3, carry)
-    inputs = torch.randn(9, 3, 4, generator=torch.Generator().manual_seed(1))
-    expected, _ = cell(inputs, cell.initial_state(3))
-    with torch.inference_mode():
-        outputs, (last,) = cell(inputs, cell.initial_state(3))
-    assert torch.equal(outputs, expected.detach())
-    assert torch.equal(last, expected[-1].detach())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (5, 3, 64), (500, 400, 60), (60, 400, 500)])
+@pytest.mark.usefixtures("num_threads")
+def test_products_are_exact(shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    # small whole numbers, so that every sum is exact, in whatever order and however divided
+    rows, inner, columns = shape
+    generator = torch.Generator().manual_seed(rows)
+    left = torch.randint(-1, 2, (rows, inner), generator=generator)
+    right = torch.randint(-1, 2, (columns, inner), generator=generator).t()
+    out = torch.empty(rows, columns, dtype=dtype)
+    with one_blas_thread():
+        assert product(left.to(dtype), right.to(dtype), out) is out
+    assert torch.equal(out, (left @ right).to(dtype))

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import output
+from seqtool.lm.neural import softmax
 from seqtool.lm.neural.config import ModelConfig, OutputConfig
 from seqtool.lm.neural.data import IGNORED
-from seqtool.lm.neural.maxent import NOTHING, DirectConnections, MaxentSoftmax
+from seqtool.lm.neural.maxent import MaxentSoftmax
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.lm.neural.output import Surroundings
 from seqtool.training.config import TrainingConfig
@@ -26,7 +25,7 @@ HIDDEN, VOCABULARY, NUM_STEPS, NUM_STREAMS = 5, 30, 12, 4
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "CHUNK_BYTES", 1)  # 16 rows
+    monkeypatch.setattr(softmax, "CHUNK_BYTES", 1)  # 16 rows
 
 
 def make(size: int, order: int = 4, dtype: torch.dtype = torch.float64) -> MaxentSoftmax:
@@ -55,43 +54,6 @@ def read(layer: MaxentSoftmax, ids_TB: Tensor) -> Tensor:
     history_BK = layer.direct.initial_history(NUM_STREAMS)
     hashes_TBK = layer.direct.context_hashes(ids_TB, history_BK)
     return hashes_TBK.flatten(0, 1)
-
-
-def test_contexts_are_the_last_words() -> None:
-    direct = DirectConnections(VOCABULARY, 4, 1000)
-    ids_TB, *_ = batch()
-    history_BK = direct.initial_history(NUM_STREAMS)
-    hashes_TBK = direct.context_hashes(ids_TB, history_BK)
-    after_BK = direct.history_after(ids_TB, history_BK)
-    seen: dict[tuple[int, ...], int] = {}
-    for stream in range(NUM_STREAMS):
-        words = ids_TB[:, stream].tolist()
-        assert after_BK[stream].tolist() == words[-3:]
-        for step in range(NUM_STEPS):
-            for k in range(3):
-                value = int(hashes_TBK[step, stream, k])
-                if step < k:
-                    assert value == 0
-                    continue
-                context = tuple(words[step - k : step + 1])
-                assert seen.setdefault(context, value) == value
-    assert len(set(seen.values())) == len(seen)
-    assert 0 not in seen.values()
-
-
-def test_windows_continue_one_another() -> None:
-    direct = DirectConnections(VOCABULARY, 4, 1000)
-    ids_TB, *_ = batch()
-    history_BK = direct.initial_history(NUM_STREAMS)
-    assert (history_BK == NOTHING).all()
-    whole_TBK = direct.context_hashes(ids_TB, history_BK)
-    last_BK = direct.history_after(ids_TB, history_BK)
-    parts = []
-    for part_TB in torch.split(ids_TB, [2, 1, 9]):
-        parts.append(direct.context_hashes(part_TB, history_BK))
-        history_BK = direct.history_after(part_TB, history_BK)
-    assert torch.equal(torch.cat(parts), whole_TBK)
-    assert torch.equal(history_BK, last_BK)
 
 
 def test_n_grams_that_were_met_have_weights() -> None:
@@ -173,50 +135,6 @@ def test_compiled_loops_agree_with_plain_operations(size: int, dtype: torch.dtyp
         torch.testing.assert_close(scores_N, chosen_N, rtol=0, atol=10 * tolerance)
 
 
-def test_bfloat16_products_are_near() -> None:
-    # errors of a unit of rounding, 2^-8, times numbers below 3
-    layer = make(1000, dtype=torch.float32)
-    with torch.no_grad():
-        layer.weight *= 0.3
-    ids_TB, hidden_NH, targets_N = batch()
-    after = layer.after(read(layer, ids_TB))
-    exact = after.loss(hidden_NH.float(), targets_N)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        half = after.loss(hidden_NH.float(), targets_N)
-    assert half.dtype == torch.float32
-    assert half.item() != exact.item()
-    assert half.item() == pytest.approx(exact.item(), abs=3 * 2.0**-8)
-    ours, theirs = (torch.autograd.grad(value, layer.direct.weight)[0] for value in (half, exact))
-    assert ours.is_sparse
-    torch.testing.assert_close(ours.to_dense(), theirs.to_dense(), rtol=0, atol=3 * 2.0**-8)
-
-
-def test_huge_logits_do_not_overflow() -> None:
-    layer = make(1000, dtype=torch.float32)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.mul_(300)
-    ids_TB, hidden_NH, targets_N = batch()
-    hidden_NH = hidden_NH.detach().float()
-    after = layer.after(read(layer, ids_TB))
-    loss = after.loss(hidden_NH, targets_N)
-    assert loss.item() > 200
-    expected = functional.nll_loss(after.log_probs(hidden_NH), targets_N, ignore_index=IGNORED)
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
-
-
-def test_in_evaluation_nothing_is_claimed() -> None:
-    layer = make(1000)
-    ids_TB, hidden_NH, targets_N = batch()
-    after = layer.eval().after(read(layer, ids_TB))
-    loss = after.loss(hidden_NH, targets_N)
-    after.target_log_probs(hidden_NH, targets_N)
-    assert not layer.direct.marks_S.any()
-    logits_NV = functional.linear(hidden_NH, layer.weight, layer.bias)
-    expected = functional.cross_entropy(logits_NV, targets_N, ignore_index=IGNORED)
-    torch.testing.assert_close(loss, expected)
-
-
 def test_it_learns_what_a_network_without_units_to_spare_cannot() -> None:
     # the next word is a function of the last two; one unit cannot know them
     generator = torch.Generator().manual_seed(0)
@@ -245,14 +163,6 @@ def test_it_learns_what_a_network_without_units_to_spare_cannot() -> None:
         nats[layer] = loss.item()
     assert nats["full"] > 0.9 * math.log(9)
     assert nats["maxent"] < 0.6 * math.log(9)
-
-
-def test_without_contexts_it_is_refused() -> None:
-    layer = make(1000)
-    _, hidden_NH, targets_N = batch()
-    for method in (layer.loss, layer.target_log_probs):
-        with pytest.raises(ConfigError, match="cannot be used in this way"):
-            method(hidden_NH, targets_N)
 
 
 def test_n_grams_learn_at_their_own_rate() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy.typing as npt
 import pytest
 import torch
 from safetensors.torch import load_file, save_file, save_model
-from torch.nn import functional
 from toy_models import word_tokenizer
 
 from seqtool.core import checkpoint
@@ -26,7 +24,7 @@ from seqtool.lm.neural.cells import CELLS
 from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.task import save_weights
+from seqtool.lm.neural.train import save_weights
 
 WORDS = "abcdefg"
 SIZE = len(WORDS) + 2
@@ -81,22 +79,6 @@ class TestProtocol:
                 state = model.advance(state, np.array([token], dtype=np.int32))
         np.testing.assert_allclose(score(model, BLOCK), expected, rtol=0, atol=1e-12)
 
-    def test_single_precision_is_near(self, settings: dict[str, Any]) -> None:
-        exact, single = make(**settings), make(double=False, **settings)
-        np.testing.assert_allclose(score(single, BLOCK), score(exact, BLOCK), rtol=0, atol=1e-5)
-
-    def test_scores_are_those_of_one_pass(self, settings: dict[str, Any]) -> None:
-        # the definition: </s> before the first token, then log softmax of the network's output
-        model = make(**settings)
-        network = model.network
-        block = BLOCK if model.carries_state else divide(BLOCK, 1)[0]
-        inputs = torch.tensor([EOS_ID, *block[:-1]])[:, None]
-        with torch.no_grad():
-            hidden, _ = network(inputs, network.initial_state(1))
-            logits = hidden[:, 0] @ network.softmax.weight.T + network.softmax.bias
-        expected = functional.log_softmax(logits, dim=1)[range(len(block)), block.tolist()]
-        np.testing.assert_allclose(score(model, block), expected, rtol=0, atol=1e-12)
-
     def test_division_into_blocks_does_not_matter(
         self, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -144,54 +126,22 @@ class TestProtocol:
                     assert states.shape == (len(rows), model.state_size)
                     np.testing.assert_allclose(states, rows, rtol=0, atol=1e-12)
 
-    def test_next_log_probs_sum_to_one(self, settings: dict[str, Any]) -> None:
-        model = make(double=False, **settings)
-        state = model.start(3)
-        for tokens in ([2, 3, EOS_ID], [5, EOS_ID, 0]):
-            state = model.advance(state, np.array(tokens, dtype=np.int32))
-            log_probs = model.next_log_probs(state)
-            assert log_probs.shape == (3, SIZE)
-            np.testing.assert_allclose(np.exp(log_probs).sum(axis=1), 1.0, rtol=0, atol=1e-12)
-
     def test_select_repeats_reorders_and_drops(self, settings: dict[str, Any]) -> None:
         model = make(**settings)
         state = model.advance(model.start(3), np.array([2, 3, 4], dtype=np.int32))
         before = model.next_log_probs(state)
         rows = np.array([2, 0, 2, 2])
-        chosen = model.select(state, rows)
+        chosen = state[rows]
         np.testing.assert_allclose(model.next_log_probs(chosen), before[rows], rtol=0, atol=1e-12)
         follow = np.array([5, 5, 6, EOS_ID], dtype=np.int32)
         after = model.next_log_probs(model.advance(chosen, follow))
         for row, token, expected in zip(rows, follow, after, strict=True):
-            alone = model.select(state, np.array([row]))
+            alone = state[np.array([row])]
             stepped = model.advance(alone, np.array([token], dtype=np.int32))
             np.testing.assert_allclose(
                 model.next_log_probs(stepped)[0], expected, rtol=0, atol=1e-12
             )
         np.testing.assert_array_equal(model.next_log_probs(state), before)  # left as it was
-
-
-def test_blocks_are_read_no_faster_than_scores_are_given() -> None:
-    read = []
-
-    def blocks() -> Any:
-        for number, block in enumerate(divide(BLOCK, 2)):
-            read.append(number)
-            yield block
-
-    scores = make().score_ids(blocks())
-    next(scores)
-    next(scores)
-    assert read == [0, 1]
-
-
-def test_an_empty_block_has_no_scores() -> None:
-    empty = np.zeros(0, dtype=np.int32)
-    for reset_state in (False, True):
-        whole = score(make(), BLOCK, reset_state=reset_state)
-        np.testing.assert_allclose(
-            score(make(), empty, BLOCK, empty, reset_state=reset_state), whole, rtol=0, atol=1e-12
-        )
 
 
 # On disk.
@@ -252,39 +202,6 @@ def test_vocabulary_that_does_not_fit(tmp_path: Path, tied: bool) -> None:
         assert caught.value.hint
 
 
-def test_truncated_weights(tmp_path: Path) -> None:
-    path = tmp_path / "model"
-    write(path)
-    weights = path / checkpoint.WEIGHTS
-    content = weights.read_bytes()
-    for size in (0, 4, 100, len(content) // 2, len(content) - 1):
-        weights.write_bytes(content[:size])
-        with pytest.raises(ModelError, match=f"damaged: {size:,} bytes instead of") as caught:
-            checkpoint.load(path)
-        assert caught.value.path == str(weights)
-        assert caught.value.hint
-
-
-def test_flipped_bit_in_the_weights(tmp_path: Path, seqtool: Callable[..., Any]) -> None:
-    path = tmp_path / "model"
-    write(path)
-    weights = path / checkpoint.WEIGHTS
-    content = bytearray(weights.read_bytes())
-    content[len(content) // 2] ^= 0x10
-    weights.write_bytes(content)
-    found = seqtool("inspect", path)
-    assert found.code == 1
-    assert f"{weights}: damaged" in found.stderr
-
-
-def test_missing_weights(tmp_path: Path) -> None:
-    write(tmp_path / "model")
-    (tmp_path / "model" / checkpoint.WEIGHTS).unlink()
-    with pytest.raises(ModelError, match="missing") as caught:
-        checkpoint.load(tmp_path / "model")
-    assert caught.value.path == str(tmp_path / "model" / checkpoint.WEIGHTS)
-
-
 @pytest.mark.parametrize(
     "change", ["missing", "unexpected", "another shape", "no embedding", "cut off"]
 )
@@ -326,10 +243,3 @@ def test_settings_that_this_version_does_not_have(tmp_path: Path, settings: dict
     with pytest.raises(ModelError, match="made by another version of seqtool") as caught:
         checkpoint.load(tmp_path / "model")
     assert caught.value.path == str(tmp_path / "model" / checkpoint.HEADER)
-
-
-def test_a_copied_model_is_the_model(tmp_path: Path) -> None:
-    model = write(tmp_path / "model")
-    shutil.copytree(tmp_path / "model", tmp_path / "elsewhere" / "copy")
-    copied = checkpoint.load(tmp_path / "elsewhere" / "copy")
-    np.testing.assert_array_equal(score(copied, BLOCK), score(model, BLOCK))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -22,24 +21,12 @@ from watched_networks import (
 )
 
 from seqtool.lm.neural.cells import CELLS
-from seqtool.lm.neural.network import NeuralNetwork, detach
+from seqtool.lm.neural.network import NeuralNetwork
 
 CELL_NAMES = sorted(CELLS)
 
 
 # Initialisation.
-
-
-@pytest.mark.parametrize("connection", ["plain", "highway"])
-@pytest.mark.parametrize("cell", CELL_NAMES)
-def test_uniform_initialisation(cell: str, connection: str) -> None:
-    network = make(cell=cell, hidden_size=30, layers=2, init_range=0.3, connection=connection)
-    for name, parameter in network.named_parameters():
-        if "bias" in name:
-            continue
-        # 900 draws or more: the largest is within 2% of the bound but for (0.98)^900 = 1e-8
-        assert 0.98 * 0.3 < parameter.abs().max() <= 0.3
-        assert parameter.mean().abs() < 5 * 0.3 / math.sqrt(3 * parameter.numel())
 
 
 def test_biases_are_zero_but_for_those_that_are_set() -> None:
@@ -91,28 +78,6 @@ def test_orthogonal_and_identity_recurrence(cell: str) -> None:
         assert kind == "identity" or not torch.equal(blocks[0], eye.double())
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "rhn"])
-def test_identity_with_noise_off_the_diagonal(cell: str) -> None:
-    torch.manual_seed(0)
-    settings: dict[str, Any] = {"recurrent_init": "identity", "recurrent_init_noise": 0.02}
-    network = make(cell=cell, hidden_size=60, **settings)
-    for block in cells(network)[0].recurrent_blocks():
-        assert block.diagonal().tolist() == [1.0] * 60
-        off = block.detach()[~torch.eye(60, dtype=torch.bool)]
-        assert float(off.std()) == pytest.approx(0.02, rel=0.05)  # of 3,540 numbers
-        assert float(off.mean().abs()) < 0.002
-
-
-@pytest.mark.parametrize(("slope", "expected"), [(None, 0.25), (0.1, 0.1)])
-def test_learnt_slopes_start_from_one_value(slope: float | None, expected: float) -> None:
-    settings: dict[str, Any] = {"activation": "parametric-relu", "activation_slope": slope}
-    for init in ("uniform", "units", "xavier"):
-        network = make(cell="rnn", hidden_size=5, init=init, **settings)
-        slopes = cells(network)[0].get_parameter("slope_H")
-        assert slopes.tolist() == pytest.approx([expected] * 5, rel=1e-6)
-        assert slopes.requires_grad
-
-
 def test_identity_keeps_the_state_of_a_relu_network() -> None:
     # Le et al. (2015): h' = relu(0 + I h + 0) = h for a state that is not negative
     network = make(cell="rnn", activation="relu", hidden_size=5, recurrent_init="identity")
@@ -156,34 +121,6 @@ class TestUnitsDropped:
         assert_mean_is_one(mask[0])
         assert not torch.equal(mask[0, 0], mask[0, 1])
         assert not torch.equal(mask, observe(network, batch(12, num_streams=9)))
-
-    def test_absent_in_evaluation(
-        self, setting: str, observe: Callable[[NeuralNetwork, Tensor], Tensor]
-    ) -> None:
-        dropped = make(hidden_size=10, **{setting: SHARE}).eval()
-        whole = make(hidden_size=10).train()
-        for network in (dropped, whole):
-            seen = Observed(network, batch())
-            assert torch.equal(seen.given[0][0], network.embedding(batch()))
-            assert torch.equal(seen.hidden, seen.gave[-1])
-
-
-@pytest.mark.parametrize("dropout", ["plain", "variational"])
-def test_words_are_dropped_as_types(dropout: str) -> None:
-    network = make(hidden_size=4, dropout_words=SHARE, dropout=dropout).train()
-    order = torch.randperm(300, generator=torch.Generator().manual_seed(2))
-    ids_TB = (order % VOCABULARY).view(100, 3)  # every type six times
-    mask = input_mask(network, ids_TB)
-    assert torch.equal(mask, mask[..., :1].expand_as(mask))
-    verdicts = {
-        word: {bool(value) for value in mask[ids_TB == word][:, 0]} for word in range(VOCABULARY)
-    }
-    assert all(len(verdict) == 1 for verdict in verdicts.values())
-    assert {True} in verdicts.values()
-    assert {False} in verdicts.values()
-    assert not torch.equal(mask, input_mask(network, ids_TB))
-    network.eval()
-    assert torch.equal(Observed(network, ids_TB).given[0][0], network.embedding(ids_TB))
 
 
 @pytest.mark.parametrize("dropout", ["plain", "variational"])
@@ -230,27 +167,6 @@ def test_connections_are_their_formulas(cell: str, connection: str, embedding_si
     hidden, states = network(ids_TB, network.initial_state(4))
     torch.testing.assert_close(hidden, below[-1], rtol=0, atol=1e-12)
     assert len(states) == 3
-
-
-@pytest.mark.parametrize("connection", ["plain", "residual", "dense", "highway"])
-def test_every_parameter_is_trained(connection: str) -> None:
-    for cell in CELL_NAMES:
-        network = make(cell=cell, hidden_size=4, layers=2, connection=connection)
-        hidden, _ = network(batch(), network.initial_state(4))
-        network.softmax.loss(hidden.flatten(0, 1), batch().flatten()).backward()
-        for name, parameter in network.named_parameters():
-            assert parameter.grad is not None, name
-            assert parameter.grad.any(), name
-
-
-def test_detach_cuts_the_history() -> None:
-    network = make(cell="lstm", hidden_size=3, layers=2)
-    _, states = network(batch(), network.initial_state(4))
-    for layer, cut in zip(states, detach(states), strict=True):
-        for part, cut_part in zip(layer, cut, strict=True):
-            assert part.requires_grad
-            assert not cut_part.requires_grad
-            assert torch.equal(part, cut_part)
 
 
 def test_autocast_on_a_cpu_leaves_the_layers_in_float32() -> None:

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn import functional
 
 from seqtool.core.errors import ConfigError
-from seqtool.lm.neural import output as module
+from seqtool.lm.neural import softmax as module
 from seqtool.lm.neural.config import OutputConfig
 from seqtool.lm.neural.data import IGNORED
 from seqtool.lm.neural.output import (
     OUTPUT_LAYERS,
-    FullSoftmax,
+    AdaptiveSoftmax,
     OutputLayer,
     Surroundings,
     count_symbols,
-)
-from seqtool.lm.neural.softmaxes import (
-    AdaptiveSoftmax,
-    choose_cutoffs,
-    rank_by_count,
 )
 
 HIDDEN, VOCABULARY = 6, 40
@@ -91,11 +84,6 @@ def assert_near(ours: list[Tensor], theirs: list[Tensor], tolerance: float) -> N
 
 
 # What all promise.
-
-
-def test_every_output_layer_is_judged() -> None:
-    # a maxent layer reads the words before, too: it is judged in test_maxent.py
-    assert LAYERS.keys() | {"maxent"} == set(OUTPUT_LAYERS)
 
 
 @every_layer
@@ -166,17 +154,6 @@ def test_without_targets_loss_and_gradients_are_zero(name: str, training: bool) 
 
 
 @every_layer
-def test_huge_logits_do_not_overflow(name: str) -> None:
-    layer = make(name, dtype=torch.float32, scale=200.0)
-    hidden_NH, targets_N = batch(dtype=torch.float32)
-    for training in (False, True):
-        loss = layer.train(training).loss(hidden_NH, targets_N)
-        assert all(bool(grad.isfinite().all()) for grad in gradients(loss, layer, hidden_NH))
-    expected = nll(layer.eval().log_probs(hidden_NH), targets_N).float()
-    torch.testing.assert_close(layer.loss(hidden_NH, targets_N), expected, rtol=1e-6, atol=0)
-
-
-@every_layer
 def test_every_matrix_is_initialised_once(name: str) -> None:
     layer = make(name)
     weights = [p for key, p in layer.named_parameters() if "bias" not in key]
@@ -192,12 +169,6 @@ def test_every_matrix_is_initialised_once(name: str) -> None:
 def test_counts_of_a_text() -> None:
     ids = np.array([3, 0, 3, 1, 3], dtype=np.uint16)
     assert count_symbols(ids, 5).tolist() == [1, 1, 0, 3, 0]
-
-
-def test_counts_of_a_text_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    ids = np.random.default_rng(1).integers(0, 9, 100).astype(np.uint16)
-    monkeypatch.setattr("seqtool.lm.neural.output.IDS_PER_BLOCK", 7)
-    assert count_symbols(ids, 9).tolist() == np.bincount(ids, minlength=9).tolist()
 
 
 # The adaptive softmax.
@@ -260,20 +231,6 @@ def test_adaptive_softmax_by_its_definition(tied: bool) -> None:
     torch.testing.assert_close(ours_V, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("vocabulary_size", [3, 4, 10, 999, 1000, 10_000, 33_278, 500_000])
-def test_chosen_cutoffs_lie_in_the_vocabulary(vocabulary_size: int) -> None:
-    borders = [1, *choose_cutoffs(vocabulary_size), vocabulary_size]
-    assert all(low < high for low, high in itertools.pairwise(borders))
-    layer = AdaptiveSoftmax(OutputConfig(layer="adaptive"), Surroundings(2, vocabulary_size))
-    assert layer.ranks_V.tolist() == list(range(vocabulary_size))
-
-
-def test_ranks() -> None:
-    # <unk> and </s> stay first; then 9, 7, 7 (in order), 2
-    counts = np.array([0, 1, 7, 2, 9, 7])
-    assert rank_by_count(6, counts).tolist() == [0, 1, 3, 5, 2, 4]
-
-
 def test_a_cutoff_outside_the_vocabulary_is_refused() -> None:
     for cutoffs in ((40,), (5, 50)):
         with pytest.raises(ConfigError, match="but the vocabulary has 40 symbols") as caught:
@@ -294,89 +251,3 @@ def test_ranks_are_saved_with_the_weights(tied: bool) -> None:
 
 
 # The full softmax, against torch's own.
-
-
-@pytest.mark.parametrize("num", [1, 15, 16, 17, 48, 53])  # chunks have 16 rows
-@tied_or_not
-def test_full_softmax_is_that_of_torch(num: int, tied: bool) -> None:
-    softmax = make("full", tied=tied)
-    hidden, targets = batch(num)
-    targets[-1] = 0
-    loss = softmax.loss(hidden, targets)
-    weight, bias = softmax.get_parameter("weight"), softmax.get_parameter("bias")
-    logits = functional.linear(hidden, weight, bias)
-    expected = functional.cross_entropy(logits, targets, ignore_index=IGNORED)
-    torch.testing.assert_close(loss, expected, rtol=0, atol=1e-12)
-    theirs = gradients(expected, softmax, hidden)
-    loss.backward()  # type: ignore[no-untyped-call]
-    with torch.no_grad():  # which must not write into the gradients
-        softmax.loss(*batch(21))
-    ours = [part.grad for part in (hidden, *softmax.parameters()) if part.grad is not None]
-    assert_near(ours, theirs, 1e-12)
-
-
-def test_gradient_is_the_numerical_one() -> None:
-    softmax = make("full")
-    hidden, targets = batch(18)
-    names = [name for name, _ in softmax.named_parameters()]
-
-    class Loss(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.softmax = softmax
-
-        def forward(self, hidden: Tensor) -> Tensor:
-            return self.softmax.loss(hidden, targets)
-
-    def run(hidden: Tensor, *weights: Tensor) -> Tensor:
-        given = {f"softmax.{name}": value for name, value in zip(names, weights, strict=True)}
-        loss: Tensor = functional_call(Loss(), given, (hidden,))
-        return loss
-
-    assert torch.autograd.gradcheck(run, (hidden, *softmax.parameters()))
-
-
-def test_bfloat16_products_err_no_more_than_their_rounding() -> None:
-    # bfloat16 keeps 8 bits: rounding is relative, by at most u = 2^-8. A logit is a sum of products
-    # of two rounded numbers, itself rounded, so it errs by at most e = (3u + 3u^2 + u^3) sum |h w|;
-    # the loss, a difference of logsumexp and a logit, by 2e, and a probability by a factor exp(2e).
-    # Sums are made in float32, whose own rounding is some 2^-24 per addend: slack below.
-    u, slack = 2.0**-8, 1e-5
-    softmax = make("full", dtype=torch.float32, scale=0.2)
-    assert isinstance(softmax, FullSoftmax)
-    hidden, targets = batch(50, dtype=torch.float32)
-    leaves = [hidden, softmax.weight, softmax.bias]
-    exact = softmax.loss(hidden, targets)
-    exact_gradients = torch.autograd.grad(exact, leaves)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        half = softmax.loss(hidden, targets)
-    half_gradients = torch.autograd.grad(half, leaves)
-    assert half.dtype == torch.float32
-    assert half.item() != exact.item(), "products were not made in bfloat16"
-
-    with torch.no_grad():
-        h, w = hidden.abs(), softmax.weight.abs()
-        error = (((1 + u) ** 3 - 1) * (h @ w.T)).max()
-        assert abs(half - exact) <= 2 * error + slack
-        kept = (targets != IGNORED)[:, None] / (targets != IGNORED).sum()
-        probs = softmax.log_probs(hidden).exp().float()
-        hot = functional.one_hot(targets.clamp(min=0), VOCABULARY)
-        logit_error = torch.expm1(2 * error) * probs * kept  # of d loss / d logits
-        logit_bound = ((probs - hot).abs() * kept + logit_error) * ((1 + u) ** 3 - 1) + logit_error
-        bounds = (logit_bound @ w, logit_bound.T @ h, logit_error.sum(dim=0))
-        for ours, theirs, bound in zip(half_gradients, exact_gradients, bounds, strict=True):
-            assert ours.dtype == torch.float32
-            assert ((ours - theirs).abs() <= bound + slack).all()
-
-
-def test_memory_of_chunks_is_used_again_in_any_mode() -> None:
-    def address(dtype: torch.dtype, num: int) -> int:
-        ((chunk, room),) = module.in_chunks(num, 5, dtype)
-        assert chunk == slice(0, num)
-        assert room.shape == (num, 5)
-        return room.fill_(1).data_ptr()
-
-    with torch.inference_mode():
-        first = address(torch.float64, 16)
-    assert address(torch.float64, 16) == first
-    assert address(torch.bfloat16, 3) == first

@@ -11,16 +11,13 @@ from safetensors.torch import load_file
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, Interrupted, ModelError
+from seqtool.core.errors import ConfigError, Interrupted
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.output import OUTPUT_LAYERS
-from seqtool.lm.neural.task import LanguageModelTask
 from seqtool.lm.neural.train import train_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
-from seqtool.training.hardware import Group
 
 RUNS: dict[str, dict[str, Any]] = {
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6]}},
@@ -54,11 +51,6 @@ def config(name: str) -> NeuralLMConfig:
     return from_dict(NeuralLMConfig, {"model": model, "data": DATA, "training": training})
 
 
-def test_every_output_layer_is_judged() -> None:
-    # models with the full softmax are those of test_model.py
-    assert {run["output"]["layer"] for run in RUNS.values()} | {"full"} == set(OUTPUT_LAYERS)
-
-
 @pytest.mark.parametrize("name", RUNS)
 def test_a_model_is_trained_resumed_opened_and_used(
     tmp_path: Path, corpus: PreparedCorpus, name: str
@@ -88,29 +80,6 @@ def test_a_model_is_trained_resumed_opened_and_used(
         state = model.advance(state, np.array([token], dtype=np.int32))
     assert perplexity == pytest.approx(np.exp(nats / len(ids)), rel=1e-5)
     assert ids[-1] == EOS_ID
-
-
-def test_another_output_layer_cannot_continue_a_run(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    train_lm(corpus, tmp_path / "m", config("nce-sparse"))
-    model = {"output": {"layer": "blackout"}}
-    other = from_dict(NeuralLMConfig, {"model": model, "data": DATA})
-    with pytest.raises(ModelError, match=r"model\.output\.layer was nce, not blackout"):
-        train_lm(output=tmp_path / "m", config=other, resume=True)
-
-
-def test_a_table_smaller_than_the_vocabulary(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    output = {"layer": "maxent", "direct_size": 8}
-    given = from_dict(NeuralLMConfig, {"model": {"output": output}, "data": DATA})
-    with pytest.raises(ConfigError, match="direct_size is 8, but the vocabulary has 9 symbols"):
-        train_lm(corpus, tmp_path / "m", given)
-
-
-def test_several_processes_cannot_share_a_table(corpus: PreparedCorpus) -> None:
-    given = from_dict(
-        NeuralLMConfig, {"model": RUNS["maxent"], "data": {"batch_size": 4, "bptt": 7}}
-    )
-    with pytest.raises(ConfigError, match="several processes cannot share a hash table"):
-        LanguageModelTask(corpus, given, device="cpu", group=Group(0, 2))
 
 
 def test_cutoffs_beyond_the_vocabulary(tmp_path: Path, corpus: PreparedCorpus) -> None:

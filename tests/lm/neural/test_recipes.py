@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqtool.cli.options import flattened
-from seqtool.core.config import from_dict, leaves, refuse_unread, to_dict
+from seqtool.core.config import leaves, refuse_unread, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.lm.neural.config import (
     NeuralLMConfig,
@@ -17,7 +17,7 @@ from seqtool.lm.neural.config import (
     resolve,
 )
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.task import LanguageModelTask
+from seqtool.lm.neural.train import LanguageModelTask
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training.optimisers import Optimisers
 
@@ -30,11 +30,6 @@ def recipe(tmp_path: Path) -> str:
         encoding="utf-8",
     )
     return str(path)
-
-
-def test_there_are_recipes() -> None:
-    assert recipe_names() == sorted(recipe_names())
-    assert "ptb-rhn-cpu" in recipe_names()
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -90,16 +85,6 @@ def test_published_recipes_have_the_published_size(
     assert "not yet run" in config.description
 
 
-def test_published_rates_are_those_of_a_summed_loss() -> None:
-    # Zilly et al.: rate 0.2, norm 10 and decay 1e-7 of a loss that is summed over the window
-    for name in ("ptb-rhn", "text8-rhn", "enwik8-rhn"):
-        config = resolve(name, {}, [])
-        bptt, training = config.data.bptt, config.training
-        assert training.learning_rate == pytest.approx(0.2 * bptt)
-        assert training.clip_norm == pytest.approx(10 / bptt)
-        assert training.weight_decay == pytest.approx(1e-7 / bptt)
-
-
 @pytest.fixture(scope="module")
 def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedCorpus]:
     path = tmp_path_factory.mktemp("raw")
@@ -133,10 +118,6 @@ def test_shrunken_recipe_makes_a_step(name: str, corpora: dict[str, PreparedCorp
         assert not new.equal(old)
 
 
-def test_defaults() -> None:
-    assert resolve(None, {}, []) == NeuralLMConfig()
-
-
 def test_options_win_over_the_recipe_and_overrides_over_both(recipe: str) -> None:
     assert resolve(recipe, {}, []).model.hidden_size == 30
     options = {"hidden_size": 40, "model.layers": 2}
@@ -148,16 +129,6 @@ def test_options_win_over_the_recipe_and_overrides_over_both(recipe: str) -> Non
     assert (config.model.cell, config.training.learning_rate) == ("gru", 0.01)
 
 
-def test_the_last_override_wins() -> None:
-    assert resolve(None, {}, ["bptt=5", "data.bptt=6"]).data.bptt == 6
-
-
-def test_a_file_is_a_recipe(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert resolve(recipe, {}, []) == from_dict(NeuralLMConfig, load_recipe(recipe))
-    monkeypatch.chdir(Path(recipe).parent)
-    assert resolve("own.yaml", {}, []).model.layers == 3
-
-
 def test_unknown_recipe_names_near_ones() -> None:
     with pytest.raises(ConfigError, match="no recipe is called 'ptb-lstn-cpu'") as caught:
         resolve("ptb-lstn-cpu", {}, [])
@@ -167,12 +138,6 @@ def test_unknown_recipe_names_near_ones() -> None:
     assert all(name in caught.value.hint for name in recipe_names())
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no such configuration file") as caught:
-        resolve(str(tmp_path / "none.yaml"), {}, [])
-    assert caught.value.path == str(tmp_path / "none.yaml")
-
-
 def test_mistake_in_a_recipe_names_the_file(recipe: str) -> None:
     Path(recipe).write_text("model: {hidden_size: 0}\n", encoding="utf-8")
     for values, overrides in (({}, []), ({"bptt": 9}, []), ({}, ["bptt=9"])):
@@ -180,29 +145,6 @@ def test_mistake_in_a_recipe_names_the_file(recipe: str) -> None:
             resolve(recipe, values, overrides)
         assert caught.value.path == recipe
     assert resolve(recipe, {"hidden_size": 8}, []).model.hidden_size == 8  # mended by an option
-
-
-def test_mistake_of_the_user_does_not_blame_the_recipe(recipe: str) -> None:
-    for values, overrides in (({"hidden_size": 0}, []), ({}, ["hidden_size=0"])):
-        with pytest.raises(ConfigError, match="hidden_size is 0") as caught:
-            resolve(recipe, values, overrides)
-        assert caught.value.path is None
-
-
-@pytest.mark.parametrize(
-    ("override", "message", "hint"),
-    [
-        ("hidden_size", "--set hidden_size has no value", "--set name=value"),
-        ("hiden_size=3", "unknown setting hiden_size", "did you mean hidden_size"),
-        ("model.hiden_size=3", "unknown setting model.hiden_size", "model.hidden_size"),
-        ("hidden_size=[", "--set hidden_size=[ is not a value", "quote it"),
-    ],
-)
-def test_bad_override(override: str, message: str, hint: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        resolve(None, {}, [override])
-    assert caught.value.message == message
-    assert hint in caught.value.hint
 
 
 @pytest.mark.parametrize("name", recipe_names())
@@ -246,21 +188,3 @@ def test_a_setting_that_changes_nothing_is_refused(
     for reader in readers:
         resolve(None, {}, [override, *reader.split()], facts=())
     resolve(None, {}, [*base.split(), override])  # nobody typed it
-
-
-def test_a_note_says_what_does_not_count_of_a_file_and_nothing_of_a_recipe(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "own.yaml"
-    path.write_text("model: {cell: rhn, depth: 7}\n", encoding="utf-8")
-    assert resolve(str(path), {}, [], facts=()).model.depth == 7
-    assert capsys.readouterr().err == ""
-    resolve(str(path), {"model.cell": "lstm"}, [], facts=())
-    assert capsys.readouterr().err == f"note: {path}: model.depth counts only where cell is rhn\n"
-    assert resolve("ptb-rhn", {"model.cell": "lstm"}, [], facts=()).model.depth == 10
-    with pytest.raises(ConfigError, match=r"last_size counts only where layers > 1"):
-        resolve("ptb-awd-lstm", {"model.layers": 1}, [])  # no such network can be had
-
-
-def test_the_cell_may_be_named_after_its_setting() -> None:
-    assert resolve(None, {}, ["depth=7", "cell=rhn"]).model.depth == 7

@@ -6,20 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor
 from watched_networks import SHARE, Observed, assert_mean_is_one, batch, cells, make, mask_of
 
 from seqtool.core.checkpoint import WEIGHTS
 from seqtool.core.config import from_dict
 from seqtool.core.errors import Interrupted
 from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.neural.task import LanguageModelTask
-from seqtool.lm.neural.train import train_lm
+from seqtool.lm.neural.train import LanguageModelTask, train_lm
 from seqtool.text.prepared import PreparedCorpus
 
 # Sizes.
@@ -49,37 +46,7 @@ def test_widths_of_layers(
     assert all(parameter.grad is not None for parameter in network.parameters())
 
 
-def test_initialisation_by_units() -> None:
-    settings = {"init_range": 0.3, "last_size": 30}
-    network = make(hidden_size=100, layers=2, init="units", **settings)
-    assert 0.29 < network.embedding.weight.abs().max() <= 0.3
-    for cell, units in zip(cells(network), (100, 30), strict=True):
-        bound = units**-0.5
-        for name, parameter in cell.named_parameters():
-            if "bias" in name:
-                assert not parameter.any()
-            else:
-                assert 0.97 * bound < parameter.abs().max() <= bound
-
-
 # Dropout.
-
-
-def test_words_dropped_in_each_stream_anew() -> None:
-    network = make(hidden_size=4, dropout_words=SHARE, dropout_words_per="stream").train()
-    order = torch.randperm(300, generator=torch.Generator().manual_seed(2)) % 25
-    ids_TB = torch.stack([order, order], dim=1)  # every type twelve times in both streams
-    mask = mask_of(network.embed(ids_TB), network.embedding(ids_TB))
-    assert torch.equal(mask, mask[..., :1].expand_as(mask))  # whole words
-    kept_TB = mask[..., 0] != 0
-    for stream in range(2):
-        for word in range(25):
-            assert len(kept_TB[order == word, stream].unique()) == 1
-    assert not torch.equal(kept_TB[:, 0], kept_TB[:, 1])
-    many = make(2000, hidden_size=1, dropout_words=SHARE, dropout_words_per="stream").train()
-    every_word = torch.arange(2000)[:, None]
-    assert_mean_is_one(mask_of(many.embed(every_word), many.embedding(every_word)))
-    assert torch.equal(network.eval().embed(ids_TB), network.embedding(ids_TB))
 
 
 def test_dropout_between_layers_has_a_share_of_its_own() -> None:
@@ -94,40 +61,6 @@ def test_dropout_between_layers_has_a_share_of_its_own() -> None:
     seen = Observed(only_first, batch())
     mask_of(seen.given[0][0], only_first.embedding(batch()))
     assert torch.equal(seen.given[1][0], seen.gave[0])
-
-
-def update_masks(network: NeuralNetwork, ids_TB: Tensor) -> list[Tensor | None]:
-    """Return what each cell was given to multiply its updates by."""
-    seen: list[Tensor | None] = []
-
-    def note(cell: nn.Module, args: tuple[Any, ...], result: object) -> None:
-        seen.append(args[3])
-
-    hooks = [cell.register_forward_hook(note) for cell in cells(network)]
-    network(ids_TB, network.initial_state(ids_TB.shape[1]))
-    for hook in hooks:
-        hook.remove()
-    return seen
-
-
-@pytest.mark.parametrize("dropout", ["plain", "variational"])
-@pytest.mark.parametrize(("cell", "per_step"), [("lstm", 1), ("gru", 1), ("rhn", 3)])
-def test_updates_are_dropped_per_stream_and_layer(cell: str, per_step: int, dropout: str) -> None:
-    settings = {"depth": 3} if cell == "rhn" else {}
-    network = make(
-        cell=cell, hidden_size=60, layers=2, dropout_update=SHARE, dropout=dropout, **settings
-    ).train()
-    masks = update_masks(network, batch()) + update_masks(network, batch())
-    for number, mask in enumerate(masks):
-        assert mask is not None
-        assert mask.shape == (6 * per_step, 4, 60)
-        assert mask.unique().tolist() == pytest.approx([0.0, 1 / (1 - SHARE)])
-        assert_mean_is_one(mask[0])
-        assert not torch.equal(mask[0, 0], mask[0, 1])
-        # variational: shared over time and depth
-        assert torch.equal(mask, mask[:1].expand_as(mask)) == (dropout == "variational")
-        assert not any(torch.equal(mask, other) for other in masks[:number] if other is not None)
-    assert update_masks(network.eval(), batch()) == [None, None]
 
 
 EVERYTHING: dict[str, Any] = {
@@ -167,31 +100,6 @@ def test_everything_in_half_precision(cell: str) -> None:
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-
-
-def test_dropout_rises_from_half_over_a_share_of_training(corpus: PreparedCorpus) -> None:
-    settings = {**EVERYTHING, "dropout_rise": 0.5, "hidden_size": 64}
-    task = make_task(corpus, model=settings)
-    task.module.train()
-    # 0.5 + 0.5 * done / 0.5, and whole from there on
-    for done, strength in ((0.0, 0.5), (0.125, 0.625), (0.25, 0.75), (0.5, 1.0), (0.9, 1.0)):
-        task.set_progress(done)
-        (cell,) = cells(task.module)
-        assert cell.dropout_weights == pytest.approx(0.3 * strength)
-        torch.manual_seed(3)
-        dropped_TBH = task.module.drop_output(torch.ones(1, 50, 64))
-        share = 0.2 * strength
-        assert dropped_TBH.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
-        assert float((dropped_TBH == 0).float().mean()) == pytest.approx(share, abs=0.025)
-        given = Observed(task.module, torch.zeros(6, 200, dtype=torch.long)).given
-        mask_BH = given[0][1]
-        assert mask_BH is not None
-        assert mask_BH.unique().tolist() == pytest.approx([0.0, 1 / (1 - share)])
-    # without it, the same throughout
-    task = make_task(corpus, model=EVERYTHING)
-    task.set_progress(0.0)
-    (cell,) = cells(task.module)
-    assert cell.dropout_weights == 0.3
 
 
 # Penalties and windows, in training.
@@ -247,13 +155,6 @@ def test_penalties_are_in_the_gradient_and_not_in_the_perplexity(
         task.module.eval()
     with torch.no_grad():
         assert penalised.validate() == plain.validate()
-
-
-def test_a_window_of_one_step_has_no_change(corpus: PreparedCorpus) -> None:
-    settings = {"activation_penalty": 1.0, "temporal_penalty": 1.0}
-    loss, found = gradients(make_task(corpus, model=settings, data={"bptt": 1}))
-    assert np.isfinite(loss)
-    assert all(gradient.to_dense().isfinite().all() for gradient in found)
 
 
 def test_random_windows_read_the_text_once_with_their_rates(corpus: PreparedCorpus) -> None:

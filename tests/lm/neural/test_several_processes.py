@@ -21,19 +21,18 @@ from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError, SeqtoolError, TrainingError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.task import LanguageModelTask
-from seqtool.lm.neural.train import TrainedLM, train_lm
+from seqtool.lm.neural.train import LanguageModelTask, TrainedLM, train_lm
 from seqtool.text.prepared import PreparedCorpus
 from seqtool.training import loop
 from seqtool.training.hardware import ALONE, Group, joined
 
-# the NumPy loop of rhn, the loop for masked states, shared and sparse weights, odd sizes
+# the NumPy loop of rhn, the loop for masked states, shared weights, odd sizes
 MODELS: dict[str, dict[str, Any]] = {
     "lstm": {"cell": "lstm"},
     "gru, tied": {"cell": "gru", "tied": True, "layers": 2, "connection": "residual"},
-    "rnn, sparse": {"cell": "rnn", "embedding_size": 3},
+    "rnn": {"cell": "rnn", "embedding_size": 3},
     "rhn, tied": {"cell": "rhn", "depth": 3, "tied": True, "layers": 2, "connection": "highway"},
-    "rhn, sparse": {"cell": "rhn", "depth": 2, "carry": "separate"},
+    "rhn": {"cell": "rhn", "depth": 2, "carry": "separate"},
     "window": {"cell": "window", "connection": "dense", "layers": 2},
     # clusters of some letters, of one, and of <unk>, which no process ever sees
     "adaptive": {"output": {"layer": "adaptive", "cutoffs": [3, 6, 7]}},
@@ -53,8 +52,7 @@ def config(model: dict[str, Any], **training: Any) -> NeuralLMConfig:
 
 
 def of(name: str) -> NeuralLMConfig:
-    kind = "sparse-adam" if name.endswith("sparse") else "same"
-    return config(MODELS[name], embedding_optimiser=kind)
+    return config(MODELS[name])
 
 
 def gradients(group: Group, corpus: PreparedCorpus, name: str) -> dict[str, torch.Tensor]:
@@ -106,7 +104,7 @@ def losses(path: Path) -> list[float]:
     return [line["loss"] for line in lines if line["event"] in ("step", "epoch")]
 
 
-@pytest.mark.parametrize("name", ["lstm", "rhn, sparse"])
+@pytest.mark.parametrize("name", ["lstm", "rhn"])
 def test_training_is_that_of_one_process(
     tmp_path: Path, corpus: PreparedCorpus, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,19 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles
 from seqtool.core.config import from_dict
-from seqtool.core.errors import Interrupted
-from seqtool.core.progress import EpochDone
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
-from seqtool.lm.neural.task import LanguageModelTask
-from seqtool.lm.neural.train import train_lm
+from seqtool.lm.neural.train import LanguageModelTask, train_lm
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 
 CELLS: dict[str, dict[str, Any]] = {
@@ -78,24 +74,6 @@ def test_first_words_of_lines_are_as_likely_as_in_a_text(
     assert bits(model, line, reset=False).tolist() == bits(model, line, reset=True).tolist()
 
 
-def test_a_resumed_run_begins_texts_alike(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    settings = config(CELLS["rnn-maxent"])
-    train_lm(corpus, tmp_path / "whole", settings)
-    for number, stop in enumerate((4, 70)):
-        with pytest.raises(Interrupted):
-            train_lm(
-                None if number else corpus,
-                tmp_path / "parts",
-                None if number else settings,
-                resume=number > 0,
-                should_stop=lambda step, stop=stop: step == stop,
-            )
-    train_lm(output=tmp_path / "parts", resume=True)
-    whole, parts = (load_file(tmp_path / name / checkpoint.WEIGHTS) for name in ("whole", "parts"))
-    assert whole["start_S"].any()
-    torch.testing.assert_close(whole, parts, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("name", ["lstm", "rnn-maxent", "window"])
 def test_the_number_of_streams_hardly_changes_the_perplexity(
     corpus: PreparedCorpus, name: str
@@ -117,23 +95,3 @@ def test_the_number_of_streams_hardly_changes_the_perplexity(
             one = evaluate_lm(model, corpus.path, split="valid").perplexity
             perplexities.append(one)
     assert perplexities == pytest.approx([perplexities[0]] * 4, rel=1e-3)
-
-
-def test_a_network_of_rectifiers_trains_from_the_identity(
-    tmp_path: Path, corpus: PreparedCorpus
-) -> None:
-    settings = {"cell": "rnn", "activation": "relu", "recurrent_init": "identity"}
-    values = {
-        "model": {**settings, "recurrent_init_noise": 0.001},
-        "data": {"batch_size": 5},
-        "training": {"epochs": 4, "schedule": "step", "schedule_every": 3},
-    }
-    scores: list[float] = []
-
-    def listen(event: object) -> None:
-        if isinstance(event, EpochDone):
-            scores.append(event.scores["valid_perplexity"])
-
-    trained = train_lm(corpus, tmp_path / "m", from_dict(NeuralLMConfig, values), on_event=listen)
-    assert scores == sorted(scores, reverse=True)
-    assert trained.scores["valid_perplexity"] < 10  # in one text, too

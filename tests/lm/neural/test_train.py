@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -27,12 +24,10 @@ from seqtool.core.errors import (
     TrainingError,
 )
 from seqtool.core.progress import EpochDone, Event, RunFinished, RunStarted, StepDone
-from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.evaluation import evaluate_lm
 from seqtool.lm.neural import train as train_module
 from seqtool.lm.neural.config import NeuralLMConfig
 from seqtool.lm.neural.train import RunRecord, TrainedLM, train_lm
-from seqtool.lm.ngram.train import train_ngram
 from seqtool.text.prepared import PrepareConfig, PreparedCorpus, prepare
 from seqtool.training import loop
 
@@ -99,38 +94,6 @@ def test_what_training_leaves_and_returns(tmp_path: Path, corpus: PreparedCorpus
     assert f"| valid | {splits['sentences']} | {splits['tokens']} |" in card
 
 
-def test_settings_may_be_a_dictionary(tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("a b c\n" * 40, encoding="utf-8")
-    corpus = prepare(str(text), tmp_path / "corpus")
-    settings: dict[str, Any] = {
-        "model": {"hidden_size": 4},
-        "training": {"epochs": 1},
-        "data": {"batch_size": 2, "bptt": 4},
-    }
-    by_class = train_lm(corpus, tmp_path / "a", from_dict(NeuralLMConfig, settings))
-    by_dict = train_lm(corpus, tmp_path / "b", settings)
-    assert by_dict.scores["valid_perplexity"] == by_class.scores["valid_perplexity"]
-    assert len(train_ngram(corpus.path, tmp_path / "c", {"order": 2}).statistics) == 2
-    with pytest.raises(ConfigError, match="unknown setting orders"):
-        train_ngram(corpus.path, tmp_path / "d", {"orders": 2})
-
-
-def test_the_score_is_that_of_evaluation(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    trained = train_lm(corpus, tmp_path / "m", config())
-    model = checkpoint.load(tmp_path / "m")
-    perplexity = trained.scores["valid_perplexity"]
-    assert perplexity == evaluate_lm(model, corpus.path, split="valid").perplexity
-    # by hand: one token after the other, </s> before the first
-    ids = np.asarray(corpus.ids("valid")).astype(np.int32)
-    state, nats = model.start(1), 0.0
-    for token in ids.tolist():
-        nats -= model.next_log_probs(state)[0, token]
-        state = model.advance(state, np.array([token], dtype=np.int32))
-    assert perplexity == pytest.approx(math.exp(nats / len(ids)), rel=1e-5)
-    assert ids[-1] == EOS_ID
-
-
 RUNS: dict[str, dict[str, Any]] = {
     "lstm-variational": {
         "model__dropout": "variational",
@@ -171,14 +134,6 @@ def test_the_seed_decides_the_weights(tmp_path: Path, corpus: PreparedCorpus) ->
     assert not weights(tmp_path / "a")["embedding.weight"].equal(
         weights(tmp_path / "c")["embedding.weight"]
     )
-
-
-def test_a_raw_folder_is_prepared_in_the_output(tmp_path: Path, folder: Path) -> None:
-    train_lm(folder, tmp_path / "m", config())
-    prepared = PreparedCorpus.open(tmp_path / "m" / "corpus")
-    assert prepared.splits() == ["train", "valid"]
-    assert prepared.info["splits"]["train"]["sentences"] == 60
-    assert prepared.info["splits"]["valid"]["sentences"] == 15
 
 
 def test_a_raw_file_is_split(tmp_path: Path, folder: Path) -> None:
@@ -239,21 +194,6 @@ def test_a_prepared_corpus_that_moved_or_is_another(
     assert RunRecord.read(tmp_path / "m").corpus == corpus.path.resolve()
 
 
-@pytest.mark.parametrize("split", ["train", "valid"])
-def test_ids_that_changed_on_the_disk_are_another_corpus(
-    tmp_path: Path, corpus: PreparedCorpus, split: str
-) -> None:
-    moved = Path(shutil.copytree(corpus.path, tmp_path / "corpus"))
-    with pytest.raises(Interrupted):
-        train_lm(moved, tmp_path / "m", config(), should_stop=stop_at(5))
-    path = moved / f"{split}.bin"
-    ids = np.fromfile(path, "<u2")
-    ids[np.argmax(ids > 5)] -= 1  # another word
-    ids.tofile(path)
-    with pytest.raises(ModelError, match=rf"the run differs: ids\.{split} was"):
-        train_lm(output=tmp_path / "m", resume=True)
-
-
 def test_other_model_settings_are_refused_and_forgotten(
     tmp_path: Path, corpus: PreparedCorpus
 ) -> None:
@@ -300,81 +240,6 @@ def test_more_epochs_and_another_rate_are_taken(tmp_path: Path, corpus: Prepared
     lower = config(training__epochs=5, training__learning_rate=1e-6)
     train_lm(output=tmp_path / "m", config=lower, resume=True, on_event=events.append)
     assert [e.learning_rate for e in events if isinstance(e, EpochDone)][-1] == 1e-6
-
-
-def test_the_best_model_stays_when_a_finished_run_gets_worse(
-    tmp_path: Path, corpus: PreparedCorpus
-) -> None:
-    trained = train_lm(corpus, tmp_path / "m", config())
-    best = weights(tmp_path / "m")
-    worse = config(training__epochs=4, training__learning_rate=3.0)
-    again = train_lm(output=tmp_path / "m", config=worse, resume=True)
-    assert again.epochs == 4
-    assert all(value.equal(best[name]) for name, value in weights(tmp_path / "m").items())
-    assert again.scores["valid_perplexity"] == trained.scores["valid_perplexity"]
-
-
-def test_a_run_remembers_its_device_and_threads(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    before = torch.get_num_threads()
-    try:
-        with pytest.raises(Interrupted):
-            train_lm(
-                corpus, tmp_path / "m", config(), device="cpu", threads=1, should_stop=stop_at(1)
-            )
-        torch.set_num_threads(2)
-        with pytest.raises(Interrupted):
-            train_lm(output=tmp_path / "m", resume=True, should_stop=stop_at(2))
-        assert torch.get_num_threads() == 1
-        record = RunRecord.read(tmp_path / "m")
-        assert (record.device, record.threads) == ("cpu", 1)
-    finally:
-        torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *("", "{}", "[]", '{"format_version": 2}', '{"format_version": 2, "config": 3}'),
-        '{"format_version": 2, "config": {}, "corpus": 3}',
-        '{"format_version": 2, "config": {}, "corpus": "c", "threads": "two"}',
-        '{"format_version": "1", "config": {}, "corpus": "c"}',
-    ],
-)
-def test_a_damaged_record_is_told(tmp_path: Path, content: str) -> None:
-    (tmp_path / "run.json").write_text(content)
-    with pytest.raises(ModelError, match="the run's record is damaged") as caught:
-        RunRecord.read(tmp_path)
-    assert caught.value.hint == "start again with --force"
-
-
-def test_a_run_of_a_gpu_is_resumed_without_one(
-    tmp_path: Path, corpus: PreparedCorpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(Interrupted):
-        train_lm(corpus, tmp_path / "m", config(), should_stop=stop_at(3))
-    replace(RunRecord.read(tmp_path / "m"), device="cuda").write(tmp_path / "m")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="this machine has no cuda device") as caught:
-        train_lm(output=tmp_path / "m", resume=True)
-    assert caught.value.hint == "use --device cpu"
-    train_lm(output=tmp_path / "m", resume=True, device="cpu")
-    train_lm(output=tmp_path / "m", resume=True)  # from now on it is a run of the CPU
-
-
-def test_there_is_no_run_to_resume_or_one_of_another_version(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    for name in ("nothing", "file"):
-        with pytest.raises(ModelError, match="no run to resume is there"):
-            train_lm(output=tmp_path / name, resume=True)
-    rest = {"corpus": "c", "device": "cpu", "threads": 1, "command": ""}
-    unknown: list[dict[str, Any]] = [{"mogrifier_rounds": 0}, {"output": {"layer": "mixture"}}]
-    for record in (
-        {"format_version": 1},
-        *({"format_version": 2, "config": {"model": model}, **rest} for model in unknown),
-    ):
-        (tmp_path / "run.json").write_text(json.dumps(record))
-        with pytest.raises(ModelError, match="made by another version"):
-            train_lm(output=tmp_path, resume=True)
 
 
 BAD_CORPORA: dict[str, tuple[bytes | None, str]] = {
@@ -439,14 +304,6 @@ def test_a_bad_text_leaves_what_was_there(tmp_path: Path, name: str, force: bool
     assert output.exists() is force
 
 
-def test_a_corpus_without_a_validation_part(tmp_path: Path, folder: Path) -> None:
-    only = prepare([folder / "train.txt"], tmp_path / "only", PrepareConfig(split=(100.0,)))
-    with pytest.raises(DataError, match="the corpus has no valid part") as caught:
-        train_lm(only, tmp_path / "m", config())
-    assert caught.value.hint == "prepare it again with --valid FILE or --split 90,5,5"
-    assert not (tmp_path / "m").exists()
-
-
 def test_an_output_that_exists(tmp_path: Path, corpus: PreparedCorpus) -> None:
     train_lm(corpus, tmp_path / "m", config())
     before = weights(tmp_path / "m")
@@ -486,22 +343,6 @@ def test_a_huge_rate_stops_and_a_lower_one_goes_on(
     lines = (tmp_path / "m" / "log.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines if '"step"' in line.split(",")[1]]
     assert steps == sorted(set(steps))
-
-
-def test_no_corpus_is_given(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no corpus is given"):
-        train_lm(output=tmp_path / "m")
-
-
-def test_a_listener_that_fails_stops_the_run(tmp_path: Path, corpus: PreparedCorpus) -> None:
-    def fail(event: Event) -> None:
-        if isinstance(event, EpochDone):
-            raise BrokenPipeError
-
-    with pytest.raises(OutputError) as caught:
-        train_lm(corpus, tmp_path / "m", config(), on_event=fail)
-    assert caught.value.hint.endswith(f"seqtool train-lm --resume -o {tmp_path / 'm'}")
-    train_lm(output=tmp_path / "m", resume=True)
 
 
 def test_settings_of_raw_text_do_not_change_a_prepared_corpus(tmp_path: Path) -> None:

@@ -55,16 +55,3 @@ def test_no_cell_is_better_than_the_grammar(
     assert evaluation.true_perplexity == pytest.approx(truth.perplexity, rel=1e-12)
     # it has learnt something too: a uniform guess is at the size of the vocabulary
     assert truth.perplexity < evaluation.perplexity < len(corpus.vocabulary) / 3
-
-
-def test_the_sample_is_known_when_prepared_too(tmp_path: Path) -> None:
-    corpus = prepare([sample_text("en", "test")], tmp_path / "corpus", valid=VALID, test=TEST)
-    config = from_dict(NeuralLMConfig, {"model": {"hidden_size": 4}, "training": {"epochs": 1}})
-    train_lm(corpus, tmp_path / "lm", config, threads=1)
-    model = checkpoint.load(tmp_path / "lm")
-    for split, path in (("test", TEST), ("valid", VALID)):
-        prepared = evaluate_lm(model, [corpus.path], split=split)
-        plain = evaluate_lm(model, [path])
-        assert (prepared.split, plain.split) == (split, None)
-        assert prepared.true_perplexity == plain.true_perplexity is not None
-        assert prepared.perplexity == pytest.approx(plain.perplexity, rel=1e-9)

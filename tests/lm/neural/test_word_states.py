@@ -12,16 +12,13 @@ from toy_models import byte_tokenizer, char_tokenizer, two_words, word_tokenizer
 
 from seqtool.core.arrays import Floats
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.lm import states as module
 from seqtool.lm.neural.config import ModelConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.lm.states import Span, word_states
 from seqtool.text.subwords import train_subwords
 from seqtool.text.tokenizers import Tokenizer
 
 SENTENCES = ["the old dog", "", "dog", " a  cat\tsat ", "은 the 는"]
-LONG = ["the old dog sat", "a dog", "the the the old cat sat", "", "sat"] * 5
 
 
 def subwords() -> Tokenizer:
@@ -67,14 +64,6 @@ def test_a_word_has_the_state_after_it(unit: str) -> None:
         np.testing.assert_allclose(model.states(sentence), vectors, rtol=0, atol=1e-6)
 
 
-def test_the_mean_is_that_over_the_characters_of_a_word() -> None:
-    model = make(char_tokenizer("theoldgcas "))
-    found = model.states(" the  old", pool="mean")
-    for vector, (start, end) in zip(found, ((1, 4), (6, 9)), strict=True):
-        states = [stepped(model, " the  old"[:i]) for i in range(start + 1, end + 1)]
-        np.testing.assert_allclose(vector, np.mean(states, axis=0), rtol=0, atol=1e-6)
-
-
 def test_the_mean_is_that_over_pieces() -> None:
     tokenizer = subwords()
     model = make(tokenizer)
@@ -93,13 +82,6 @@ def test_the_mean_is_that_over_pieces() -> None:
     np.testing.assert_allclose(model.states(line, pool="mean"), expected, rtol=0, atol=1e-6)
 
 
-def test_one_unit_a_word_is_its_own_mean() -> None:
-    model = make(TOKENIZERS["word"]())
-    np.testing.assert_array_equal(
-        model.states("the old dog", pool="mean"), model.states("the old dog")
-    )
-
-
 @pytest.mark.parametrize("connection", ["plain", "residual", "dense", "highway"])
 def test_a_layer_is_the_last_one_of_a_network_without_those_above(connection: str) -> None:
     tokenizer = TOKENIZERS["word"]()
@@ -116,26 +98,6 @@ def test_a_layer_is_the_last_one_of_a_network_without_those_above(connection: st
     embedding = whole.network.embedding.weight.detach().numpy()
     ids = tokenizer.encode("dog the")
     np.testing.assert_array_equal(whole.states("dog the", layer=0), embedding[ids])
-
-
-def test_the_company_of_a_sentence_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = make(TOKENIZERS["char"]())
-    alone = [model.states(sentence) for sentence in LONG]
-    for ids, ahead in ((1 << 12, 256), (40, 256), (40, 3), (1, 1)):
-        monkeypatch.setattr(module, "BATCH_IDS", ids)
-        monkeypatch.setattr(module, "SENTENCES_AHEAD", ahead)
-        for found, expected in zip(model.states(LONG), alone, strict=True):
-            np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
-def test_words_have_places() -> None:
-    (found,) = word_states(make(TOKENIZERS["word"]()), [" a  cat\tsat "])
-    assert found.words == [Span("a", 1, 2), Span("cat", 4, 7), Span("sat", 8, 11)]
-
-
-def test_a_literal_special_token_is_an_unknown_word() -> None:
-    model = make(TOKENIZERS["word"]())
-    np.testing.assert_array_equal(model.states("a </s> a"), model.states("a unseen a"))
 
 
 def test_is_refused() -> None:

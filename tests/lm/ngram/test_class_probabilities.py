@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lm.ngram.random_tables import build, random_rows, some_table
+from lm.ngram.random_tables import build, random_rows
 from lm.ngram.references import Rows, count
 from toy_models import char_tokenizer
 
@@ -131,45 +131,3 @@ def test_a_difference_that_is_lost_is_summed() -> None:
     # 1 - (1 - 1e-13) has four digits, and e^-40 beside it is nothing
     table = two_words(-40.0, 3.0, 1e-13)
     assert check(table, CLASS, IDS) > 0
-
-
-def test_a_sum_at_a_lower_order_is_that_of_the_shorter_context() -> None:
-    rows: Rows = {
-        **{(word,): (-math.inf, 0.0) for word in (0, 1)},
-        (2,): (math.log1p(-1e-13), 3.0),
-        (3,): (math.log(1e-13), 0.0),
-        (4,): (-99.0, 0.0),
-        (2, 2): (-40.0, 0.0),
-        (2, 2, 3): (math.log(0.5), 0.0),
-    }
-    table = build(rows, 4, 3)
-    contexts = np.array([[2, 0], [2, -1]], np.int32)  # after "2 2", whose row is the first, and 2
-    masses = ClassProbabilities(table, CLASS, Whole(table, CLASS))
-    expected = Whole(table, CLASS)(contexts)
-    assert expected[0] > expected[1] + 10
-    np.testing.assert_allclose(masses.log_probs(contexts), expected, rtol=0, atol=TOLERANCE)
-
-
-def test_a_word_that_the_suffix_lacks_is_backed_off_to() -> None:
-    # "a b a" is a row and "b a" none: after "b", a has e^-0.5 of e^-1.5
-    table = some_table()
-    class_V = np.array([True, False, True, False])
-    nats = ClassProbabilities(table, class_V, Whole(table, class_V)).log_probs(
-        contexts_of(table, np.array([2, 3, 2, EOS_ID], np.int32))
-    )
-    after_b = math.exp(-0.5) * (math.exp(-3.0) + math.exp(-1.5))
-    expected = math.exp(-0.0625) + math.exp(-0.75) * (after_b - math.exp(-0.5 - 1.5))
-    assert nats[2] == pytest.approx(math.log(expected), abs=1e-12)
-
-
-def test_an_explicit_class_needs_no_difference() -> None:
-    table = two_words(-40.0, 3.0, 1e-13)
-    only = np.array([False, False, True, False])
-    assert check(table, only, IDS) == 0
-
-
-def test_a_mass_that_is_nearly_zero() -> None:
-    table = two_words(-800.0, -800.0, 0.5)  # e^-800 is no double
-    assert check(table, CLASS, IDS) > 0
-    nats = ClassProbabilities(table, CLASS, Whole(table, CLASS)).log_probs(contexts_of(table, IDS))
-    assert nats[1] == pytest.approx(np.logaddexp(-800.0, -800.0 + math.log(0.5)))

@@ -12,14 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm.ngram.references import EOS, Reference, count
-from toy_models import char_tokenizer, word_tokenizer
+from toy_models import word_tokenizer
 
 import seqtool
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.core.vocabulary import BOS, UNK, UNK_ID
+from seqtool.core.errors import DataError, ModelError
 from seqtool.lm.array_file import map_arrays, write_arrays
-from seqtool.lm.ngram.classes import ClassModel, WordClasses, load_model, read_classes, shares_of
+from seqtool.lm.ngram.classes import ClassModel, WordClasses, load_model, read_classes
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.protocol import Summary, summarise_by_steps
@@ -50,7 +49,8 @@ def train(sentences: Sentences, class_of: list[int], config: NgramConfig) -> Cla
     class_V = np.array(class_of, np.int32)
     of_classes = [[class_of[word] for word in sentence] for sentence in sentences]
     table = estimate(count(of_classes, config.order, max(class_of) + 1), config).table
-    shares = shares_of(class_V, np.bincount(flat(sentences), minlength=SIZE))
+    nums = np.maximum(np.bincount(flat(sentences), minlength=SIZE), 1)
+    shares = np.log(nums / np.bincount(class_V, nums)[class_V]).astype(np.float32)
     return ClassModel(table, WordClasses(class_V, shares), word_tokenizer(WORDS))
 
 
@@ -104,7 +104,7 @@ def test_summaries_are_those_of_whole_distributions(
     model = train(sentences, numbered(names), NgramConfig(order=order, smoothing=smoothing))
     summary = Summary(np.array(asked), entropy=True)
     ids = flat(sentences)
-    (found,) = model.summarise_ids([ids], summary)
+    (found,) = model.score_ids([ids], summary=summary)
     (wanted,) = summarise_by_steps(model, [ids], summary, reset_state=True)
     np.testing.assert_allclose(found.log_probs, wanted.log_probs, rtol=1e-9, atol=1e-9)
     # sums over words of shares of single precision
@@ -155,12 +155,6 @@ def test_words_without_a_class_are_one_each(tmp_path: Path) -> None:
     found.check()
 
 
-def test_unknown_words_share_a_class(tmp_path: Path) -> None:
-    found = classes_in(tmp_path / "x", f"b 7\n{UNK} 7\n{BOS} 7\n{UNK} 7\n")
-    assert found.class_V.tolist() == [UNK_ID, 1, 2, UNK_ID, 3]
-    found.check()
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -174,15 +168,6 @@ def test_bad_lines(tmp_path: Path, text: str, line: int, message: str) -> None:
     with pytest.raises(DataError, match=message) as raised:
         classes_in(tmp_path / "x", text)
     assert (raised.value.path, raised.value.line) == (str(tmp_path / "x"), line)
-
-
-def test_files_that_do_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no word of the text is among those of"):
-        classes_in(tmp_path / "x", "A x\n")
-    with pytest.raises(ConfigError, match="the corpus is of char units"):
-        read_classes(tmp_path / "x", char_tokenizer("ab"), np.ones(4, np.int64))
-    with pytest.raises(ConfigError, match="limit-vocab leaves n-grams of words out"):
-        NgramConfig(classes="x", limit_vocab="y")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seqtool.core import runtime
 from seqtool.core.errors import DataError
 from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.ngram.counts import Counts, count_ngrams
@@ -113,23 +112,6 @@ def test_a_large_text_equals_a_dictionary() -> None:
         assert counts.levels[n - 1].counts.tolist() == [expected[x] for x in sorted(expected)]
 
 
-def test_threads_change_nothing() -> None:
-    one = count_ngrams(large_text(), 5, 3001)
-    for threads in (2, 5):
-        several = count_ngrams(large_text(), 5, 3001, threads=threads)
-        for ours, theirs in zip(one.levels, several.levels, strict=True):
-            for name in ("words", "begins", "suffixes", "counts", "adjusted"):
-                np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name))
-
-
-@given(sentences)
-def test_every_token_ends_one_ngram_if_its_sentence_has_room(texts: Sentences) -> None:
-    order = longest(texts)
-    counts = count_ngrams(stream(texts), order, vocabulary_size(texts))
-    for n, level in enumerate(counts.levels, start=1):
-        assert level.counts.sum() == sum(max(0, len(text) + 3 - n) for text in texts)
-
-
 @given(sentences, st.integers(2, 5))
 def test_the_last_in_suffix_order(texts: Sentences, order: int) -> None:
     """As the estimator of KenLM sorts them: from the last word, words in order of occurrence.
@@ -152,20 +134,6 @@ def test_the_last_in_suffix_order(texts: Sentences, order: int) -> None:
     assert [ngrams(counts, n)[row] for n, row in enumerate(rows, start=1)] == expected
 
 
-def test_16_bit_ids_are_counted_too() -> None:
-    ids = large_text()
-    short = count_ngrams(ids.astype(np.uint16), 3, 3001)
-    np.testing.assert_array_equal(
-        short.levels[2].counts, count_ngrams(ids, 3, 3001).levels[2].counts
-    )
-
-
-def test_progress_tells_each_order() -> None:
-    told: list[tuple[int, int | None]] = []
-    count_ngrams(stream([[2, 3]]), 3, 4, on_progress=lambda *state: told.append(state))
-    assert told == [(1, 3), (2, 3), (3, 3)]
-
-
 @pytest.mark.parametrize(
     ("ids", "order", "message"),
     [
@@ -181,13 +149,3 @@ def test_progress_tells_each_order() -> None:
 def test_refuses_what_cannot_be_counted(ids: list[int], order: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
         count_ngrams(np.array(ids, np.int32), order, 4)
-
-
-def test_refuses_more_ngrams_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    # "<s> 2 3 </s>": orders 2 and 3 have 3 and 2 n-grams, and order 1 has 5 with the 2 unused ids;
-    # the bigrams take at most 4 * (5 * 3 + 5) = 80 bytes, the trigrams 4 * (5 * 2 + 3) = 52
-    monkeypatch.setattr(runtime, "memory_available", lambda limit: 80)
-    count_ngrams(np.array([2, 3, 1], np.int32), 3, 4)
-    monkeypatch.setattr(runtime, "memory_available", lambda limit: 79)
-    with pytest.raises(DataError, match="3 different 2-grams need about"):
-        count_ngrams(np.array([2, 3, 1], np.int32), 3, 4)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import EOS_ID
-from seqtool.lm.ngram.exchange import Text, bigrams, cluster, count_pairs, log_likelihood
+from seqtool.lm.ngram.exchange import bigrams, cluster
 
 SIZE = 9
 Ids = np.ndarray[Any, np.dtype[np.int32]]
@@ -86,43 +86,3 @@ def test_each_sweep_is_that_of_dictionaries(ids: Ids, num: int) -> None:
                 return
             class_of[word] = 1 + int(np.argmax(values))
     assert class_V.tolist() == class_of
-
-
-def test_the_best_partition_of_few_words() -> None:
-    """Nouns, verbs and articles that stand in all combinations but a few are told apart."""
-    nouns, verbs, articles = (2, 3), (4, 5), (6, 7)
-    sentences = list(itertools.product(articles, nouns, verbs, articles, nouns))[:-4]
-    ids = np.array([word for sentence in sentences for word in (*sentence, EOS_ID)], np.int32)
-    class_V, _, log_likelihoods = cluster(bigrams(ids, 8), 3, max_sweeps=20)
-    best = max(
-        likelihood(ids, [0, 0, *classes]) for classes in itertools.product((1, 2, 3), repeat=6)
-    )
-    assert log_likelihoods[-1] == pytest.approx(best, rel=1e-12)
-    classes = [{class_V[word] for word in words} for words in (nouns, verbs, articles)]
-    assert sorted(map(len, classes)) == [1, 1, 1]
-    assert len(set.union(*classes)) == 3
-
-
-def beside(text: Text, side: int) -> dict[int, dict[int, int]]:
-    """Which words stand on a side of each word, and how often."""
-    others, counts = text.others[side].tolist(), text.counts[side].tolist()
-    places = enumerate(itertools.pairwise(text.begins[side].tolist()))
-    return {
-        word: dict(zip(others[begin:end], counts[begin:end], strict=True))
-        for word, (begin, end) in places
-    }
-
-
-def test_bigrams_of_the_boundary_and_of_a_word_beside_itself() -> None:
-    text = bigrams(np.array([2, 2, 2, 3, 1, 1, 2, 1], np.int32), 4)
-    assert text.nums.tolist() == [0, 3, 4, 1]
-    # "</s> <s>" of the empty sentence is the boundary beside itself
-    assert beside(text, 0) == {0: {}, 1: {1: 1, 2: 2}, 2: {1: 1, 2: 2, 3: 1}, 3: {1: 1}}
-    assert beside(text, 1) == {0: {}, 1: {1: 1, 2: 1, 3: 1}, 2: {1: 2, 2: 2}, 3: {2: 1}}
-    pairs = count_pairs(text, np.array([0, 0, 1, 1], np.int32), 2)
-    assert pairs.tolist() == [[[1, 2], [2, 3]], [[1, 2], [2, 3]]]
-    apart = count_pairs(text, np.array([0, 0, 1, 2], np.int32), 3)
-    assert apart.tolist() == [[[1, 2, 0], [1, 2, 1], [1, 0, 0]], [[1, 1, 1], [2, 2, 0], [0, 1, 0]]]
-    assert log_likelihood(text, pairs) == pytest.approx(
-        likelihood(np.array([2, 2, 2, 3, 1, 1, 2, 1], np.int32), [0, 0, 1, 1])
-    )

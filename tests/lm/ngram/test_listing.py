@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from seqtool.core.errors import ConfigError, DataError, OutputError
+from seqtool.core.errors import ConfigError
 from seqtool.lm.ngram import data
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.listing import list_ngrams
@@ -55,13 +54,6 @@ def test_bigrams_by_hand(text: Path) -> None:
     assert listed(text, 1, boundaries=True)[2:] == [("</s>", 3), ("<s>", 3)]
 
 
-def test_what_there_is_to_choose_from(text: Path) -> None:
-    with list_ngrams([text], NgramConfig(order=2), top=1, filters=["a"]) as listing:
-        assert (listing.distinct, listing.total) == (2, 6)
-    with list_ngrams([text], NgramConfig(order=2), top=1, boundaries=True) as listing:
-        assert (listing.distinct, listing.total) == (6, 12)
-
-
 def test_impossible_filters(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("word\n")
     with pytest.raises(ConfigError, match="'wrod' does not occur in the text") as caught:
@@ -69,23 +61,6 @@ def test_impossible_filters(tmp_path: Path) -> None:
     assert caught.value.hint == "did you mean word?"
     with pytest.raises(ConfigError, match="n-grams with <s> are left out"):
         listed(tmp_path / "one", 1, filters=["<s>"])
-
-
-def test_an_order_that_no_sentence_has_room_for(text: Path) -> None:
-    assert listed(text, 6) == []
-    assert listed(text, 6, boundaries=True) == [("<s> a b a b </s>", 1)]
-    with pytest.raises(DataError, match="order 7 is more than the longest sentence has room for"):
-        listed(text, 7)
-
-
-def test_text_that_cannot_be_counted(tmp_path: Path, text: Path) -> None:
-    (tmp_path / "empty").write_text("\n\n")
-    with pytest.raises(DataError, match="only empty lines"):
-        listed(tmp_path / "empty", 1)
-    with pytest.raises(OutputError, match="folder for temporary files is not there"):
-        listed(text, 1, folder=tmp_path / "none")
-    with pytest.raises(DataError, match="memory"):
-        listed(text, 1, memory=1000)
 
 
 @pytest.mark.parametrize("unit", ["word", "char"])
@@ -159,17 +134,3 @@ def test_against_a_counter(
         with engine_of(engine):
             found = listed(Path(file.name), order, **options)
     assert found == expected(sentences, order, **options)
-
-
-@pytest.mark.parametrize("order", [1, 4, 9])
-@pytest.mark.parametrize("top", [None, 700])
-def test_many_n_grams(order: int, top: int | None, tmp_path: Path) -> None:
-    rng = np.random.default_rng(order)
-    sentences = [[f"w{i}" for i in rng.zipf(1.3, 12) % 500] for _ in range(300)]
-    text = tmp_path / "text.txt"
-    text.write_text("".join(" ".join(words) + "\n" for words in sentences))
-    for engine, sort in (("memory", "frequency"), ("duckdb", "text"), ("duckdb", "frequency")):
-        options: dict[str, Any] = {"top": top, "sort": sort, "boundaries": order == 4}
-        with engine_of(engine):
-            found = listed(text, order, threads=2, **options)
-        assert found == expected(sentences, order, min_count=1, filters=[], **options)

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from lm.ngram.random_tables import build
 from lm.ngram.references import EOS, Ngram, Rows, count, entries, look_up
 
+from seqtool.lm.ngram.backoff import prune_by_entropy, with_weights
 from seqtool.lm.ngram.config import NgramConfig
-from seqtool.lm.ngram.pruning import prune_by_entropy
 from seqtool.lm.ngram.smoothing import estimate
-from seqtool.lm.ngram.suffixes import select, with_weights
 from seqtool.lm.ngram.table import BackoffTable
 
 SIZE = 7
@@ -144,14 +143,6 @@ def test_a_threshold_of_nothing_keeps_all() -> None:
     assert_same(with_weights(table), entries(table))
 
 
-def test_unsmoothed_models_stay_without_backoff() -> None:
-    table = trained(1, 3, "maximum-likelihood")
-    again = with_weights(table)
-    for level, other in zip(table.levels[:-1], again.levels[:-1], strict=True):
-        np.testing.assert_array_equal(level.backoffs, other.backoffs)
-    assert_sums_to_one(prune_by_entropy(table, 1e-3))
-
-
 def test_weights_where_suffixes_are_no_rows() -> None:
     # "a b a" is a row and "b a" is none: p(a | b) = b(b) p(a)
     rows = {
@@ -171,16 +162,3 @@ def test_weights_where_suffixes_are_no_rows() -> None:
     # p(a | b) = .5 * .3 = .15
     assert backoffs[(2, 3)] == pytest.approx(math.log(0.4 / 0.85), abs=1e-7)
     assert_sums_to_one(table)
-
-
-def test_what_is_selected() -> None:
-    table = trained(5, 3, "witten-bell")
-    rows = entries(table)
-    bigrams = [ngram for ngram in rows if len(ngram) == 2]
-    trigrams = [ngram for ngram in rows if len(ngram) == 3]
-    keep = {ngram for ngram in bigrams if ngram[1] != 2}
-    kept = [ngram in keep for ngram in bigrams], [ngram[:2] in keep for ngram in trigrams]
-    found = entries(select(table, [np.array(part) for part in kept]))
-    wanted = {ngram for ngram in rows if len(ngram) == 1 or ngram[:2] in keep}
-    assert found.keys() == wanted
-    assert all(found[ngram][0] == rows[ngram][0] for ngram in wanted)

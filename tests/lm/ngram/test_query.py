@@ -200,13 +200,6 @@ def test_every_word_has_the_score_of_kenlm(shared_data: Path, name: str, text: s
     np.testing.assert_allclose(scores.log_probs / LN_10, expected, rtol=0, atol=1e-5)
     assert scores.columns["order"].tolist() == [int(order) for _, order, _ in found]
     assert (ids == 0).tolist() == [number == "0" for number, _, _ in found]
-
-
-@pytest.mark.parametrize(("name", "text"), KENLM_MODELS, ids=[name for name, _ in KENLM_MODELS])
-def test_the_perplexities_are_those_of_kenlm(shared_data: Path, name: str, text: str) -> None:
-    folder = shared_data / "kenlm"
-    model = load_arpa(folder / f"{name}.arpa.gz")
-    assert model is not None
     result = evaluate_lm(model, folder / f"{text}-query.txt")
     summary = (folder / f"{name}.summary.txt").read_text()
     including, excluding, oov, tokens = re.findall(r":\t(\S+)", summary)

@@ -6,12 +6,14 @@ import gzip
 import math
 from pathlib import Path
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import seqtool
 from seqtool import NgramConfig, evaluate_lm, prepare, train_ngram
 from seqtool.core import checkpoint
-from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
+from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.lm.ngram.train import import_ngrams
 
 TEXT = "a b a\nb a\n" * 20
@@ -113,15 +115,6 @@ def test_a_model_of_characters_has_no_arpa_form(text: Path, tmp_path: Path) -> N
     assert not (tmp_path / "more").exists()
 
 
-def test_import_refuses(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="is no ARPA file"):
-        import_ngrams(text, tmp_path / "model")
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "mine.txt").write_text("kept")
-    with pytest.raises(OutputError, match="will not be replaced"):
-        import_ngrams(text, tmp_path / "model", force=True)
-
-
 def test_kenlm_scores_what_was_trained(shared_data: Path, tmp_path: Path) -> None:
     kenlm = pytest.importorskip("kenlm", reason="the kenlm module is not installed")
     folder = shared_data / "kenlm"
@@ -139,3 +132,24 @@ def test_kenlm_scores_what_was_trained(shared_data: Path, tmp_path: Path) -> Non
     ):
         assert abs(log10 - ours) < 1e-5
         assert order == our_order
+
+
+def test_other_programs_read_parquet(text: Path, tmp_path: Path) -> None:
+    config = NgramConfig(order=3, smoothing="maximum-likelihood")  # which has zeros
+    folder = tmp_path / "ngrams"
+    trained = train_ngram(text, tmp_path / "model", config, parquet=folder)
+    assert trained.parquet == folder
+    table = pq.read_table(folder).to_pydict()
+    numbers = zip(table["log_prob"], table["backoff"], strict=True)
+    rows = dict(zip(table["ngram"], numbers, strict=True))
+    # a goes on with b (20) and </s> (40), <s> with a (20) and b (20)
+    assert rows["a b"][0] == pytest.approx(np.log(1 / 3))
+    assert rows["<s> b"][0] == pytest.approx(np.log(1 / 2))
+    assert rows["a b a"][1] is None
+    assert set(table["order"]) == {1, 2, 3}
+    with pytest.raises(OutputError, match="exists already"):
+        train_ngram(text, tmp_path / "other", parquet=folder)
+    with pytest.raises(OutputError, match="holds no n-grams"):
+        train_ngram(text, tmp_path / "other", parquet=tmp_path, force=True)
+    train_ngram(text, tmp_path / "other", NgramConfig(order=2), parquet=folder, force=True)
+    assert {path.name for path in folder.iterdir()} == {"order=1", "order=2"}

@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,30 +92,3 @@ def answers(
             context: Ngram = tuple(numbers[word] for word in ngram)
             for word in range(len(vocabulary)):
                 yield look_up(rows, word, ngram), look_up(other_rows, numbers[word], context)
-
-
-def test_by_hand() -> None:
-    # A: p(a) = .5, p(</s>) = .4, p(<unk>) = .1; B: p(b) = .2, p(</s>) = .5, p(<unk>) = .3
-    def part(word: str, probabilities: list[float]) -> Part:
-        rows = {(i,): (math.log(p), 0.0) for i, p in enumerate(probabilities)}
-        rows[(3,)] = (-99 * math.log(10), 0.0)
-        from lm.ngram.random_tables import build
-
-        return build(rows, 3, 1), Vocabulary(["<unk>", "</s>", word])
-
-    parts = [part("a", [0.1, 0.4, 0.5]), part("b", [0.3, 0.5, 0.2])]
-    union = union_of([vocabulary for _, vocabulary in parts])
-    assert union.symbols == ["<unk>", "</s>", "a", "b"]
-    table = interpolated(aligned(*map(list, zip(*parts, strict=True)), union), [0.75, 0.25])
-    # .75 .1 + .25 .3; .75 .4 + .25 .5; .75 .5; .25 .2
-    wanted = np.log([0.15, 0.425, 0.375, 0.05])
-    np.testing.assert_allclose(table.levels[0].log_probs[:4], wanted, rtol=0, atol=1e-6)
-
-
-def test_a_part_of_no_weight_adds_nothing_but_its_words() -> None:
-    parts = [trained(1, 3, "witten-bell"), trained(2, 2, "witten-bell")]
-    union = union_of([vocabulary for _, vocabulary in parts])
-    table = interpolated(aligned(*map(list, zip(*parts, strict=True)), union), [1.0, 0.0])
-    for own, found in answers(*parts[0], table, union):
-        # where little is left to back off with, it is what float32 leaves of a difference
-        assert math.exp(found) == pytest.approx(math.exp(own), abs=1e-7)

@@ -8,18 +8,18 @@ context is in two of them. Everything here can be sent to another process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from seqtool.core.arrays import Bools, Doubles, Floats, Ints, Longs
+from seqtool.core.arrays import Bools, Doubles, Floats
 from seqtool.lm.ngram.config import SMOOTHINGS, NgramConfig
 from seqtool.lm.ngram.counts import CountLevel
 from seqtool.lm.ngram.engine.keys import Keys
-from seqtool.lm.ngram.smoothing import Arguments, Discounts, Order, Ratios, Smoothed
+from seqtool.lm.ngram.smoothing import Counted, Discounts, Part, Smoothing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,13 +62,6 @@ def whole_contexts(
             open_ = [whole[cut:]]
     if sum(part.num_rows for part in open_):
         yield pa.concat_batches(open_)
-
-
-def contexts_in(batch: pa.RecordBatch, keys: Keys, order: int) -> tuple[list[Longs], Longs]:
-    """Return the columns of n-grams in trie order, and where each context begins, [C + 1]."""
-    columns = [batch.column(name).to_numpy() for name in keys.columns(order)]
-    begins = np.flatnonzero(np.concatenate(([True], keys.new_context(columns), [True])))
-    return columns, begins
 
 
 @dataclass(frozen=True)
@@ -120,44 +113,44 @@ class ContextSmoother:
             yield self._smooth(whole)
 
     def _smooth(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return what is kept of R n-grams of C whole contexts."""
         import pyarrow as pa
 
-        columns, begins = contexts_in(batch, self.keys, self.order)
-        num = batch.num_rows
-        ngrams = None
-        raw = pruned_by = own(batch.column("raw"), np.int32)
+        keys, num = self.keys, batch.num_rows
+        columns = [batch.column(name).to_numpy() for name in keys.columns(self.order)]
+        begins = np.flatnonzero(np.concatenate(([True], keys.new_context(columns), [True])))
+        raw = pruned_by = _owned(batch, "raw", np.int32)
+        ngrams = keys.words(columns, self.order)
         if self.allowed is not None:
-            ngrams = self.keys.words(columns, self.order)
             pruned_by = np.where(self.allowed[ngrams].all(axis=0), raw, np.int32(0))
-        lasts = (columns[-1] & ((1 << self.keys.bits) - 1)).astype(np.int32)
         level = CountLevel(
-            words=lasts,
+            words=ngrams[-1],
             begins=begins.astype(np.int32),
             # the suffix of a bigram is a word; of longer ones the join has brought p to each row
-            suffixes=lasts if self.words is not None else np.arange(num, dtype=np.int32),
+            suffixes=ngrams[-1] if self.words is not None else np.arange(num, dtype=np.int32),
             counts=raw,
-            adjusted=own(batch.column("adjusted"), np.int32),
+            adjusted=_owned(batch, "adjusted", np.int32),
         )
+        lower_sums = np.ones(len(begins) - 1)
         if self.words is not None:
-            lower, lower_sums = self.words.probabilities, np.repeat(self.words.sums, len(begins))
+            lower = self.words.probabilities
+            lower_sums *= self.words.sums
         else:
-            lower = own(batch.column("p"), np.float32)
-            # the suffixes of a context's n-grams have one context; 0 of those that were pruned
-            lower_sums = np.ones(len(begins))
+            lower = _owned(batch, "p", np.float32)
             if self.has_sums:
+                # the suffixes of a context's n-grams have one context; 0 of those that were pruned
                 lower_sums = np.maximum.reduceat(batch.column("z").to_numpy(), begins[:-1])
                 lower_sums[lower_sums == 0] = 1
-        first_words = self.keys.words(columns, self.order)[0] if ngrams is None else ngrams[0]
-        is_inside = first_words[begins[:-1]] != self.keys.vocabulary_size
-        num_inside = int(np.count_nonzero(is_inside))
-        smoothed, sums = self._run(level, pruned_by, lower, lower_sums, num_inside)
-        kept = pruned_by > self.config.thresholds[self.order - 1]
+        num_inside = int(np.count_nonzero(ngrams[0][begins[:-1]] != keys.vocabulary_size))
+        part = self._part(level, lower_sums, num_inside)
+        threshold = self.config.thresholds[self.order - 1]
+        probabilities, weights = self._smoothing().run(part, pruned_by, threshold, lower)
         context = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
-        given: list[npt.NDArray[Any]] = [*columns]
-        given += [smoothed.probabilities[0], smoothed.weights[0][context]]
+        columns += [probabilities, weights[context]]
         if self.has_sums:
-            given.append(sums[context])
-        arrays = [pa.array(values[kept]) for values in given]
+            columns.append(part.sums[context])
+        kept = pruned_by > threshold
+        arrays = [pa.array(column[kept]) for column in columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema())
 
     def smooth_words(self, level: CountLevel) -> tuple[Words, tuple[Discounts, ...]]:
@@ -166,75 +159,26 @@ class ContextSmoother:
         Args:
             level: all words, `<s>` the last, which follow the empty context.
         """
-        size = len(level) if self.allowed is None else int(np.count_nonzero(self.allowed))
-        pruned_by = level.counts
+        raw, size = level.counts, len(level)
         if self.allowed is not None:
-            pruned_by = np.where(self.allowed, level.counts, np.int32(0))
+            raw, size = np.where(self.allowed, raw, np.int32(0)), int(self.allowed.sum())
         lower = np.full(1, 1 / (size - 1), np.float32)  # without `<s>`
-        smoothed, sums = self._run(level, pruned_by, lower, np.ones(1), 1)
-        words = Words(smoothed.probabilities[0], sums)
-        return words, smoothed.discounts
+        part, smoothing = self._part(level, np.ones(1), 1), self._smoothing()
+        probabilities, _ = smoothing.run(part, raw, self.config.thresholds[0], lower)
+        return Words(probabilities, part.sums), smoothing.discounts
 
-    def _run(
-        self,
-        level: CountLevel,
-        pruned_by: Ints,
-        lower: Floats,
-        lower_sums: Doubles,
-        num_inside: int,
-    ) -> tuple[Smoothed, Doubles]:
-        """Return the estimates of some contexts, and their sums.
+    def _smoothing(self) -> Smoothing:
+        of_orders = self.counts_of_counts, self.adjusted_counts_of_counts
+        counted = Counted(self.config, self.keys.vocabulary_size, *of_orders)
+        smoothing: Smoothing = SMOOTHINGS[self.config.smoothing](counted)
+        return smoothing
 
-        Args:
-            level: their n-grams; `begins` are of these contexts alone, `suffixes` rows of `lower`.
-            pruned_by: the occurrences that pruning goes by: 0 of n-grams with other words.
-            lower: probabilities of the order below.
-            lower_sums: of each context, the sum of its suffix.
-            num_inside: the contexts that do not begin with `<s>`, which come first.
-        """
-        counted = _Contexts(self, level, pruned_by, lower, lower_sums, num_inside)
-        return SMOOTHINGS[self.config.smoothing](counted), counted.sums
+    def _part(self, level: CountLevel, lower_sums: Doubles, num_inside: int) -> Part:
+        rows = np.arange(len(lower_sums), dtype=np.int32)
+        sums = np.ones(len(lower_sums))
+        return Part(self.order, level, num_inside, rows, lower_sums, sums)
 
 
-def own(column: Any, dtype: type[np.generic]) -> npt.NDArray[Any]:
+def _owned(batch: pa.RecordBatch, name: str, dtype: type[np.generic]) -> npt.NDArray[Any]:
     """Return a column as an array that compiled code takes: one of its own."""
-    return np.array(column.to_numpy(), dtype)
-
-
-class _Contexts:
-    """Some contexts of one order, as a smoothing wants them; see `smoothing.Counted`."""
-
-    def __init__(
-        self,
-        smoother: ContextSmoother,
-        level: CountLevel,
-        pruned_by: Ints,
-        lower: Floats,
-        lower_sums: Doubles,
-        num_inside: int,
-    ) -> None:
-        self.config = smoother.config
-        self.vocabulary_size = smoother.keys.vocabulary_size
-        self.counts_of_counts = smoother.counts_of_counts
-        self.adjusted_counts_of_counts = smoother.adjusted_counts_of_counts
-        self._order, self._level, self._lower = smoother.order, level, lower
-        self._pruned_by = pruned_by
-        self._lower_sums, self._num_inside = lower_sums, num_inside
-        self.sums = np.ones(len(level.begins) - 1)
-
-    def num_inside(self, n: int, level: CountLevel) -> int:
-        return self._num_inside
-
-    def context_sums(self, n: int, level: CountLevel) -> tuple[Ints, Doubles, Doubles]:
-        return np.arange(len(self.sums), dtype=np.int32), self._lower_sums, self.sums
-
-    def by_order(self, loop: Callable[..., None], arguments: Arguments) -> Smoothed:
-        level, n = self._level, self._order
-        probabilities = np.empty(len(level), np.float32)
-        weights = np.empty(len(self.sums), np.float32)
-        threshold = self.config.thresholds[n - 1]
-        order = Order(level.begins, level.suffixes, self._pruned_by, threshold)
-        ratios = Ratios(self._lower, probabilities, weights)
-        own: tuple[Any, ...] = arguments(n, level)
-        loop(0, len(self.sums), order, ratios, *own)
-        return Smoothed([probabilities], [weights])
+    return np.array(batch.column(name).to_numpy(), dtype)

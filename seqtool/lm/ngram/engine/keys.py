@@ -103,6 +103,11 @@ class Keys:
         words = self._top(order) - 1
         return [f"({top} & {(1 << self.bits * words) - 1})", *others] if words else others
 
+    def word(self, order: int, place: int) -> str:
+        """Return as SQL one word of an n-gram; places count from 0."""
+        column, behind = divmod(order - 1 - place, self._per_column)
+        return f"(k{column + 1} >> {self.bits * behind}) & {(1 << self.bits) - 1}"
+
     def from_start(self, order: int) -> str:
         """Return as SQL whether an n-gram begins with `<s>`."""
         shift = self.bits * (self._top(order) - 1)

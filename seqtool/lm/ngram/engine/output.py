@@ -8,29 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Unpack
 
 import numpy as np
 from numba import types
 
 from seqtool.core.arrays import Longs
-from seqtool.core.checkpoint import WEIGHTS
 from seqtool.core.errors import DataError
 from seqtool.core.jit import compiled
 from seqtool.core.reading import Progress
-from seqtool.core.runtime import check_memory
-from seqtool.core.storage import temporary_sibling
 from seqtool.lm.array_file import ArrayWriter, map_arrays
 from seqtool.lm.ngram.counts import MOST
 from seqtool.lm.ngram.engine.plan import Engine, Estimated
-from seqtool.lm.ngram.model import About, NgramModel, save_model, save_table
-from seqtool.lm.ngram.pruning import prune_by_entropy, with_sizes
 from seqtool.lm.ngram.smoothing import take_logarithms
 from seqtool.lm.ngram.table import BOS_NATS, BackoffTable, table_shapes
-from seqtool.text.tokenizers import Tokenizer
 
 _PIECE = 1 << 17  # words that are given at once
-_PRUNING_BYTES = 48  # of memory for each n-gram
 
 _columns = types.int64[:, ::1]
 
@@ -77,8 +69,8 @@ def _match(contexts, of_rows, weights_of_rows, state, first, ends, weights):  # 
 
 def write_table(
     path: Path, engine: Engine, estimated: Estimated, on_progress: Progress | None = None
-) -> None:
-    """Write the arrays of a model, as `array_file.write_arrays` does.
+) -> BackoffTable:
+    """Write the table of a model to a file, and return it, mapped from there.
 
     Args:
         path: the file.
@@ -96,7 +88,6 @@ def write_table(
                 f"{size:,} n-grams of order {n} are more than a model can hold, {MOST:,}",
                 hint="leave rare ones out with --prune, or choose a lower --order",
             )
-    highest, total = len(estimated.sizes), sum(estimated.sizes)
     with ArrayWriter(path, table_shapes(estimated.sizes)) as writer:
         log_probs = estimated.words.probabilities.copy()
         log_probs[-1] = 1  # <s>: to be replaced
@@ -105,61 +96,12 @@ def write_table(
         words = estimated.kept_words()
         writer.append("1.log_probs", log_probs[words])
         done = len(words)
-        for n in range(2, highest + 1):
+        for n in range(2, len(estimated.sizes) + 1):
             for num in _write_order(writer, engine, estimated, n):
                 done += num
                 if on_progress is not None:
-                    on_progress(done, total)
-
-
-def save_estimated(
-    path: Path,
-    tokenizer: Tokenizer,
-    engine: Engine,
-    estimated: Estimated,
-    *,
-    memory: int | None = None,
-    on_progress: Progress | None = None,
-    **about: Unpack[About],
-) -> list[dict[str, Any]]:
-    """Write a model directory; what is pruned by entropy is pruned in memory before.
-
-    Args:
-        path: the directory.
-        tokenizer: of the model.
-        engine: with the tables of the model.
-        estimated: the model.
-        memory: how many bytes the process may take; what it has when None.
-        on_progress: called with (n-grams written, their number).
-        about: see `About`; the statistics are added.
-
-    Returns:
-        The statistics of each order.
-
-    Raises:
-        DataError: an order has more n-grams than a model can hold, or the memory is too small to
-            prune them.
-        OSError: it cannot be written.
-    """
-
-    def write(file: Path) -> None:
-        write_table(file, engine, estimated, on_progress)
-
-    about["statistics"] = statistics = estimated.statistics
-    threshold = float(about["config"]["prune_entropy"])
-    if not threshold:
-        save_table(path, tokenizer, estimated.sizes, write, **about)
-        return statistics
-    needed, hint = _PRUNING_BYTES * sum(estimated.sizes), "prune by counts, with --prune"
-    check_memory(needed, f"{sum(estimated.sizes):,} n-grams to prune by entropy", hint, memory)
-    with temporary_sibling(path) as folder:
-        write(folder / WEIGHTS)
-        arrays = map_arrays(folder / WEIGHTS)
-        table = BackoffTable.from_arrays(arrays, len(tokenizer.vocabulary))
-        table = prune_by_entropy(table, threshold)
-        about["statistics"] = statistics = with_sizes(statistics, table)
-        save_model(path, NgramModel(table, tokenizer), **about)
-    return statistics
+                    on_progress(done, sum(estimated.sizes))
+    return BackoffTable.from_arrays(map_arrays(path), len(words) - 1, is_checked=True)
 
 
 def _write_order(

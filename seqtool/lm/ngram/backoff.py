@@ -1,4 +1,4 @@
-"""What n-grams back off to: their suffixes among the shorter n-grams, and the weights of that.
+"""What n-grams back off to, with which weights, and which of them a model can do without.
 
 For an n-gram h w, h' is the context h without its first word. Where p(w | h) has no row,
 
@@ -9,19 +9,33 @@ b follow from the probabilities, from short contexts to long ones.
 
 Not all suffixes are rows. Each n-gram is therefore linked to the longest one that is: to its order,
 and its row at that order. The empty n-gram is row 0 of order 0.
+
+Pruning by relative entropy is that of Stolcke (1998), Entropy-based pruning of backoff language
+models. For one n-gram h w of the model p, and the model p' that lacks it and has the backoff b'(h)
+that this gives,
+
+    D = - P(h) { p(w | h) [log p'(w | h) - log p(w | h)]
+                 + (1 - sum p(v | h)) [log b'(h) - log b(h)] }
+
+with the sum over the words v that follow h in the table, and P(h) by the chain rule from shorter
+n-grams; the `<s>` at the beginning of a context counts as `</s>`. The perplexity of the model grows
+by the share exp(D) - 1, and where that is below a threshold the n-gram goes, as with `-prune` of
+SRILM: each is judged as if all others stayed, from the longest to bigrams, and one that longer ones
+begin with stays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 
 from seqtool.core.arrays import Bools, Doubles
 from seqtool.core.jit import compiled
+from seqtool.core.vocabulary import EOS_ID
 from seqtool.lm.array_file import read_only
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
@@ -137,6 +151,50 @@ def _weigh(begins, log_probs, lower, backoffs):  # type: ignore[no-untyped-def]
             backoffs[context] = 0 if follows_all else np.log(left) - np.log(left_below)
 
 
+@compiled(
+    types.void(
+        _read_ints,
+        _read_floats,
+        _doubles,
+        _read_floats,
+        _doubles,
+        types.float64,
+        types.boolean[::1],
+    )
+)
+def _judge(begins, log_probs, lower, backoffs, contexts, threshold, kept):  # type: ignore[no-untyped-def]
+    """Find the n-grams of one order that are worth their place.
+
+    Args:
+        begins: [C + 1], the rows of each context.
+        log_probs: [N], log p(w | h), nats.
+        lower: [N], log p(w | h'), nats.
+        backoffs: [C], log b(h).
+        contexts: [C], log P(h).
+        threshold: least growth of the perplexity, a share of it.
+        kept: [N], written.
+    """
+    for context in range(begins.shape[0] - 1):
+        begin, end = begins[context], begins[context + 1]
+        left = left_over(begin, end, log_probs)
+        left_below = left_over_below(begin, end, lower)
+        weight = np.exp(contexts[context])
+        backoff = backoffs[context]
+        for row in range(begin, end):
+            probability = np.exp(np.float64(log_probs[row]))
+            # as if this n-gram alone went: its share joins what is unused
+            rest, rest_below = left + probability, left_below + np.exp(lower[row])
+            loss = 0.0
+            # a word without probability, or a context that never comes, costs nothing
+            if rest > 0 and weight > 0:
+                new = np.log(rest) - np.log(rest_below) if rest_below > 0 else -np.inf
+                if probability > 0:
+                    loss -= probability * (lower[row] + new - log_probs[row])
+                if left > 0 and backoff > -np.inf:
+                    loss -= left * (new - backoff)
+            kept[row] = np.expm1(weight * loss) >= threshold  # exp(1e-17) - 1 would be 0
+
+
 class BackingOff:
     """Orders 1 to n of a table, and what the n-grams of the next one back off to.
 
@@ -145,9 +203,9 @@ class BackingOff:
     """
 
     def __init__(self, first: TableLevel) -> None:
-        zeros = np.zeros(len(first), np.int32)
         self.levels = [first]
-        self._suffixes = [_suffixes(1), Suffixes(zeros, zeros.copy())]
+        # of the empty n-gram, which is never gone on from, and of words
+        self._suffixes = [Suffixes(*np.zeros((2, num), np.int32)) for num in (1, len(first))]
 
     def lower(self, begins: Int32, words: Int32) -> tuple[Doubles, Suffixes]:
         """Return log p(w | h'), nats, and the suffix of each n-gram h w of the next order.
@@ -160,26 +218,14 @@ class BackingOff:
         sizes = np.diff(begins)
         found = Suffixes(np.repeat(suffixes.orders, sizes), np.repeat(suffixes.rows, sizes))
         scores = np.zeros(len(words))
-        nothing = np.zeros(1, np.float32)
         # from long to short, as misses go on to a shorter context; the empty one has all words
         for order in range(len(self.levels) - 1, -1, -1):
             level = self.levels[order]
-            _shorten(
-                order,
-                read_only(level.begins),
-                read_only(level.words),
-                read_only(level.log_probs),
-                read_only(self._backoffs(order, nothing)),
-                self._suffixes[order],
-                read_only(words),
-                found,
-                scores,
-            )
+            backoffs = self.levels[order - 1].backoffs if order else np.zeros(1, np.float32)
+            arrays = map(read_only, (level.begins, level.words, level.log_probs, backoffs))
+            _shorten(order, *arrays, self._suffixes[order], read_only(words), found, scores)
         np.negative(found.orders, out=found.orders)  # below 0 was the mark of what is found
         return scores, found
-
-    def _backoffs(self, order: int, nothing: Float32) -> Float32:
-        return self.levels[order - 1].backoffs if order else nothing
 
     def weigh(self, begins: Int32, log_probs: Float32, lower: Doubles) -> None:
         """Set the backoffs of the last level by its continuations; see `_weigh`."""
@@ -191,11 +237,6 @@ class BackingOff:
         """Add the next order."""
         self.levels.append(level)
         self._suffixes.append(suffixes)
-
-
-def _suffixes(num: int) -> Suffixes:
-    """Return those of the empty n-gram, which is never gone on from."""
-    return Suffixes(np.zeros(num, np.int32), np.zeros(num, np.int32))
 
 
 def with_weights(table: BackoffTable) -> BackoffTable:
@@ -269,3 +310,43 @@ def with_words(table: BackoffTable, allowed: Bools) -> BackoffTable:
             begins = np.append(begins[:-1][allowed], begins[-1])
         levels.append(replace(level, begins=begins, words=numbers[level.words]))
     return BackoffTable(tuple(levels), num - 1)
+
+
+def prune_by_entropy(table: BackoffTable, threshold: float) -> BackoffTable:
+    """Return a table without the n-grams that change its perplexity by less than a share of it.
+
+    Single words stay. The backoffs are those that follow from what is left.
+
+    Args:
+        table: what to prune.
+        threshold: such as 1e-8; 0 keeps all that there is.
+    """
+    if not threshold:  # rounding may make a loss of nothing less than that
+        return table
+    log_contexts = table.levels[0].log_probs.astype(np.float64)
+    log_contexts[-1] = log_contexts[EOS_ID]  # as many sentences begin as end
+    backing = BackingOff(table.levels[0])
+    judged: list[Bools] = []
+    for below, level in zip(table.levels, table.levels[1:], strict=False):
+        lower, suffixes = backing.lower(level.begins, level.words)
+        kept = np.empty(len(level), np.bool_)
+        arrays = map(read_only, (level.begins, level.log_probs))
+        _judge(*arrays, lower, read_only(below.backoffs), log_contexts, threshold, kept)
+        judged.append(kept)
+        log_contexts = log_contexts[contexts_of(level)] + level.log_probs
+        backing.append(level, suffixes)
+    # from the longest: one that stays keeps its context, and that again its own
+    for n in range(len(judged) - 1, 0, -1):
+        level, is_kept = table.levels[n + 1], judged[n]
+        sums = np.zeros(len(level) + 1, np.int32)
+        np.cumsum(is_kept, out=sums[1:])
+        judged[n - 1] |= np.diff(sums[level.begins]) > 0
+    return with_weights(select(table, judged))
+
+
+def with_sizes(
+    statistics: Sequence[Mapping[str, Any]], table: BackoffTable
+) -> list[dict[str, Any]]:
+    """Return the statistics of each order, with the n-grams that a pruned table has."""
+    sizes = [*map(len, table.levels), *[0] * len(statistics)]
+    return [{**of_order, "ngrams": size} for of_order, size in zip(statistics, sizes, strict=False)]
