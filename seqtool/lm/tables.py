@@ -245,8 +245,8 @@ class _LinesTable:
         kinds = set(map(type, values))
         if kinds == {float}:
             return "%.6f", values
-        if kinds == {int}:
-            return "%s", values
+        if kinds in ({int}, {bool}):
+            return "%d", values
         if kinds <= {str}:
             return "%s", map(self._text, values) if self._is_special("".join(values)) else values
         return "%s", map(self._cell, values)

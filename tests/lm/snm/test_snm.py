@@ -208,7 +208,7 @@ def test_a_corpus_with_a_validation_part(tmp_path: Path) -> None:
 
 
 def test_what_is_refused(text: Path, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="240 tokens with 5 kinds of features need about"):
+    with pytest.raises(DataError, match=r"240 tokens .* need about"):
         train_snm(text, tmp_path / "snm", {**SMALL, "table_bits": 30}, memory=10**9)
     with pytest.raises(TrainingError, match="weights have grown too large") as caught:
         train_snm(text, tmp_path / "snm", {**SMALL, "learning_rate": 1e4})
