@@ -248,10 +248,10 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
     from rich.cells import set_cell_size
 
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.queries import Contracted, Values, matches, parse_query, wants
+    from seqtool.treebank.queries import QueryHints, matches, parse_query, wants
 
     query = parse_query(where)
-    wanted, values, contracted = wants(query), Values(query), Contracted(query)
+    wanted, hints = wants(query), QueryHints(query)
     words: list[dict[str, Any]] = []
     num_words = num_with = num_sentences = 0
     for sentence in read_conllu(path, check="columns", skip_option=""):
@@ -259,8 +259,7 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
         num_words += len(here)
         num_with += bool(here)
         num_sentences += 1
-        values.add(sentence)
-        contracted.add(sentence)
+        hints.add(sentence)
         if as_json:
             words += [match.to_json() for match in here]
             continue
@@ -270,7 +269,7 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
             echo(f"{before}[{match.written}]{after}  {match.place}")
     if as_json:
         cli.emit({"path": str(path), "where": query, "words": words})
-    for hint in filter(None, (*([] if num_words else values.hints()), contracted.hint())):
+    for hint in hints.lines(is_empty=not num_words):
         cli.note(f"note: {hint}")
     if not as_json:
         total = counted(num_sentences, "sentence")

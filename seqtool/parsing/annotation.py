@@ -36,13 +36,13 @@ from seqtool.treebank.conllu import (
     SentenceBatch,
     Stretch,
     batches_in,
+    columns_of,
     items_in,
     read_batches,
     read_items,
     read_stretches,
     refused,
 )
-from seqtool.treebank.plus import columns_of
 from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
 
 # of a chunk: enough words for a parser to be fast, and few enough for all processes to end at once

@@ -23,9 +23,8 @@ from seqtool.core.errors import DataError, ModelError
 from seqtool.core.reading import is_conllu, is_treebank, whole_text
 from seqtool.parsing.spacy import from_spacy, is_spacy
 from seqtool.treebank.conllu import kind_of, read_conllu
-from seqtool.treebank.document import Doc
+from seqtool.treebank.document import Doc, from_tokenlist
 from seqtool.treebank.sentence import NUM_COLUMNS, Sentence, parse_sentence
-from seqtool.treebank.tokenlists import from_tokenlist
 
 # documents of spaCy, and what conllu gives, have no types where these are not installed
 Given: TypeAlias = str | Path | Doc | Sentence | Iterable[Any] | Any

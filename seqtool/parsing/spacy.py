@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.treebank.misc import misc_of
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
-from seqtool.treebank.spacing import misc_of
 
 if TYPE_CHECKING:
     from spacy.language import Language
@@ -94,7 +94,7 @@ def _sentence_starts(doc: SpacyDoc, places: list[int], read_text: ReadText | Non
     starts, offset = set[int](), 0
     for sentence in read_text(doc.text, 1):
         starts.add(next((i for i in places if doc[i].idx >= offset), len(doc)))
-        offset += sentence.written_length()
+        offset += len(sentence.written())
     return starts
 
 

@@ -26,7 +26,7 @@ from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import TEXT, read_conllu
-from seqtool.treebank.scores import score_in
+from seqtool.treebank.misc import score_in
 from seqtool.treebank.sentence import (
     DEPREL,
     FEATS,

@@ -1,25 +1,34 @@
-"""CoNLL-U files, read and written; only heads and relations ever change.
+r"""CoNLL-U files, read and written; only heads and relations ever change.
 
     read_conllu    sentences; a broken one is an error, or left out
     read_items     sentences, and broken ones in their places
-    read_batches   for a parser: sentences that compiled code found, many in one item, and the rest
+    read_batches   for a parser: sentences that compiled code reads, many in one item, and the rest
                    as `read_items` gives them
-    write_conllu   writes what any of the three gives
+    write_conllu   writes the items of all three
 
-CoNLL-U is the name of a file, a text, bytes or an open file; see `Source`. CoNLL-U Plus is read
-as `seqtool.treebank.plus` tells. Whatever is read with its trees checked can be read by the CoNLL
-2018 scorer too.
+CoNLL-U is the name of a file, a text, bytes or an open file; see `Source`. A file of CoNLL-U Plus
+(universaldependencies.org/ext-format.html) names its columns in the first line:
+
+    # global.columns = ID FORM UPOS HEAD DEPREL PARSEME:MWE
+    1   She   PRON  2  nsubj  *
+    2   took  VERB  0  root   1:LVC.full
+
+It is read as CoNLL-U: a missing column is `_`, and each that CoNLL-U does not have is an item of
+column MISC, `PARSEME:MWE=1:LVC.full`, unless it is `_`, with the escapes of
+`seqtool.treebank.misc`. Whatever is read with its trees checked can be read by the CoNLL 2018
+scorer too.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
@@ -29,6 +38,7 @@ from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import (
     BLOCK_SIZE,
+    PLUS_MARK,
     STDIN,
     BlockReader,
     Progress,
@@ -38,9 +48,17 @@ from seqtool.core.reading import (
 )
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
-from seqtool.treebank.plus import MARK, arranged, columns_of
-from seqtool.treebank.scores import ITEM_BEGIN, PREFIX
-from seqtool.treebank.sentence import CHECKS, Check, Sentence, parse_sentence
+from seqtool.treebank.misc import ITEM_BEGIN, PREFIX, escaped
+from seqtool.treebank.sentence import (
+    CHECKS,
+    COLUMNS,
+    FORM,
+    ID,
+    MISC,
+    Check,
+    Sentence,
+    parse_sentence,
+)
 
 if TYPE_CHECKING:
     from seqtool.treebank.scanner import LabelTexts, TextTable
@@ -51,8 +69,9 @@ HELD_OUT_EVERY = 10  # sentences, of which one is kept for validation
 SKIP_OPTION = "--skip-invalid"
 
 BATCH_WORDS = 1 << 12  # of a batch, and those that are left of its last sentence
-TEXT_TABLE_BYTES = 1 << 26  # of the texts met; a new table is begun when there are more
+TEXT_TABLE_BYTES = 1 << 26  # of all texts so far; a new table begins when there are more
 
+_MARK = PLUS_MARK.decode()
 _OTHER_PACKINGS = (".bz2", ".xz", ".zip")
 _WRITTEN_BYTES = 1 << 16  # joined before they are written, as a stream that packs likes it
 
@@ -168,11 +187,7 @@ def sentences_of(items: Iterable[Item]) -> Iterator[Sentence | Broken]:
 def kind_of(thing: object) -> str:
     """Return the name of a thing's type, as an error has it."""
     kind = type(thing)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
 
 
 def no_item(thing: object) -> TypeError:
@@ -267,8 +282,11 @@ def items_in(
         check: see `read_conllu`.
         names: the columns of CoNLL-U Plus, where the first stretch is not the first of its file.
     """
-    for path, line, text in _sentence_texts(stretches, names):
-        yield read_item(text, path, line, check)
+    for path, line, stretch in stretches:
+        if line == 1:  # of a new file
+            names = columns_of(stretch, path)
+        for first, text in _texts_in(line, stretch, names):
+            yield read_item(text, path, first, check)
 
 
 def read_batches(
@@ -303,7 +321,7 @@ def batches_in(
         if line == 1:  # of a new file
             names = columns_of(stretch, path)
         if names is not None:
-            for _, first, text in _texts_in(path, line, stretch, names):
+            for first, text in _texts_in(line, stretch, names):
                 yield _checked_item(text, path, first, skip_invalid)
             continue
         data = np.frombuffer(stretch, np.uint8)
@@ -377,9 +395,9 @@ def write_conllu(
         TypeError: what is to be written is no sentence.
     """
     if target is None:
-        held = io.BytesIO()
-        write_conllu(sentences, held, clear_deps=clear_deps)
-        return held.getvalue().decode()
+        memory = io.BytesIO()
+        write_conllu(sentences, memory, clear_deps=clear_deps)
+        return memory.getvalue().decode()
     write_pieces(map(partial(_piece, clear_deps=clear_deps), sentences), target)
     return None
 
@@ -406,22 +424,14 @@ def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
         output.write(b"".join(waiting))
 
 
-class _Decoding:
-    """An open text file, written as bytes, each time whole lines."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data.decode())
-
-
 @contextmanager
 def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
     """Give what whole lines are written to; the target and errors are those of `write_conllu`."""
     if not isinstance(target, str | Path):
-        is_text = isinstance(target, io.TextIOBase)
-        yield cast(IO[bytes], _Decoding(target) if is_text else target)
+        if isinstance(target, io.TextIOBase):
+            text = target
+            target = SimpleNamespace(write=lambda data: text.write(data.decode()))
+        yield cast(IO[bytes], target)
         return
     if str(target) == STDIN:
         shown = stream()
@@ -443,30 +453,63 @@ def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]
             yield raw
 
 
-def _sentence_texts(
-    stretches: Iterable[Stretch], names: Sequence[str] | None = None
-) -> Iterator[tuple[str, int, str]]:
-    """Give (file, first line, lines) of each sentence: what stands between blank lines."""
-    for path, line, stretch in stretches:
-        if line == 1:  # of a new file
-            names = columns_of(stretch, path)
-        yield from _texts_in(path, line, stretch, names)
-
-
-def _texts_in(
-    path: str, line: int, stretch: bytes, names: Sequence[str] | None
-) -> Iterator[tuple[str, int, str]]:
-    """Give the same of one stretch; the names are the columns of CoNLL-U Plus."""
+def _texts_in(line: int, stretch: bytes, names: Sequence[str] | None) -> Iterator[tuple[int, str]]:
+    """Give (first line, lines) of each sentence; the names are the columns of CoNLL-U Plus."""
     for piece in stretch.decode().split("\n\n"):
         lines = piece.strip("\n")
         if lines:
             # of more than two line ends in a row, those left over begin the next piece
             first = line + len(piece) - len(piece.lstrip("\n"))
             if names is None:
-                yield path, first, lines
-            elif "\n" in lines or not lines.startswith(MARK):  # which may stand alone
-                yield path, first, arranged(lines, names)
+                yield first, lines
+            elif "\n" in lines or not lines.startswith(_MARK):  # which may stand alone
+                yield first, "\n".join(_ten_columns(row, names) for row in lines.split("\n"))
         line += piece.count("\n") + 2
+
+
+def columns_of(stretch: bytes, path: str) -> list[str] | None:
+    """Return the columns that the first line of a file names; None of plain CoNLL-U.
+
+    Args:
+        stretch: the beginning of the file, with the whole line.
+        path: of the file.
+
+    Raises:
+        DataError: there is no column for words, or one is named twice.
+    """
+    if not stretch.startswith(PLUS_MARK):
+        return None
+    names = stretch.partition(b"\n")[0].decode().removeprefix(_MARK).split()
+    message = ""
+    if missing := [COLUMNS[i] for i in (ID, FORM) if COLUMNS[i] not in names]:
+        message = f"the columns are {' '.join(names)}, without {' and '.join(missing)}"
+    elif twice := sorted({name for name in names if names.count(name) > 1}):
+        message = f"column {twice[0]} is named twice"
+    if message:
+        hint = "name all columns in this line, each once"
+        raise DataError(message, hint=hint, path=path, line=1)
+    return None if names == list(COLUMNS) else names  # the line is a comment like others then
+
+
+def _ten_columns(line: str, names: Sequence[str]) -> str:
+    """Return a line of CoNLL-U Plus as one of CoNLL-U, or as it is if columns are missing."""
+    if line.startswith(_MARK):
+        return f"# source_columns = {' '.join(names)}"  # these lines have ten
+    values = line.split("\t")
+    if line.startswith("#") or len(values) != len(names):
+        return line
+    others = dict(zip(names, values, strict=True))
+    columns = [others.pop(name, "_") for name in COLUMNS]
+    columns[MISC] = to_misc(columns[MISC], others)
+    return "\t".join(columns)
+
+
+def to_misc(misc: str, others: Mapping[str, str]) -> str:
+    """Return column MISC with further columns as items."""
+    items = [] if misc == "_" else [misc]
+    filled = ((name, value) for name, value in others.items() if value not in ("_", ""))
+    items += [f"{name}={escaped(value)}" for name, value in filled]
+    return "|".join(items) or "_"
 
 
 def read_stretches(
@@ -499,31 +542,18 @@ def _reader(inputs: Source, block_size: int, on_progress: Progress | None) -> Bl
         inputs = inputs.encode("utf-8", "surrogatepass")  # which is refused as no UTF-8
     if isinstance(inputs, bytes):
         return read_open_file(io.BytesIO(inputs), TEXT, block_size=block_size)
-    if (file := _as_file(inputs)) is not None:
+    if hasattr(inputs, "read"):
+        file: Any = inputs
+        if isinstance(inputs, io.TextIOBase):
+            text = inputs
+            file = SimpleNamespace(
+                read=lambda size: text.read(size).encode("utf-8", "surrogatepass")
+            )
         name = getattr(inputs, "name", TEXT)
         shown = name if isinstance(name, str) else TEXT  # a descriptor has a number
         return read_open_file(file, shown, block_size=block_size)
     paths = cast("Sequence[str | Path] | str | Path", inputs)
     return read_blocks(paths, treebanks=True, block_size=block_size, on_progress=on_progress)
-
-
-def _as_file(source: object) -> IO[bytes] | None:
-    """Return an open file as one of bytes; None of what is no open file."""
-    if not hasattr(source, "read"):
-        return None
-    return cast(IO[bytes], _Encoded(source) if isinstance(source, io.TextIOBase) else source)
-
-
-class _Encoded:
-    """An open text file, read as bytes."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def read(self, size: int) -> bytes:
-        """Return so many characters as UTF-8."""
-        text: str = self._file.read(size)
-        return text.encode("utf-8", "surrogatepass")
 
 
 def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:

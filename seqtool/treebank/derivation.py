@@ -1,11 +1,11 @@
-"""How a tree was built: the derivation of a transition-based parser, step by step.
+"""The derivation of a transition-based parser, step by step.
 
 Words are numbered within their sentence: 0 is ROOT, then 1 to n.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
 from seqtool.treebank.sentence import DEPREL, Sentence
@@ -74,19 +74,6 @@ class Step:
     others: tuple[Choice, ...] = ()
     features: tuple[Feature, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        return {
-            "stack": list(self.stack),
-            "buffer": list(self.buffer),
-            "transition": self.transition,
-            "arc": None if self.arc is None else self.arc._asdict(),
-            "round": self.round,
-            "probability": self.probability,
-            "others": [choice._asdict() for choice in self.others],
-            "features": [feature._asdict() for feature in self.features],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
@@ -113,11 +100,6 @@ class Hypothesis:
     survives: bool
     is_on_path: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {**values, "top": list(self.top)}
-
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
@@ -143,14 +125,16 @@ class Derivation:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON holds it; words by their numbers."""
-        return {
-            "system": self.system,
-            "beam": self.beam,
-            "score": self.score,
-            "steps": [step.to_json() for step in self.steps],
-            "rounds": [[each.to_json() for each in hypotheses] for hypotheses in self.rounds],
-            "arcs": [arc._asdict() for arc in self.arcs],
-        }
+        values: dict[str, Any] = _to_json(self)
+        return values
+
+
+def _to_json(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: _to_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Choice | Feature | Arc):
+        return value._asdict()
+    return [_to_json(each) for each in value] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,18 +16,24 @@ The format: universaldependencies.org/format.html.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from typing import Literal, Self, get_args, overload
 
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
-from seqtool.treebank.features import Features
-from seqtool.treebank.scores import ITEM_BEGIN, is_of_tree, score_in, with_score, without_score
-from seqtool.treebank.spacing import NO_SPACE, written
+from seqtool.treebank.misc import (
+    ITEM_BEGIN,
+    is_of_tree,
+    score_in,
+    with_score,
+    without_score,
+    written,
+)
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+FIELDS = tuple(name.lower() for name in COLUMNS)
 NUM_COLUMNS = len(COLUMNS)
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(NUM_COLUMNS)
 
@@ -99,7 +105,9 @@ class Sentence:
     @property
     def tokens(self) -> list[Token]:
         """The surface tokens: a multiword token stands in place of its words."""
-        return [self._surface_token(line) for line in self._surface_lines()]
+        places = {line.partition("\t")[0]: place for place, (_, line) in enumerate(self.extras)}
+        lines = self._surface_lines()
+        return [Token(self, first, places.get(columns[ID])) for first, _, columns in lines]
 
     @property
     def empty_nodes(self) -> list[Token]:
@@ -145,13 +153,6 @@ class Sentence:
         """Return words and spaces as the text has them, what follows the last word included."""
         return "".join(text for _, _, text in self.surface())
 
-    def written_length(self) -> int:
-        """Return the number of characters of `written`."""
-        misc = self.column(MISC)
-        if not self.extras and {"_", NO_SPACE}.issuperset(misc):
-            return sum(map(len, self.column(FORM))) + len(misc) - misc.count(NO_SPACE)
-        return len(self.written())
-
     def spans(self) -> list[tuple[int, int]]:
         """Return the first character of each word in the text of its document, and the end.
 
@@ -181,13 +182,6 @@ class Sentence:
             number = last + 1
         return lines
 
-    def _surface_token(self, line: tuple[int, int, list[str]]) -> Token:
-        first, _, columns = line
-        if "-" not in columns[ID]:
-            return Token(self, first)
-        ids = [extra.partition("\t")[0] for _, extra in self.extras]
-        return Token(self, first, ids.index(columns[ID]))
-
     def copy(self) -> Sentence:
         """Return a copy that shares nothing with it."""
         rows = [list(row) for row in self.rows]
@@ -216,18 +210,7 @@ class Sentence:
         try:
             return [values[text] for text in texts]
         except KeyError:
-            pass
-        heads: list[int] = []
-        for word, text in enumerate(texts, start=1):
-            if text != "0" and not _is_number(text):
-                raise DataError(
-                    f"token {word} has head {_shown(text)}, which is no word number",
-                    hint="give a treebank with trees" if text == "_" else _FIX,
-                    path=self.path,
-                    line=self.line_of(word),
-                )
-            heads.append(int(text))
-        return heads
+            return [_head_of(text, self, word) for word, text in enumerate(texts, start=1)]
 
     def multiword_tokens(self) -> list[tuple[int, int, list[str]]]:
         """Return (first word, last word, columns) of each multiword token."""
@@ -386,16 +369,12 @@ class Token:
     @property
     def feats(self) -> Features:
         """The morphological features: `token.feats["Case"]`, `token.feats.get("Case")`."""
-        return self._features(FEATS, is_sorted=True)
+        return Features(self, FEATS)
 
     @property
     def misc(self) -> Features:
         """The items of column MISC: `token.misc.get("SpaceAfter")`."""
-        return self._features(MISC)
-
-    def _features(self, index: int, *, is_sorted: bool = False) -> Features:
-        read = partial(_column_of, self, index)
-        return Features(read, partial(self.set_column, index), is_sorted=is_sorted)
+        return Features(self, MISC)
 
     @property
     def head(self) -> int | None:
@@ -407,17 +386,7 @@ class Token:
             DataError: column HEAD holds no number.
         """
         text = self.columns[HEAD]
-        if text == "_":
-            return None
-        if text != "0" and not _is_number(text):
-            line = self.sentence.line_of(self.number) if self._extra is None else None
-            raise DataError(
-                f"token {self.columns[ID]} has head {_shown(text)}, which is no word number",
-                hint=_FIX,
-                path=self.sentence.path or None,
-                line=line,
-            )
-        return int(text)
+        return None if text == "_" else _head_of(text, self.sentence, self.id)
 
     @head.setter
     def head(self, number: int | None) -> None:
@@ -483,8 +452,64 @@ class Token:
         return None if self.is_empty else self.sentence.spans()[self.number - 1][1]
 
 
-def _column_of(token: Token, index: int) -> str:
-    return token.columns[index]
+class Features(MutableMapping[str, str]):
+    """The items of column FEATS or MISC of a token as a mapping; changes are written.
+
+    An item without `=` has the value "". Of several items of one name, which MISC may have, the
+    last one counts, and a change leaves only that one. All others stay as they are written. A new
+    item takes its alphabetical place in FEATS, and the last one in MISC.
+    """
+
+    __slots__ = ("_index", "_token")
+
+    def __init__(self, token: Token, index: int) -> None:
+        self._token, self._index = token, index
+
+    def _items(self) -> list[str]:
+        column = self._token.columns[self._index]
+        return [] if column == "_" else column.split("|")
+
+    def _values(self) -> dict[str, str]:
+        return dict(item.partition("=")[::2] for item in self._items())
+
+    def __getitem__(self, name: str) -> str:
+        return self._values()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def __setitem__(self, name: str, value: str) -> None:
+        if not name or any(character in name for character in "=|\t\n\r") or "|" in value:
+            raise ValueError(f"{name}={value} cannot stand in a column of features")
+        items = [item for item in self._items() if item.partition("=")[0] != name]
+        items.append(f"{name}={value}" if value else name)
+        if self._index == FEATS:
+            items.sort(key=str.lower)
+        self._token.set_column(self._index, "|".join(items))
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        kept = [item for item in self._items() if item.partition("=")[0] != name]
+        self._token.set_column(self._index, "|".join(kept) or "_")
+
+    def __repr__(self) -> str:
+        return repr(self._values())
+
+
+def _head_of(text: str, sentence: Sentence, word: int | str) -> int:
+    """Return the number in column HEAD of a word, or of a line with this ID."""
+    if text != "0" and not _is_number(text):
+        raise DataError(
+            f"token {word} has head {_shown(text)}, which is no word number",
+            hint="give a treebank with trees" if text == "_" else _FIX,
+            path=sentence.path or None,
+            line=sentence.line_of(word) if isinstance(word, int) else None,
+        )
+    return int(text)
 
 
 def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:

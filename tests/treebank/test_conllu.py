@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
-import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +14,17 @@ from hypothesis import strategies as st
 from strategies import sentence_texts
 
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.treebank import conllu as ours
-from seqtool.treebank.conllu import Broken, read_conllu, read_items, read_stretches, write_conllu
+from seqtool.core.reading import MAX_LINE, limit_lines
+from seqtool.treebank.conllu import (
+    Broken,
+    describe_held_out,
+    held_out,
+    items_in,
+    read_conllu,
+    read_items,
+    read_stretches,
+    write_conllu,
+)
 from seqtool.treebank.sentence import DEPREL, DEPS, FORM, HEAD, ID, MISC, Sentence, parse_sentence
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,10 +51,6 @@ def written(sentences: object, **options: bool) -> bytes:
     stream = io.BytesIO()
     write_conllu(sentences, stream, **options)  # type: ignore[arg-type]
     return stream.getvalue()
-
-
-def unpack_zst(data: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
 
 
 def chain(num_words: int) -> str:
@@ -88,24 +91,9 @@ def test_everything_has_its_place() -> None:
     assert [first.line_of(word) for word in range(1, 8)] == [6, 7, 10, 12, 13, 15, 16]
 
 
-def test_agrees_with_the_conllu_package() -> None:
-    text = EVERYTHING.read_text(encoding="utf-8")
-    judged = conllu.parse(text)
-    for sentence, expected in zip(read(EVERYTHING), judged, strict=True):
-        words = [token for token in expected if isinstance(token["id"], int)]
-        assert sentence.column(FORM) == [token["form"] for token in words]
-        assert sentence.heads() == [token["head"] for token in words]
-        others = [token["id"] for token in expected if not isinstance(token["id"], int)]
-        ids = [line.split("\t")[0] for _, line in sentence.extras]
-        assert ids == ["".join(map(str, identity)) for identity in others]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["ewt/en_ewt-ud-dev.conllu", "fr_sequoia/fr_sequoia-ud-dev.conllu"],
-)
+@pytest.mark.parametrize("name", ["ewt/en_ewt", "fr_sequoia/fr_sequoia"])
 def test_real_treebanks(shared_data: Path, name: str) -> None:
-    path = shared_data / name
+    path = shared_data / f"{name}-ud-dev.conllu"
     sentences = read(path)
     assert written(sentences) == path.read_bytes()
     with path.open(encoding="utf-8") as file:
@@ -127,36 +115,17 @@ SIMPLE = block("# x", row(1), row(2, 1)) + block(row(1))
         SIMPLE.rstrip("\n").encode(),
         (SIMPLE.rstrip("\n") + "\n").encode(),
         ("\n\n" + SIMPLE.replace("\n\n", "\n\n\n\n\n")).encode(),
-        SIMPLE.replace("\n", "\r\n").encode(),
-        b"\xef\xbb\xbf" + SIMPLE.encode(),
         b"\xef\xbb\xbf\r\n" + SIMPLE.replace("\n", "\r\n").rstrip("\r\n").encode(),
         gzip.compress(SIMPLE.encode()),
         zstandard.ZstdCompressor().compress(SIMPLE.encode()),
     ],
-    ids=[
-        "plain",
-        "no-line-end",
-        "no-blank-line",
-        "many-blank-lines",
-        "crlf",
-        "bom",
-        "all",
-        "gz",
-        "zst",
-    ],
+    ids=["plain", "no-line-end", "no-blank-line", "many-blank-lines", "bom-crlf", "gz", "zst"],
 )
-def test_accepted(tmp_path: Path, raw: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accepted(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "a.conllu"
     path.write_bytes(raw)
     assert written(read_conllu(path)) == SIMPLE.encode()
-
-    class Stdin:
-        buffer = io.BytesIO(raw)
-
-    monkeypatch.setattr("sys.stdin", Stdin)
-    sentences = list(read_conllu("-"))
-    assert written(sentences) == SIMPLE.encode()
-    assert {sentence.path for sentence in sentences} == {"<stdin>"}
+    assert written(read_conllu(raw)) == SIMPLE.encode()
 
 
 def test_files_do_not_run_into_one_another(tmp_path: Path) -> None:
@@ -176,14 +145,6 @@ def test_blank_lines_are_counted(tmp_path: Path, num_blank: int) -> None:
     path.write_text("\n" * num_blank + (row(1) + "\n" + "\n" * num_blank) * 3)
     step = 1 + num_blank
     assert [sentence.line for sentence in read(path)] == [step, 2 * step, 3 * step]
-
-
-def test_a_sentence_of_many_words(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(chain(30_000))
-    (sentence,) = read(path)
-    assert sentence.heads() == list(range(30_000))
-    assert written([sentence]) == path.read_bytes()
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
@@ -310,9 +271,8 @@ def test_trees_are_not_looked_at_when_only_columns_are_asked_for(tmp_path: Path,
 
 
 def test_what_is_checked_has_two_names() -> None:
-    with pytest.raises(ConfigError, match="check is 'trees'") as refused:
+    with pytest.raises(ConfigError, match="check is 'trees'"):
         list(read_conllu(block(row(1)), check="trees"))  # type: ignore[arg-type]
-    assert refused.value.hint == "give one of tree, columns"
 
 
 def test_heads_that_were_not_checked(tmp_path: Path) -> None:
@@ -349,17 +309,17 @@ def test_directory_without_treebanks(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-def test_a_file_without_blank_lines_ends_before_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_without_blank_lines_ends_before_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
-    path.write_text(SIMPLE + chain(50))
-    monkeypatch.setattr(ours, "longest_line", lambda: len(chain(50)))
-    stretches = read_stretches(path, block_size=100)
-    assert len(list(ours._sentence_texts(stretches))) == 3
-    path.write_text(SIMPLE + chain(60))
-    with pytest.raises(DataError, match=r"no blank line in [\d,]+ bytes") as error:
-        list(ours._sentence_texts(read_stretches(path, block_size=100)))
+    limit_lines(len(chain(50)))
+    try:
+        path.write_text(SIMPLE + chain(50))
+        assert len(list(items_in(read_stretches(path, block_size=100)))) == 3
+        path.write_text(SIMPLE + chain(60))
+        with pytest.raises(DataError, match=r"no blank line in [\d,]+ bytes") as error:
+            list(read_stretches(path, block_size=100))
+    finally:
+        limit_lines(MAX_LINE)
     assert error.value.line == SIMPLE.count("\n") + 1
 
 
@@ -368,39 +328,23 @@ def test_a_file_without_blank_lines_ends_before_the_memory(
 MIXED = block("# 1", row(1)) + block("# 2", row(1, 9)) + block(row(1)) + block("# comment")
 
 
-def test_broken_sentences_are_left_out(tmp_path: Path) -> None:
+def test_broken_sentences_are_left_out_or_passed_on(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text(MIXED)
     skipped: list[DataError] = []
     sentences = read(path, skip_invalid=True, on_skipped=skipped.append)
     assert [sentence.line for sentence in sentences] == [1, 7]
     assert [error.line for error in skipped] == [5, 9]
-
-
-def test_broken_sentences_pass_through(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(MIXED)
     items = list(read_items(path))
     assert [type(item) for item in items] == [Sentence, Broken, Sentence, Broken]
     assert written(items) == written(items, clear_deps=True) == MIXED.encode()
-
-
-def test_nothing_but_broken_sentences(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(block("# 2", row(1, 9)) * 2)
-    with pytest.raises(
-        DataError, match="every sentence is broken; the first one: token 1"
-    ) as error:
-        read(path, skip_invalid=True)
-    assert error.value.line == 2
-
-
-def test_no_option_to_skip(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(MIXED)
     with pytest.raises(DataError) as error:
         read(path, skip_option="")
-    assert error.value.hint == "fix the line"
+    assert "--skip-invalid" not in error.value.hint
+    path.write_text(block("# 2", row(1, 9)) * 2)
+    with pytest.raises(DataError, match="every sentence is broken; the first one") as error:
+        read(path, skip_invalid=True)
+    assert error.value.line == 2
 
 
 # what is written
@@ -423,12 +367,6 @@ def test_only_heads_and_relations_change() -> None:
     assert after[0].heads() == [1, 2, 3, 4, 5, 6, 0]
 
 
-def test_a_tree_has_a_head_for_each_word() -> None:
-    sentence = read(EVERYTHING)[0]
-    with pytest.raises(ValueError, match="shorter"):
-        sentence.set_tree([0], ["root"])
-
-
 def test_enhanced_graphs_can_be_cleared() -> None:
     kept = [
         "\t".join((*columns[:DEPS], "_", columns[MISC])) if len(columns := line.split("\t")) == 10
@@ -446,10 +384,7 @@ def test_enhanced_graphs_can_be_cleared() -> None:
     [
         ("a.conllu", bytes),
         ("a.conllu.gz", gzip.decompress),
-        (
-            "a.conllu.ZST",
-            lambda data: zstandard.ZstdDecompressor().decompressobj().decompress(data),
-        ),
+        ("a.conllu.ZST", zstandard.ZstdDecompressor().decompressobj().decompress),
     ],
 )
 def test_files_are_packed_as_they_are_called(
@@ -494,23 +429,11 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert {file: file.read_bytes() for file in tmp_path.iterdir()} == old
 
 
-def test_a_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    received: list[bytes] = []
-    reader = threading.Thread(target=lambda: received.append(path.read_bytes()), daemon=True)
-    reader.start()
-    write_conllu(read(EVERYTHING), path)
-    reader.join(60)
-    assert received == [EVERYTHING.read_bytes()]
-    assert path.is_fifo()
-
-
-def test_a_place_that_cannot_be_written_to(tmp_path: Path) -> None:
-    path = tmp_path / "none" / "a.conllu"
-    with pytest.raises(OSError, match="No such file") as error:
-        write_conllu([], path)
-    assert error.value.filename == str(path)
+def test_every_tenth_is_held_out() -> None:
+    assert [item for item, is_dev in held_out(range(1, 36)) if is_dev] == [10, 20, 30]
+    assert "120 of 1,200" in describe_held_out(1080, 120)
+    assert "1 sentence of 13" in describe_held_out(12, 1)
+    assert "dev is train" in describe_held_out(7, 7)
 
 
 # round trips
@@ -527,9 +450,7 @@ def test_round_trip(
     sentences = read(path)
     assert written(sentences) == raw
     # however the file falls into blocks
-    pieces = list(ours._sentence_texts(read_stretches(path, block_size=block_size)))
-    assert [text + "\n" for _, _, text in pieces] == texts
-    assert [line for _, line, _ in pieces] == [sentence.line for sentence in sentences]
+    assert list(items_in(read_stretches(path, block_size=block_size))) == sentences
     lines = raw.decode().split("\n")
     for sentence in sentences:
         for word, columns in enumerate(sentence.rows, start=1):

@@ -13,8 +13,8 @@ from seqtool.parsing.parser.columns import ColumnCheck, refuse_lacking
 from seqtool.treebank.conllu import Broken, Item, no_item, refuse_no_sentence, sentences_of
 from seqtool.treebank.derivation import Derivation, Trace
 from seqtool.treebank.layouts import begins_text
+from seqtool.treebank.misc import RANK, SCORE, is_of_tree
 from seqtool.treebank.projectivity import deprojectivise
-from seqtool.treebank.scores import RANK, SCORE, is_of_tree
 from seqtool.treebank.sentence import Sentence
 
 CHUNK_WORDS = 1 << 10  # encoded together; of each, much is kept until it is given

@@ -1,6 +1,6 @@
 """Raw text in files to sentences of CoNLL-U: by a model, by rules, or as it is laid out already.
 
-Whitespace stands in column MISC, as `seqtool.treebank.spacing` tells.
+Whitespace stands in column MISC, as `seqtool.treebank.misc` tells.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from seqtool.parsing.segmenter.data import Words
 from seqtool.parsing.segmenter.rules import Spans, split_at_spaces, split_by_rules
 from seqtool.treebank.layouts import LAYOUTS, newdoc, read_layout
 from seqtool.treebank.layouts import Layout as WordLayout
+from seqtool.treebank.misc import misc_of
 from seqtool.treebank.sentence import NUM_COLUMNS, Sentence
-from seqtool.treebank.spacing import misc_of
 
 BATCH = 1 << 16  # characters that are segmented together
 # how far from the end of a stretch that is not whole a sentence is surely whole

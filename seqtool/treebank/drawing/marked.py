@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import checked, universal_relation
-from seqtool.treebank.scores import RANK, SCORE
+from seqtool.treebank.misc import RANK, SCORE
 from seqtool.treebank.sentence import DEPREL, FORM, UPOS, Sentence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"

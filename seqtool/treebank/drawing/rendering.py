@@ -33,7 +33,7 @@ from seqtool.treebank.drawing.picture import draw, opening_tag
 from seqtool.treebank.drawing.style import CLASS, DARK, LIGHT, STYLE
 from seqtool.treebank.drawing.textual import tree_lines
 from seqtool.treebank.drawing.tikz import tikz_document
-from seqtool.treebank.scores import RANK, SCORE
+from seqtool.treebank.misc import RANK, SCORE
 from seqtool.treebank.sentence import COLUMNS, DEPREL, Sentence
 
 Format = Literal["tree", "svg", "html", "tikz", "json"]
