@@ -428,10 +428,11 @@ def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
 def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
     """Give what whole lines are written to; the target and errors are those of `write_conllu`."""
     if not isinstance(target, str | Path):
+        file: Any = target
         if isinstance(target, io.TextIOBase):
             text = target
-            target = SimpleNamespace(write=lambda data: text.write(data.decode()))
-        yield cast(IO[bytes], target)
+            file = SimpleNamespace(write=lambda data: text.write(data.decode()))
+        yield file
         return
     if str(target) == STDIN:
         shown = stream()
@@ -552,8 +553,7 @@ def _reader(inputs: Source, block_size: int, on_progress: Progress | None) -> Bl
         name = getattr(inputs, "name", TEXT)
         shown = name if isinstance(name, str) else TEXT  # a descriptor has a number
         return read_open_file(file, shown, block_size=block_size)
-    paths = cast("Sequence[str | Path] | str | Path", inputs)
-    return read_blocks(paths, treebanks=True, block_size=block_size, on_progress=on_progress)
+    return read_blocks(inputs, treebanks=True, block_size=block_size, on_progress=on_progress)
 
 
 def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:

@@ -207,7 +207,7 @@ def _reader(name: str) -> Callable[[Token], Any]:
     """Return a function that reads a column of a word, or an item of one; None without a value."""
     field, _, item = name.partition("__")
     # a word or lemma may be `_` itself
-    empty = () if field in ("form", "lemma") else ("_", [])
+    empty: tuple[Any, ...] = () if field in ("form", "lemma") else ("_", [])
 
     def read(token: Token) -> Any:
         value = getattr(token, field)

@@ -166,80 +166,62 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 # what is refused
 
 GOOD = (row(1), row(2, 1), row(3, 1))
-BAD: dict[str, tuple[tuple[str, ...], int, str, str]] = {
-    # name: lines, the line at fault, message, hint
-    "nine columns": ((*GOOD, "4\ta\t_\t_\t_\t_\t1\t_\t_"), 4, "9 columns, where", "tabs"),
-    "eleven columns": ((row(1), row(2, 1, form="a\tb")), 2, "11 columns, where", "tabs inside"),
-    "spaces": ((row(1).replace("\t", "  "),), 1, "1 column, where", "not spaces"),
-    "a blank that is none": ((row(1), "  "), 2, "holds only blanks", "be empty"),
-    "empty last": ((row(1), row(2, 1, misc="")), 2, "column MISC is empty", "write _"),
-    "empty last, earlier": ((row(1, misc=""), row(2, 1)), 1, "column MISC is empty", "write _"),
-    "empty first": ((row(""),), 1, "column ID is empty", "write _"),
-    "empty first, later": ((row(1), row("", 1)), 2, "column ID is empty", "write _"),
-    "empty form": ((row(1, form=""),), 1, "column FORM is empty", "write _"),
-    "blank form": ((row(1), row(2, 1, form="\u00a0 ")), 2, "FORM holds only blanks", "word"),
-    "carriage return": ((row(1, misc="a\rb"),), 1, "a carriage return", "CRLF"),
-    "comments only": (("# x", "# y"), 1, "comments only", "remove"),
-    "late comment": ((row(1), "# x", row(2, 1)), 2, "a comment after", "move it"),
-    "head too high": ((*GOOD, row(4, 31)), 4, "token 4 has head 31, but the sentence has 4", "fix"),
-    "head too low": ((row(1), row(2, -1)), 2, "head '-1', which is no word number", "fix"),
-    "head no number": ((row(1), row(2, "x")), 2, "token 2 has head 'x', which is no", "fix"),
-    "head with zero": ((row(1), row(2, "01")), 2, "token 2 has head '01', which is no", "fix"),
-    "head with sign": ((row(1), row(2, "+1")), 2, "token 2 has head '+1', which is no", "fix"),
-    "head Arabic": ((row(1), row(2, "\u0661")), 2, "token 2 has head '\u0661', which is no", "fix"),
-    "head enormous": ((row(1), row(2, "9" * 5000)), 2, f"head '{'9' * 30}...', which", "fix"),
-    "no trees": ((row(1, "_"), row(2, "_")), 1, "token 1 has head '_'", "with trees"),
-    "cycle": ((row(1), row(2, 3), row(3, 4), row(4, 2)), 2, "a cycle: 2 -> 3 -> 4 -> 2", "fix"),
-    "own head": ((row(1), row(2, 2)), 2, "a cycle: 2 -> 2", "fix"),
-    "two roots": ((*GOOD, row(4, 0)), 4, "tokens 1 and 4 have head 0", "fix"),
-    "no root": (("# x", row(1, 2), row(2, 1)), 2, "no token has head 0", "fix"),
-    "starts late": ((row(2),), 1, "ID '2' where 1 is expected", "number words 1, 2"),
-    "id repeated": ((row(1), row(1, 1)), 2, "ID '1' where 2 is expected", "number words"),
-    "id left out": ((row(1), row(3, 1)), 2, "ID '3' where 2 is expected", "number words"),
-    "ids swapped": ((row(1), row(3, 1), row(2, 1)), 2, "ID '3' where 2", "number words"),
-    "id no number": ((row(1), row("2a", 1)), 2, "ID '2a' where 2 is expected", "number words"),
-    "id with zero": ((row(1), row("02", 1)), 2, "ID '02' where 2 is expected", "number words"),
-    "range reversed": (
-        (row(1), row(2, 1), row("4-3"), row(3, 1), row(4, 1)),
-        3,
-        "multiword token 4-3 ends before it begins",
-        "turn",
+# name -> lines, the line at fault, a part of the message
+BAD: dict[str, tuple[tuple[str, ...], int, str]] = {
+    "nine columns": ((*GOOD, "4\ta\t_\t_\t_\t_\t1\t_\t_"), 4, "9 columns"),
+    "eleven columns": ((row(1), row(2, 1, form="a\tb")), 2, "11 columns"),
+    "spaces": ((row(1).replace("\t", "  "),), 1, "1 column"),
+    "a blank line with spaces": ((row(1), "  "), 2, "only blanks"),
+    "empty last": ((row(1), row(2, 1, misc="")), 2, "MISC is empty"),
+    "empty last, earlier": ((row(1, misc=""), row(2, 1)), 1, "MISC is empty"),
+    "empty first": ((row(""),), 1, "ID is empty"),
+    "empty first, later": ((row(1), row("", 1)), 2, "ID is empty"),
+    "empty form": ((row(1, form=""),), 1, "FORM is empty"),
+    "blank form": ((row(1), row(2, 1, form="\u00a0 ")), 2, "FORM holds only blanks"),
+    "carriage return": ((row(1, misc="a\rb"),), 1, "carriage return"),
+    "comments only": (("# x", "# y"), 1, "comments only"),
+    "late comment": ((row(1), "# x", row(2, 1)), 2, "comment after"),
+    "head too high": ((*GOOD, row(4, 31)), 4, "head 31"),
+    "head too low": ((row(1), row(2, -1)), 2, "head '-1'"),
+    "head no number": ((row(1), row(2, "x")), 2, "head 'x'"),
+    "head with zero": ((row(1), row(2, "01")), 2, "head '01'"),
+    "head with sign": ((row(1), row(2, "+1")), 2, "head '+1'"),
+    "head Arabic": ((row(1), row(2, "\u0661")), 2, "head '\u0661'"),
+    "head enormous": ((row(1), row(2, "9" * 5000)), 2, f"head '{'9' * 30}...'"),
+    "no trees": ((row(1, "_"), row(2, "_")), 1, "head '_'"),
+    "cycle": ((row(1), row(2, 3), row(3, 4), row(4, 2)), 2, "cycle: 2 -> 3 -> 4 -> 2"),
+    "own head": ((row(1), row(2, 2)), 2, "cycle: 2 -> 2"),
+    "two roots": ((*GOOD, row(4, 0)), 4, "tokens 1 and 4"),
+    "no root": (("# x", row(1, 2), row(2, 1)), 2, "no token has head 0"),
+    "starts late": ((row(2),), 1, "ID '2' where 1"),
+    "id repeated": ((row(1), row(1, 1)), 2, "ID '1' where 2"),
+    "id left out": ((row(1), row(3, 1)), 2, "ID '3' where 2"),
+    "ids swapped": ((row(1), row(3, 1), row(2, 1)), 2, "ID '3' where 2"),
+    "id no number": ((row(1), row("2a", 1)), 2, "ID '2a' where 2"),
+    "id with zero": ((row(1), row("02", 1)), 2, "ID '02' where 2"),
+    "range reversed": ((row(1), row(2, 1), row("4-3"), row(3, 1)), 3, "4-3 ends before"),
+    "range overlaps": ((row("1-2"), row(1), row("2-3"), row(2, 1), row(3, 1)), 3, "2-3 overlaps"),
+    "range late": ((row(1), row("1-2"), row(2, 1)), 2, "1-2 stands before word 2"),
+    "range early": ((row("2-3"), *GOOD), 1, "2-3 stands before word 1"),
+    "range too long": ((*GOOD[:2], row("3-4"), GOOD[2]), 3, "ends with word 4"),
+    "range too long, with a node": (
+        (row("1-2"), *GOOD[:2], row("3-9"), row(3, 1), row("3.1", "_")), 4, "ends with word 9",
     ),
-    "range overlaps": (
-        (row("1-3"), row(1), row(2, 1), row("3-4"), row(3, 1), row(4, 1)),
-        4,
-        "multiword token 3-4 overlaps",
-        "at most",
-    ),
-    "range late": ((row(1), row("1-2"), row(2, 1)), 2, "1-2 stands before word 2", "first word"),
-    "range early": ((row("2-3"), *GOOD), 1, "2-3 stands before word 1", "first word"),
-    "range too long": ((*GOOD[:2], row("3-4"), GOOD[2]), 3, "ends with word 4, but", "fix"),
-    "range too long, inside": (
-        (row("1-2"), row(1), row(2, 1), row("3-9"), row(3, 1), row("3.1", "_")),
-        4,
-        "ends with word 9, but the sentence has 3 tokens",
-        "fix",
-    ),
-    "range at the end": ((row(1), row("2-3")), 2, "ends with word 3, but", "fix"),
-    "range no number": ((row(1), row("2-x"), row(2, 1)), 2, "ID '2-x' where 2", "number words"),
-    "two ranges": ((row("1-2"), row("1-2"), row(1), row(2, 1)), 2, "'1-2' where word 1", "before"),
-    "node in a range": (
-        (row(1), row("2-3"), row("1.1", "_"), row(2, 1), row(3, 1)),
-        3,
-        "ID '1.1' where word 2 of the multiword token 2-3 begins",
-        "directly before",
-    ),
-    "node skips": ((row(1), row("1.2", "_")), 2, "1.2 stands where 1.1 is", "1.1, 1.2"),
-    "node repeated": ((row(1), *[row("1.1", "_")] * 2), 3, "1.1 stands where 1.2 is", "1.1"),
-    "node of another": ((row(1), row("2.1", "_"), row(2, 1)), 2, "2.1 stands where 1.1 is", "1.1"),
-    "node no number": ((row(1), row("1.x", "_")), 2, "ID '1.x' where 2 is", "number words"),
-    "nodes alone": ((row("0.1", "_"),), 1, "a sentence without words", "remove"),
-}
+    "range at the end": ((row(1), row("2-3")), 2, "ends with word 3"),
+    "range no number": ((row(1), row("2-x"), row(2, 1)), 2, "ID '2-x' where 2"),
+    "two ranges": ((row("1-2"), row("1-2"), row(1), row(2, 1)), 2, "'1-2' where word 1"),
+    "node in a range": ((row("1-2"), row("0.1", "_"), *GOOD), 2, "'0.1' where word 1"),
+    "node skips": ((row(1), row("1.2", "_")), 2, "1.2 stands where 1.1 is"),
+    "node repeated": ((row(1), *[row("1.1", "_")] * 2), 3, "1.1 stands where 1.2 is"),
+    "node of another": ((row(1), row("2.1", "_"), row(2, 1)), 2, "2.1 stands where 1.1 is"),
+    "node no number": ((row(1), row("1.x", "_")), 2, "ID '1.x' where 2 is"),
+    "nodes alone": ((row("0.1", "_"),), 1, "without words"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_broken_sentences_are_located(tmp_path: Path, name: str) -> None:
-    lines, at_fault, message, hint = BAD[name]
+    lines, at_fault, message = BAD[name]
     path = tmp_path / "a.conllu"
     before, after = block("# fine", row(1)), block(row(1), row(2, 1))
     # as the first, one between others and the last sentence of a file
@@ -250,8 +232,7 @@ def test_broken_sentences_are_located(tmp_path: Path, name: str) -> None:
                 read(path)
             assert message in error.value.message
             assert "\n" not in str(error.value)
-            assert hint in error.value.hint
-            assert error.value.hint.endswith(", or skip broken sentences with --skip-invalid")
+            assert error.value.hint.endswith("--skip-invalid")
             expected = prefix.count("\n") + at_fault
             assert (error.value.path, error.value.line) == (str(path), expected)
 
@@ -301,12 +282,6 @@ def test_files_that_cannot_be_read(
     with pytest.raises(DataError, match=message) as error:
         read(path, skip_invalid=skip_invalid)
     assert error.value.path == str(path)
-
-
-def test_directory_without_treebanks(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("text")
-    with pytest.raises(DataError, match=r"the directory holds no \.conllu files"):
-        read(tmp_path)
 
 
 def test_a_file_without_blank_lines_ends_before_the_memory(tmp_path: Path) -> None:
