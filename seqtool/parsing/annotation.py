@@ -360,7 +360,7 @@ class Annotation:
             splitter = self.layout.splitter(model, None)
             return segment_parts(documents, splitter, given=self.layout.given)
         if self.work == "parse":
-            return batches_in(chunk.stretches, skip_invalid=True, names=chunk.names)
+            return batches_in(chunk.stretches, names=chunk.names)
         return items_in(chunk.stretches, check="columns", names=chunk.names)
 
     def annotate(self, chunk: Chunk, model: Any) -> Annotated:

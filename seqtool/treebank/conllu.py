@@ -90,7 +90,7 @@ class Broken:
 
     @property
     def num_lines(self) -> int:
-        """How many lines it has."""
+        """The number of its lines."""
         return self.text.count("\n") + 1
 
     def to_conllu(self, *, clear_deps: bool = False) -> str:
@@ -100,7 +100,7 @@ class Broken:
 
 @dataclass(slots=True, eq=False)
 class SentenceBatch:
-    """Sentences that compiled code found, one after another: places in bytes, and no texts.
+    """Sentences as compiled code reads them: places in the bytes of a file, and no texts.
 
     Attributes:
         path: the file.
@@ -259,10 +259,7 @@ def read_conllu(
 
 
 def read_items(
-    inputs: Source,
-    *,
-    check: Check = "tree",
-    on_progress: Progress | None = None,
+    inputs: Source, *, check: Check = "tree", on_progress: Progress | None = None
 ) -> Iterator[Sentence | Broken]:
     """Read like `read_conllu`, with a broken sentence as an item of its own, in its place.
 
@@ -275,12 +272,10 @@ def read_items(
 def items_in(
     stretches: Iterable[Stretch], *, check: Check = "tree", names: Sequence[str] | None = None
 ) -> Iterator[Sentence | Broken]:
-    """Give what `read_items` does of stretches of files.
+    """Give the sentences of stretches of files as `read_items` does.
 
-    Args:
-        stretches: as `read_stretches` gives them.
-        check: see `read_conllu`.
-        names: the columns of CoNLL-U Plus, where the first stretch is not the first of its file.
+    The names are the columns of CoNLL-U Plus; give them where the first stretch does not begin its
+    file.
     """
     for path, line, stretch in stretches:
         if line == 1:  # of a new file
@@ -290,10 +285,7 @@ def items_in(
 
 
 def read_batches(
-    inputs: Source,
-    *,
-    skip_invalid: bool = False,
-    on_progress: Progress | None = None,
+    inputs: Source, *, skip_invalid: bool = False, on_progress: Progress | None = None
 ) -> Iterator[Item]:
     """Read like `read_items` by the check "columns", without an object for each sentence.
 
@@ -304,16 +296,14 @@ def read_batches(
         DataError: when iterated: a broken sentence, unless `skip_invalid`, no sentence at all, or a
             file that cannot be read.
     """
-    return batches_in(read_stretches(inputs, on_progress=on_progress), skip_invalid=skip_invalid)
+    items = batches_in(read_stretches(inputs, on_progress=on_progress))
+    return items if skip_invalid else map(_intact, items)
 
 
 def batches_in(
-    stretches: Iterable[Stretch],
-    *,
-    skip_invalid: bool = False,
-    names: Sequence[str] | None = None,
+    stretches: Iterable[Stretch], *, names: Sequence[str] | None = None
 ) -> Iterator[Item]:
-    """Give what `read_batches` does of stretches of files; for `names` see `items_in`."""
+    """Give the sentences of stretches of files in batches, broken ones too; `names` as above."""
     from seqtool.treebank.scanner import Scanner, TextTable
 
     scanner, texts = Scanner(), TextTable()
@@ -322,7 +312,7 @@ def batches_in(
             names = columns_of(stretch, path)
         if names is not None:
             for first, text in _texts_in(line, stretch, names):
-                yield _checked_item(text, path, first, skip_invalid)
+                yield read_item(text, path, first, "columns")
             continue
         data = np.frombuffer(stretch, np.uint8)
         position = counted = 0
@@ -339,13 +329,12 @@ def batches_in(
                 counted = position
                 end = stretch.find(b"\n\n", position)
                 end = len(stretch) - 1 if end < 0 else end
-                yield _checked_item(stretch[position:end].decode(), path, odd_line, skip_invalid)
+                yield read_item(stretch[position:end].decode(), path, odd_line, "columns")
                 position = end
 
 
-def _checked_item(text: str, path: str, line: int, skip_invalid: bool) -> Sentence | Broken:
-    item = read_item(text, path, line, "columns")
-    if isinstance(item, Broken) and not skip_invalid:
+def _intact(item: Item) -> Item:
+    if isinstance(item, Broken):
         raise refused(item)
     return item
 
@@ -514,10 +503,7 @@ def to_misc(misc: str, others: Mapping[str, str]) -> str:
 
 
 def read_stretches(
-    inputs: Source,
-    *,
-    on_progress: Progress | None = None,
-    block_size: int = BLOCK_SIZE,
+    inputs: Source, *, on_progress: Progress | None = None, block_size: int = BLOCK_SIZE
 ) -> Iterator[Stretch]:
     """Read CoNLL-U files as stretches of whole sentences, in UTF-8, each line ended by LF.
 
@@ -589,7 +575,7 @@ def held_out(items: Iterable[Member]) -> Iterator[tuple[Member, bool]]:
     """Yield each item, and whether it is held out for validation: items 10, 20 and so on are.
 
     Segmenter, tagger and parser alike hold these out where no validation part is given, so that
-    all parts of a pipeline are judged by sentences that none of them was trained on.
+    all parts of a pipeline are scored on sentences that none of them was trained on.
     """
     for number, item in enumerate(items, start=1):
         yield item, number % HELD_OUT_EVERY == 0

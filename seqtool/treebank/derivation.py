@@ -26,7 +26,7 @@ class Choice(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """What stands in a place of the configuration that is looked at.
+    """The content of a place of the configuration that the classifier reads.
 
     Attributes:
         place: its address, such as `s0.l1`.
@@ -87,8 +87,8 @@ class Hypothesis:
         is_final: whether its tree is complete.
         parent: its place in the round before; None at the beginning.
         survives: whether it, or one that continues it, is in the next round; of the last round,
-            whether it is the tree that was found.
-        is_on_path: whether the tree that was found continues it.
+            whether it is the best tree.
+        is_on_path: whether the best tree continues it.
     """
 
     score: float
@@ -103,7 +103,7 @@ class Hypothesis:
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a system built the tree of a sentence.
+    """The derivation of the tree of a sentence by a transition system.
 
     Attributes:
         system: the transition system.

@@ -36,7 +36,7 @@ def escaped(text: str) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return the text that `escaped` was given."""
+    """Undo `escaped`."""
     return _ESCAPED.sub(lambda match: _CHARACTERS[match[0]], text)
 
 

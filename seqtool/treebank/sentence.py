@@ -46,7 +46,7 @@ _MAX_WORDS = 6  # of a cycle in a message
 _NOT_IN_COLUMN = frozenset("\t\n\r").union(map(chr, range(0xD800, 0xE000)))  # half characters
 _TOKEN_RANGE = re.compile(r"(?:^|\|)TokenRange=([0-9]{1,12}):([0-9]{1,12})(?:\||$)")
 
-# what draws sentences stands above this module, so it is found by name
+# drawings use this module, so it imports them by name
 _DRAWING: Registry[Callable[..., str]] = Registry(
     "drawing", {"html": "seqtool.treebank.drawing.rendering:inline_html"}
 )
@@ -139,7 +139,7 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """How it is written: by the comment `text`, else by its words, with single spaces."""
+        """Its text: that of the comment `text`, else its words, with single spaces."""
         return self.metadata.get("text") or " ".join(self.written().split())
 
     def surface(self) -> list[tuple[int, int, str]]:
@@ -164,8 +164,8 @@ class Sentence:
             before, raw, after = written(row[FORM], row[MISC])
             place += len(before)
             span = place, place + len(raw)
-            if (given := _TOKEN_RANGE.search(row[MISC])) is not None:
-                span = int(given[1]), int(given[2])
+            if (match := _TOKEN_RANGE.search(row[MISC])) is not None:
+                span = int(match[1]), int(match[2])
             spans += [span] * (last - first + 1)
             place += len(raw) + len(after)
         return spans

@@ -256,15 +256,6 @@ def test_what_is_checked_has_two_names() -> None:
         list(read_conllu(block(row(1)), check="trees"))  # type: ignore[arg-type]
 
 
-def test_heads_that_were_not_checked(tmp_path: Path) -> None:
-    path = tmp_path / "a.conllu"
-    path.write_text(block("# x", row(1), row("1.1", "_"), row(2, "_")))
-    (sentence,) = read(path, check="columns")
-    with pytest.raises(DataError, match="token 2 has head '_'") as error:
-        sentence.heads()
-    assert (error.value.path, error.value.line) == (str(path), 4)
-
-
 @pytest.mark.parametrize(
     ("raw", "message"),
     [
@@ -388,20 +379,6 @@ def test_a_file_can_be_written_while_it_is_read(tmp_path: Path) -> None:
     write_conllu(renamed(), link)
     assert path.read_text() == chain(3).replace("\t_\t_\t_\n", "\tnew\t_\t_\n") * 2000
     assert link.is_symlink()
-
-
-def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
-    def fails() -> Iterator[Sentence]:
-        yield from read(EVERYTHING) * 300
-        raise KeyboardInterrupt
-
-    path = tmp_path / "a.conllu"
-    for old in ({}, {path: b"old"}):
-        for file, content in old.items():
-            file.write_bytes(content)
-        with pytest.raises(KeyboardInterrupt):
-            write_conllu(fails(), path)
-        assert {file: file.read_bytes() for file in tmp_path.iterdir()} == old
 
 
 def test_every_tenth_is_held_out() -> None:
