@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.errors import DataError
-from seqtool.core.reading import Progress
 from seqtool.treebank.conllu import TEXT, read_conllu
 from seqtool.treebank.misc import score_in
 from seqtool.treebank.sentence import (
@@ -101,14 +100,14 @@ def universal_relation(deprel: str) -> str:
     return deprel.partition(":")[0]
 
 
-def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) -> Annotation:
+def read_annotation(treebank: Treebank) -> Annotation:
     """Read what is compared of a treebank: a CoNLL-U file or directory, `-`, or its sentences.
 
     Raises:
         DataError: a sentence is broken or has no tree, with its line.
     """
     if isinstance(treebank, str | Path):
-        sentences = read_conllu(treebank, skip_option="", on_progress=on_progress)
+        sentences = read_conllu(treebank, skip_option="")
         is_text = isinstance(treebank, str) and ("\n" in treebank or "\t" in treebank)
         path = TEXT if is_text else str(treebank)
     else:
