@@ -1,4 +1,4 @@
-r"""CoNLL-U files, read and written; only heads and relations ever change.
+"""CoNLL-U files, read and written; only heads and relations ever change.
 
     read_conllu    sentences; a broken one is an error, or left out
     read_items     sentences, and broken ones in their places

@@ -17,6 +17,7 @@ from seqtool.treebank.sentence import (
     HEAD,
     ID,
     LEMMA,
+    MISC,
     Sentence,
     Token,
     parse_sentence,
@@ -245,38 +246,33 @@ def from_tokenlist(tokenlist: Sequence[Mapping[str, Any]], number: int = 1) -> S
     from conllu.exceptions import ParseException
     from conllu.serializer import serialize_field
 
-    lines = []
-    for key, value in (getattr(tokenlist, "metadata", None) or {}).items():
-        lines.append(f"# {key} = {value}" if value else f"# {key}")
-    num_words = 0
     for token in tokenlist:
         if not isinstance(token, Mapping):
             raise TypeError(f"expected tokens, as conllu.parse gives them, but got {token!r}")
-        values = {_OLDER.get(name, name): value for name, value in token.items()}
-        try:
-            columns = [serialize_field(values.get(name)) for name in FIELDS]
-            others = {
-                name: serialize_field(value) for name, value in values.items() if name not in FIELDS
-            }
-        except (ParseException, TypeError, IndexError) as error:
-            raise _refused(number, str(error)) from error
-        if not isinstance(head := values.get("head"), int | str | None):
-            raise _refused(number, f"a token has the head {head!r}, which is no whole number")
-        if values.get("form") == "":
-            raise _refused(number, "a token has an empty form")
-        if columns[ID] == "_":
-            columns[ID] = str(num_words + 1)
-        num_words += columns[ID].isdecimal()
-        columns[-1] = to_misc(columns[-1], others)
-        if any("\n" in column or "\t" in column for column in columns):
-            raise _refused(number, f"token {columns[ID]} {columns[FORM]!r} holds a tab or line end")
-        lines.append("\t".join(columns))
+    metadata = getattr(tokenlist, "metadata", None) or {}
+    lines = [f"# {key} = {value}" if value else f"# {key}" for key, value in metadata.items()]
+    num_words = 0
     try:
-        text = whole_text("\n".join(lines))
-        return parse_sentence(text, "", 1, "columns")
-    except DataError as error:
-        raise _refused(number, error.message, error.hint) from error
-
-
-def _refused(number: int, message: str, hint: str = "mend the token") -> DataError:
-    return DataError(f"TokenList {number} cannot be a sentence: {message}", hint=hint)
+        for token in tokenlist:
+            values = {_OLDER.get(name, name): value for name, value in token.items()}
+            if not isinstance(head := values.get("head"), int | str | None):
+                raise ValueError(f"a token has the head {head!r}, which is no whole number")
+            if values.get("form") == "":
+                raise ValueError("a token has an empty form")
+            texts = {name: serialize_field(value) for name, value in values.items()}
+            columns = [texts.pop(name, "_") for name in FIELDS]
+            if columns[ID] == "_":
+                columns[ID] = str(num_words + 1)
+            num_words += columns[ID].isdecimal()
+            columns[MISC] = to_misc(columns[MISC], texts)
+            if any("\n" in column or "\t" in column for column in columns):
+                token_name = f"token {columns[ID]} {columns[FORM]!r}"
+                raise ValueError(f"{token_name} holds a tab or line end")
+            lines.append("\t".join(columns))
+        return parse_sentence(whole_text("\n".join(lines)), "", 1, "columns")
+    except (DataError, ParseException, TypeError, IndexError, ValueError) as error:
+        message, hint = str(error), "mend the token"
+        if isinstance(error, DataError):
+            message, hint = error.message, error.hint
+        message = f"TokenList {number} cannot be a sentence: {message}"
+        raise DataError(message, hint=hint) from error
