@@ -14,8 +14,8 @@ from seqtool.parsing.segmenter.documents import (
 )
 from seqtool.parsing.segmenter.rules import split_at_spaces, split_by_rules
 from seqtool.treebank.document import rebuild
-from seqtool.treebank.sentence import FORM, Sentence, parse_sentence
 from seqtool.treebank.misc import escaped, misc_of, unescaped
+from seqtool.treebank.sentence import FORM, Sentence, parse_sentence
 
 # texts that tokenizers stumble over, between characters of any kind
 PIECES = st.sampled_from(
