@@ -91,6 +91,18 @@ def test_everything_has_its_place() -> None:
     assert [first.line_of(word) for word in range(1, 8)] == [6, 7, 10, 12, 13, 15, 16]
 
 
+def test_agrees_with_the_conllu_package() -> None:
+    text = EVERYTHING.read_text(encoding="utf-8")
+    judged = conllu.parse(text)
+    for sentence, expected in zip(read(EVERYTHING), judged, strict=True):
+        words = [token for token in expected if isinstance(token["id"], int)]
+        assert sentence.column(FORM) == [token["form"] for token in words]
+        assert sentence.heads() == [token["head"] for token in words]
+        others = [token["id"] for token in expected if not isinstance(token["id"], int)]
+        ids = [line.split("\t")[0] for _, line in sentence.extras]
+        assert ids == ["".join(map(str, identity)) for identity in others]
+
+
 @pytest.mark.parametrize("name", ["ewt/en_ewt", "fr_sequoia/fr_sequoia"])
 def test_real_treebanks(shared_data: Path, name: str) -> None:
     path = shared_data / f"{name}-ud-dev.conllu"
@@ -379,6 +391,20 @@ def test_a_file_can_be_written_while_it_is_read(tmp_path: Path) -> None:
     write_conllu(renamed(), link)
     assert path.read_text() == chain(3).replace("\t_\t_\t_\n", "\tnew\t_\t_\n") * 2000
     assert link.is_symlink()
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+    def fails() -> Iterator[Sentence]:
+        yield from read(EVERYTHING) * 300
+        raise KeyboardInterrupt
+
+    path = tmp_path / "a.conllu"
+    for old in ({}, {path: b"old"}):
+        for file, content in old.items():
+            file.write_bytes(content)
+        with pytest.raises(KeyboardInterrupt):
+            write_conllu(fails(), path)
+        assert {file: file.read_bytes() for file in tmp_path.iterdir()} == old
 
 
 def test_every_tenth_is_held_out() -> None:
