@@ -23,7 +23,7 @@ from seqtool.core.arrays import Halves, Ids, Longs
 from seqtool.core.errors import DataError, did_you_mean
 from seqtool.core.reading import JSON_LINES, STDIN, json_records, read_blocks, unpacked_name
 from seqtool.core.vocabulary import EOS_ID, NUM_SPECIALS, UNK_ID, Vocabulary
-from seqtool.lm.states import WordSplitter, word_states
+from seqtool.lm.states import sentence_splitter, word_states
 from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import parse_table
 from seqtool.treebank.conllu import HELD_OUT_EVERY, held_out
@@ -160,7 +160,7 @@ class WordReader:
         self, config: ModelConfig, known: Sequence[str], lm: NeuralLanguageModel | None = None
     ) -> None:
         self._config, self._lm = config, lm
-        self._splitter = None if lm is None else WordSplitter(lm.tokenizer)
+        self._split = None if lm is None else sentence_splitter(lm.tokenizer)
         self.vocabulary = Vocabulary.from_counts(dict.fromkeys(known, 1))
 
     def learn(self, texts: Sequence[str]) -> None:
@@ -190,8 +190,8 @@ class WordReader:
 
     def ids(self, text: str) -> Ids:
         """Return the ids of the words; of the encoder `lm`, of `</s>` and the text's units."""
-        if self._config.encoder == LM and self._splitter is not None:
-            units = self._splitter.split(" ".join(self._words(text))).ids
+        if self._config.encoder == LM and self._split is not None:
+            units = self._split(" ".join(self._words(text)), 1).ids
             return np.concatenate(([EOS_ID], units)).astype(np.int32)
         return self.vocabulary.encode(self._forms(text))
 
