@@ -19,7 +19,6 @@ from typing import Any, Literal, get_args
 
 from seqtool.core.errors import DataError, counted
 from seqtool.core.terminal import json_text
-from seqtool.treebank.drawing.grouped import svg_picture
 from seqtool.treebank.drawing.marked import (
     Group,
     MarkedSentence,
@@ -29,7 +28,7 @@ from seqtool.treebank.drawing.marked import (
     printable,
 )
 from seqtool.treebank.drawing.page import page
-from seqtool.treebank.drawing.picture import draw, opening_tag
+from seqtool.treebank.drawing.picture import draw, opening_tag, svg_document
 from seqtool.treebank.drawing.style import CLASS, DARK, LIGHT, STYLE
 from seqtool.treebank.drawing.textual import tree_lines
 from seqtool.treebank.drawing.tikz import tikz_document
@@ -72,7 +71,6 @@ def render_groups(
     format: Format,
     *,
     beside: bool = False,
-    down: bool = False,
     colour: bool = False,
 ) -> Iterator[str]:
     """Give the text of sentences, each with one analysis or several; see `render`.
@@ -81,14 +79,13 @@ def render_groups(
         groups: as `grouped` gives them.
         format: one of `FORMATS`.
         beside: analyses stand side by side; in JSON they always follow one another.
-        down: in SVG, words stand below one another.
         colour: colour trees for a terminal.
     """
     match format:
         case "tree":
             return tree_lines(groups, beside=beside, colour=colour)
         case "svg":
-            return svg_picture(groups, beside=beside, is_down=down)
+            return svg_document(groups, beside=beside)
         case "html":
             return page(groups, beside=beside)
         case "tikz":
@@ -143,10 +140,9 @@ def inline_html(sentences: Sequence[Sentence]) -> str:
     if len(sentences) > MAX_DRAWN:
         drawn.append(f"<p>{counted(len(sentences) - MAX_DRAWN, 'more sentence')}</p>\n")
     # a notebook may be light while the screen is dark: the pictures bring their ground with them
-    light, dark = (f".{CLASS} {{ background: {look.paper} }}" for look in (LIGHT, DARK))
-    style = (
-        f"<style>\n{STYLE}\n{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n</style>\n"
-    )
+    light, dark = (f".{CLASS} {{ background: {look['paper']} }}" for look in (LIGHT, DARK))
+    darkened = f"@media (prefers-color-scheme: dark) {{ {dark} }}"
+    style = f"<style>\n{STYLE}\n{light}\n{darkened}\n</style>\n"
     return f'<div class="{CLASS}-page">\n{style}{"".join(drawn)}</div>\n'
 
 
