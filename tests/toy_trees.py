@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from hypothesis import strategies as st
 
+from seqtool.treebank.drawing.rendering import Format, grouped, render_groups
 from seqtool.treebank.sentence import Sentence, parse_sentence
 
 GOLDEN = Path(__file__).parent / "treebank" / "golden"
@@ -36,3 +38,14 @@ def trees(draw: st.DrawFn) -> list[int]:
     for i, word in enumerate(order[1:], start=1):
         heads[word - 1] = order[draw(st.integers(0, i - 1))]
     return heads
+
+
+def render(
+    sentences: Iterable[Sentence],
+    form: Format,
+    *,
+    gold: Iterable[Sentence] | None = None,
+    colour: bool = False,
+) -> Iterator[str]:
+    """The pieces of a drawing of one analysis."""
+    return render_groups(grouped([sentences], [""], gold), form, colour=colour)

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from toy_trees import GOLD, TREES, sentence, trees
+from toy_trees import GOLD, TREES, render, sentence, trees
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.drawing.marked import mark, printable
-from seqtool.treebank.drawing.rendering import FORMATS, Format, render
+from seqtool.treebank.drawing.rendering import FORMATS, Format
 from seqtool.treebank.sentence import Sentence
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -291,9 +291,9 @@ def test_gold_sentences_that_do_not_fit_are_refused() -> None:
     other = sentence([0, 1], ["w", "v"])
     with pytest.raises(DataError, match="file:1: the words differ from those of file:1"):
         drawn("json", first, gold=[other])
-    with pytest.raises(DataError, match="file:4: there is no gold sentence for this one"):
+    with pytest.raises(DataError, match="file:4: the gold annotation has no such"):
         drawn("json", first, second, gold=[first])
-    with pytest.raises(DataError, match="file:4: the gold sentence has no counterpart"):
+    with pytest.raises(DataError, match="file:4: the analysis has no such"):
         drawn("json", first, gold=[first, second])
 
 
@@ -302,5 +302,5 @@ def test_correction() -> None:
     ours = sentence([2, 0, 1], relations=["nsubj", "root", "obj:y"])
     marked = mark(ours, gold)
     assert [marked.correction(word) for word in (1, 2, 3)] == [(0, "root"), (1, "nsubj"), None]
-    assert marked.num_wrong() == 2
+    assert marked.num_marked() == 2
     assert mark(ours).correction(1) is None

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from browser import browser
-from toy_trees import GOLD, TREES, sentence
+from toy_trees import GOLD, TREES, render, sentence
 
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.drawing.rendering import render
 
 COUNT = 'document.getElementById("count").textContent'
 SEARCH = 'query.value = "{}"; search(); ' + COUNT

@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from seqtool.core.errors import counted
-from seqtool.treebank.drawing.marked import MarkedSentence, printable
+from seqtool.treebank.drawing.marked import MarkedSentence, columns_of
 from seqtool.treebank.drawing.picture import draw, opening_tag
 from seqtool.treebank.drawing.style import STYLE
 from seqtool.treebank.drawing.textual import branches, mark_of, notes_of
@@ -148,18 +148,16 @@ def _figure(sentence: MarkedSentence, number: int) -> str:
     direction = "rtl" if picture.leftward else "ltr"
     caption = ""
     if sentence.source:
-        marks = _marks(sentence, sentence.num_wrong()) if sentence.gold is not None else ""
+        marks = _marks(sentence, sentence.num_marked()) if sentence.gold is not None else ""
         caption = f"<figcaption>{escape(sentence.source)}{marks}</figcaption>\n"
     label = f"tree of sentence {number}"
-    lines = sentence.sentence.to_conllu().rstrip("\n").split("\n")
-    columns = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
     return (
         f'<figure>\n{caption}<div class="picture" dir="{direction}" tabindex="0" role="group" '
         f'aria-label="{label}" data-width="{picture.width:g}" data-height="{picture.height:g}">\n'
         f'<noscript class="across">{opening_tag(picture.width, picture.height, label)}\n'
         f'{picture.elements}</svg></noscript>\n<noscript class="down">{_table(sentence)}</noscript>'
-        f'\n</div>\n<details><summary>CoNLL-U</summary><pre dir="ltr">\n{escape(columns)}\n</pre>'
-        "</details>\n</figure>\n"
+        '\n</div>\n<details><summary>CoNLL-U</summary><pre dir="ltr">\n'
+        f"{escape(columns_of(sentence.sentence))}\n</pre></details>\n</figure>\n"
     )
 
 

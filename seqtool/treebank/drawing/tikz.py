@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
-from seqtool.treebank.drawing.marked import Group, MarkedSentence, turned
+from seqtool.treebank.drawing.marked import Group, MarkedSentence, is_leftward
 from seqtool.treebank.drawing.picture import arcs_of
 from seqtool.treebank.drawing.style import LIGHT
 
@@ -31,6 +31,7 @@ _ESCAPES = str.maketrans(
         "[": "{[}",  # after a new line, it begins an option
     }
 )
+_MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _LIGATURE = re.compile(r"([-,])(?=\1)")  # of ASCII, what becomes a dash or a quote
 
 # scripts, by the first word of a letter's name in Unicode -> font, where it is not Noto Serif Name
@@ -134,18 +135,24 @@ def _script_of(text: str) -> str | None:
 
 def _dependency(sentence: MarkedSentence) -> str:
     """Return the environment of a tree; words from right to left stand in columns so."""
-    num_words, is_leftward = len(sentence), sentence.is_leftward
+    num_words, leftward = len(sentence), sentence.is_leftward
+    # LaTeX does not turn brackets round; a word that has letters says itself how they open
+    forms = [
+        form.translate(_MIRRORED)
+        if leftward and is_leftward(form, True) and not is_leftward(form)
+        else form
+        for form in sentence.forms
+    ]
 
     def column(word: int) -> int:
-        return num_words + 1 - word if is_leftward else word
+        return num_words + 1 - word if leftward else word
 
     def row(cells: Sequence[str]) -> str:
-        ordered = reversed(cells) if is_leftward else cells
-        return " \\& ".join(map(escaped, ordered)) + " \\\\\n"
+        return " \\& ".join(map(escaped, cells[::-1] if leftward else cells)) + " \\\\\n"
 
     lines = [
         "\\begin{dependency}[tree]\n\\begin{deptext}[column sep=1.5em]\n",
-        row([turned(form) for form in sentence.forms] if is_leftward else sentence.forms),
+        row(forms),
         row(sentence.tags),
         "\\end{deptext}\n",
     ]
@@ -164,7 +171,7 @@ def _dependency(sentence: MarkedSentence) -> str:
             f"\\node[below] at (token{first}.south) {{{escaped(surface.form)}}};\n"
         )
     if sentence.source:
-        corner, anchor = ("east", "south east") if is_leftward else ("west", "south west")
+        corner, anchor = ("east", "south east") if leftward else ("west", "south west")
         lines.append(
             f"\\node[anchor={anchor}] at (current bounding box.north {corner}) "
             f"{{{escaped(sentence.source)}}};\n"

@@ -20,13 +20,13 @@ from seqtool.treebank.drawing.trace_text import ShownTrace, note_of
 
 _STYLE = f"""
 {PICTURES}
-:root {{ color-scheme: light dark; --faint: #737c86 }}
+:root {{ color-scheme: light dark }}
 body {{ font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 70em; padding: 1em }}
 @media (prefers-color-scheme: dark) {{ body {{ background: #15191e; color: #e6edf3 }} }}
 h2 {{ font-size: 1.1em; border-top: 1px solid; padding-top: 1em; margin-top: 2em }}
 h3 {{ font-size: 1em; margin: .4em 0 }}
 ol {{ list-style: none; padding: 0 }}
-.about, dt, .dropped {{ color: var(--faint) }}
+.about, dt, .dropped {{ color: color-mix(in srgb, CanvasText 65%, Canvas) }}
 dl {{ display: grid; grid-template-columns: max-content 1fr; gap: 0 1em }}
 dd {{ margin: 0; overflow-wrap: anywhere }}
 .scroll {{ overflow-x: auto }}
@@ -98,8 +98,8 @@ def _section(shown: ShownTrace, number: int) -> Iterator[str]:
     marked, found = shown.marked, shown.found
     picture, shared = draw(marked), f"words-{number}"
     yield (
-        f'<section class="derivation">\n<h2>{escape(marked.name or str(number))}</h2>\n<p dir="auto">'
-        f'{escape(marked.text)}</p>\n<p class="about">{escape(shown.about())}</p>\n'
+        f'<section class="derivation">\n<h2>{escape(marked.name or str(number))}</h2>\n'
+        f'<p dir="auto">{escape(marked.text)}</p>\n<p class="about">{escape(shown.about())}</p>\n'
         # a rule does not look beyond what is used elsewhere: it has the class itself
         '<svg width="0" height="0" aria-hidden="true"><defs>'
         f'<g id="{shared}" class="{CLASS}">\n{picture.words}</g></defs></svg>\n<ol>\n'
