@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -49,3 +50,29 @@ def render(
 ) -> Iterator[str]:
     """The pieces of a drawing of one analysis."""
     return render_groups(grouped([sentences], [""], gold), form, colour=colour)
+
+
+class Tags(HTMLParser):
+    """The elements of a page and the addresses in it; all are closed in order."""
+
+    VOID = ("meta", "path", "rect", "input", "use")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+        self.addresses: list[str | None] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        assert not {"style", "onclick"} & {name for name, _ in attrs}  # the policy refuses them
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag

@@ -5,14 +5,13 @@ import hashlib
 import json
 import re
 import unicodedata
-from html.parser import HTMLParser
 from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from toy_trees import GOLD, TREES, render, sentence, trees
+from toy_trees import GOLD, TREES, Tags, render, sentence, trees
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
@@ -203,34 +202,9 @@ def test_a_sentence_from_right_to_left_is_drawn_so() -> None:
     assert middles == sorted(middles, reverse=True)
 
 
-VOID = ("meta", "path", "rect", "input")
-
-
-class Tags(HTMLParser):
-    """Checks that elements are closed in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.addresses: list[str | None] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-
 def test_html_is_one_page_that_needs_nothing_else() -> None:
     html = "".join(render(read_conllu(TREES), "html", gold=read_conllu(GOLD)))
-    tags = Tags()
-    tags.feed(html)
-    assert tags.open == []
+    tags = Tags(html)
     assert tags.seen.count("section") == 4
     assert tags.seen.count("svg") == tags.seen.count("table") == 4
     assert tags.addresses == ["#s1", "#s2", "#s3", "#s4"]

@@ -116,31 +116,31 @@ head and to the first dependent, <kbd>Home</kbd> <kbd>End</kbd> <kbd>Esc</kbd></
 
 def _section(group: Sequence[MarkedSentence], number: int) -> str:
     first = group[0]
-    num_marked = max(sentence.num_marked() for sentence in group)
     figures = "".join(_figure(sentence, number) for sentence in group)
-    rank = f" · {escape(first.rank)}" if first.rank else ""
     # a text that was split has names that are numbers
     name = f" {escape(first.name)}" if first.name != str(number) else ""
-    marks_shown = _marks(first, num_marked) if len(group) == 1 or first.gold is None else ""
-    marks = "errors" if first.gold is not None else "differences" if len(group) > 1 else ""
-    marked = f' data-marks="{marks}" data-marked="{num_marked}"' if marks else ""
+    rank = f" · {escape(first.rank)}" if first.rank else ""
+    marks = _marks(first) if len(group) == 1 or first.gold is None else ""
+    kind = "errors" if first.gold is not None else "differences" if len(group) > 1 else ""
+    num_marked = max(sentence.num_marked() for sentence in group)
+    marked = f' data-marks="{kind}" data-marked="{num_marked}"' if kind else ""
     return (
         f'<section id="s{number}"{marked}>\n<h2><a href="#s{number}">{number}</a>'
-        f"{name}{rank}{marks_shown}</h2>\n"
-        f'<p dir="auto">{escape(first.text)}</p>\n<div class="analyses">\n{figures}</div>\n'
-        "</section>\n"
+        f'{name}{rank}{marks}</h2>\n<p dir="auto">{escape(first.text)}</p>\n'
+        f'<div class="analyses">\n{figures}</div>\n</section>\n'
     )
 
 
-def _marks(sentence: MarkedSentence, num: int) -> str:
+def _marks(sentence: MarkedSentence) -> str:
     """Return how many arcs are wrong, or differ, if there is something to compare with."""
-    if sentence.gold is None and not sentence.source:
-        return ""
-    text, kind = counted(num, "wrong arc"), "errors"
-    if sentence.gold is None:
+    num = sentence.num_marked()
+    if sentence.gold is not None:
+        text, kind = counted(num, "wrong arc"), "errors"
+    elif sentence.source:
         text, kind = f"{counted(num, 'word')} differ" + ("s" if num == 1 else ""), "differences"
-    kind = f' class="{kind}"' if num else ""
-    return f" · <span{kind}>{text}</span>"
+    else:
+        return ""
+    return f' · <span class="{kind if num else ""}">{text}</span>'
 
 
 def _figure(sentence: MarkedSentence, number: int) -> str:
@@ -148,7 +148,7 @@ def _figure(sentence: MarkedSentence, number: int) -> str:
     direction = "rtl" if picture.leftward else "ltr"
     caption = ""
     if sentence.source:
-        marks = _marks(sentence, sentence.num_marked()) if sentence.gold is not None else ""
+        marks = "" if sentence.gold is None else _marks(sentence)
         caption = f"<figcaption>{escape(sentence.source)}{marks}</figcaption>\n"
     label = f"tree of sentence {number}"
     return (

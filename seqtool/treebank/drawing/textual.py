@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from typing import NamedTuple
 
 from rich.style import Style
@@ -114,8 +115,7 @@ def _table(columns: Sequence[_Column], colour: bool) -> list[str]:
             heading += " " * (begin - width_of(heading)) + column.name
         width = max(map(width_of, column.cells))
         taken += len(column.gap) + width
-        styles = list(column.styles) * (len(rows) if len(column.styles) == 1 else 1)
-        for i, (cell, style) in enumerate(zip(column.cells, styles, strict=True)):
+        for i, (cell, style) in enumerate(zip(column.cells, cycle(column.styles), strict=False)):
             blank = " " * (width - width_of(cell))
             rows[i] += column.gap + painted(cell, style, colour) + blank
     return [
