@@ -17,6 +17,7 @@ from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.drawing.marked import mark, printable
 from seqtool.treebank.drawing.rendering import FORMATS, Format
+from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -160,6 +161,24 @@ def test_a_projective_tree_has_no_crossing_arcs() -> None:
     for (left, right, _), (other_left, other_right, _) in combinations(found, 2):
         assert not left < other_left < right < other_right
         assert not other_left < left < other_right < right
+
+
+@example([2, 3, 0, 3, 4], "relation:long")
+@example([0, 1, 1, 1, 1], "nmod")
+@given(trees(), st.sampled_from(["r", "nmod", "relation:long"]))
+def test_no_line_lies_below_a_relation(heads: list[int], relation: str) -> None:
+    svg = drawn("svg", sentence(heads, relations=[relation] * len(heads)))
+    grounds = elements(svg, "paper")[1:]
+    assert len(grounds) == len(heads)  # which cover what arcs that cross have below a relation
+    labels = elements(svg, "relation")
+    if not is_projective(heads):
+        return
+    for label in labels:
+        x, y = float(label.get("x", "")), float(label.get("y", ""))
+        half = 3 * len(relation)  # of 6 pixels a character
+        for left, right, top in arcs(svg):
+            assert not (y - 8 <= top <= y and left < x + half and x - half < right)
+            assert not (top < y - 8 and any(abs(end - x) < half for end in (left, right)))
 
 
 def test_any_word_is_shown_as_it_is() -> None:
