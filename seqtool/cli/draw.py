@@ -116,14 +116,13 @@ def draw_groups(
     from seqtool.treebank.drawing.rendering import render_groups
 
     kind: Any = format_
+    colour = format_ == "tree" and is_terminal(output)
 
-    def drawn(groups: Iterable[Group], *, colour: bool = False) -> Iterator[str]:
+    def drawn(groups: Iterable[Group]) -> Iterator[str]:
         return render_groups(groups, kind, beside=beside, colour=colour)
 
-    groups = begun(groups)
     if not cli.is_folder(output):
-        colour = format_ == "tree" and is_terminal(output)
-        return write_text(drawn(groups, colour=colour), output, colour=colour)
+        return write_text(drawn(begun(groups)), output, colour=colour)
     number = 0
     with atomic_directory(output) as folder:
         for number, group in enumerate(groups, start=1):

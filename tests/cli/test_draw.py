@@ -27,7 +27,9 @@ Run = Callable[..., Any]
 )
 def test_the_name_says_what_is_drawn(seqtool: Run, tmp_path: Path, name: str, begin: str) -> None:
     assert seqtool("draw", TREES, "-o", tmp_path / name) == (0, "", "")
-    assert (tmp_path / name).read_text(encoding="utf-8").startswith(begin)
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    assert text.startswith(begin)
+    assert TREES.name not in text  # a single analysis needs no name
 
 
 def test_a_directory_gets_a_file_for_each_sentence(

@@ -106,12 +106,8 @@ def mark_together(
         DataError: as of `mark`; or an analysis has other words than the first.
     """
     found = [mark(sentence, gold) for sentence in analyses]
-    forms = analyses[0].column(FORM)
     for sentence in analyses[1:]:
-        if sentence.column(FORM) != forms:
-            first = f"{analyses[0].path or 'the first analysis'}:{analyses[0].line}"
-            message = f"the words differ from those of {first}"
-            raise fault_of(sentence, message, "words", "analyses")
+        _check_words(sentence, analyses[0], "analyses")
     arcs = [
         list(zip(each.heads, map(universal_relation, each.relations), strict=True))
         for each in found
@@ -134,9 +130,7 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
     checked(sentence)
     gold_tree = None
     if gold is not None:
-        if checked(gold).column(FORM) != sentence.column(FORM):
-            other = f"{gold.path or 'the gold sentence'}:{gold.line}"
-            raise fault_of(sentence, f"the words differ from those of {other}", "words")
+        _check_words(sentence, checked(gold), "the gold annotation")
         gold_tree = list(zip(gold.heads(), map(printable, gold.column(DEPREL)), strict=True))
     rank, score = sentence.metadata.get(RANK), sentence.metadata.get(SCORE)
     return MarkedSentence(
@@ -156,9 +150,14 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
     )
 
 
-def fault_of(
-    sentence: Sentence, message: str, what: str = "sentences", given: str = "the gold annotation"
-) -> DataError:
+def _check_words(sentence: Sentence, other: Sentence, given: str) -> None:
+    """Raise a DataError where another analysis has other words."""
+    if sentence.column(FORM) != other.column(FORM):
+        message = f"the words differ from those of {other.path or given}:{other.line}"
+        raise fault_of(sentence, message, given, "words")
+
+
+def fault_of(sentence: Sentence, message: str, given: str, what: str = "sentences") -> DataError:
     """Return the error that a sentence and what is `given` beside it do not go together."""
     hint = f"give {given} of the same {what}"
     return DataError(message, hint=hint, path=sentence.path or None, line=sentence.line)

@@ -91,14 +91,14 @@ def grouped(
         DataError: when iterated: sentences are missing or have other words, or heads are no tree.
     """
     sides = [*analyses, *([] if gold is None else [gold])]
+    shown = names if len(names) > 1 else [""]
     called = [*(name or "the analysis" for name in names), "the gold annotation"]
     for row in zip_longest(*sides):
         if None in row:
             given = "analyses" if gold is None else "the gold annotation"
             message = f"{called[row.index(None)]} has no such sentence"
-            raise fault_of(next(filter(None, row)), message, given=given)
-        counterpart = None if gold is None else row[-1]
-        yield mark_together(row[: len(analyses)], names, counterpart)
+            raise fault_of(next(each for each in row if each is not None), message, given)
+        yield mark_together(row[: len(names)], shown, None if gold is None else row[-1])
 
 
 def inline_html(sentences: Sequence[Sentence]) -> str:
