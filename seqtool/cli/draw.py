@@ -266,12 +266,12 @@ class ChoiceOptions:
                 continue
             is_empty = False
             yield group
-        if is_empty and self.where:
-            what = "no sentence has a word that --where asks for"
-            raise DataError(what, hint=f"leave out --where{' or --differing' * self.differing}")
-        if is_empty and self.differing:
+        if is_empty and (self.where or self.differing):
             what = "no trees differ in heads or relations, subtypes apart"
-            raise DataError(what, hint="leave out --differing")
+            if self.where:
+                what = "no sentence has a word that --where asks for"
+            options = ["--where"] * bool(self.where) + ["--differing"] * self.differing
+            raise DataError(what, hint=f"leave out {' or '.join(options)}")
 
 
 @examples(

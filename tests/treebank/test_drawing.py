@@ -15,8 +15,8 @@ from toy_trees import GOLD, TREES, Tags, render, sentence, trees
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.drawing.marked import mark, printable
-from seqtool.treebank.drawing.rendering import FORMATS, Format
+from seqtool.treebank.drawing.marked import printable
+from seqtool.treebank.drawing.rendering import FORMATS, Format, grouped
 from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence
 
@@ -117,6 +117,7 @@ def arcs(svg: str) -> list[tuple[float, float, float]]:
     return found
 
 
+@example([2, 7, 4, 2, 6, 4, 0, 7])  # the dog that barked at us came ;
 @given(trees())
 def test_arcs_of_a_picture(heads: list[int]) -> None:
     svg = drawn("svg", sentence(heads))
@@ -130,6 +131,9 @@ def test_arcs_of_a_picture(heads: list[int]) -> None:
             assert top < other_top  # what goes over another one is above it
         if max(left, other_left) < min(right, other_right):
             assert top != other_top  # horizontal lines never run into each other
+        if is_projective(heads):
+            assert not left < other_left < right < other_right
+            assert not other_left < left < other_right < right
     root = ElementTree.fromstring(svg)
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     for element in root.iter(f"{SVG}text"):
@@ -139,8 +143,9 @@ def test_arcs_of_a_picture(heads: list[int]) -> None:
 
 
 @example([0, *[1] * 9], ["a"] * 10, "relation:long")
+@example([2, 3, 0, 3, 4], ["a"] * 10, "relation:long")
 @given(trees(), st.lists(WORDS, min_size=10, max_size=10), st.sampled_from(["r", "relation:long"]))
-def test_words_and_relations_do_not_overlap(
+def test_words_relations_and_lines_do_not_overlap(
     heads: list[int], forms: list[str], relation: str
 ) -> None:
     num_words = len(heads)
@@ -150,33 +155,13 @@ def test_words_and_relations_do_not_overlap(
     widths = [8 * cells(form) for form in forms]
     for (first, a), (second, b) in pairwise(zip(middles, widths, strict=False)):
         assert first + a / 2 < second - b / 2
-    for left, right, _ in arcs(svg):
-        assert right - left > 6 * len(relation)
-
-
-def test_a_projective_tree_has_no_crossing_arcs() -> None:
-    # the dog that barked at us came ; arcs 1-2, 4-2, 3-4, 6-4, 5-6, 2-7, 8-7
-    found = arcs(drawn("svg", sentence([2, 7, 4, 2, 6, 4, 0, 7])))
-    assert len(found) == 7
-    for (left, right, _), (other_left, other_right, _) in combinations(found, 2):
-        assert not left < other_left < right < other_right
-        assert not other_left < left < other_right < right
-
-
-@example([2, 3, 0, 3, 4], "relation:long")
-@example([0, 1, 1, 1, 1], "nmod")
-@given(trees(), st.sampled_from(["r", "nmod", "relation:long"]))
-def test_no_line_lies_below_a_relation(heads: list[int], relation: str) -> None:
-    svg = drawn("svg", sentence(heads, relations=[relation] * len(heads)))
-    grounds = elements(svg, "paper")[1:]
-    assert len(grounds) == len(heads)  # which cover what arcs that cross have below a relation
-    labels = elements(svg, "relation")
-    if not is_projective(heads):
-        return
-    for label in labels:
+    # a ground covers what arcs that cross have below a relation
+    assert len(elements(svg, "paper")) == 1 + num_words
+    half = 3 * len(relation)
+    for label in elements(svg, "relation") if is_projective(heads) else ():
         x, y = float(label.get("x", "")), float(label.get("y", ""))
-        half = 3 * len(relation)  # of 6 pixels a character
         for left, right, top in arcs(svg):
+            assert right - left > 2 * half
             assert not (y - 8 <= top <= y and left < x + half and x - half < right)
             assert not (top < y - 8 and any(abs(end - x) < half for end in (left, right)))
 
@@ -251,22 +236,16 @@ def test_json_holds_every_column() -> None:
     sentences = list(read_conllu(TREES))
     objects = [json.loads(line) for line in drawn("json", *sentences).splitlines()]
     for read, found in zip(sentences, objects, strict=True):
-        rows = [list(map(str, word.values())) for word in found["words"]]
-        assert rows == read.rows
+        assert [list(map(str, word.values())) for word in found["words"]] == read.rows
+        assert (found["id"], found["text"]) == (read.sent_id, read.text)
     names = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
     assert list(objects[0]["words"][0]) == names
-    assert [found["id"] for found in objects] == ["projective", "crossing", "multiword", "leftward"]
-    assert [found["text"] for found in objects] == [
-        "The dog barked at us.",
-        "A dog came today who barked",  # put together from the words
-        "비가 왔다.",
-        "الكلب نبح",
-    ]
     token = objects[2]["multiword_tokens"][0]
     assert (token["first"], token["last"], token["form"]) == (2, 3, "왔다")
-    assert objects[2]["empty_nodes"][0]["id"] == "3.1"
     assert objects[2]["empty_nodes"][0]["after"] == 3
-    assert "multiword_tokens" not in objects[0]
+    compared = json.loads(drawn("json", sentences[0], gold=list(read_conllu(GOLD))[:1]))
+    assert [word["wrong"] for word in compared["words"]] == [False] * 4 + [True, False]
+    assert compared["words"][4]["gold"] == {"head": 3, "deprel": "obj"}
 
 
 # errors
@@ -279,21 +258,15 @@ def test_what_is_no_tree_is_refused(form: Format) -> None:
     assert (caught.value.path, caught.value.line) == ("file", 2)
 
 
-def test_gold_sentences_that_do_not_fit_are_refused() -> None:
-    first, second = sentence([0, 1]), sentence([0, 1], line=4)
-    other = sentence([0, 1], ["w", "v"])
-    with pytest.raises(DataError, match="file:1: the words differ from those of file:1"):
-        drawn("json", first, gold=[other])
-    with pytest.raises(DataError, match="file:4: the gold annotation has no such"):
-        drawn("json", first, second, gold=[first])
-    with pytest.raises(DataError, match="file:4: the analysis has no such"):
-        drawn("json", first, gold=[first, second])
-
-
-def test_correction() -> None:
-    gold = sentence([0, 1, 1], relations=["root", "nsubj", "obj:x"])
-    ours = sentence([2, 0, 1], relations=["nsubj", "root", "obj:y"])
-    marked = mark(ours, gold)
-    assert [marked.correction(word) for word in (1, 2, 3)] == [(0, "root"), (1, "nsubj"), None]
-    assert marked.num_marked() == 2
-    assert mark(ours).correction(1) is None
+def test_sentences_that_do_not_fit_are_refused() -> None:
+    first, second, other = sentence([0, 1]), sentence([0, 1], line=4), sentence([0, 1], ["w", "v"])
+    for analyses, gold, place in (
+        ([[first]], [other], "file:1: the words"),
+        ([[first, second]], [first], "file:4: the gold annotation has no"),
+        ([[first]], [first, second], "file:4: "),
+        ([[first], []], None, "file:1: B has no"),
+        ([[first], [first, second]], None, "file:4: A has no"),
+        ([[first], [other]], None, "file:1: the words"),
+    ):
+        with pytest.raises(DataError, match=place):
+            list(grouped(analyses, ["A", "B"][: len(analyses)], gold))

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_trees import GOLD, TREES, sentence
 
-from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.drawing.marked import mark, mark_together
 from seqtool.treebank.drawing.rendering import grouped, render_groups
@@ -39,17 +38,6 @@ def test_what_analyses_have_in_common_is_not_marked() -> None:
     first, second = mark_together(two(), ["A", "B"], two()[0])
     assert (first.num_marked(), second.num_marked()) == (0, 1)
     assert second.kind(1) == "wrong"
-
-
-def test_analyses_of_other_sentences_are_refused() -> None:
-    first, second = two()
-    with pytest.raises(DataError, match="file:1: B has no such sentence"):
-        list(grouped([[first], []], ["A", "B"]))
-    with pytest.raises(DataError, match="file:9: A has no such sentence"):
-        list(grouped([[first], [first, second]], ["A", "B"]))
-    with pytest.raises(DataError, match="file:1: the words differ from those of file:1") as caught:
-        list(grouped([[first], [sentence([0])]], ["A", "B"]))
-    assert caught.value.hint == "give analyses of the same words"
 
 
 @pytest.mark.parametrize("beside", [False, True])

@@ -101,25 +101,14 @@ def test_probabilities_never_look_surer_than_they_are(probability: float, shown:
 
 def test_json_has_all() -> None:
     (line,) = trace_json([trace()])
-    found = json.loads(line)
-    assert [word["form"] for word in found["words"]] == ["dogs", "sleep"]
-    derivation = found["derivation"]
+    derivation = json.loads(line)["derivation"]
     assert derivation["system"] == "arc-standard"
-    assert [step["transition"] for step in derivation["steps"]][2:] == [
-        "LEFT-ARC nsubj",
-        "RIGHT-ARC root",
-    ]
     third = derivation["steps"][2]
     assert third["arc"] == {"head": 2, "word": 1, "label": "nsubj↑x"}
     assert third["others"] == [{"transition": "RIGHT-ARC obj", "probability": 0.25}]
     assert third["features"][0] == {"place": "s0", "kind": "word", "value": "", "word": 2}
     assert derivation["rounds"][1][1]["survives"] is False
-    assert derivation["put_back"] == [
-        {
-            "built": {"head": 2, "word": 1, "label": "nsubj↑x"},
-            "put": {"head": 2, "word": 1, "label": "nsubj"},
-        }
-    ]
+    assert derivation["put_back"][0]["put"] == {"head": 2, "word": 1, "label": "nsubj"}
 
 
 NASTY = '<script>alert("x")</script>&amp;\'"\x1b]0;\u2028'

@@ -64,6 +64,10 @@ _PREAMBLE = r"""% pdflatex FILE, or xelatex FILE where letters are not Latin; a 
     \PackageWarning{trees}{this font is not installed: #3}\let#2\relax}\fi}
 \depstyle{tree}{theme=simple, text style={text height=2ex, text depth=0.4ex},
   edge unit distance=1.5ex}
+\depstyle{wrong}{edge style={dep-wrong, thick}, label style={text=dep-wrong}}
+\depstyle{differs}{edge style={dep-differs, thick}, label style={text=dep-differs}}
+\depstyle{gold}{edge below, edge style={dep-gold, thick, dashed},
+  label style={below, text=dep-gold}}
 """
 
 
@@ -75,14 +79,8 @@ def tikz_document(groups: Iterable[Group], *, beside: bool = False) -> Iterator[
         beside: they stand side by side; otherwise one over the other.
     """
     yield _PREAMBLE
-    for kind, more in (("wrong", ""), ("gold", ", dashed"), ("differs", "")):
-        below = "edge below, " if kind == "gold" else ""
-        side = "below, " if kind == "gold" else ""
-        yield (
-            f"\\definecolor{{dep-{kind}}}{{HTML}}{{{LIGHT[kind].lstrip('#').upper()}}}\n"
-            f"\\depstyle{{{kind}}}{{{below}edge style={{dep-{kind}, thick{more}}},\n"
-            f"  label style={{{side}text=dep-{kind}}}}}\n"
-        )
+    for kind in ("wrong", "differs", "gold"):
+        yield f"\\definecolor{{dep-{kind}}}{{HTML}}{{{LIGHT[kind].lstrip('#').upper()}}}\n"
     yield "\\begin{document}\n"
     known: set[str] = set()
     for group in groups:
