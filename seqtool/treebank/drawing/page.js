@@ -12,7 +12,7 @@ let printing = false;
 const states = new Map(); // of each picture: its two forms, its size, and which one is shown
 for (const section of sections) {
   for (const picture of section.querySelectorAll(".picture")) {
-    const [across, down] = ["across", "down"].map((which) => picture.querySelector("." + which).textContent);
+    const [across, down] = [...picture.querySelectorAll("noscript")].map((each) => each.textContent);
     const { width, height } = picture.dataset;
     states.set(picture, { section, across, down, width: Number(width), height: Number(height),
       rows: null, shown: "", word: 0 });
