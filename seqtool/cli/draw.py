@@ -103,7 +103,7 @@ def check_drawing(format_: str, output: str) -> None:
 
 
 def draw_groups(
-    groups: Iterable[Group], format_: str, output: str, *, beside: bool = False, down: bool = False
+    groups: Iterable[Group], format_: str, output: str, *, beside: bool = False
 ) -> None:
     """Draw sentences into a file or to stdout, or each into a file of a directory: all, or none.
 
@@ -112,19 +112,17 @@ def draw_groups(
         format_: one of `DRAWINGS`.
         output: see `check_drawing`.
         beside: several analyses stand side by side.
-        down: words stand below one another.
     """
     from seqtool.treebank.drawing.rendering import render_groups
 
     kind: Any = format_
+    colour = format_ == "tree" and is_terminal(output)
 
-    def drawn(groups: Iterable[Group], *, colour: bool = False) -> Iterator[str]:
-        return render_groups(groups, kind, beside=beside, down=down, colour=colour)
+    def drawn(groups: Iterable[Group]) -> Iterator[str]:
+        return render_groups(groups, kind, beside=beside, colour=colour)
 
-    groups = begun(groups)
     if not cli.is_folder(output):
-        colour = format_ == "tree" and is_terminal(output)
-        return write_text(drawn(groups, colour=colour), output, colour=colour)
+        return write_text(drawn(begun(groups)), output, colour=colour)
     number = 0
     with atomic_directory(output) as folder:
         for number, group in enumerate(groups, start=1):
@@ -268,12 +266,12 @@ class ChoiceOptions:
                 continue
             is_empty = False
             yield group
-        if is_empty and self.where:
-            what = "no sentence has a word that --where asks for"
-            raise DataError(what, hint=f"leave out --where{' or --differing' * self.differing}")
-        if is_empty and self.differing:
+        if is_empty and (self.where or self.differing):
             what = "no trees differ in heads or relations, subtypes apart"
-            raise DataError(what, hint="leave out --differing")
+            if self.where:
+                what = "no sentence has a word that --where asks for"
+            options = ["--where"] * bool(self.where) + ["--differing"] * self.differing
+            raise DataError(what, hint=f"leave out {' or '.join(options)}")
 
 
 @examples(
@@ -299,7 +297,6 @@ def draw(
     beside: bool = cli.option(
         False, "Several analyses stand side by side, not one over the other."
     ),
-    down: bool = cli.option(False, "Words stand below one another, arcs beside them (svg, html)."),
     *,
     choice: ChoiceOptions,
 ) -> None:
@@ -320,15 +317,13 @@ def draw(
         raise ConfigError("--beside draws several analyses", hint=f"{hint}, and no --format json")
     if choice.differing and len(given) == 1 and gold is None:
         raise ConfigError("--differing has nothing to compare", hint=f"{hint}, or --gold FILE")
-    if down and format_ != "svg":
-        raise ConfigError(f"{format_} has no --down", hint="leave it out, or choose svg")
     check_drawing(format_, output)
     groups = grouped(
         [read_conllu(path, skip_option="") for path in given],
         _names(given),
         None if gold is None else read_conllu(gold, skip_option=""),
     )
-    draw_groups(choice.chosen(groups), format_, output, beside=beside, down=down)
+    draw_groups(choice.chosen(groups), format_, output, beside=beside)
 
 
 def _names(files: Sequence[str]) -> list[str]:
