@@ -140,6 +140,7 @@ class Pipeline(OneLine):
     shown = ("kind", "tagger", "parser")
 
     kind = KIND
+    has_tagger = True  # it tags words itself
 
     def __init__(
         self,
@@ -161,11 +162,6 @@ class Pipeline(OneLine):
     def known(self) -> Known:
         """What tagger and parser know: words, and the tags that a text may have already."""
         return replace(self.tagger.known, tags=self.parser.known.tags)
-
-    @property
-    def has_tagger(self) -> bool:
-        """Whether it tags words itself: it does."""
-        return True
 
     @property
     def votes(self) -> bool:
