@@ -105,7 +105,9 @@ class MultiwordChooser:
                 both = [i for i, form in enumerate(forms) if form.lower() in self.forms]
                 if both:
                     asked.append((spans, both, first))
-                    sentences.append(_of_forms(forms))
+                    rest = ["_"] * (NUM_COLUMNS - 2)
+                    rows = [[str(i), form, *rest] for i, form in enumerate(forms, 1)]
+                    sentences.append(Sentence([], rows, []))
         self._tagger.tag(sentences, retag=True)
         for (spans, both, first), sentence in zip(asked, sentences, strict=True):
             for place in both:
@@ -114,11 +116,6 @@ class MultiwordChooser:
                 words = self._splitter.split(row[FORM])
                 if words is not None and row[UPOS].startswith(SEVERAL):
                     spans.words[first + place] = words
-
-
-def _of_forms(forms: Sequence[str]) -> Sentence:
-    rest = ["_"] * (NUM_COLUMNS - 2)
-    return Sentence([], [[str(i), form, *rest] for i, form in enumerate(forms, 1)], [])
 
 
 M = TypeVar("M", bound=TreebankModel[Any])

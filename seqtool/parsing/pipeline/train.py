@@ -80,16 +80,20 @@ from seqtool.treebank.sentence import Sentence
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
 
-# how a part is trained, and its share of a limit of time
-TRAINED_AS: dict[str, tuple[Kind[Any], Callable[..., Any], float]] = {
-    "segmenter": (SEGMENTER, train_segmenter, 1.0),
-    "multiword": (TAGGER, train_tagger, 2.0),
-    "tagger": (TAGGER, train_tagger, 5.0),
-    "graph": (PARSER, train_parser, 15.0),
-    "parser": (PARSER, train_parser, 6.0),
-    "perceptron": (PARSER, train_parser, 1.0),
+# how a part is trained
+TRAINED_AS: dict[str, tuple[Kind[Any], Callable[..., Any]]] = {
+    "segmenter": (SEGMENTER, train_segmenter),
+    "multiword": (TAGGER, train_tagger),
+    "tagger": (TAGGER, train_tagger),
+    "graph": (PARSER, train_parser),
+    "parser": (PARSER, train_parser),
+    "perceptron": (PARSER, train_parser),
 }
-FOLD_SHARE = 0.5
+# of a limit of time, about as long as each takes in the preset `accurate`
+SHARES = {
+    **{"segmenter": 1.0, "multiword": 2.0, "tagger": 5.0, "fold": 0.5},
+    **{"graph": 15.0, "parser": 6.0, "perceptron": 1.0},
+}
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
 
 
@@ -314,7 +318,7 @@ class _Run:
 
     def time_of(self, names: Sequence[str]) -> float:
         """Return the time of parts, as many at once as there are threads, in shares."""
-        shares = [_share_of(name) for name in names]
+        shares = list(map(_share_of, names))
         return max(sum(shares) / self.num_processes(len(names)), *shares)
 
     def limit_of(self, name: str) -> str | None:
@@ -348,15 +352,14 @@ class _Run:
             "device": self.device,
             "command": record.command,
         }
-        # what is made of the treebank and of its validation part, for all but tagger and segmenter
-        made = ("surface", "surface-dev") if part == "multiword" else ("train", "dev")
-        if part == "multiword" or part in PARSERS:
-            train, dev = (self.treebank / f"{name}.conllu" for name in made)
+        if part == "multiword" or part in PARSERS:  # what is made of the treebank
+            names = ("surface", "surface-dev") if part == "multiword" else ("train", "dev")
+            train, dev = (self.treebank / f"{name}.conllu" for name in names)
             arguments |= {"train_files": [str(train)], "dev": dev if record.dev else None}
         if part in PARSERS:
             arguments["gold_tags"] = self.treebank / "gold.conllu"
-        is_linear = part in PARSERS and config.model.classifier == "linear"
-        if part != "segmenter" and not is_linear and not is_begun:
+        has_vectors = part not in PARSERS or config.model.classifier == "neural"
+        if part != "segmenter" and has_vectors and not is_begun:
             arguments["embeddings"] = record.embeddings
         return Job(folder, TRAINED_AS[part][1], arguments)
 
@@ -405,16 +408,15 @@ class _Run:
 
 
 def _share_of(name: str) -> float:
-    """Return the share of a part: its folder, or `fold 1 of 5`."""
-    part = name.partition("-")[0]
-    return TRAINED_AS[part][2] if part in TRAINED_AS else FOLD_SHARE
+    """Return the share of a part: `tagger-2`, `fold 1 of 5`."""
+    return SHARES[name.replace("-", " ").split()[0]]
 
 
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
     """Return settings with the precision of all parts decided, so that `run.json` names it."""
     decided: dict[str, Any] = {
         part: with_precision(getattr(config, part), device, kind)
-        for part, (kind, *_) in TRAINED_AS.items()
+        for part, (kind, _) in TRAINED_AS.items()
     }
     return replace(config, **decided)
 
