@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial, wraps
@@ -296,9 +296,9 @@ class Display(Listener):
             self._bars.stop()
         self._bars = None
 
-    def plan(self, stages: Iterable[Mapping[str, float]], at_once: int) -> None:
-        """Show from now on how many of all parts, which are trained stage by stage, are done."""
-        self._num_parts = sum(map(len, stages))
+    def plan(self, parts: Sequence[str]) -> None:
+        """Show from now on how many of all parts are done."""
+        self._num_parts = len(parts)
 
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""

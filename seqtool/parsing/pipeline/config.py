@@ -29,6 +29,10 @@ _MEMBERS: dict[str, dict[str, Any]] = {
 }
 
 
+def _number(default: int, help: str, *, minimum: int = 0) -> Any:
+    return setting(default, help, minimum=minimum, maximum=DEEPEST)
+
+
 @dataclass(frozen=True)
 class PipelineConfig(Config):
     """All settings."""
@@ -56,47 +60,29 @@ class PipelineConfig(Config):
         "what finds heads by sparse features, and votes with them",
         when="perceptrons > 0",
     )
-    segmenters: int = setting(
-        1,
-        "members of the ensemble that splits text, of seeds one apart",
-        minimum=1,
-        maximum=DEEPEST,
+    segmenters: int = _number(
+        1, "members of the ensemble that splits text, of seeds one apart", minimum=1
     )
-    multiwords: int = setting(
+    multiwords: int = _number(
         1,
         "taggers, of seeds one apart, that decide whether a form such as French `des` is one word "
         "or several; trained where the treebank has enough such forms; 0: the segmenter decides",
-        minimum=0,
-        maximum=DEEPEST,
     )
-    taggers: int = setting(
-        1, "members of the ensemble that tags, of seeds one apart", minimum=1, maximum=DEEPEST
+    taggers: int = _number(1, "members of the ensemble that tags, of seeds one apart", minimum=1)
+    parsers: int = _number(1, "members of the ensemble that parses, of seeds one apart", minimum=1)
+    graphs: int = _number(
+        0, "members of the ensemble that votes with the parser, of seeds one apart; 0: none votes"
     )
-    parsers: int = setting(
-        1, "members of the ensemble that parses, of seeds one apart", minimum=1, maximum=DEEPEST
-    )
-    graphs: int = setting(
-        0,
-        "members of the ensemble that votes with the parser, of seeds one apart; 0: none votes",
-        minimum=0,
-        maximum=DEEPEST,
-    )
-    perceptrons: int = setting(
+    perceptrons: int = _number(
         0,
         "parsers of sparse features that vote with the others, of seeds one apart; 0: none votes",
-        minimum=0,
-        maximum=DEEPEST,
     )
-    folds: int = setting(
-        5,
-        "parts of the treebank, each tagged by a tagger of the others for the parser",
-        minimum=2,
-        maximum=DEEPEST,
+    folds: int = _number(
+        5, "parts of the treebank, each tagged by a tagger of the others for the parser", minimum=2
     )
     time_limit: str | float | None = setting(
         None,
-        "train all parts together for so long, in place of their `epochs`: each has a share that "
-        "goes with these",
+        "train all parts together for so long, in place of their `epochs`: each has a fixed share",
     )
 
     @property
@@ -150,10 +136,9 @@ def _targets(option: str) -> list[str]:
     if option == "training.time_limit":
         return ["time_limit"]
     parts: tuple[str, ...] = NEURAL if option.startswith("training.") else ("parser",)
-    if option in ("training.epochs", "model.fields"):
-        parts = PARSERS
-    if option == "training.seed":
-        parts = PARTS
+    parts = {"training.epochs": PARSERS, "model.fields": PARSERS, "training.seed": PARTS}.get(
+        option, parts
+    )
     return [f"{part}.{option}" for part in parts]
 
 

@@ -105,7 +105,9 @@ class MultiwordChooser:
                 both = [i for i, form in enumerate(forms) if form.lower() in self.forms]
                 if both:
                     asked.append((spans, both, first))
-                    sentences.append(_of_forms(forms))
+                    rest = ["_"] * (NUM_COLUMNS - 2)
+                    rows = [[str(i), form, *rest] for i, form in enumerate(forms, 1)]
+                    sentences.append(Sentence([], rows, []))
         self._tagger.tag(sentences, retag=True)
         for (spans, both, first), sentence in zip(asked, sentences, strict=True):
             for place in both:
@@ -114,11 +116,6 @@ class MultiwordChooser:
                 words = self._splitter.split(row[FORM])
                 if words is not None and row[UPOS].startswith(SEVERAL):
                     spans.words[first + place] = words
-
-
-def _of_forms(forms: Sequence[str]) -> Sentence:
-    rest = ["_"] * (NUM_COLUMNS - 2)
-    return Sentence([], [[str(i), form, *rest] for i, form in enumerate(forms, 1)], [])
 
 
 M = TypeVar("M", bound=TreebankModel[Any])
@@ -140,6 +137,7 @@ class Pipeline(OneLine):
     shown = ("kind", "tagger", "parser")
 
     kind = KIND
+    has_tagger = True  # it tags words itself
 
     def __init__(
         self,
@@ -161,11 +159,6 @@ class Pipeline(OneLine):
     def known(self) -> Known:
         """What tagger and parser know: words, and the tags that a text may have already."""
         return replace(self.tagger.known, tags=self.parser.known.tags)
-
-    @property
-    def has_tagger(self) -> bool:
-        """Whether it tags words itself: it does."""
-        return True
 
     @property
     def votes(self) -> bool:
