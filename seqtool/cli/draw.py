@@ -103,7 +103,7 @@ def check_drawing(format_: str, output: str) -> None:
 
 
 def draw_groups(
-    groups: Iterable[Group], format_: str, output: str, *, beside: bool = False
+    groups: Iterable[Group], format_: str, output: str, *, beside: bool = False, down: bool = False
 ) -> None:
     """Draw sentences into a file or to stdout, or each into a file of a directory: all, or none.
 
@@ -112,6 +112,7 @@ def draw_groups(
         format_: one of `DRAWINGS`.
         output: see `check_drawing`.
         beside: several analyses stand side by side.
+        down: words stand below one another.
     """
     from seqtool.treebank.drawing.rendering import render_groups
 
@@ -119,7 +120,7 @@ def draw_groups(
     colour = format_ == "tree" and is_terminal(output)
 
     def drawn(groups: Iterable[Group]) -> Iterator[str]:
-        return render_groups(groups, kind, beside=beside, colour=colour)
+        return render_groups(groups, kind, beside=beside, down=down, colour=colour)
 
     if not cli.is_folder(output):
         return write_text(drawn(begun(groups)), output, colour=colour)
@@ -297,6 +298,7 @@ def draw(
     beside: bool = cli.option(
         False, "Several analyses stand side by side, not one over the other."
     ),
+    down: bool = cli.option(False, "Words stand below one another, arcs beside them (svg, html)."),
     *,
     choice: ChoiceOptions,
 ) -> None:
@@ -317,13 +319,15 @@ def draw(
         raise ConfigError("--beside draws several analyses", hint=f"{hint}, and no --format json")
     if choice.differing and len(given) == 1 and gold is None:
         raise ConfigError("--differing has nothing to compare", hint=f"{hint}, or --gold FILE")
+    if down and format_ not in ("svg", "html"):
+        raise ConfigError(f"{format_} has no --down", hint="choose --format svg or html")
     check_drawing(format_, output)
     groups = grouped(
         [read_conllu(path, skip_option="") for path in given],
         _names(given),
         None if gold is None else read_conllu(gold, skip_option=""),
     )
-    draw_groups(choice.chosen(groups), format_, output, beside=beside)
+    draw_groups(choice.chosen(groups), format_, output, beside=beside, down=down)
 
 
 def _names(files: Sequence[str]) -> list[str]:

@@ -49,6 +49,17 @@ def test_a_directory_gets_a_file_for_each_sentence(
     refused("draw broken.conllu -o other/", "broken.conllu:")
 
 
+def test_words_below_one_another(seqtool: Run, tmp_path: Path) -> None:
+    def text(*args: object) -> str:
+        assert seqtool("draw", TREES, *args, "-o", tmp_path / "x").code == 0
+        return (tmp_path / "x").read_text(encoding="utf-8")
+
+    assert "matrix(0 1 1 0 0 0)" in text("-f", "svg", "--down")
+    assert "matrix" not in text("-f", "svg")
+    assert '<option value="down" selected>' in text("-f", "html", "--down")
+    assert "selected>" not in text("-f", "html")
+
+
 def test_only_some_sentences(seqtool: Run) -> None:
     def drawn(*args: object) -> list[str]:
         result = seqtool("draw", TREES, "-f", "json", *args)
@@ -70,6 +81,7 @@ def test_only_some_sentences(seqtool: Run) -> None:
         ("-o no/x.svg", "directory"),
         ("-o x/ -f html", "html"),
         ("--beside", "--beside"),
+        ("--down", "--down"),
         ("--differing", "--differing"),
         ("--where deprel=nonsense", "--where"),
         ("- --gold -", "stdin"),

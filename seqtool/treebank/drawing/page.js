@@ -4,7 +4,6 @@ const sections = [...document.querySelectorAll("section")];
 const main = document.querySelector("main");
 const layout = byId("layout"), query = byId("query"), only = byId("only"), tip = byId("tip");
 const PAPER = 700, SHRUNK = 1.6; // pixels across a page, and how much smaller print may be
-const ROW = 20; // pixels, as the style has it
 let printing = false;
 
 // pictures
@@ -13,9 +12,8 @@ const states = new Map(); // of each picture: its two forms, its size, and which
 for (const section of sections) {
   for (const picture of section.querySelectorAll(".picture")) {
     const [across, down] = [...picture.querySelectorAll("noscript")].map((each) => each.textContent);
-    const { width, height } = picture.dataset;
-    states.set(picture, { section, across, down, width: Number(width), height: Number(height),
-      rows: null, shown: "", word: 0 });
+    const { width, across: height, down: column } = picture.dataset;
+    states.set(picture, { section, across, down, width, heights: { across: height, down: column }, rows: null, shown: "", word: 0 });
     picture.replaceChildren();
   }
 }
@@ -59,8 +57,7 @@ function arrange() {
   for (const [picture, state] of states) {
     const room = rooms[place++];
     state.wanted = wanted(state, room);
-    const height = state.wanted === "down" ? rowsOf(picture).size * ROW : state.height;
-    picture.style.minHeight = height + "px";
+    picture.style.minHeight = state.heights[state.wanted] + "px";
     if (state.shown) fill(picture);
   }
 }

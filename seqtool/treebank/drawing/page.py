@@ -1,8 +1,8 @@
 """Trees as one HTML page: to search, to go through with keys, to print.
 
-Each sentence stands there twice in `noscript` elements: as a picture, and as the terminal has it,
-with the words below one another. Without a script a browser shows the first. With one they are text
-that costs little: the page's own script shows those that are in view, each in the form that fits.
+Each sentence stands there twice in `noscript` elements: with its words in a row, and below one
+another. Without a script a browser shows one of them. With one they are text that costs little: the
+page's own script shows those that are in view, each in the form that fits.
 The words of a sentence stand there as CoNLL-U, to be read and to be searched. The page loads
 nothing, and its policy names style and script by their sums. Every text of data is escaped.
 """
@@ -18,9 +18,8 @@ from typing import NamedTuple
 
 from seqtool.core.errors import counted
 from seqtool.treebank.drawing.marked import MarkedSentence, columns_of
-from seqtool.treebank.drawing.picture import draw, opening_tag
+from seqtool.treebank.drawing.picture import Picture, draw, opening_tag
 from seqtool.treebank.drawing.style import STYLE
-from seqtool.treebank.drawing.textual import branches, mark_of, notes_of
 
 _FOLDER = files("seqtool.treebank.drawing")
 
@@ -72,6 +71,7 @@ def page(
     groups: Iterable[Sequence[MarkedSentence]],
     *,
     beside: bool = False,
+    down: bool = False,
     above: Above | None = None,
 ) -> Iterator[str]:
     """Give the page in pieces, a sentence each; memory does not grow with them.
@@ -79,14 +79,18 @@ def page(
     Args:
         groups: the analyses of each sentence.
         beside: they stand side by side where the window is wide enough.
+        down: words stand below one another, however wide the window is.
         above: what stands above them.
     """
     above = above or Above()
-    style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{above.style}{STYLE}"
+    hidden = f"noscript.{'across' if down else 'down'} {{ display: none }}\n"
+    style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{hidden}{above.style}{STYLE}"
     kind = ' class="beside"' if beside else ""
     script = f"{(_FOLDER / 'page.js').read_text(encoding='utf-8')}{above.script}".strip()
     yield opening(above.title, style, script, above.form_action)
-    yield f"{above.elements}{_CONTROLS}<main{kind}>\n"
+    chosen = 'value="down"'
+    controls = _CONTROLS.replace(chosen, f"{chosen} selected") if down else _CONTROLS
+    yield f"{above.elements}{controls}<main{kind}>\n"
     for number, group in enumerate(groups, start=1):
         yield _section(group, number)
     yield f'</main>\n<div id="tip" role="status" hidden></div>\n{closing(script)}'
@@ -144,7 +148,7 @@ def _marks(sentence: MarkedSentence) -> str:
 
 
 def _figure(sentence: MarkedSentence, number: int) -> str:
-    picture = draw(sentence)
+    picture, column = draw(sentence), draw(sentence, down=True)
     direction = "rtl" if picture.leftward else "ltr"
     caption = ""
     if sentence.source:
@@ -153,37 +157,14 @@ def _figure(sentence: MarkedSentence, number: int) -> str:
     label = f"tree of sentence {number}"
     return (
         f'<figure>\n{caption}<div class="picture" dir="{direction}" tabindex="0" role="group" '
-        f'aria-label="{label}" data-width="{picture.width:g}" data-height="{picture.height:g}">\n'
-        f'<noscript class="across">{opening_tag(picture.width, picture.height, label)}\n'
-        f'{picture.elements}</svg></noscript>\n<noscript class="down">{_table(sentence)}</noscript>'
-        '\n</div>\n<details><summary>CoNLL-U</summary><pre dir="ltr">\n'
+        f'aria-label="{label}" data-width="{picture.width:g}" data-across="{picture.height:g}" '
+        f'data-down="{column.height:g}">\n'
+        f'<noscript class="across">{_svg(picture, label)}</noscript>\n'
+        f'<noscript class="down">{_svg(column, label)}</noscript>\n</div>\n'
+        f'<details><summary>CoNLL-U</summary><pre dir="ltr">\n'
         f"{escape(columns_of(sentence.sentence))}\n</pre></details>\n</figure>\n"
     )
 
 
-def _table(sentence: MarkedSentence) -> str:
-    """Return the tree as the terminal has it, a row for each word."""
-    rows = []
-    parts = zip(
-        branches(sentence.heads),
-        sentence.forms,
-        sentence.tags,
-        sentence.relations,
-        notes_of(sentence),
-        strict=True,
-    )
-    for word, (lines, form, tag, relation, note) in enumerate(parts, start=1):
-        cells = (
-            ("lines", lines),
-            ("number", str(word)),
-            ("form", form),
-            ("tag", tag),
-            (sentence.kind(word), relation),
-            ("tag", note),
-            ("gold", mark_of(sentence, word)),
-        )
-        inside = "".join(
-            f'<td class="{kind}"><bdi>{escape(text)}</bdi></td>' for kind, text in cells
-        )
-        rows.append(f'<tr class="word" data-w="{word}">{inside}</tr>\n')
-    return f'<table dir="ltr">\n{"".join(rows)}</table>'
+def _svg(picture: Picture, label: str) -> str:
+    return f"{opening_tag(picture.width, picture.height, label)}\n{picture.elements}</svg>"

@@ -1,5 +1,7 @@
 """Sentences as SVG: words in a row, arcs from heads to dependents above them.
 
+Or words stand below one another: the same arcs with axes exchanged, and relations behind the words.
+
 An arc is as high as the arcs below it make it; where several meet at a word, they stand side by
 side, the longest in the middle. A sentence written from right to left is drawn so. Arcs that are
 wrong are red; the gold ones in their place are green, dashed, below the words. Arcs in which
@@ -12,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import accumulate
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -30,6 +33,7 @@ CORNER = 8.0
 ARROW = 5.0
 ROOT_ROOM = 34.0
 FORM_LINE, TAG_LINE, SURFACE_LINE, HEADING_LINE = 22.0, 16.0, 26.0, 24.0
+ROW, LEVEL_DOWN = 24.0, 12.0  # where words stand below one another
 
 
 class Arc(NamedTuple):
@@ -75,17 +79,18 @@ class Picture:
 
 
 def svg_document(
-    groups: Iterable[Sequence[MarkedSentence]], *, beside: bool = False
+    groups: Iterable[Sequence[MarkedSentence]], *, beside: bool = False, down: bool = False
 ) -> Iterator[str]:
     """Give one SVG document with all sentences, one below another.
 
     Args:
         groups: the analyses of each sentence; where they have names, these stand above them.
         beside: the analyses of a sentence stand side by side, not one over the other.
+        down: words stand below one another.
     """
     drawn = []
     for group in groups:
-        whole = _arranged([draw(each, each.source) for each in group], beside)
+        whole = _arranged([draw(each, each.source, down=down) for each in group], beside)
         title = f"<title>{escape(group[0].text)}</title>\n"
         drawn.append(
             Picture(whole.width, whole.height, title + whole.words, (), (), whole.leftward)
@@ -122,8 +127,10 @@ def opening_tag(width: float, height: float, label: str = "") -> str:
     )
 
 
-def draw(sentence: MarkedSentence, heading: str = "") -> Picture:
-    """Return the picture of a sentence, with a heading if it has one."""
+def draw(sentence: MarkedSentence, heading: str = "", *, down: bool = False) -> Picture:
+    """Return a sentence, with its heading if it has one; `down`: its words below one another."""
+    if down:
+        return _draw_down(sentence, heading)
     leftward = sentence.is_leftward
     arcs, gold = arcs_of(sentence)
     centres, width = _centres(sentence, arcs + gold)
@@ -141,6 +148,65 @@ def draw(sentence: MarkedSentence, heading: str = "") -> Picture:
         lines, labels, y = lines + gold_lines, labels + gold_labels, y + height
     drawn = "".join(f"{element}\n" for element in words)
     return Picture(width, y + MARGIN, drawn, lines, labels, leftward)
+
+
+def _draw_down(sentence: MarkedSentence, heading: str) -> Picture:
+    leftward = sentence.is_leftward
+    arcs, gold = arcs_of(sentence)
+    meeting = Counter(end for arc in arcs + gold for end in arc.ends)
+    heights = [max(ROW, SLOT * (meeting[arc.word] + 1)) for arc in arcs]
+    ends = list(accumulate(heights, initial=MARGIN + HEADING_LINE * bool(heading)))
+    centres = [end - height / 2 for end, height in zip(ends[1:], heights, strict=True)]
+    lines, _, x = _draw_arcs(arcs, centres, False, 0, -1, LEVEL_DOWN)
+    ring = x + 3
+    x += 8
+    corrected = {arc.word: arc.relation for arc in gold}
+    columns: list[tuple[str, float, Sequence[str]]] = []
+    for kind, texts in (
+        ("form", sentence.forms),
+        ("tag", sentence.tags),
+        ("relation", sentence.relations),
+        ("relation gold", [corrected.get(arc.word, "") for arc in arcs]),
+    ):
+        columns.append((kind, x, texts))
+        cells = max(map(cell_len, texts))
+        x += (WORD_CELL if kind == "form" else SMALL_CELL) * cells + WORD_GAP * bool(cells)
+    surfaces_x = x + 10
+    for token in sentence.surfaces:
+        first, last = centres[token.first - 1] - 8, centres[token.last - 1] + 8
+        lines.append(f'<path class="bracket" d="M{first:g} {x:g}v4H{last:g}v-4"/>')
+    forms = [WORD_CELL * cell_len(token.form) + 2 * WORD_GAP for token in sentence.surfaces]
+    x += max(forms, default=0)
+    if gold:
+        gold_lines, _, depth = _draw_arcs(gold, centres, False, x, 1, LEVEL_DOWN)
+        lines, x = lines + gold_lines, x + depth
+    width = max(x + MARGIN, 1.3 * small_width(heading) + 2 * MARGIN)
+    # y of arcs becomes x, from the edge where the reader begins
+    turned = f"matrix(0 1 {-1 if leftward else 1} 0 {width if leftward else 0:g} 0)"
+
+    def cell(kind: str, place: float, y: float, text: str) -> str:
+        side = "starts" if is_leftward(text, leftward) == leftward else "ends"
+        at = width - place if leftward else place
+        return text_element(f"{kind} {side}", at, y, text, leftward)
+
+    words = [cell("source", MARGIN, MARGIN + 6, heading)] if heading else []
+    for word, (arc, y) in enumerate(zip(arcs, centres, strict=True)):
+        texts = "".join(
+            cell(f"{kind} {arc.kind}" if kind == "relation" else kind, place, y + 5, column[word])
+            for kind, place, column in columns
+            if column[word]
+        )
+        words.append(
+            f'<g class="word" data-w="{arc.word}"><rect class="ring" transform="{turned}" rx="5" '
+            f'x="{y - 11:g}" y="{ring:g}" width="22" height="{columns[2][1] - 8 - ring:g}"/>'
+            f"{texts}</g>"
+        )
+    for token in sentence.surfaces:
+        y = (centres[token.first - 1] + centres[token.last - 1]) / 2 + 5
+        words.append(cell("surface", surfaces_x, y, token.form))
+    lines = [f'<g transform="{turned}">', *lines, "</g>"]
+    drawn = "".join(f"{element}\n" for element in words)
+    return Picture(width, ends[-1] + MARGIN, drawn, lines, (), leftward)
 
 
 def arcs_of(sentence: MarkedSentence) -> tuple[list[Arc], list[Arc]]:
@@ -233,7 +299,12 @@ def _slots(
 
 
 def _draw_arcs(
-    arcs: Sequence[Arc], centres: Sequence[float], leftward: bool, top: float, direction: int
+    arcs: Sequence[Arc],
+    centres: Sequence[float],
+    leftward: bool,
+    top: float,
+    direction: int,
+    step: float = LEVEL,
 ) -> tuple[list[str], list[str], float]:
     """Return the lines of the arcs on one side of the words, their relations, and their height.
 
@@ -243,15 +314,16 @@ def _draw_arcs(
         leftward: whether words, and so the arcs that meet at one, run to the left.
         top: the upper edge of the side.
         direction: -1 for arcs above the words, 1 for arcs below them.
+        step: from an arc to one that passes over it.
     """
     levels = _levels(arcs, len(centres))
-    height = ROOT_ROOM + LEVEL * max((0, *levels))
+    height = ROOT_ROOM + step * max((0, *levels))
     base = top + height if direction < 0 else top
     slots = _slots(arcs, centres, -SLOT if leftward else SLOT)
     lines, labels = [], []
     for i, (arc, level) in enumerate(zip(arcs, levels, strict=True)):
         x = middle = slots[i, arc.word]
-        far = base + direction * (LEVEL * level + (4 if arc.head else ROOT_ROOM - 16))
+        far = base + direction * (step * level + (4 if arc.head else ROOT_ROOM - 16))
         line = f"M{x:g} {far:g}"
         if arc.head:
             start = slots[i, arc.head]

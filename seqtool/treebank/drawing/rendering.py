@@ -50,6 +50,7 @@ def render_groups(
     format: Format,
     *,
     beside: bool = False,
+    down: bool = False,
     colour: bool = False,
 ) -> Iterator[str]:
     """Give the text of sentences in pieces, to be written one after another.
@@ -60,15 +61,16 @@ def render_groups(
         groups: the analyses of each sentence, as `grouped` gives them.
         format: one of `FORMATS`.
         beside: analyses stand side by side; in JSON they always follow one another.
+        down: in SVG and HTML, words stand below one another.
         colour: colour trees for a terminal.
     """
     match format:
         case "tree":
             return tree_lines(groups, beside=beside, colour=colour)
         case "svg":
-            return svg_document(groups, beside=beside)
+            return svg_document(groups, beside=beside, down=down)
         case "html":
-            return page(groups, beside=beside)
+            return page(groups, beside=beside, down=down)
         case "tikz":
             return tikz_document(groups, beside=beside)
         case "json":
