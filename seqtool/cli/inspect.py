@@ -269,7 +269,7 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
             echo(f"{before}[{match.written}]{after}  {match.place}")
     if as_json:
         cli.emit({"path": str(path), "where": query, "words": words})
-    for hint in hints.lines(is_empty=not num_words):
+    for hint in () if num_words else hints.lines():
         cli.note(f"note: {hint}")
     if not as_json:
         total = counted(num_sentences, "sentence")

@@ -30,6 +30,7 @@ from seqtool.treebank.sentence import (
     DEPREL,
     FEATS,
     FORM,
+    ID,
     LEMMA,
     MISC,
     UPOS,
@@ -64,7 +65,6 @@ class Annotation:
         tokens: (T, 2) first character and the one after the last, of each token.
         token_lines: the line of the file that each token was read from.
         sentences: (S, 2) spans of characters.
-        first_words: (S + 1,) number of the first word of each sentence, and of words.
         spans: (W, 2) span of the token that each word is, or is in.
         in_multiword: (W,) whether the word is in a multiword token.
         forms: forms as they are compared, in lower case.
@@ -81,7 +81,6 @@ class Annotation:
     tokens: Longs
     token_lines: list[int]
     sentences: Longs
-    first_words: Longs
     spans: Longs
     in_multiword: Bools
     forms: list[str]
@@ -128,31 +127,24 @@ def read_annotation(treebank: Treebank) -> Annotation:
             values.extend(transposed[index])
         heads.extend(sentence.heads())
         num_words.append(len(sentence))
-        before = len(token_forms)
-        if sentence.extras:
-            for form, size, is_range, line in _tokens(sentence):
-                token_forms.append(form)
-                token_sizes.append(size)
-                are_ranges.append(is_range)
-                token_lines.append(line)
-        else:
-            first = sentence.line + len(sentence.comments)
-            token_forms.extend(transposed[FORM])
-            token_sizes.extend([1] * len(sentence))
-            are_ranges.extend([False] * len(sentence))
-            token_lines.extend(range(first, first + len(sentence)))
-        num_tokens.append(len(token_forms) - before)
+        tokens_here = sentence.surface_rows()
+        for first_word, last_word, row in tokens_here:
+            is_range = "-" in row[ID]
+            token_forms.append(row[FORM])
+            token_sizes.append(last_word - first_word + 1)
+            are_ranges.append(is_range)
+            token_lines.append(sentence.line_of(first_word) - is_range)
+        num_tokens.append(len(tokens_here))
     bare_tokens = _without_spaces(token_forms)
     ends = np.cumsum([0, *map(len, bare_tokens)], dtype=np.int64)
     tokens = np.stack((ends[:-1], ends[1:]), axis=1)
     token_of_word = np.repeat(np.arange(len(tokens)), token_sizes)
     in_multiword = np.array(are_ranges, bool)[token_of_word]
-    first_words = np.concatenate(([0], np.cumsum(num_words, dtype=np.int64)))
     if not num_words:
         raise DataError("there are no sentences", hint="give one or more", path=path or None)
     token_ends = np.cumsum(num_tokens, dtype=np.int64)
     head_array = np.array(heads, np.int64)
-    base = np.repeat(first_words[:-1], num_words)
+    base = np.repeat(np.cumsum([0, *num_words[:-1]]), num_words)
     parents = np.where(head_array > 0, head_array + base - 1, ROOT)
     distances = np.abs(parents - np.arange(len(parents)))
     forms = columns[FORM]
@@ -168,7 +160,6 @@ def read_annotation(treebank: Treebank) -> Annotation:
         tokens=tokens,
         token_lines=token_lines,
         sentences=np.stack((tokens[token_ends - num_tokens, 0], tokens[token_ends - 1, 1]), axis=1),
-        first_words=first_words,
         spans=tokens[token_of_word],
         in_multiword=in_multiword,
         forms=compared,
@@ -194,20 +185,6 @@ def checked(sentence: Sentence) -> Sentence:
         path, line = sentence.path or None, sentence.line_of(word)
         raise DataError(message, hint="give sentences with trees", path=path, line=line)
     return sentence
-
-
-def _tokens(sentence: Sentence) -> list[tuple[str, int, bool, int]]:
-    """Return (form, number of words, whether it is a multiword token, line) of each token."""
-    ranges = {first: (last, columns) for first, last, columns in sentence.multiword_tokens()}
-    tokens = []
-    word = 1
-    while word <= len(sentence):
-        last, columns = ranges.get(word, (word, sentence.rows[word - 1]))
-        is_range = word in ranges  # its own line is the one before that of its first word
-        line = sentence.line_of(word) - is_range
-        tokens.append((columns[FORM], last - word + 1, is_range, line))
-        word = last + 1
-    return tokens
 
 
 @cache
@@ -239,32 +216,25 @@ def check_same_text(gold: Annotation, predicted: Annotation) -> None:
     """
     if gold.text == predicted.text:
         return
-    index = next(
-        (i for i, (a, b) in enumerate(zip(gold.text, predicted.text, strict=False)) if a != b),
-        min(len(gold.text), len(predicted.text)),
-    )
+    pairs = enumerate(zip(gold.text, predicted.text, strict=False))
+    shorter = min(len(gold.text), len(predicted.text))
+    index = next((i for i, (one, other) in pairs if one != other), shorter)
     hint = "give an annotation of the same text: only spaces and the division into words may differ"
     if unicodedata.normalize("NFC", gold.text) == unicodedata.normalize("NFC", predicted.text):
         hint = "bring both files into one Unicode normal form, NFC in CoNLL-U"
     gold_word, gold_line = _token_at(gold, index)
     word, line = _token_at(predicted, index)
-    where = f"{gold.path}:{gold_line}"
-    if not word:
-        message = f"the text ends here, but {where} goes on with {gold_word!r}"
-    elif not gold_word:
-        message = f"the text goes on with {word!r}, but {where} ends it"
-    else:
-        message = f"the text differs: {word!r}, where {where} has {gold_word!r}"
+    message = f"the text differs: {word}, where {gold.path}:{gold_line} has {gold_word}"
     raise DataError(message, hint=hint, path=predicted.path, line=line)
 
 
 def _token_at(annotation: Annotation, index: int) -> tuple[str, int]:
-    """Return (token, line) at a character; at the end of the text ("", last line)."""
+    """Return (token, line) at a character, to be shown; at the end of the text its last line."""
     if index >= len(annotation.text):
-        return "", annotation.token_lines[-1] if annotation.token_lines else 1
+        return "its end", annotation.token_lines[-1]
     token = int(np.searchsorted(annotation.tokens[:, 1], index, side="right"))
     start, end = annotation.tokens[token]
-    return annotation.text[start:end], annotation.token_lines[token]
+    return repr(annotation.text[start:end]), annotation.token_lines[token]
 
 
 def align_words(gold: Annotation, predicted: Annotation) -> tuple[Longs, Longs]:

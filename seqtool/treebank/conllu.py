@@ -52,8 +52,6 @@ from seqtool.treebank.misc import ITEM_BEGIN, PREFIX, escaped
 from seqtool.treebank.sentence import (
     CHECKS,
     COLUMNS,
-    FORM,
-    ID,
     MISC,
     Check,
     Sentence,
@@ -73,7 +71,6 @@ TEXT_TABLE_BYTES = 1 << 26  # of all texts so far; a new table begins when there
 
 _MARK = PLUS_MARK.decode()
 _OTHER_PACKINGS = (".bz2", ".xz", ".zip")
-_WRITTEN_BYTES = 1 << 16  # joined before they are written, as a stream that packs likes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,27 +398,17 @@ def _piece(item: Item, *, clear_deps: bool) -> bytes:
 
 def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
     """Write pieces one after another; the target and errors are those of `write_conllu`."""
-    waiting: list[bytes] = []
-    num_bytes = 0
     with open_target(target) as output:
         for piece in pieces:
-            waiting.append(piece)
-            num_bytes += len(piece)
-            if num_bytes >= _WRITTEN_BYTES:
-                output.write(b"".join(waiting))
-                waiting, num_bytes = [], 0
-        output.write(b"".join(waiting))
+            output.write(piece)
 
 
 @contextmanager
 def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
     """Give what whole lines are written to; the target and errors are those of `write_conllu`."""
     if not isinstance(target, str | Path):
-        file: Any = target
-        if isinstance(target, io.TextIOBase):
-            text = target
-            file = SimpleNamespace(write=lambda data: text.write(data.decode()))
-        yield file
+        is_text = isinstance(target, io.TextIOBase)
+        yield SimpleNamespace(write=lambda data: target.write(data.decode())) if is_text else target
         return
     if str(target) == STDIN:
         shown = stream()
@@ -470,12 +457,8 @@ def columns_of(stretch: bytes, path: str) -> list[str] | None:
     if not stretch.startswith(PLUS_MARK):
         return None
     names = stretch.partition(b"\n")[0].decode().removeprefix(_MARK).split()
-    message = ""
-    if missing := [COLUMNS[i] for i in (ID, FORM) if COLUMNS[i] not in names]:
-        message = f"the columns are {' '.join(names)}, without {' and '.join(missing)}"
-    elif twice := sorted({name for name in names if names.count(name) > 1}):
-        message = f"column {twice[0]} is named twice"
-    if message:
+    if not {"ID", "FORM"} <= set(names) or len(set(names)) < len(names):
+        message = f"the columns are {' '.join(names)}: without ID or FORM, or one of them twice"
         hint = "name all columns in this line, each once"
         raise DataError(message, hint=hint, path=path, line=1)
     return None if names == list(COLUMNS) else names  # the line is a comment like others then
@@ -525,20 +508,21 @@ def read_stretches(
 
 
 def _reader(inputs: Source, block_size: int, on_progress: Progress | None) -> BlockReader:
-    if isinstance(inputs, str) and not {"\n", "\t"}.isdisjoint(inputs):
-        inputs = inputs.encode("utf-8", "surrogatepass")  # which is refused as no UTF-8
+    file: Any = inputs
     if isinstance(inputs, bytes):
-        return read_open_file(io.BytesIO(inputs), TEXT, block_size=block_size)
-    if hasattr(inputs, "read"):
-        file: Any = inputs
-        if isinstance(inputs, io.TextIOBase):
-            text = inputs
+        file = io.BytesIO(inputs)
+    elif isinstance(inputs, str) and not {"\n", "\t"}.isdisjoint(inputs):
+        file = io.StringIO(inputs)
+    if hasattr(file, "read"):
+        name = getattr(file, "name", TEXT)
+        if isinstance(file, io.TextIOBase):
+            text = file
+            # half characters are refused as no UTF-8 then
             file = SimpleNamespace(
                 read=lambda size: text.read(size).encode("utf-8", "surrogatepass")
             )
-        name = getattr(inputs, "name", TEXT)
-        shown = name if isinstance(name, str) else TEXT  # a descriptor has a number
-        return read_open_file(file, shown, block_size=block_size)
+        # the name of a descriptor is a number
+        return read_open_file(file, name if isinstance(name, str) else TEXT, block_size=block_size)
     return read_blocks(inputs, treebanks=True, block_size=block_size, on_progress=on_progress)
 
 
@@ -589,8 +573,5 @@ def describe_held_out(num_train: int, num_dev: int) -> str:
             "train, and dev scores say nothing of other text; give --dev"
         )
     num = num_train + num_dev
-    if num_dev == 1:
-        return f"1 sentence of {num} is held out as dev: its scores mean little; give --dev"
-    return (
-        f"every tenth sentence is held out as dev: {num_dev:,} of {num:,}; give --dev for another"
-    )
+    shown = f"every tenth sentence is held out as dev: {num_dev:,} of {num:,}"
+    return shown + ("; its scores mean little" if num_dev == 1 else "") + "; give --dev for another"

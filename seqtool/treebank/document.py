@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 
 ROW = ("sentence", "sent_id", *FIELDS, "multiword", "start", "end")  # the columns of `Doc.to_df`
-_OLDER = {"upostag": "upos", "xpostag": "xpos"}  # names that earlier versions of conllu gave
 
 
 def rebuild(sentences: Iterable[Sentence]) -> str:
@@ -246,33 +245,26 @@ def from_tokenlist(tokenlist: Sequence[Mapping[str, Any]], number: int = 1) -> S
     from conllu.exceptions import ParseException
     from conllu.serializer import serialize_field
 
-    for token in tokenlist:
-        if not isinstance(token, Mapping):
-            raise TypeError(f"expected tokens, as conllu.parse gives them, but got {token!r}")
     metadata = getattr(tokenlist, "metadata", None) or {}
     lines = [f"# {key} = {value}" if value else f"# {key}" for key, value in metadata.items()]
     num_words = 0
     try:
         for token in tokenlist:
-            values = {_OLDER.get(name, name): value for name, value in token.items()}
-            if not isinstance(head := values.get("head"), int | str | None):
+            if not isinstance(head := token.get("head"), int | str | None):
                 raise ValueError(f"a token has the head {head!r}, which is no whole number")
-            if values.get("form") == "":
+            if token.get("form") == "":
                 raise ValueError("a token has an empty form")
-            texts = {name: serialize_field(value) for name, value in values.items()}
+            texts = {name: serialize_field(value) for name, value in token.items()}
             columns = [texts.pop(name, "_") for name in FIELDS]
             if columns[ID] == "_":
                 columns[ID] = str(num_words + 1)
             num_words += columns[ID].isdecimal()
             columns[MISC] = to_misc(columns[MISC], texts)
             if any("\n" in column or "\t" in column for column in columns):
-                token_name = f"token {columns[ID]} {columns[FORM]!r}"
-                raise ValueError(f"{token_name} holds a tab or line end")
+                raise ValueError(f"token {columns[FORM]!r} holds a tab or line end")
             lines.append("\t".join(columns))
         return parse_sentence(whole_text("\n".join(lines)), "", 1, "columns")
     except (DataError, ParseException, TypeError, IndexError, ValueError) as error:
-        message, hint = str(error), "mend the token"
-        if isinstance(error, DataError):
-            message, hint = error.message, error.hint
-        message = f"TokenList {number} cannot be a sentence: {message}"
-        raise DataError(message, hint=hint) from error
+        what = getattr(error, "message", str(error))
+        message = f"TokenList {number} cannot be a sentence: {what}"
+        raise DataError(message, hint="mend the token") from error

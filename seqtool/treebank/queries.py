@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqtool.core.errors import ConfigError, counted, did_you_mean
-from seqtool.treebank.sentence import DEPS, FIELDS, FORM, Sentence, Token
+from seqtool.core.errors import ConfigError, did_you_mean
+from seqtool.treebank.sentence import DEPS, FIELDS, Sentence, Token
 
 MAPPINGS = ("feats", "misc")
 _FEW_VALUES = ("upos", "xpos", "deprel", "feats")  # columns of few different values
@@ -107,43 +106,29 @@ def parse_query(texts: Iterable[str]) -> dict[str, Any]:
 
 
 class QueryHints:
-    """What a query may have meant, by the sentences that were read."""
+    """What a query that matches no word may have meant, by the sentences that were read."""
 
     def __init__(self, query: Mapping[str, Any]) -> None:
-        self._query = query
-        # the values that words have, for each value of the query
-        self._known: dict[str, set[Any]] = {
-            name: set()
+        # (column, what is asked for) -> the values that words have
+        self._known: dict[tuple[str, str], set[Any]] = {
+            (name, value): set()
             for name, value in query.items()
             if isinstance(value, str) and name.partition("__")[0] in _FEW_VALUES
         }
-        # the words of multiword tokens with the form of the query: du, of the words de and le
-        self._contracted: Counter[tuple[str, ...]] = Counter()
 
     def add(self, sentence: Sentence) -> None:
-        """Note the values and multiword tokens of a sentence."""
-        for name, known in self._known.items():
+        """Note the values of a sentence."""
+        for (name, _), known in self._known.items():
             known.update(map(_reader(name), sentence))
-        for first, last, columns in sentence.multiword_tokens():
-            if columns[FORM] == self._query.get("form"):
-                self._contracted[tuple(sentence.column(FORM)[first - 1 : last])] += 1
 
-    def lines(self, *, is_empty: bool) -> list[str]:
-        """Return a line for each hint; those on values only if the query matches no word."""
-        hints = []
-        for name, known in self._known.items() if is_empty else ():
-            value, known = self._query[name], known - {None}
+    def lines(self) -> Iterator[str]:
+        """Give a line for each value that no word has."""
+        for (name, value), known in self._known.items():
+            known.discard(None)
             if known and not any(_equals(value, other) for other in known):
                 same = [other for other in known if other.lower() == value.lower()]
                 hint = did_you_mean(same[0] if same else value, known)
-                hints.append(f"no word has {name.replace('__', '.')}={value}: {hint}")
-        for words, _ in self._contracted.most_common(1):
-            hints.append(
-                f"{counted(self._contracted.total(), 'multiword token')} of the form "
-                f"{self._query['form']} not counted: --where form={words[0]} finds the first of "
-                f"the words {' + '.join(words)}"
-            )
-        return hints
+                yield f"no word has {name.replace('__', '.')}={value}: {hint}"
 
 
 class Match(NamedTuple):

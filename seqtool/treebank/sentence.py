@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Literal, Self, get_args, overload
+from typing import Any, Literal, get_args, overload
 
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
@@ -106,8 +106,8 @@ class Sentence:
     def tokens(self) -> list[Token]:
         """The surface tokens: a multiword token stands in place of its words."""
         places = {line.partition("\t")[0]: place for place, (_, line) in enumerate(self.extras)}
-        lines = self._surface_lines()
-        return [Token(self, first, places.get(columns[ID])) for first, _, columns in lines]
+        rows = self.surface_rows()
+        return [Token(self, first, places.get(columns[ID])) for first, _, columns in rows]
 
     @property
     def empty_nodes(self) -> list[Token]:
@@ -146,7 +146,7 @@ class Sentence:
         """Return (first word, last word, text) of each surface token, with the spaces around it."""
         return [
             (first, last, "".join(written(row[FORM], row[MISC])))
-            for first, last, row in self._surface_lines()
+            for first, last, row in self.surface_rows()
         ]
 
     def written(self) -> str:
@@ -160,7 +160,7 @@ class Sentence:
         of a multiword token have its span.
         """
         place, spans = self.offset, []
-        for first, last, row in self._surface_lines():
+        for first, last, row in self.surface_rows():
             before, raw, after = written(row[FORM], row[MISC])
             place += len(before)
             span = place, place + len(raw)
@@ -170,17 +170,12 @@ class Sentence:
             place += len(raw) + len(after)
         return spans
 
-    def _surface_lines(self) -> list[tuple[int, int, list[str]]]:
+    def surface_rows(self) -> list[tuple[int, int, list[str]]]:
         """Return (first word, last word, columns) of each surface token."""
-        if not self.extras:
-            return [(number, number, row) for number, row in enumerate(self.rows, start=1)]
-        ranges = {first: (last, columns) for first, last, columns in self.multiword_tokens()}
-        lines, number = [], 1
-        while number <= len(self.rows):
-            last, columns = ranges.get(number, (number, self.rows[number - 1]))
-            lines.append((number, last, columns))
-            number = last + 1
-        return lines
+        rows = [(number, number, row) for number, row in enumerate(self.rows, start=1)]
+        for first, last, columns in reversed(self.multiword_tokens()):
+            rows[first - 1 : last] = [(first, last, columns)]
+        return rows
 
     def copy(self) -> Sentence:
         """Return a copy that shares nothing with it."""
@@ -206,7 +201,7 @@ class Sentence:
             DataError: a head is no number; only where the tree was not checked.
         """
         texts = self.column(HEAD)
-        values = _number_table(1 << len(texts).bit_length())[1]
+        values = _number_table(1 << len(texts).bit_length())
         try:
             return [values[text] for text in texts]
         except KeyError:
@@ -264,21 +259,13 @@ class Sentence:
         return "\n".join((*self.comments, *lines, "", ""))
 
 
-class _Column:
-    """An attribute of a token that is a column as it is."""
-
-    def __init__(self, index: int, about: str) -> None:
-        self._index, self.__doc__ = index, about
-
-    @overload
-    def __get__(self, token: None, owner: type[Token]) -> Self: ...
-    @overload
-    def __get__(self, token: Token, owner: type[Token]) -> str: ...
-    def __get__(self, token: Token | None, owner: type[Token]) -> Self | str:
-        return self if token is None else token.columns[self._index]
-
-    def __set__(self, token: Token, text: str) -> None:
-        token.set_column(self._index, text)
+def _column(index: int, about: str) -> Any:
+    """Return an attribute of a token that is a column as it is."""
+    return property(
+        lambda token: token.columns[index],
+        lambda token, text: token.set_column(index, text),
+        doc=about,
+    )
 
 
 class Token:
@@ -361,10 +348,11 @@ class Token:
         first, last = map(int, self.columns[ID].split("-"))
         return self.sentence[first - 1 : last]
 
-    form, lemma = _Column(FORM, "The word."), _Column(LEMMA, "Its lemma.")
-    upos = _Column(UPOS, "Its universal part of speech.")
-    xpos = _Column(XPOS, "Its part of speech in the treebank's own tag set.")
-    deprel = _Column(DEPREL, "Its relation to its head.")
+    form: str = _column(FORM, "The word.")
+    lemma: str = _column(LEMMA, "Its lemma.")
+    upos: str = _column(UPOS, "Its universal part of speech.")
+    xpos: str = _column(XPOS, "Its part of speech in the treebank's own tag set.")
+    deprel: str = _column(DEPREL, "Its relation to its head.")
 
     @property
     def feats(self) -> Features:
@@ -390,11 +378,9 @@ class Token:
 
     @head.setter
     def head(self, number: int | None) -> None:
-        if number is not None and isinstance(number, bool | float | str):
-            raise TypeError(f"HEAD cannot be {number!r}: give a number of a word, 0 or None")
-        if number is not None and not 0 <= number <= len(self.sentence):
+        if number is not None and number not in range(len(self.sentence) + 1):
             size = counted(len(self.sentence), "word")
-            raise ValueError(f"HEAD cannot be {number} in a sentence of {size}")
+            raise ValueError(f"HEAD cannot be {number!r} in a sentence of {size}")
         self.set_column(HEAD, "_" if number is None else str(int(number)))
 
     @property
@@ -539,7 +525,7 @@ def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
         or any(map(str.isspace, [row[FORM] for row in rows]))
     ):
         _check_columns(lines, num_comments, path, line)
-    if [row[ID] for row in rows] != _numbers(len(rows)):
+    if [row[ID] for row in rows] != [*map(str, range(1, len(rows) + 1))]:
         rows, extras = _sort_out(rows, path, line + num_comments)
     sentence = Sentence(comments, rows, extras, path, line)
     if check == "tree" and (fault := find_fault(sentence.heads())) is not None:
@@ -572,21 +558,14 @@ def _fault_of_line(content: str, *, is_comment: bool) -> tuple[str, str] | None:
     if content.startswith("#"):
         return "a comment after the first word", "move it to the beginning of the sentence"
     columns = content.split("\t")
-    num_columns = len(columns)
-    if num_columns > NUM_COLUMNS:
-        hint = "remove the tabs inside a column: they separate columns only"
-        return f"{num_columns} columns, where CoNLL-U has {NUM_COLUMNS}", hint
-    if num_columns < NUM_COLUMNS:
-        message = f"{counted(num_columns, 'column')}, where CoNLL-U has {NUM_COLUMNS}"
+    if len(columns) != NUM_COLUMNS:
+        message = f"{counted(len(columns), 'column')}, where CoNLL-U has {NUM_COLUMNS}"
         if not content.strip():
-            hint = "let the line that ends a sentence be empty"
-            return f"{message}, and the line holds only blanks", hint
-        if num_columns == 1 and len(content.split()) == NUM_COLUMNS:
-            return message, "separate columns with tabs, not spaces"
-        return message, "separate columns with tabs, and write _ where there is nothing"
-    for name, value in zip(COLUMNS, columns, strict=True):
-        if not value:
-            return f"column {name} is empty", "write _ where there is nothing"
+            message += ", and the line holds only blanks"
+        return message, "separate columns with tabs, and end sentences with an empty line"
+    if "" in columns:
+        name = COLUMNS[columns.index("")]
+        return f"column {name} is empty", "write _ where there is nothing"
     if columns[FORM].isspace():
         return "column FORM holds only blanks", "write the word"
     return None
@@ -604,6 +583,7 @@ def _sort_out(
     range_end = 0  # last word of the multiword token named last
     range_id = ""  # that token, until its first word is read
     num_empty = 0  # empty nodes since the last word
+    place = "put each multiword token directly before its first word, in no other"
 
     def fault(message: str, hint: str = "number words 1, 2, 3 ... in each sentence") -> DataError:
         at = line + len(words) + len(extras)
@@ -619,35 +599,21 @@ def _sort_out(
         word, dot, number = identity.partition(".")
         next_word = len(words) + 1
         if range_id:
-            raise fault(
-                f"ID {_shown(identity)} where word {next_word} of the multiword token {range_id} "
-                "begins",
-                "put the multiword token directly before its first word",
-            )
+            raise fault(f"ID {_shown(identity)} where word {next_word} of {range_id} begins", place)
         if dash and _is_number(first) and _is_number(last):
-            if int(last) < int(first):
-                raise fault(
-                    f"the multiword token {identity} ends before it begins", "turn it round"
-                )
-            if int(first) <= range_end:
-                raise fault(
-                    f"the multiword token {identity} overlaps the one before it",
-                    "let a word belong to one multiword token at most",
-                )
-            if int(first) != next_word:
-                raise fault(
-                    f"the multiword token {identity} stands before word {next_word}",
-                    "put the multiword token directly before its first word",
-                )
+            for is_wrong, message in (
+                (int(last) < int(first), "ends before it begins"),
+                (int(first) <= range_end, "overlaps the one before it"),
+                (int(first) != next_word, f"stands before word {next_word}"),
+            ):
+                if is_wrong:
+                    raise fault(f"the multiword token {identity} {message}", place)
             range_id, range_end = identity, int(last)
         elif dot and (_is_number(word) or word == "0") and _is_number(number):
             expected = f"{len(words)}.{num_empty + 1}"
             if identity != expected:
-                raise fault(
-                    f"the empty node {identity} stands where {expected} is expected",
-                    f"number the empty nodes after word {len(words)} "
-                    f"{len(words)}.1, {len(words)}.2 ...",
-                )
+                hint = "number empty nodes after the word before them: 2.1, 2.2 ..."
+                raise fault(f"the empty node {identity} stands where {expected} is expected", hint)
             num_empty += 1
         else:
             raise fault(f"ID {_shown(identity)} where {next_word} is expected")
@@ -675,14 +641,9 @@ def _shown(text: str) -> str:
 
 
 @cache
-def _number_table(size: int) -> tuple[list[str], dict[str, int]]:
-    """Return the numbers "1", "2", ... below a power of two, and their values, "0" with them."""
-    texts = [str(number) for number in range(size)]
-    return texts[1:], {text: number for number, text in enumerate(texts)}
-
-
-def _numbers(count: int) -> list[str]:
-    return _number_table(1 << count.bit_length())[0][:count]
+def _number_table(size: int) -> dict[str, int]:
+    """Return the values of "0", "1", ... below a power of two."""
+    return {str(number): number for number in range(size)}
 
 
 def find_fault(heads: Sequence[int]) -> tuple[int, str] | None:

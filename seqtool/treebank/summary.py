@@ -16,14 +16,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
 
 from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import read_items
+from seqtool.treebank.alignment import universal_relation
+from seqtool.treebank.conllu import Broken, read_items
 from seqtool.treebank.evaluation import CONTENT_RELATIONS, FUNCTION_RELATIONS
+from seqtool.treebank.projectivity import non_projective_arcs
 from seqtool.treebank.sentence import (
     COLUMNS,
     DEPREL,
@@ -43,7 +45,8 @@ _MAX_KEPT = 100  # doubtful lines
 _EMPTY = "_"
 _RELATIONS = CONTENT_RELATIONS | FUNCTION_RELATIONS | {"punct"}  # the 37 of Universal Dependencies
 _RARE = 2  # words; a treebank's own relations have more
-_COUNTS = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes", "forms", "lemmas")
+_SIZES = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes")
+_COUNTED = (*_SIZES, "non_projective_sentences", "non_projective_arcs")
 
 # fmt: off
 UNIVERSAL_TAGS = frozenset({
@@ -95,28 +98,28 @@ class TreebankSummary:
         doubtful: the first hundred of them.
     """
 
-    files: list[str] = field(default_factory=list)
-    sentences: int = 0
-    words: int = 0
-    tokens: int = 0
-    multiword_tokens: int = 0
-    empty_nodes: int = 0
-    forms: int = 0
-    lemmas: int = 0
-    upos: dict[str, int] = field(default_factory=dict)
-    xpos: dict[str, int] = field(default_factory=dict)
-    feats: dict[str, int] = field(default_factory=dict)
-    deprels: dict[str, int] = field(default_factory=dict)
-    non_projective_sentences: int = 0
-    non_projective_arcs: int = 0
-    non_projective_sentence_share: float = 0
-    non_projective_arc_share: float = 0
-    longest: int = 0
-    longest_at: str = ""
-    mean_length: float = 0
-    broken: list[Fault] = field(default_factory=list)
-    doubtful_lines: int = 0
-    doubtful: list[Fault] = field(default_factory=list)
+    files: list[str]
+    sentences: int
+    words: int
+    tokens: int
+    multiword_tokens: int
+    empty_nodes: int
+    forms: int
+    lemmas: int
+    upos: dict[str, int]
+    xpos: dict[str, int]
+    feats: dict[str, int]
+    deprels: dict[str, int]
+    non_projective_sentences: int
+    non_projective_arcs: int
+    non_projective_sentence_share: float
+    non_projective_arc_share: float
+    longest: int
+    longest_at: str
+    mean_length: float
+    broken: list[Fault]
+    doubtful_lines: int
+    doubtful: list[Fault]
 
 
 def describe_treebank(
@@ -124,104 +127,83 @@ def describe_treebank(
 ) -> TreebankSummary:
     """Read CoNLL-U files and count what they hold; broken sentences are collected.
 
-    The arguments are those of `read_conllu`. Memory grows with the distinct forms, lemmas, tags,
-    names of sentences and broken sentences only.
+    The arguments are those of `read_conllu`. Memory grows with the distinct forms, lemmas, tags and
+    names of sentences, and with what is wrong.
 
     Raises:
         DataError: no sentence at all, or a file that cannot be read.
     """
-    summary = TreebankSummary()
+    counts: Counter[str] = Counter()
     counters: dict[int, Counter[str]] = {
         index: Counter() for index in (FORM, LEMMA, UPOS, XPOS, FEATS, DEPREL)
     }
     files: dict[str, int] = {}  # their numbers
     names: set[tuple[str, str]] = set()  # file and sent_id
+    broken: list[Fault] = []
+    doubtful: list[Fault] = []
     own_relations: dict[str, list[Fault]] = {}  # the first lines of each
+    longest, longest_at = 0, ""
     for item in read_items(inputs, on_progress=on_progress):
-        if not isinstance(item, Sentence):
+        if isinstance(item, Broken):
             error = item.error
-            summary.broken.append(Fault(str(error.path), error.line or 0, error.message))
+            broken.append(Fault(str(error.path), error.line or 0, error.message))
             files.setdefault(str(error.path), len(files))
             continue
         files.setdefault(item.path, len(files))
         for index, counter in counters.items():
             counter.update(item.column(index))
-        ranges = item.multiword_tokens()
-        num_crossing = len(non_projective_arcs(item.heads()))
-        summary.sentences += 1
-        summary.words += len(item)
-        summary.tokens += len(item) - sum(last - first for first, last, _ in ranges)
-        summary.multiword_tokens += len(ranges)
-        summary.empty_nodes += len(item.extras) - len(ranges)
-        summary.non_projective_sentences += num_crossing > 0
-        summary.non_projective_arcs += num_crossing
-        if len(item) > summary.longest:
-            summary.longest, summary.longest_at = len(item), f"{item.path}:{item.line}"
-        faults = list(diagnostics(item))
+        num_ranges, num_crossing = (
+            len(item.multiword_tokens()),
+            len(non_projective_arcs(item.heads())),
+        )
+        counts.update(
+            sentences=1,
+            words=len(item),
+            tokens=len(item.surface_rows()),
+            multiword_tokens=num_ranges,
+            empty_nodes=len(item.extras) - num_ranges,
+            non_projective_sentences=num_crossing > 0,
+            non_projective_arcs=num_crossing,
+        )
+        if len(item) > longest:
+            longest, longest_at = len(item), f"{item.path}:{item.line}"
+        doubtful += [Fault(item.path, *fault) for fault in diagnostics(item)]
         if name := item.sent_id:
             if (item.path, name) in names:
-                faults.append((item.line, f"another sentence has the sent_id {name}, too"))
+                message = f"another sentence has the sent_id {name}, too"
+                doubtful.append(Fault(item.path, item.line, message))
             names.add((item.path, name))
-        summary.doubtful_lines += len(faults)
-        room = _MAX_KEPT - len(summary.doubtful)
-        summary.doubtful += [Fault(item.path, *fault) for fault in faults[:room]]
         for word, deprel in enumerate(item.column(DEPREL), start=1):
-            relation = deprel.partition(":")[0]
+            relation = universal_relation(deprel)
             if relation not in _RELATIONS and relation != _EMPTY:
                 lines = own_relations.setdefault(relation, [])
                 if len(lines) <= _RARE:
                     message = f"the relation {deprel} is not of Universal Dependencies, and rare"
                     lines.append(Fault(item.path, item.line_of(word), message))
-    rare = [fault for lines in own_relations.values() if len(lines) <= _RARE for fault in lines]
-    summary.doubtful_lines += len(rare)
-    in_order = sorted([*summary.doubtful, *rare], key=lambda one: (files[one.path], one.line))
-    summary.doubtful = in_order[:_MAX_KEPT]
+    doubtful += [one for lines in own_relations.values() if len(lines) <= _RARE for one in lines]
+    doubtful.sort(key=lambda one: (files[one.path], one.line))
     features: Counter[str] = Counter()  # Case=Nom and Number=Sing of Case=Nom|Number=Sing
     for bundle, count in counters[FEATS].items():
-        for feature in bundle.split("|"):
-            features[feature] += count
-    summary.files = list(files)
-    summary.forms, summary.lemmas = len(counters[FORM]), len(counters[LEMMA].keys() - {_EMPTY})
-    summary.upos, summary.xpos = _ordered(counters[UPOS]), _ordered(counters[XPOS])
-    summary.feats, summary.deprels = _ordered(features), _ordered(counters[DEPREL])
-    num_sentences, num_words = max(1, summary.sentences), max(1, summary.words)
-    summary.non_projective_sentence_share = summary.non_projective_sentences / num_sentences
-    summary.non_projective_arc_share = summary.non_projective_arcs / num_words
-    summary.mean_length = summary.words / num_sentences
-    return summary
-
-
-def non_projective_arcs(heads: Sequence[int]) -> list[int]:
-    """Return the words, ascending, whose arc from their head is not projective.
-
-    An arc is projective if every word between head and dependent descends from the head (Kübler,
-    McDonald & Nivre 2009, definition 2.5); the root, number 0, stands before the first word.
-    `heads[i]` is the head of word i + 1 of a tree.
-    """
-    children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
-    for word, head in enumerate(heads, start=1):
-        children[head].append(word)
-    # in preorder, those that descend from a word are the `sizes` numbers from its own on
-    order: list[int] = []
-    numbers = [0] * (len(heads) + 1)
-    pending = [0]
-    while pending:
-        word = pending.pop()
-        numbers[word] = len(order)
-        order.append(word)
-        pending.extend(children[word])
-    sizes = [1] * (len(heads) + 1)
-    for word in order[:0:-1]:
-        sizes[heads[word - 1]] += sizes[word]
-    crossing: list[int] = []
-    for word, head in enumerate(heads, start=1):
-        first, last = (word + 1, head) if word < head else (head + 1, word)
-        if first < last:
-            between = numbers[first:last]
-            number = numbers[head]
-            if min(between) < number or max(between) >= number + sizes[head]:
-                crossing.append(word)
-    return crossing
+        features.update(dict.fromkeys(bundle.split("|"), count))
+    num_sentences, num_words = max(1, counts["sentences"]), max(1, counts["words"])
+    return TreebankSummary(
+        files=list(files),
+        **{name: counts[name] for name in _COUNTED},
+        forms=len(counters[FORM]),
+        lemmas=len(counters[LEMMA].keys() - {_EMPTY}),
+        upos=_ordered(counters[UPOS]),
+        xpos=_ordered(counters[XPOS]),
+        feats=_ordered(features),
+        deprels=_ordered(counters[DEPREL]),
+        non_projective_sentence_share=counts["non_projective_sentences"] / num_sentences,
+        non_projective_arc_share=counts["non_projective_arcs"] / num_words,
+        longest=longest,
+        longest_at=longest_at,
+        mean_length=counts["words"] / num_sentences,
+        broken=broken,
+        doubtful_lines=len(doubtful),
+        doubtful=doubtful[:_MAX_KEPT],
+    )
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
@@ -232,7 +214,10 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
     """Return a summary as (name, text) rows to show."""
     rows = [
-        *((name.replace("_", " "), f"{getattr(summary, name):,}") for name in _COUNTS),
+        *(
+            (name.replace("_", " "), f"{getattr(summary, name):,}")
+            for name in (*_SIZES, "forms", "lemmas")
+        ),
         ("UPOS", _set_text(summary.upos)),
         ("XPOS", _set_text(summary.xpos)),
         ("FEATS", _set_text(summary.feats)),
@@ -326,18 +311,14 @@ def _diagnostics_of_graph(sentence: Sentence) -> Iterator[tuple[int, str]]:
         texts = text.split("|") if text != _EMPTY else []
         matches = [match for arc in texts if (match := _ARC.fullmatch(arc))]
         heads = [(int(match[1]), int(match[2] or 0)) for match in matches]
-        fault = ""
-        if len(matches) < len(texts):
-            fault = "is no list of head:relation"
-        elif outside := [head for head in heads if head != _ROOT and head not in nodes]:
-            fault = f"has the head {_name(outside[0])}, which is not there"
-        elif node in heads:
-            fault = "has the node itself as its head"
-        elif len(set(texts)) < len(texts):
-            fault = "has an arc twice"
-        elif heads != sorted(heads):
-            fault = "is not sorted by head"
-        if fault:
+        faults = {
+            "is no list of head:relation": len(matches) < len(texts),
+            "has a head that is not there": not nodes.keys() >= set(heads) - {_ROOT},
+            "has the node itself as its head": node in heads,
+            "has an arc twice": len(set(texts)) < len(texts),
+            "is not sorted by head": heads != sorted(heads),
+        }
+        for fault in [fault for fault, is_there in faults.items() if is_there][:1]:
             is_sound = False
             yield line, f"the DEPS of node {_name(node)} {fault}"
         for head in heads:

@@ -16,11 +16,11 @@ from seqtool.treebank.projectivity import (
     deprojectivise,
     first_non_projective,
     is_projective,
+    non_projective_arcs,
     projective_orders,
     projectivise,
 )
 from seqtool.treebank.sentence import DEPREL
-from seqtool.treebank.summary import non_projective_arcs
 
 # Nivre & Nilsson 2005, figure 1: "Z nich je jen jedna na kvalitu ." (of them is only one to
 # quality), where `Z` (AuxP, word 1) hangs on `jedna` (Sb, word 5) across `je` (Pred, word 3)

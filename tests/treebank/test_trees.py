@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqtool.treebank.projectivity import non_projective_arcs
 from seqtool.treebank.sentence import find_fault
-from seqtool.treebank.summary import non_projective_arcs
 
 
 def ancestors(heads: tuple[int, ...], word: int) -> list[int]:
