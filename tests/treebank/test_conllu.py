@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import tracemalloc
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import conllu
@@ -13,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from strategies import sentence_texts
 
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import MAX_LINE, limit_lines
 from seqtool.treebank.conllu import (
     Broken,
@@ -91,30 +93,20 @@ def test_everything_has_its_place() -> None:
     assert [first.line_of(word) for word in range(1, 8)] == [6, 7, 10, 12, 13, 15, 16]
 
 
-def test_agrees_with_the_conllu_package() -> None:
-    text = EVERYTHING.read_text(encoding="utf-8")
-    judged = conllu.parse(text)
-    for sentence, expected in zip(read(EVERYTHING), judged, strict=True):
-        words = [token for token in expected if isinstance(token["id"], int)]
-        assert sentence.column(FORM) == [token["form"] for token in words]
-        assert sentence.heads() == [token["head"] for token in words]
-        others = [token["id"] for token in expected if not isinstance(token["id"], int)]
-        ids = [line.split("\t")[0] for _, line in sentence.extras]
-        assert ids == ["".join(map(str, identity)) for identity in others]
-
-
-@pytest.mark.parametrize("name", ["ewt/en_ewt", "fr_sequoia/fr_sequoia"])
-def test_real_treebanks(shared_data: Path, name: str) -> None:
-    path = shared_data / f"{name}-ud-dev.conllu"
+@pytest.mark.parametrize("name", ["", "ewt/en_ewt-ud-dev", "fr_sequoia/fr_sequoia-ud-dev"])
+def test_agrees_with_the_conllu_package(shared_data: Path, name: str) -> None:
+    path = shared_data / f"{name}.conllu" if name else EVERYTHING
     sentences = read(path)
     assert written(sentences) == path.read_bytes()
-    with path.open(encoding="utf-8") as file:
-        for sentence, expected in zip(sentences, conllu.parse_incr(file), strict=True):
-            words = [token for token in expected if isinstance(token["id"], int)]
-            assert sentence.column(FORM) == [token["form"] for token in words]
-            assert sentence.heads() == [token["head"] for token in words]
-            assert sentence.column(DEPREL) == [token["deprel"] for token in words]
-            assert len(sentence.extras) == len(expected) - len(words)
+    expected = conllu.parse(path.read_text(encoding="utf-8"))
+    for sentence, tokens in zip(sentences, expected, strict=True):
+        words = [token for token in tokens if isinstance(token["id"], int)]
+        assert sentence.column(FORM) == [token["form"] for token in words]
+        assert sentence.heads() == [token["head"] for token in words]
+        assert sentence.column(DEPREL) == [token["deprel"] for token in words]
+        others = [token["id"] for token in tokens if not isinstance(token["id"], int)]
+        ids = [line.split("\t")[0] for _, line in sentence.extras]
+        assert ids == ["".join(map(str, identity)) for identity in others]
 
 
 SIMPLE = block("# x", row(1), row(2, 1)) + block(row(1))
@@ -127,11 +119,12 @@ SIMPLE = block("# x", row(1), row(2, 1)) + block(row(1))
         SIMPLE.rstrip("\n").encode(),
         (SIMPLE.rstrip("\n") + "\n").encode(),
         ("\n\n" + SIMPLE.replace("\n\n", "\n\n\n\n\n")).encode(),
+        SIMPLE.replace("\n", "\r\n").encode(),
+        b"\xef\xbb\xbf" + SIMPLE.encode(),
         b"\xef\xbb\xbf\r\n" + SIMPLE.replace("\n", "\r\n").rstrip("\r\n").encode(),
         gzip.compress(SIMPLE.encode()),
         zstandard.ZstdCompressor().compress(SIMPLE.encode()),
     ],
-    ids=["plain", "no-line-end", "no-blank-line", "many-blank-lines", "bom-crlf", "gz", "zst"],
 )
 def test_accepted(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "a.conllu"
@@ -141,14 +134,41 @@ def test_accepted(tmp_path: Path, raw: bytes) -> None:
 
 
 def test_files_do_not_run_into_one_another(tmp_path: Path) -> None:
-    (tmp_path / "b.conllu").write_text(row(1, form="b"))
-    (tmp_path / "a.conllu").write_text(row(1, form="a"))
+    first, second, third = (tmp_path / f"{name}.conllu" for name in "abc")
+    first.write_text(row(1, form="a"))
+    second.write_text(row(1, form="b"))
     (tmp_path / "LICENSE.txt").write_text("not a treebank")
-    sentences = read(tmp_path)
-    assert [sentence.column(FORM) for sentence in sentences] == [["a"], ["b"]]
-    assert [sentence.line for sentence in sentences] == [1, 1]
-    twice = [tmp_path / "a.conllu"] * 2
-    assert [len(sentence) for sentence in read_conllu(twice)] == [1, 1]
+    sentences = [*read(tmp_path), *read_conllu([second, first, second])]
+    assert [sentence.column(FORM)[0] for sentence in sentences] == [*"ab", *"bab"]
+    assert {sentence.line for sentence in sentences} == {1}
+    third.write_text(block(row(1)) * 3 + block(row(1), row(2, 9)))
+    for files in ([first, second, third], tmp_path):  # lines are those of each file
+        with pytest.raises(DataError, match="head 9") as error:
+            list(read_conllu(files))
+        assert (error.value.path, error.value.line) == (str(third), 8)
+
+
+def test_pipes_are_read_and_written_as_they_are(tmp_path: Path) -> None:
+    source, target = tmp_path / "from", tmp_path / "to"
+    raw = EVERYTHING.read_bytes()
+    for pipe in (source, target):
+        os.mkfifo(pipe)
+    with ThreadPoolExecutor() as others:
+        others.submit(source.write_bytes, raw)
+        sentences = list(read_conllu(source))
+        received = others.submit(target.read_bytes)
+        write_conllu(sentences, target)
+        assert received.result(60) == raw
+    assert {sentence.path for sentence in sentences} == {str(source)}
+    assert target.is_fifo()
+
+
+def test_a_sentence_of_many_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(chain(30_000))
+    (sentence,) = read(path)
+    assert sentence.heads() == list(range(30_000))
+    assert written([sentence]) == path.read_bytes()
 
 
 @pytest.mark.parametrize("num_blank", range(1, 6))
@@ -407,10 +427,19 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
         assert {file: file.read_bytes() for file in tmp_path.iterdir()} == old
 
 
+@pytest.mark.parametrize(("name", "error"), [("no/a.conllu", OSError), ("a.bz2", OutputError)])
+def test_a_place_that_cannot_be_written(tmp_path: Path, name: str, error: type[Exception]) -> None:
+    path = tmp_path / name
+    with pytest.raises(error) as caught:
+        write_conllu(read(EVERYTHING), path)
+    assert str(path) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_every_tenth_is_held_out() -> None:
     assert [item for item, is_dev in held_out(range(1, 36)) if is_dev] == [10, 20, 30]
     assert "120 of 1,200" in describe_held_out(1080, 120)
-    assert "1 sentence of 13" in describe_held_out(12, 1)
+    assert "1 of 13; its scores mean little" in describe_held_out(12, 1)
     assert "dev is train" in describe_held_out(7, 7)
 
 

@@ -1,7 +1,8 @@
-"""Projectivity and the pseudo-projective transformation, on all small trees and on the sample."""
+"""Trees, projectivity and the pseudo-projective transformation: all small trees, real ones."""
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from seqtool.treebank.projectivity import (
     projective_orders,
     projectivise,
 )
-from seqtool.treebank.sentence import DEPREL
+from seqtool.treebank.sentence import DEPREL, find_fault
 
 # Nivre & Nilsson 2005, figure 1: "Z nich je jen jedna na kvalitu ." (of them is only one to
 # quality), where `Z` (AuxP, word 1) hangs on `jedna` (Sb, word 5) across `je` (Pred, word 3)
@@ -54,27 +55,31 @@ def test_the_shortest_arc_is_lifted_first() -> None:
     )
 
 
-def test_all_small_trees() -> None:
-    for length in range(1, 6):
-        labels = [f"l{word}" for word in range(1, length + 1)]
-        for tree in trees(length):
-            heads, marked = projectivise(tree, labels)
-            assert (
-                is_projective(tree)
-                == (not non_projective_words(tree))
-                == (not non_projective_arcs(tree))
-            )
-            assert is_tree(tuple(heads))
-            assert not non_projective_words(tuple(heads))
-            assert heads.index(0) == tree.index(0)
-            for word, (label, old, new) in enumerate(zip(marked, tree, heads, strict=True), 1):
-                if old == new:
-                    assert label == f"l{word}"
-                else:
-                    assert label == f"l{word}{LIFTED}l{old}"
-                    assert old in below(tree, new)
-            if not non_projective_words(tree):
-                assert (heads, marked) == (list(tree), labels)
+@pytest.mark.parametrize("length", range(1, 6))
+def test_every_list_of_heads(length: int) -> None:
+    num_trees = num_projective = 0
+    labels = [f"l{word}" for word in range(1, length + 1)]
+    for tree in product(range(length + 1), repeat=length):
+        assert (find_fault(tree) is None) == is_tree(tree), tree
+        if not is_tree(tree):
+            continue
+        heads, marked = projectivise(tree, labels)
+        crossing = non_projective_words(tree)
+        assert non_projective_arcs(tree) == crossing
+        assert is_projective(tree) == (not crossing)
+        assert is_tree(tuple(heads))
+        assert not non_projective_words(tuple(heads))
+        assert heads.index(0) == tree.index(0)
+        for word, (label, old, new) in enumerate(zip(marked, tree, heads, strict=True), 1):
+            assert label == f"l{word}" + (old != new) * f"{LIFTED}l{old}"
+            assert old == new or old in below(tree, new)
+        if not crossing:
+            assert heads == list(tree)
+        num_trees += 1
+        num_projective += not crossing
+    # Cayley: n^(n-1) rooted trees; of them binomial(3n-2, n-1) / n are projective under one root
+    assert num_trees == length ** (length - 1)
+    assert num_projective == [1, 2, 7, 30, 143][length - 1]
 
 
 def test_labels_that_differ_bring_nearly_every_small_tree_back() -> None:
@@ -181,3 +186,58 @@ def test_heads_beyond_the_sentence_are_refused() -> None:
             is_projective(heads)
     assert is_projective([])
     assert np.array_equal(projectivise([], []), ([], []))
+
+
+@pytest.mark.parametrize(
+    ("heads", "word", "message"),
+    [
+        ([], 1, "no tokens"),
+        ([2], 1, "head 2, but the sentence has 1 token"),
+        ([0, -1, 9], 2, "head -1, but the sentence has 3 tokens"),
+        ([2, 1], 1, "no token has head 0"),
+        ([2, 0, 2, 0, 0], 4, "tokens 2 and 4 have head 0"),
+        ([0, 1, 4, 5, 4], 4, "cycle: 4 -> 5 -> 4"),
+        ([0, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2], 2, "2 -> 3 -> 4 -> 5 -> 6 -> 7 -> ... -> 2"),
+    ],
+)
+def test_faults_are_named(heads: list[int], word: int, message: str) -> None:
+    fault = find_fault(heads)
+    assert fault is not None
+    assert fault[0] == word
+    assert message in fault[1]
+
+
+def test_deep_trees() -> None:
+    # were a walk to the root made for each word, these would be 10^10 steps
+    num_words = 100_000
+    down, up = list(range(num_words)), [*range(2, num_words + 1), 0]
+    assert find_fault(down) is find_fault(up) is None
+    assert non_projective_arcs(down) == non_projective_arcs(up) == []
+    ring = [0, *range(3, num_words + 1), 2]
+    assert find_fault(ring) is not None
+
+
+@given(st.permutations(range(1, 31)), st.randoms(use_true_random=False))
+def test_arcs_of_larger_trees(order: list[int], random: object) -> None:
+    heads = [0] * 30
+    for index in range(1, 30):
+        # mostly a near one, so that both kinds of arcs come up
+        heads[order[index] - 1] = order[random.randrange(max(0, index - 3), index)]  # type: ignore[attr-defined]
+    assert non_projective_arcs(heads) == non_projective_words(tuple(heads))
+
+
+def test_agrees_with_udapi(shared_data: Path) -> None:
+    pytest.importorskip("udapi")
+    from udapi.core.document import Document
+
+    num_arcs = 0
+    path = shared_data / "fr_sequoia" / "fr_sequoia-ud-dev.conllu"
+    document = Document()
+    document.from_conllu_string(path.read_text(encoding="utf-8"))
+    for tree in document.trees:
+        words = tree.descendants
+        heads = [word.parent.ord for word in words]
+        expected = [word.ord for word in words if word.is_nonprojective()]
+        assert non_projective_arcs(heads) == expected
+        num_arcs += len(expected)
+    assert num_arcs > 0
