@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.errors import DataError
-from seqtool.treebank.conllu import TEXT, read_conllu
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.misc import score_in
 from seqtool.treebank.sentence import (
     DEPREL,
@@ -60,7 +60,7 @@ class Annotation:
     """What a treebank says of its text; words, tokens and sentences are numbered from 0.
 
     Attributes:
-        path: the file.
+        path: the file of its first sentence.
         text: the characters of all tokens, spaces left out.
         tokens: (T, 2) first character and the one after the last, of each token.
         token_lines: the line of the file that each token was read from.
@@ -106,44 +106,29 @@ def read_annotation(treebank: Treebank) -> Annotation:
         DataError: a sentence is broken or has no tree, with its line.
     """
     if isinstance(treebank, str | Path):
-        sentences = read_conllu(treebank, skip_option="")
-        is_text = isinstance(treebank, str) and ("\n" in treebank or "\t" in treebank)
-        path = TEXT if is_text else str(treebank)
+        sentences = list(read_conllu(treebank, skip_option=""))
     else:
         given = [treebank] if isinstance(treebank, Sentence) else treebank
-        sentences, path = (checked(sentence) for sentence in given), ""
-    token_forms: list[str] = []
+        sentences = list(map(checked, given))
+    if not sentences:
+        raise DataError("there are no sentences", hint="give one or more")
+    columns = list(zip(*(row for sentence in sentences for row in sentence.rows), strict=True))
+    head_array = np.array([head for sentence in sentences for head in sentence.heads()], np.int64)
+    num_words = [len(sentence) for sentence in sentences]
+    surfaces = [sentence.surface_rows() for sentence in sentences]
+    num_tokens = [len(surface) for surface in surfaces]
     token_lines: list[int] = []
-    token_sizes: list[int] = []  # words of each token
-    are_ranges: list[bool] = []
-    heads: list[int] = []
-    num_words: list[int] = []
-    num_tokens: list[int] = []
-    columns: dict[int, list[str]] = {i: [] for i in (FORM, LEMMA, UPOS, XPOS, FEATS, DEPREL, MISC)}
-    for sentence in sentences:
-        path = path or sentence.path
-        transposed = list(zip(*sentence.rows, strict=True))
-        for index, values in columns.items():
-            values.extend(transposed[index])
-        heads.extend(sentence.heads())
-        num_words.append(len(sentence))
-        tokens_here = sentence.surface_rows()
-        for first_word, last_word, row in tokens_here:
-            is_range = "-" in row[ID]
-            token_forms.append(row[FORM])
-            token_sizes.append(last_word - first_word + 1)
-            are_ranges.append(is_range)
-            token_lines.append(sentence.line_of(first_word) - is_range)
-        num_tokens.append(len(tokens_here))
-    bare_tokens = _without_spaces(token_forms)
+    for sentence, surface in zip(sentences, surfaces, strict=True):
+        # the line of a multiword token stands before that of its first word
+        token_lines += [sentence.line_of(first) - ("-" in row[ID]) for first, _, row in surface]
+    bare_tokens = _without_spaces([row[FORM] for surface in surfaces for _, _, row in surface])
     ends = np.cumsum([0, *map(len, bare_tokens)], dtype=np.int64)
     tokens = np.stack((ends[:-1], ends[1:]), axis=1)
+    token_sizes = [last - first + 1 for surface in surfaces for first, last, _ in surface]
+    are_ranges = ["-" in row[ID] for surface in surfaces for _, _, row in surface]
     token_of_word = np.repeat(np.arange(len(tokens)), token_sizes)
     in_multiword = np.array(are_ranges, bool)[token_of_word]
-    if not num_words:
-        raise DataError("there are no sentences", hint="give one or more", path=path or None)
     token_ends = np.cumsum(num_tokens, dtype=np.int64)
-    head_array = np.array(heads, np.int64)
     base = np.repeat(np.cumsum([0, *num_words[:-1]]), num_words)
     parents = np.where(head_array > 0, head_array + base - 1, ROOT)
     distances = np.abs(parents - np.arange(len(parents)))
@@ -155,7 +140,7 @@ def read_annotation(treebank: Treebank) -> Annotation:
         )
     ]
     return Annotation(
-        path=path or "the sentences given",
+        path=sentences[0].path or "the sentences given",
         text="".join(bare_tokens),
         tokens=tokens,
         token_lines=token_lines,
@@ -198,7 +183,7 @@ def _without_spaces(forms: Sequence[str]) -> list[str]:
     return "\n".join(forms).translate(_space_table()).split("\n") if forms else []
 
 
-def _texts(values: list[str], change: Callable[[str], str] | None = None) -> Texts:
+def _texts(values: Sequence[str], change: Callable[[str], str] | None = None) -> Texts:
     return np.array(values if change is None else [change(value) for value in values], object)
 
 

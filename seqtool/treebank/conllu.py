@@ -407,8 +407,10 @@ def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
 def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
     """Give what whole lines are written to; the target and errors are those of `write_conllu`."""
     if not isinstance(target, str | Path):
-        is_text = isinstance(target, io.TextIOBase)
-        yield SimpleNamespace(write=lambda data: target.write(data.decode())) if is_text else target
+        file: Any = target
+        if isinstance(target, io.TextIOBase):
+            file = SimpleNamespace(write=lambda data: target.write(data.decode()))
+        yield file
         return
     if str(target) == STDIN:
         shown = stream()
@@ -523,7 +525,7 @@ def _reader(inputs: Source, block_size: int, on_progress: Progress | None) -> Bl
             )
         # the name of a descriptor is a number
         return read_open_file(file, name if isinstance(name, str) else TEXT, block_size=block_size)
-    return read_blocks(inputs, treebanks=True, block_size=block_size, on_progress=on_progress)
+    return read_blocks(file, treebanks=True, block_size=block_size, on_progress=on_progress)
 
 
 def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:

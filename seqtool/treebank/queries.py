@@ -119,7 +119,7 @@ class QueryHints:
     def add(self, sentence: Sentence) -> None:
         """Note the values of a sentence."""
         for (name, _), known in self._known.items():
-            known.update(map(_reader(name), sentence))
+            known.update(_value(token, name) for token in sentence)
 
     def lines(self) -> Iterator[str]:
         """Give a line for each value that no word has."""
@@ -183,42 +183,36 @@ def _read(name: str, value: str) -> str | int | None:
     return int(value) if is_number else None if value == "_" else value
 
 
-def _equals(value: Any, other: Any) -> bool:
-    """Return whether a column has the value of a query."""
-    return value.matches(other) if isinstance(value, Pattern) else bool(value == other)
+def _equals(wanted: Any, value: Any) -> bool:
+    """Return whether a column has what a query asks for."""
+    return wanted.matches(value) if isinstance(wanted, Pattern) else bool(wanted == value)
 
 
-def _reader(name: str) -> Callable[[Token], Any]:
-    """Return a function that reads a column of a word, or an item of one; None without a value."""
+def _value(token: Token, name: str) -> Any:
+    """Return a column of a word, or an item of one; None without a value."""
     field, _, item = name.partition("__")
+    value = getattr(token, field)
+    if item:
+        return value.get(item)
     # a word or lemma may be `_` itself
-    empty: tuple[Any, ...] = () if field in ("form", "lemma") else ("_", [])
-
-    def read(token: Token) -> Any:
-        value = getattr(token, field)
-        if item:
-            return value.get(item)
-        return None if value in empty else value
-
-    return read
+    return None if value in ("_", []) and field not in ("form", "lemma") else value
 
 
-def _test(name: str, value: Any) -> Wanted:
+def _test(name: str, wanted: Any) -> Wanted:
     field, _, item = name.partition("__")
-    if isinstance(value, str) and not isinstance(value, Pattern):
-        value = _read(name, value)
     if field not in FIELDS or bool(item) != (field in MAPPINGS):
         known = [*(field for field in FIELDS if field not in MAPPINGS), "feats.NAME", "misc.NAME"]
         message = f"{name} is no column that can be asked for"
         raise ConfigError(message, hint=did_you_mean(name, known))
-    read = _reader(name)
-    if callable(value):
-        return lambda token: value(read(token)) is True
-    if value is None:
-        return lambda token: read(token) in (None, "_")
-    if field == "deps" and isinstance(value, str):
+    if isinstance(wanted, str) and not isinstance(wanted, Pattern):
+        wanted = _read(name, wanted)
+    if callable(wanted):
+        return lambda token: wanted(_value(token, name)) is True
+    if wanted is None:
+        return lambda token: _value(token, name) in (None, "_")
+    if field == "deps" and isinstance(wanted, str):
         # one of the enhanced arcs, or all of them as the column has them
         return lambda token: any(
-            _equals(value, arc) for arc in (token.columns[DEPS], *token.columns[DEPS].split("|"))
+            _equals(wanted, arc) for arc in (token.columns[DEPS], *token.columns[DEPS].split("|"))
         )
-    return lambda token: _equals(value, read(token))
+    return lambda token: _equals(wanted, _value(token, name))

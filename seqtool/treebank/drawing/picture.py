@@ -191,7 +191,7 @@ def _draw_down(sentence: MarkedSentence, heading: str) -> Picture:
 
     words = [cell("source", MARGIN, MARGIN + 6, heading)] if heading else []
     for word, (arc, y) in enumerate(zip(arcs, centres, strict=True)):
-        texts = "".join(
+        shown = "".join(
             cell(f"{kind} {arc.kind}" if kind == "relation" else kind, place, y + 5, column[word])
             for kind, place, column in columns
             if column[word]
@@ -199,7 +199,7 @@ def _draw_down(sentence: MarkedSentence, heading: str) -> Picture:
         words.append(
             f'<g class="word" data-w="{arc.word}"><rect class="ring" transform="{turned}" rx="5" '
             f'x="{y - 11:g}" y="{ring:g}" width="22" height="{columns[2][1] - 8 - ring:g}"/>'
-            f"{texts}</g>"
+            f"{shown}</g>"
         )
     for token in sentence.surfaces:
         y = (centres[token.first - 1] + centres[token.last - 1]) / 2 + 5
