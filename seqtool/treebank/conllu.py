@@ -308,8 +308,7 @@ def batches_in(
         if line == 1:  # of a new file
             names = columns_of(stretch, path)
         if names is not None:
-            for first, text in _texts_in(line, stretch, names):
-                yield read_item(text, path, first, "columns")
+            yield from items_in([(path, line, stretch)], check="columns", names=names)
             continue
         data = np.frombuffer(stretch, np.uint8)
         position = counted = 0

@@ -14,7 +14,6 @@ not read. Words have nothing but their form, and one space between them.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -46,11 +45,8 @@ def newdoc(document: str | None) -> list[str]:
 def document_id(name: str) -> str:
     """Return the name of a file as the id of a document, which a comment can hold.
 
-    It may have bytes that are not UTF-8, or line ends: these are escaped as in Python, and so are
-    backslashes, so that names that differ have ids that do; but not where these part folders.
+    Bytes that are not UTF-8, and line ends, are escaped as in Python.
     """
-    if os.sep != "\\":
-        name = name.replace("\\", r"\\")
     name = name.encode("utf-8", "backslashreplace").decode()
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), name)
 
