@@ -209,24 +209,23 @@ def to_tokenlist(sentence: Sentence) -> TokenList:
     from conllu.exceptions import ParseException
     from conllu.parser import DEFAULT_FIELD_PARSERS as PARSERS
 
-    rows = list(sentence.rows)
-    for position, line in reversed(sentence.extras):
-        rows.insert(position, line.split("\t"))
-    tokens = []
-    for row in rows:
-        try:
-            values = {
-                name: PARSERS[name](row, index) if name in PARSERS else row[index]
+    # `conllu.parse` itself would take two spaces in a word for the end of a column
+    lines = sentence.to_conllu().rstrip("\n").split("\n")[len(sentence.comments) :]
+    try:
+        tokens = [
+            Token(
+                (name, PARSERS[name](row, index) if name in PARSERS else row[index])
                 for index, name in enumerate(FIELDS)
-            }
-        except ParseException as error:
-            raise DataError(
-                f"token {row[ID]} cannot be a conllu.Token: {error}",
-                hint="write a word number or _ into column HEAD",
-                path=sentence.path or None,
-                line=sentence.line or None,
-            ) from error
-        tokens.append(Token(values))
+            )
+            for row in (line.split("\t") for line in lines)
+        ]
+    except ParseException as error:
+        raise DataError(
+            f"a token cannot be a conllu.Token: {error}",
+            hint="write a word number or _ into column HEAD",
+            path=sentence.path or None,
+            line=sentence.line or None,
+        ) from error
     return TokenList(tokens, Metadata(sentence.metadata), default_fields=FIELDS)
 
 
@@ -252,8 +251,6 @@ def from_tokenlist(tokenlist: Sequence[Mapping[str, Any]], number: int = 1) -> S
         for token in tokenlist:
             if not isinstance(head := token.get("head"), int | str | None):
                 raise ValueError(f"a token has the head {head!r}, which is no whole number")
-            if token.get("form") == "":
-                raise ValueError("a token has an empty form")
             texts = {name: serialize_field(value) for name, value in token.items()}
             columns = [texts.pop(name, "_") for name in FIELDS]
             if columns[ID] == "_":
