@@ -4,7 +4,7 @@ import gzip
 import io
 import os
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from seqtool.treebank.conllu import (
     describe_held_out,
     held_out,
     items_in,
+    read_batches,
     read_conllu,
     read_items,
     read_stretches,
@@ -129,8 +130,25 @@ SIMPLE = block("# x", row(1), row(2, 1)) + block(row(1))
 def test_accepted(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "a.conllu"
     path.write_bytes(raw)
-    assert written(read_conllu(path)) == SIMPLE.encode()
-    assert written(read_conllu(raw)) == SIMPLE.encode()
+    with path.open("rb") as file:
+        for source in (path, str(path), [path], raw, io.BytesIO(raw), file):
+            assert written(read_conllu(source)) == SIMPLE.encode()
+
+
+def test_texts_are_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    path.write_text(SIMPLE)
+    with path.open(encoding="utf-8") as file:
+        for source in (SIMPLE, SIMPLE.rstrip(), "\ufeff" + SIMPLE, io.StringIO(SIMPLE), file):
+            assert written(read_conllu(source)) == SIMPLE.encode()
+    for source, message in (
+        ("1\ta\n", "<text>:1: 2 columns"),
+        (b"", "<text>: the file is empty"),
+        (io.BytesIO(b"\xff\n"), "not UTF-8 at byte 0"),
+        ("\ud800\n", "not UTF-8"),
+    ):
+        with pytest.raises(DataError, match=message):
+            list(read_conllu(source))
 
 
 def test_files_do_not_run_into_one_another(tmp_path: Path) -> None:
@@ -193,6 +211,56 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
     # 420 bytes a sentence: 2.5 MB and 7.6 MB of text, in blocks of 1 MB
     assert peak(18_000) < 1.1 * peak(6_000)
+
+
+PLUS = """\
+# global.columns = ID UPOS FORM HEAD DEPREL PARSEME:MWE
+# text = She took part
+1	PRON	She	2	nsubj	*
+2	VERB	took	0	root	1:LVC.full
+
+1	NOUN	part	0	root	_
+2	X	odd
+
+"""
+
+
+def test_conllu_plus(tmp_path: Path) -> None:
+    (tmp_path / "x.conllup").write_text(PLUS.replace("2\tX\todd\n", ""))
+    first, second = read_conllu(tmp_path)
+    assert [(token.form, token.upos, token.head, token.deprel) for token in first] == [
+        ("She", "PRON", 2, "nsubj"), ("took", "VERB", 0, "root"),
+    ]  # fmt: skip
+    assert [dict(token.misc) for token in first] == [
+        {"PARSEME:MWE": "*"}, {"PARSEME:MWE": "1:LVC.full"},
+    ]  # fmt: skip
+    assert dict(second[0].misc) == {}
+    theirs = conllu.parse((tmp_path / "x.conllup").read_text())
+    assert [token["form"] for token in theirs[0]] == first.column(FORM)
+    assert second.text == "part"
+    assert (first.line, first.line_of(1), second.line) == (1, 3, 6)
+    batches = list(read_batches(tmp_path))
+    assert batches == [first, second]
+    with pytest.raises(DataError, match=r"<text>:7: 3 columns"):
+        list(read_conllu(PLUS))
+    for header, message in (
+        ("ID HEAD", "without ID or FORM"),
+        ("ID FORM FORM", "one of them twice"),
+    ):
+        with pytest.raises(DataError, match=message):
+            list(read_conllu(f"# global.columns = {header}\n1\ta\tb\n"))
+    # of ten columns in another order, which would pass for CoNLL-U
+    names = "ID LEMMA FORM UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+    text = f"# global.columns = {names}\n\n1\tl\tf\tX\t_\t_\t0\troot\t_\t_\n"
+    (only,) = read_batches(text)
+    assert only.column(FORM) == ["f"]
+    # of the usual ten, it is CoNLL-U, whose comments stay as they are
+    usual = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+    (plain,) = read_conllu(f"{usual}\n1\tf\tl\tX\t_\t_\t0\troot\t_\t_\n")
+    assert plain.comments == [usual]
+    # a file after it has its own columns
+    (tmp_path / "y.conllu").write_text(SIMPLE)
+    assert len(list(read_conllu(tmp_path))) == 4
 
 
 # what is refused
@@ -377,25 +445,23 @@ def test_enhanced_graphs_can_be_cleared() -> None:
     assert written(sentences) == EVERYTHING.read_bytes()  # what was read is as it was
 
 
-@pytest.mark.parametrize(
-    ("name", "unpack"),
-    [
-        ("a.conllu", bytes),
-        ("a.conllu.gz", gzip.decompress),
-        ("a.conllu.ZST", zstandard.ZstdDecompressor().decompressobj().decompress),
-    ],
-)
-def test_files_are_packed_as_they_are_called(
-    tmp_path: Path, name: str, unpack: Callable[[bytes], bytes]
+def test_conllu_is_written_to_anything(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    write_conllu(read(EVERYTHING), tmp_path / name)
-    assert unpack((tmp_path / name).read_bytes()) == EVERYTHING.read_bytes()
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-def test_stdout(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    write_conllu(read(EVERYTHING), "-")
-    assert capfdbinary.readouterr().out == EVERYTHING.read_bytes()
+    sentences, expected = read(EVERYTHING), EVERYTHING.read_bytes()
+    text, data = io.StringIO(), io.BytesIO()
+    names = ("a.conllu", "a.conllu.gz", "a.conllu.ZST")
+    for target in (text, data, "-", *(tmp_path / name for name in names)):
+        write_conllu(sentences, target)
+    assert write_conllu(sentences).encode() == expected
+    assert text.getvalue().encode() == data.getvalue() == expected
+    assert capfdbinary.readouterr().out == expected
+    unpack = (bytes, gzip.decompress, zstandard.ZstdDecompressor().decompressobj().decompress)
+    for name, unpacked in zip(names, unpack, strict=True):
+        assert unpacked((tmp_path / name).read_bytes()) == expected
+    with pytest.raises(TypeError, match="but got str"):
+        write_conllu(["x"], tmp_path / "b.conllu")  # type: ignore[list-item]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
 
 
 def test_a_file_can_be_written_while_it_is_read(tmp_path: Path) -> None:

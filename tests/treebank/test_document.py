@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from strategies import sentence_texts
 
 import seqtool
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.treebank.conllu import read_batches
 from seqtool.treebank.queries import matches, parse_query, wants
 from seqtool.treebank.sentence import FORM, MISC, Sentence
 
@@ -198,89 +196,6 @@ def test_token_lists_of_other_makers() -> None:
     ):
         with pytest.raises(DataError, match=message):
             seqtool.Doc.from_tokenlists([conllu.TokenList([conllu.Token(t) for t in bad])])
-
-
-PLUS = """\
-# global.columns = ID UPOS FORM HEAD DEPREL PARSEME:MWE
-# text = She took part
-1	PRON	She	2	nsubj	*
-2	VERB	took	0	root	1:LVC.full
-
-1	NOUN	part	0	root	_
-2	X	odd
-
-"""
-
-
-def test_conllu_plus(tmp_path: Path) -> None:
-    (tmp_path / "x.conllup").write_text(PLUS.replace("2\tX\todd\n", ""))
-    first, second = seqtool.read_conllu(tmp_path)
-    assert [(token.form, token.upos, token.head, token.deprel) for token in first] == [
-        ("She", "PRON", 2, "nsubj"), ("took", "VERB", 0, "root"),
-    ]  # fmt: skip
-    assert [dict(token.misc) for token in first] == [
-        {"PARSEME:MWE": "*"}, {"PARSEME:MWE": "1:LVC.full"},
-    ]  # fmt: skip
-    assert dict(second[0].misc) == {}
-    theirs = conllu.parse((tmp_path / "x.conllup").read_text())
-    assert [token["form"] for token in theirs[0]] == first.column(FORM)
-    assert second.text == "part"
-    assert (first.line, first.line_of(1), second.line) == (1, 3, 6)
-    batches = list(read_batches(tmp_path))
-    assert batches == [first, second]
-    with pytest.raises(DataError, match=r"<text>:7: 3 columns"):
-        list(seqtool.read_conllu(PLUS))
-    for header, message in (
-        ("ID HEAD", "without ID or FORM"),
-        ("ID FORM FORM", "one of them twice"),
-    ):
-        with pytest.raises(DataError, match=message):
-            list(seqtool.read_conllu(f"# global.columns = {header}\n1\ta\tb\n"))
-    # of ten columns in another order, which would pass for CoNLL-U
-    names = "ID LEMMA FORM UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
-    text = f"# global.columns = {names}\n\n1\tl\tf\tX\t_\t_\t0\troot\t_\t_\n"
-    (only,) = read_batches(text)
-    assert only.column(FORM) == ["f"]
-    # of the usual ten, it is CoNLL-U, whose comments stay as they are
-    usual = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
-    (plain,) = seqtool.read_conllu(f"{usual}\n1\tf\tl\tX\t_\t_\t0\troot\t_\t_\n")
-    assert plain.comments == [usual]
-    # a file after it has its own columns
-    (tmp_path / "y.conllu").write_text(OTHER)
-    assert len(list(seqtool.read_conllu(tmp_path))) == 3
-
-
-def test_conllu_is_read_from_anything(tmp_path: Path) -> None:
-    path = tmp_path / "x.conllu"
-    path.write_text(LINES, encoding="utf-8")
-    expected = [s.to_conllu() for s in seqtool.read_conllu(path)]
-    with path.open(encoding="utf-8") as text, path.open("rb") as data:
-        for source in (
-            str(path), [path], LINES, LINES.replace("\n", "\r\n"), LINES.rstrip(), LINES.encode(),
-            "\ufeff" + LINES, io.StringIO(LINES), io.BytesIO(LINES.encode()), text, data,
-        ):  # fmt: skip
-            assert [s.to_conllu() for s in seqtool.read_conllu(source)] == expected
-    for source, message in (
-        ("1\ta\n", "<text>:1: 2 columns"),
-        (b"", "<text>: the file is empty"),
-        ("\n\n", "<text>: holds no sentences"),
-        (io.BytesIO(b"\xff\n"), "not UTF-8 at byte 0"),
-        ("\ud800\n", "not UTF-8"),
-    ):
-        with pytest.raises(DataError, match=re.escape(message)):
-            list(seqtool.read_conllu(source))
-
-
-def test_conllu_is_written_to_anything(tmp_path: Path, doc: seqtool.Doc) -> None:
-    text, data = io.StringIO(), io.BytesIO()
-    seqtool.write_conllu(doc, text)
-    seqtool.write_conllu(doc, data)
-    seqtool.write_conllu(doc, tmp_path / "x.conllu")
-    assert text.getvalue() == data.getvalue().decode() == seqtool.write_conllu(doc)
-    assert (tmp_path / "x.conllu").read_text(encoding="utf-8") == doc.to_conllu()
-    with pytest.raises(TypeError, match="but got str"):
-        seqtool.write_conllu(["x"], tmp_path / "y.conllu")  # type: ignore[list-item]
-    assert not (tmp_path / "y.conllu").exists()
 
 
 QUERIES = [
