@@ -536,39 +536,31 @@ def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
 
 def _check_columns(lines: list[str], num_comments: int, path: str, line: int) -> None:
     """Refuse the first line without ten columns with something in each, or a lack of words."""
-    for number, content in enumerate(lines, start=line):
-        fault = _fault_of_line(content, is_comment=number - line < num_comments)
-        if fault is not None:
-            raise DataError(fault[0], hint=fault[1], path=path, line=number)
+    for place, content in enumerate(lines):
+        columns = content.split("\t")
+        if "\r" in content:
+            message, hint = "a carriage return inside the line", "end lines with LF or CRLF alone"
+        elif place < num_comments:
+            continue
+        elif content.startswith("#"):
+            message = "a comment after the first word"
+            hint = "move it to the beginning of the sentence"
+        elif len(columns) != NUM_COLUMNS:
+            message = f"{counted(len(columns), 'column')}, where CoNLL-U has {NUM_COLUMNS}"
+            message += "" if content.strip() else ", and the line holds only blanks"
+            hint = "separate columns with tabs, and end sentences with an empty line"
+        elif "" in columns:
+            message = f"column {COLUMNS[columns.index('')]} is empty"
+            hint = "write _ where there is nothing"
+        elif columns[FORM].isspace():
+            message, hint = "column FORM holds only blanks", "write the word"
+        else:
+            continue
+        raise DataError(message, hint=hint, path=path, line=line + place)
     if num_comments == len(lines):
-        raise DataError(
-            "a sentence of comments only, without words",
-            hint="remove it, or the blank line after its comments",
-            path=path,
-            line=line,
-        )
-
-
-def _fault_of_line(content: str, *, is_comment: bool) -> tuple[str, str] | None:
-    """Return (message, hint) for a line that is not as it should be."""
-    if "\r" in content:
-        return "a carriage return inside the line", "end lines with LF or CRLF alone"
-    if is_comment:
-        return None
-    if content.startswith("#"):
-        return "a comment after the first word", "move it to the beginning of the sentence"
-    columns = content.split("\t")
-    if len(columns) != NUM_COLUMNS:
-        message = f"{counted(len(columns), 'column')}, where CoNLL-U has {NUM_COLUMNS}"
-        if not content.strip():
-            message += ", and the line holds only blanks"
-        return message, "separate columns with tabs, and end sentences with an empty line"
-    if "" in columns:
-        name = COLUMNS[columns.index("")]
-        return f"column {name} is empty", "write _ where there is nothing"
-    if columns[FORM].isspace():
-        return "column FORM holds only blanks", "write the word"
-    return None
+        message = "a sentence of comments only, without words"
+        hint = "remove it, or the blank line after its comments"
+        raise DataError(message, hint=hint, path=path, line=line)
 
 
 def _sort_out(
