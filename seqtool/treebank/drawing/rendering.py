@@ -74,7 +74,7 @@ def render_groups(
         case "tikz":
             return tikz_document(groups, beside=beside)
         case "json":
-            return _json_lines(groups)
+            return (json_text(to_object(each)) + "\n" for group in groups for each in group)
 
 
 def grouped(
@@ -131,16 +131,6 @@ def _inline(sentence: Sentence) -> str:
         f'{text}<div dir="{side}" style="overflow-x: auto">\n'
         f"{opening_tag(picture.width, picture.height)}\n{picture.elements}</svg>\n</div>\n"
     )
-
-
-def _json_lines(groups: Iterable[Group]) -> Iterator[str]:
-    """Give a line for each sentence: see `to_object`.
-
-    Where there are several analyses, each has a line, with its name as `source`.
-    """
-    for group in groups:
-        for sentence in group:
-            yield json_text(to_object(sentence)) + "\n"
 
 
 def ranked_json(groups: Iterable[Sequence[Sentence]]) -> Iterator[str]:
