@@ -13,7 +13,8 @@ for (const section of sections) {
   for (const picture of section.querySelectorAll(".picture")) {
     const [across, down] = [...picture.querySelectorAll("noscript")].map((each) => each.textContent);
     const { width, across: height, down: column } = picture.dataset;
-    states.set(picture, { section, across, down, width, heights: { across: height, down: column }, rows: null, shown: "", word: 0 });
+    states.set(picture, { section, across, down, width: Number(width),
+      heights: { across: height, down: column }, rows: null, shown: "", word: 0 });
     picture.replaceChildren();
   }
 }

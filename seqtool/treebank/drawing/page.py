@@ -161,7 +161,7 @@ def _figure(sentence: MarkedSentence, number: int) -> str:
         f'data-down="{column.height:g}">\n'
         f'<noscript class="across">{_svg(picture, label)}</noscript>\n'
         f'<noscript class="down">{_svg(column, label)}</noscript>\n</div>\n'
-        f'<details><summary>CoNLL-U</summary><pre dir="ltr">\n'
+        '<details><summary>CoNLL-U</summary><pre dir="ltr">\n'
         f"{escape(columns_of(sentence.sentence))}\n</pre></details>\n</figure>\n"
     )
 
