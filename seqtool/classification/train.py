@@ -34,9 +34,9 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Halves, Longs
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
+from seqtool.parsing.data import POOL_BATCHES
 from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
 from seqtool.parsing.train import (
-    POOL_BATCHES,
     Kind,
     RunOptions,
     TreebankRecord,

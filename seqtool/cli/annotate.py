@@ -217,7 +217,7 @@ def _label(
     invalid: str | None,
 ) -> None:
     """Label a corpus, of which `files` may have a word a line; say how good the labels are."""
-    from seqtool.parsing.labeller.entities import LabelCounts
+    from seqtool.parsing.tagger.entities import LabelCounts
 
     labeller, annotation, counts = corpus.model, corpus.annotation, LabelCounts()
     options: dict[str, Any] = {**annotation.options, "counts": counts}

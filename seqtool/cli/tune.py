@@ -6,6 +6,7 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,10 +28,11 @@ class Tunable(NamedTuple):
     name: str  # of the function
     score: str  # that counts if no other is asked for
     command: str
+    settings: str = "resolve"  # what makes them of a name or a file and others
 
     def resolve(self, base: str | None, values: dict[str, Any], overrides: list[str]) -> Any:
         """Return the settings that a name or a file stands for, under others."""
-        combine = import_module(f"{self.package}.config").resolve
+        combine = attrgetter(self.settings)(import_module(f"{self.package}.config"))
         if self.name == "train_lm":  # a recipe and a file are told apart there
             return combine(base, values, overrides)
         is_file = base is not None and Path(base).suffix in (".yaml", ".yml")
@@ -40,12 +42,15 @@ class Tunable(NamedTuple):
 KINDS = {
     "lm": Tunable("seqtool.lm.neural", "train_lm", "valid_perplexity", "train-lm"),
     "parser": Tunable("seqtool.parsing.parser", "train_parser", "dev_las", "train-parser"),
-    "tagger": Tunable("seqtool.parsing.tagger", "train_tagger", "dev_tags", "train-tagger"),
+    "tagger": Tunable(
+        "seqtool.parsing.tagger", "train_tagger", "dev_tags", "train-tagger", "TAGGERS.resolve"
+    ),
     "segmenter": Tunable(
         "seqtool.parsing.segmenter",
         "train_segmenter",
         "dev_words",
         "train-parser --raw --only segmenter",
+        "SEGMENTERS.resolve",
     ),
 }
 

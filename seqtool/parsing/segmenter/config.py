@@ -9,11 +9,10 @@ from seqtool.parsing.config import Presets
 from seqtool.training.config import TrainingConfig
 
 SENTENCE_WORDS = 300  # longer sentences are mistakes of splitting, or lists
-KIND = "segmenter"
 
 
 @dataclass(frozen=True)
-class ModelConfig(Config):
+class SegmenterModelConfig(Config):
     """The network over characters, and the one over the tokens that it found."""
 
     character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
@@ -38,7 +37,7 @@ class ModelConfig(Config):
 
 
 @dataclass(frozen=True)
-class LearningConfig(Config):
+class SegmenterLearningConfig(Config):
     """How the networks are taught, beside the settings of the training loop."""
 
     batch_characters: int = setting(4096, "characters per step", minimum=1)
@@ -75,13 +74,13 @@ class LearningConfig(Config):
 class SegmenterConfig(Config):
     """All settings of a segmenter."""
 
-    model: ModelConfig = setting(ModelConfig, "the networks")
-    learning: LearningConfig = setting(LearningConfig, "how they are taught")
+    model: SegmenterModelConfig = setting(SegmenterModelConfig, "the networks")
+    learning: SegmenterLearningConfig = setting(SegmenterLearningConfig, "how they are taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
 
-PRESETS = Presets(
-    KIND,
+SEGMENTERS = Presets(
+    "segmenter",
     SegmenterConfig,
     {
         "default": {
@@ -98,4 +97,3 @@ PRESETS = Presets(
     },
     default="default",
 )
-resolve = PRESETS.resolve

@@ -23,15 +23,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
+from seqtool.parsing.data import in_parts
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
-from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
-from seqtool.treebank.conllu import held_out, read_conllu
+from seqtool.parsing.segmenter.config import SegmenterConfig, SegmenterLearningConfig
 from seqtool.treebank.layouts import begins_text
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
@@ -262,7 +261,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class SegmenterData:
     """A treebank as a segmenter learns from it.
 
     Attributes:
@@ -283,51 +282,41 @@ class TrainingData:
     summary: dict[str, Any]
 
 
-def prepare_data(
-    train_files: Sequence[str | Path],
-    dev_file: str | Path | None,
-    config: SegmenterConfig,
-    *,
-    skip_invalid: bool = False,
-) -> TrainingData:
-    """Read treebanks; beside words and tokens, parts of speech and relations are looked at.
+def segmenter_data(
+    train: Iterable[Sentence], dev: Iterable[Sentence] | None, config: SegmenterConfig
+) -> SegmenterData:
+    """Make the sentences of a treebank ready for a segmenter.
 
-    Raises:
-        DataError: a file cannot be read or a sentence is broken.
+    Beside words and tokens, parts of speech and relations are looked at.
     """
-    train: list[Sentence] = []
-    dev: list[Sentence] = []
-    sentences = read_conllu(train_files, check="columns", skip_invalid=skip_invalid)
-    for sentence, is_dev in held_out(sentences):
-        (dev if is_dev and dev_file is None else train).append(sentence)
-    if dev_file is not None:
-        dev = list(read_conllu(dev_file, check="columns", skip_invalid=skip_invalid))
-    elif not dev:  # nothing is held out of so small a treebank
-        dev = train
-    tokens = [token for sentence in train for token in surface_tokens(sentence)]
+    parts: tuple[list[Sentence], list[Sentence]] = ([], [])
+    for sentence, is_dev in in_parts(train, dev):
+        parts[is_dev].append(sentence)
+    learnt, validation = parts[0], parts[1] or parts[0]  # nothing is held out of a small treebank
+    tokens = [token for sentence in learnt for token in surface_tokens(sentence)]
     counts = Counter(fold(token.form) for token in tokens)
     known = [form for form, count in counts.most_common() if count >= config.model.min_count]
     lexicon = {form: row for row, form in enumerate(known, start=1)}
-    text = gold_text(train, lexicon)
+    text = gold_text(learnt, lexicon)
     multiword = [(token.form, token.words) for token in tokens if token.words]
-    return TrainingData(
+    return SegmenterData(
         text=text,
         alphabet=Alphabet.learn(text.codes, min_count=config.model.min_count),
         lexicon=lexicon,
         splitter=MultiwordSplitter.learn(multiword),
         has_spaces=any(len(token.form.split()) > 1 for token in tokens),
-        dev=dev,
-        dev_text=raw_text(dev),
+        dev=validation,
+        dev_text=raw_text(validation),
         summary={
-            "sentences": len(train),
-            "paragraphs": sum(map(begins_paragraph, train[1:])) + 1,
-            "words": sum(map(len, train)),
+            "sentences": len(learnt),
+            "paragraphs": sum(map(begins_paragraph, learnt[1:])) + 1,
+            "words": sum(map(len, learnt)),
             "tokens": len(tokens),
             "multiword_tokens": len(multiword),
             "characters": len(text.codes),
             "tags": text.num_tags,
-            "dev_sentences": len(dev),
-            "dev_held_out": dev_file is None,
+            "dev_sentences": len(validation),
+            "dev_held_out": dev is None,
         },
     )
 
@@ -336,7 +325,7 @@ _WIDTHS = (40, 101)  # characters of a line
 
 
 @dataclass(frozen=True)
-class Layout:
+class DrawnLayout:
     """A text as the network sees it, of C characters and N tokens, in windows.
 
     Attributes:
@@ -351,7 +340,9 @@ class Layout:
     windows: Ints
 
 
-def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator) -> Layout:
+def lay_out(
+    gold: GoldText, config: SegmenterLearningConfig, random: np.random.Generator
+) -> DrawnLayout:
     """Draw a layout of a treebank."""
     breaks = gold.breaks.copy()
     breaks[breaks] = random.random(int(breaks.sum())) >= config.joined
@@ -365,11 +356,13 @@ def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator)
     is_separator[lasts[separators > 0] + 1] = True
     codes[~is_separator] = gold.codes
     codes[is_separator] = separators[separators > 0]
-    return Layout(codes, firsts, lasts, _windows(sizes, breaks, config.window_characters, random))
+    return DrawnLayout(
+        codes, firsts, lasts, _windows(sizes, breaks, config.window_characters, random)
+    )
 
 
 def _separators(
-    gold: GoldText, breaks: Bools, config: LearningConfig, random: np.random.Generator
+    gold: GoldText, breaks: Bools, config: SegmenterLearningConfig, random: np.random.Generator
 ) -> CodePoints:
     """Return what stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
     # paragraphs are apart, even where their last token says that nothing follows it

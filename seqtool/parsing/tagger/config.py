@@ -1,4 +1,4 @@
-"""Settings of a tagger and lemmatizer, and their presets."""
+"""Settings of a tagger and lemmatizer and of a labeller of words, and their presets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from seqtool.parsing.config import Presets
 from seqtool.parsing.tagger.sparse import FEWEST_BITS, NAME, chosen, compile_templates
 from seqtool.training.config import TrainingConfig
 
-KIND = "tagger"  # of the model's directory
-SMALLEST_BATCH = 64  # smaller ones take as long
+SMALLEST_STEP = 64  # smaller ones take as long
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class EncoderConfig(Config):
 
 
 @dataclass(frozen=True)
-class ModelConfig(EncoderConfig):
+class TaggerModelConfig(EncoderConfig):
     """What the network is."""
 
     lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1, maximum=WIDEST)
@@ -79,7 +78,7 @@ class EncoderLearningConfig(Config):
     min_steps: int = setting(
         256,
         "steps per epoch: of a small treebank, a step has fewer words, but no fewer than "
-        f"{SMALLEST_BATCH}",
+        f"{SMALLEST_STEP}",
         minimum=1,
     )
     dropout_words: float = setting(
@@ -103,7 +102,7 @@ class EncoderLearningConfig(Config):
 
 
 @dataclass(frozen=True)
-class LearningConfig(EncoderLearningConfig):
+class TaggerLearningConfig(EncoderLearningConfig):
     """How the network is taught, beside the settings of the training loop."""
 
     dropout_lemmas: float = setting(
@@ -139,9 +138,44 @@ class LearningConfig(EncoderLearningConfig):
 class TaggerConfig(Config):
     """All settings of a tagger."""
 
-    model: ModelConfig = setting(ModelConfig, "the network")
-    learning: LearningConfig = setting(LearningConfig, "how it is taught")
+    model: TaggerModelConfig = setting(TaggerModelConfig, "the network")
+    learning: TaggerLearningConfig = setting(TaggerLearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+
+@dataclass(frozen=True)
+class LabelsConfig(Config):
+    """Where the labels stand."""
+
+    column: str = setting("NER", "key of column MISC that holds the labels, as in NER=B-PER")
+    word_column: int | None = setting(
+        None, "column of words in files with a word a line, from 1 on", minimum=1
+    )
+    label_column: int | None = setting(None, "column of labels in such files", minimum=1)
+
+    def check(self) -> None:
+        """Refuse a name that cannot be a key of MISC."""
+        if not self.column or any(character in self.column for character in "=| \t\r\n"):
+            raise ConfigError(
+                f"column is {self.column!r}, which is no key of column MISC",
+                hint="name it as in NER=B-PER: --column NER",
+            )
+
+
+@dataclass(frozen=True)
+class LabellerConfig(Config):
+    """All settings of a labeller."""
+
+    data: LabelsConfig = setting(LabelsConfig, "where the labels stand")
+    model: EncoderConfig = setting(EncoderConfig, "the network")
+    learning: EncoderLearningConfig = setting(EncoderLearningConfig, "how it is taught")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+    def as_tagger(self) -> TaggerConfig:
+        """Return the settings of a tagger whose UPOS are the labels, and that learns no lemmas."""
+        model = TaggerModelConfig(**vars(self.model), lemma_size=1, sparse_bits=0)
+        learning = TaggerLearningConfig(**vars(self.learning), lemma_weight=0.0, share_parts=False)
+        return TaggerConfig(model, learning, self.training)
 
 
 _TRAINING = {
@@ -152,8 +186,9 @@ _TRAINING = {
     "schedule": "cosine",
     "clip_norm": 5.0,
 }
-PRESETS = Presets(
-    KIND,
+_SMALL = {"lexical_size": 64, "num_filters": 64, "encoder_size": 64, "encoder_layers": 1}
+TAGGERS = Presets(
+    "tagger",
     TaggerConfig,
     {
         "accurate": {
@@ -161,17 +196,16 @@ PRESETS = Presets(
             "learning": {"label_smoothing": 0.05, "adversarial": 0.1},
             "training": {**_TRAINING, "epochs": 18},
         },
-        "fast": {
-            "model": {
-                "lexical_size": 64,
-                "num_filters": 64,
-                "encoder_size": 64,
-                "encoder_layers": 1,
-                "lemma_size": 64,
-            },
-            "training": _TRAINING,
-        },
+        "fast": {"model": {**_SMALL, "lemma_size": 64}, "training": _TRAINING},
     },
     default="accurate",
 )
-preset, resolve = PRESETS.settings, PRESETS.resolve
+LABELLERS = Presets(
+    "labeller",
+    LabellerConfig,
+    {
+        "accurate": {"training": {**_TRAINING, "epochs": 18}},
+        "fast": {"model": _SMALL, "training": _TRAINING},
+    },
+    default="accurate",
+)

@@ -1,4 +1,4 @@
-"""The labeller at work: `Labeller`, without torch; its directory, of kind "labeller".
+"""Labels of words: `Labeller`, without torch; its directory, of kind "labeller".
 
 A labeller is a tagger whose UPOS are the labels; what it adds is that labels of entities fit one
 another: of all sequences that BIO allows, the one of the highest sum of scores is found (Viterbi
@@ -23,11 +23,11 @@ from seqtool.core.errors import counted
 from seqtool.core.jit import compiled
 from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.labeller.columns import bare_sentence, label_in, read_columns, with_labels
-from seqtool.parsing.labeller.config import KIND, LabellerConfig
-from seqtool.parsing.labeller.entities import OUTSIDE, LabelCounts, allowed_pairs
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
-from seqtool.parsing.tagger.model import CHUNK_WORDS, Tagger
+from seqtool.parsing.tagger.columns import bare_sentence, label_in, read_columns, with_labels
+from seqtool.parsing.tagger.config import LABELLERS, LabellerConfig
+from seqtool.parsing.tagger.entities import OUTSIDE, LabelCounts, allowed_pairs
+from seqtool.parsing.tagger.model import TAGGED_WORDS, Tagger
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import FORM, Sentence
 
@@ -88,7 +88,7 @@ class Labeller(TreebankModel[LabellerConfig]):
         is_bio: whether labels are those of BIO, throughout the training part.
     """
 
-    kind = KIND
+    kind = LABELLERS.kind
     config_class = LabellerConfig
     works = "label"
 
@@ -155,20 +155,15 @@ class Labeller(TreebankModel[LabellerConfig]):
         if not read:
             return [[] for _ in sentences]
         with at_work():
-            scores = average([member._scores(read) for member in self.members])
-        if self._allowed is None:
-            best: Ints = scores.argmax(1).astype(np.int32)
-        else:
-            best = np.empty(len(scores), np.int32)
+            # those of columns without values are left out
+            readings = [member.tagger.read(read).scores for member in self.members]
+            scores = average([np.ascontiguousarray(s[:, : len(self.labels)]) for s in readings])
+        best: Ints = scores.argmax(1).astype(np.int32)
+        if self._allowed is not None:
             lengths = np.array([len(sentence) for sentence in read], np.int32)
             best_sequences(scores, self._allowed, lengths, best)
         labels = iter([self.labels[place] for place in best.tolist()])
         return [[next(labels) for _ in forms] for forms in sentences]
-
-    def _scores(self, sentences: Sequence[Sentence]) -> Floats:
-        """Return the scores of labels, [T, L]; those of columns without values are left out."""
-        scores = self.tagger.read(sentences).scores[:, : len(self.labels)]
-        return np.ascontiguousarray(scores)
 
     def relabel(
         self,
@@ -227,7 +222,7 @@ class Labeller(TreebankModel[LabellerConfig]):
         counts: LabelCounts | None = None,
     ) -> Iterator[Sentence | Broken]:
         """Tag sentences in chunks; broken ones pass through in their places."""
-        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag, counts=counts))
+        return in_chunks(items, TAGGED_WORDS, partial(self.tag, retag=retag, counts=counts))
 
     def tag_columns(
         self,
@@ -238,16 +233,13 @@ class Labeller(TreebankModel[LabellerConfig]):
         retag: bool = False,
         counts: LabelCounts | None = None,
     ) -> Iterator[str]:
-        """Give the sentences of a file with a word a line, with labels; see `columns_of`."""
+        """Give the sentences of a file with a word a line, with labels; see `layout_of`."""
         source = read_columns(path, word_column, label_column)
         while chunk := list(islice(source, CHUNK_SENTENCES)):
             forms, before = [item.forms for item in chunk], [item.labels for item in chunk]
-            if counts is not None and chunk[0].is_bare:  # nothing is known of their labels
+            if counts is not None and chunk[0].columns.label is None:  # there is nothing to compare
                 counts.sentences += len(chunk)
                 counts = None
             after = self.relabel(forms, before, retag=retag, counts=counts)
             for item, labels in zip(chunk, after, strict=True):
                 yield item.written(labels)
-
-
-load_model = Labeller.load
