@@ -32,7 +32,7 @@ from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import check_target, open_table
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.pipeline.model import Pipeline
-from seqtool.parsing.segmenter.documents import Layout, are_texts
+from seqtool.parsing.segmenter.documents import TextLayout, are_texts
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.conllu import Broken, read_conllu
 from seqtool.treebank.sentence import FORM, MISC, Sentence
@@ -118,7 +118,7 @@ def write_states(
         if not isinstance(model, Pipeline):
             hint = "give CoNLL-U, or a model of `seqtool train-parser --raw`"
             raise ModelError("cannot read plain text: it has no segmenter", hint=hint)
-        sentences = Layout().read(inputs, model, None)
+        sentences = TextLayout().read(inputs, model, None)
     else:
         sentences = read_conllu(inputs, check="columns", on_progress=on_progress)
     if isinstance(model, Pipeline) and isinstance(reader, Parser):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
 from seqtool.core.arrays import Ints, Longs
 from seqtool.treebank.conllu import held_out
-from seqtool.treebank.sentence import Sentence
+
+Item = TypeVar("Item")
 
 POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
 
 
-def in_parts(
-    train: Iterable[Sentence], dev: Iterable[Sentence] | None
-) -> Iterator[tuple[Sentence, bool]]:
+def in_parts(train: Iterable[Item], dev: Iterable[Item] | None) -> Iterator[tuple[Item, bool]]:
     """Give each sentence and whether it is of the validation part, in the order of reading.
 
     Without `dev`, every tenth sentence of `train` is held out; of fewer than ten none is, so that

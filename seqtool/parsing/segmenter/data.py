@@ -36,7 +36,7 @@ from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 MAX_RULE_SHARE = 8  # characters of an ending that a rule may be about
 
-Words = tuple[str, ...]
+TokenWords = tuple[str, ...]
 
 
 class MultiwordSplitter:
@@ -47,22 +47,22 @@ class MultiwordSplitter:
         rules: ending -> (what replaces it in the first word, the other words); in lower case.
     """
 
-    def __init__(self, table: Mapping[str, Words], rules: Mapping[str, Words]) -> None:
+    def __init__(self, table: Mapping[str, TokenWords], rules: Mapping[str, TokenWords]) -> None:
         self.table, self.rules = dict(table), dict(rules)
         self._longest = max(map(len, rules), default=0)
 
     @classmethod
-    def learn(cls, tokens: Iterable[tuple[str, Words]]) -> MultiwordSplitter:
+    def learn(cls, tokens: Iterable[tuple[str, TokenWords]]) -> MultiwordSplitter:
         """Learn from the multiword tokens of a treebank and their words.
 
         A token is split as it was split most often. An ending becomes a rule if at least two
         tokens that end with it are split alike, and more of them than otherwise.
         """
-        splits: dict[str, Counter[Words]] = defaultdict(Counter)
+        splits: dict[str, Counter[TokenWords]] = defaultdict(Counter)
         for form, words in tokens:
             splits[form.lower()][tuple(word.lower() for word in words)] += 1
         table = {form: counts.most_common(1)[0][0] for form, counts in sorted(splits.items())}
-        endings: dict[str, Counter[Words]] = defaultdict(Counter)
+        endings: dict[str, Counter[TokenWords]] = defaultdict(Counter)
         for form, words in table.items():
             for size in range(1, min(len(form), MAX_RULE_SHARE + 1)):
                 rule = _rule(form, words, size)
@@ -75,7 +75,7 @@ class MultiwordSplitter:
                 rules[ending] = rule
         return cls(table, rules)
 
-    def split(self, form: str) -> Words | None:
+    def split(self, form: str) -> TokenWords | None:
         """Return the words of a token; None if neither table nor rules know any."""
         folded = form.lower()
         words = self.table.get(folded)
@@ -89,7 +89,7 @@ class MultiwordSplitter:
         return None if words is None else _cased(form, words)
 
 
-def _rule(form: str, words: Words, size: int) -> Words | None:
+def _rule(form: str, words: TokenWords, size: int) -> TokenWords | None:
     """Return the rule by which an ending of so many characters gives the words, if any."""
     kept = form[:-size]
     if not words[0].startswith(kept) or not all(words[1:]):
@@ -97,7 +97,7 @@ def _rule(form: str, words: Words, size: int) -> Words | None:
     return (words[0][len(kept) :], *words[1:])
 
 
-def _cased(form: str, words: Words) -> Words:
+def _cased(form: str, words: TokenWords) -> TokenWords:
     """Give words the case of the token that they come from."""
     if "".join(words) == form.lower() and len(form) == len(form.lower()):
         bounds = accumulate(map(len, words), initial=0)

@@ -31,7 +31,7 @@ from seqtool.parsing.segmenter.characters import (
     line_too_long,
     to_text,
 )
-from seqtool.parsing.segmenter.data import Words
+from seqtool.parsing.segmenter.data import TokenWords
 from seqtool.parsing.segmenter.rules import Spans, split_at_spaces, split_by_rules
 from seqtool.treebank.layouts import LAYOUTS, newdoc, read_layout
 from seqtool.treebank.layouts import Layout as WordLayout
@@ -56,7 +56,7 @@ class _Draft:
     text: str
     begins: list[int]
     ends: list[int]
-    words: dict[int, Words]
+    words: dict[int, TokenWords]
     before: str = ""
 
     def sentence(self, number: int, after: str) -> Sentence:
@@ -292,11 +292,11 @@ def read_text(source: str | Path, split: Split, *, number: int = 1) -> Iterator[
             yield sentence
 
 
-Given = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
+GivenUnits = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
 
 
 def segment_files(
-    inputs: Sequence[str | Path], segmenter: Splitter | None, *, given: Given = "nothing"
+    inputs: Sequence[str | Path], segmenter: Splitter | None, *, given: GivenUnits = "nothing"
 ) -> Iterator[Sentence]:
     """Segment files, each a document with its name as id, in bounded memory.
 
@@ -317,7 +317,7 @@ def segment_parts(
     parts: Iterable[tuple[str, Iterable[str], bool]],
     segmenter: Splitter | None,
     *,
-    given: Given = "nothing",
+    given: GivenUnits = "nothing",
 ) -> Iterator[Sentence]:
     """Segment parts of documents, whose sentences are numbered from 1 on.
 
@@ -363,7 +363,7 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
 # a byte order mark, which would be left out there, or with what a line of words may be beside these
 _PARAGRAPHS = re.compile(r"\n\r?\n(?=[^\s\ufeff])")
 _LINES = re.compile(r"(?<=[^\s])\r?\n(?=[^\s\ufeff#])")
-_CUTS: Mapping[Given, re.Pattern[str]] = {
+_CUTS: Mapping[GivenUnits, re.Pattern[str]] = {
     "nothing": _PARAGRAPHS,
     "sentences": _LINES,
     "words": _LINES,
@@ -373,7 +373,7 @@ _CUTS: Mapping[Given, re.Pattern[str]] = {
 
 
 def read_parts(
-    inputs: Sequence[str | Path], *, given: Given = "nothing", size: int = BLOCK_SIZE
+    inputs: Sequence[str | Path], *, given: GivenUnits = "nothing", size: int = BLOCK_SIZE
 ) -> Iterator[tuple[str, str, bool]]:
     """Give documents in parts that can be segmented apart: name, text, whether it is the beginning.
 
@@ -414,7 +414,7 @@ def are_texts(files: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """How plain text is split.
 
     Attributes:
@@ -430,7 +430,7 @@ class Layout:
     words: WordLayout | None = None
 
     @property
-    def given(self) -> Given:
+    def given(self) -> GivenUnits:
         """What the text tells."""
         if self.words is not None:
             return self.words

@@ -16,7 +16,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
-from seqtool.parsing.segmenter.documents import Given, read_parts, segment_files, segment_parts
+from seqtool.parsing.segmenter.documents import GivenUnits, read_parts, segment_files, segment_parts
 from seqtool.parsing.segmenter.rules import split_by_rules
 from seqtool.treebank.document import rebuild
 
@@ -123,8 +123,8 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_whole(
     assert taken == 2 + 4
 
 
-@pytest.mark.parametrize("given", get_args(Given))
-def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: Given) -> None:
+@pytest.mark.parametrize("given", get_args(GivenUnits))
+def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: GivenUnits) -> None:
     path = tmp_path / "text"
     lines = ["a b c", "", "d e", "f", "", "", "g", "h i", "j\tk", "", "l"] * 20
     path.write_text("\r\n".join(lines), encoding="utf-8")
