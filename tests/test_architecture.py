@@ -357,7 +357,7 @@ STRANGERS = [
     *itertools.permutations(("parsing.segmenter", "parsing.tagger", "parsing.parser"), 2),
     *itertools.product(
         ("parsing.encoding", "parsing.segmenter", "parsing.tagger", "parsing.parser"),
-        ("parsing.labeller", "parsing.annotation", "parsing.pipeline"),
+        ("parsing.annotation", "parsing.pipeline"),
     ),
 ]
 

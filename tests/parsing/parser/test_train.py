@@ -19,11 +19,9 @@ from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.train import TrainedParser, train_parser
 from seqtool.parsing.parser.transition import task as task_module
-from seqtool.parsing.parser.transition.task import Examples, ParserTask
+from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.sentence import DEPREL
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 
@@ -100,56 +98,10 @@ def test_non_projective_arcs(
         assert scores["dev_uas"] == pytest.approx(100.0 * (words - wrong) / words)
 
 
-def test_auto_looks_at_the_share_of_non_projective_trees(treebank: Path) -> None:
-    for name, system in (("train", "arc-standard"), ("non-projective", "swap")):
-        data = prepare_data([str(treebank / f"{name}.conllu")], None, config())
-        assert data.config.model.system == system
-
-
-def test_lifted_labels_are_labels(treebank: Path) -> None:
-    path = str(treebank / "non-projective.conllu")
-    data = prepare_data([path], None, config(model__system="arc-hybrid"))
-    assert f"obj{LIFTED}nsubj" in data.labels.arcs
-    assert data.summary["non_projective_sentences"] > 10
-    plain = prepare_data(
-        [path], None, config(model__system="arc-hybrid", learning__mark_lifted=False)
-    )
-    assert not [label for label in plain.labels.names if LIFTED in label]
-
-
-def test_every_tenth_sentence_is_held_out(treebank: Path) -> None:
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    sentences = list(read_conllu(treebank / "train.conllu"))
-    trees = [(s.heads(), s.column(DEPREL)) for s in sentences]
-    assert data.dev.trees == trees[9::10]
-    assert data.train.trees == [tree for i, tree in enumerate(trees) if i % 10 != 9]
-    assert (data.summary["sentences"], data.summary["dev_sentences"]) == (54, 6)
-
-
 def test_a_treebank_of_one_sentence(tmp_path: Path) -> None:
     path = write_treebank(tmp_path / "one.conllu", 1)
     result = train_parser(path, tmp_path / "p", config(30, learning__oracle="static"), device="cpu")
     assert result.scores["dev_las"] == 100.0
-
-
-def weights(path: Path) -> dict[str, Any]:
-    return load_file(path / "weights.safetensors")
-
-
-@pytest.mark.parametrize("stop_at", [1, 5, 13])
-def test_a_resumed_run_ends_with_the_same_weights(
-    stop_at: int, treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_module, "BLOCK_STEPS", 3)  # stops amid a block and at its end
-    settings = config(4)
-    trained(treebank, tmp_path / "whole", settings)
-    with pytest.raises(Interrupted, match=f"step {stop_at}"):
-        trained(treebank, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
-    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert whole.keys() == parts.keys()
-    for name, array in whole.items():
-        assert np.array_equal(array, parts[name]), name
 
 
 @pytest.mark.parametrize("name", ["tokens", "labels", "measures", "legal", "free", "sentences"])
@@ -170,22 +122,6 @@ def test_examples_of_a_saved_block_are_looked_through(
         train_parser(None, tmp_path / "p", resume=True, device="cpu")
 
 
-def test_another_treebank_is_not_the_run_s(treebank: Path, tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
-        trained(treebank, tmp_path / "p", config(), should_stop=lambda step: step == 2)
-    with pytest.raises(ModelError, match="treebank"):
-        train_parser(treebank / "non-projective.conllu", tmp_path / "p", resume=True, device="cpu")
-
-
-def test_seeds_differ_and_repeat(treebank: Path, tmp_path: Path) -> None:
-    found = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        trained(treebank, tmp_path / name, config(1, training__seed=seed))
-        found.append(weights(tmp_path / name)["first.weight"])
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
-
-
 def test_the_average_is_what_is_saved(treebank: Path) -> None:
     for decay in (0.0, 0.9):
         data = prepare_data(
@@ -200,22 +136,6 @@ def test_the_average_is_what_is_saved(treebank: Path) -> None:
         saved = task.model().weights["first.weight"]
         expected = with_noise.detach().numpy() if not decay else now
         np.testing.assert_allclose(saved, expected, atol=1e-6)
-
-
-def test_embeddings_are_what_forms_begin_with(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("3 2\ndog 1 0\nzebra 0 1\ncat -1 0.5\n")
-    settings = config(model__fields=["form", "upos"])
-    data = prepare_data([str(treebank / "train.conllu")], None, settings, embeddings=str(path))
-    task = ParserTask(data.config, data)
-    ids = data.types.lexical.ids_of("form")
-    rows = task.module.lexical.weight.detach().numpy()[[ids[w] for w in ("dog", "zebra", "cat")]]
-    # the width is 8: six numbers more, and one scale for all
-    assert not rows[:, 2:].any()
-    scale = rows[0, 0]
-    np.testing.assert_allclose(
-        rows[:, :2], scale * np.array([[1, 0], [0, 1], [-1, 0.5]]), rtol=1e-6
-    )
 
 
 @pytest.mark.parametrize(
@@ -258,8 +178,6 @@ def test_data_that_cannot_be_learnt_from(treebank: Path, tmp_path: Path) -> None
     with pytest.raises(DataError, match="head '_'"):
         train_parser(bare, tmp_path / "p", config(), device="cpu")
     assert not (tmp_path / "p").exists()
-    with pytest.raises(ConfigError, match="nothing is given to train on"):
-        train_parser(None, tmp_path / "p", config(), device="cpu")
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "thesis.tex").write_text("")
     with pytest.raises(OutputError, match=r"thesis\.tex"):
@@ -315,37 +233,6 @@ def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
         (512, 10**6): round(num_choices / 64),
         (5, 10**6): round(num_choices / 5),
     }
-
-
-def test_each_block_is_rolled_out_and_divided_once(
-    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Although the loop asks for a block's first step twice, to judge the weights that it saves."""
-    monkeypatch.setattr(task_module, "BLOCK_STEPS", 4)
-    begun: list[tuple[int, int]] = []  # epoch and step of each roll-out
-    divided = []
-
-    def rolling(task: ParserTask, sentences: Any) -> Examples:
-        begin = next(begin for part, begin in blocks_of(task) if part is sentences)
-        begun.append((task._epoch, begin))
-        return roll_out(task, sentences)
-
-    def dividing(*arguments: Any) -> Any:
-        divided.append(arguments)
-        return divide(*arguments)
-
-    def blocks_of(task: ParserTask) -> list[tuple[Any, int]]:
-        parts, ends = zip(*task._blocks, strict=True)
-        return list(zip(parts, (0, *ends[:-1]), strict=True))
-
-    roll_out, divide = ParserTask._roll_out, Examples.batches
-    monkeypatch.setattr(ParserTask, "_roll_out", rolling)
-    monkeypatch.setattr(Examples, "batches", dividing)
-    trained(treebank, tmp_path / "p", config(3))
-    assert begun == sorted(set(begun))
-    assert len(begun) > 3
-    # besides, a save takes the running block's examples back, which are divided anew
-    assert len(divided) <= len(begun) + 2
 
 
 def test_a_roll_out_asks_for_the_memory_that_it_needs(treebank: Path) -> None:

@@ -86,9 +86,9 @@ def test_batches_do_not_matter(
     segmenter = segmenter.ensemble(others)
     codes = [code_points(text) for text in texts]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(model_module, "CHARACTERS", 8)
+        patch.setattr(model_module, "_CHARACTERS", 8)
         patch.setattr(model_module, "CHARACTER_CONTEXT", 3)
-        patch.setattr(model_module, "TOKENS", 8)
+        patch.setattr(model_module, "_TOKENS", 8)
         patch.setattr(model_module, "TOKEN_CONTEXT", 3)
         together = segmenter.split(codes)
         patch.setattr(model_module, "GROUP", 10)

