@@ -84,7 +84,7 @@ def _train_labels(
 ) -> None:
     """Train a labeller of words."""
     from seqtool.core import checkpoint
-    from seqtool.parsing.tagger.data import count_dev, scheme_of
+    from seqtool.parsing.tagger.data import scheme_of
     from seqtool.parsing.tagger.train import train_labeller as train
 
     columns = (chosen.data.word_column, chosen.data.label_column)
@@ -98,7 +98,7 @@ def _train_labels(
 
     sources = {"dev": dev, "embeddings": options.embeddings}
     trained = options.run(train, files, output, chosen, on_data=on_data, **sources)
-    counts = count_dev(checkpoint.load(output), read[-1])
+    counts = checkpoint.load(output).count_dev(read[-1])
     if not options.json:
         labels.show_types(counts)
     types = {name: scores._asdict() for name, scores in counts.by_type.items()}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +18,11 @@ from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.vectors import WordVectors, read_vectors
 from seqtool.parsing.tagger.columns import bare_sentence
 from seqtool.parsing.tagger.config import LabellerConfig, TaggerConfig
-from seqtool.parsing.tagger.entities import LabelCounts, are_entities, keeps_to_bio
+from seqtool.parsing.tagger.entities import are_entities, keeps_to_bio
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import FORM_FIELDS, Bundles, lexical_table
 from seqtool.text.characters import Characters, padded
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
-
-if TYPE_CHECKING:
-    from seqtool.parsing.tagger.labeller import Labeller
 
 NO_SCRIPT = -1
 ANALYSED = (FORM, LEMMA, UPOS, XPOS, FEATS)
@@ -194,12 +191,3 @@ def scheme_of(data: TaggerData) -> str:
     if keeps_to_bio(data.column(data.train, UPOS)):
         return "bio"
     return "entities" if are_entities(data.bundles.values[0]) else "any"
-
-
-def count_dev(labeller: Labeller, data: TaggerData) -> LabelCounts:
-    """Return how a labeller does on the validation part."""
-    counts = LabelCounts()
-    predicted = labeller.label(list(data.column(data.dev, FORM)))
-    for gold, labels in zip(data.column(data.dev, UPOS), predicted, strict=True):
-        counts.add(gold, labels)
-    return counts

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import types
@@ -29,7 +30,10 @@ from seqtool.parsing.tagger.config import LABELLERS, LabellerConfig
 from seqtool.parsing.tagger.entities import OUTSIDE, LabelCounts, allowed_pairs
 from seqtool.parsing.tagger.model import TAGGED_WORDS, Tagger
 from seqtool.treebank.conllu import Broken
-from seqtool.treebank.sentence import FORM, Sentence
+from seqtool.treebank.sentence import FORM, UPOS, Sentence
+
+if TYPE_CHECKING:
+    from seqtool.parsing.tagger.data import TaggerData
 
 CHUNK_SENTENCES = 1 << 8  # of a file with a word a line, labelled together
 
@@ -164,6 +168,14 @@ class Labeller(TreebankModel[LabellerConfig]):
             best_sequences(scores, self._allowed, lengths, best)
         labels = iter([self.labels[place] for place in best.tolist()])
         return [[next(labels) for _ in forms] for forms in sentences]
+
+    def count_dev(self, data: TaggerData) -> LabelCounts:
+        """Return how it does on the validation part of what it was trained on."""
+        counts = LabelCounts()
+        predicted = self.label(list(data.column(data.dev, FORM)))
+        for gold, labels in zip(data.column(data.dev, UPOS), predicted, strict=True):
+            counts.add(gold, labels)
+        return counts
 
     def relabel(
         self,

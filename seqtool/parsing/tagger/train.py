@@ -33,7 +33,6 @@ from seqtool.parsing.tagger.config import (
 from seqtool.parsing.tagger.data import (
     NO_SCRIPT,
     TaggerData,
-    count_dev,
     labeller_data,
     scheme_of,
     tagger_data,
@@ -236,7 +235,7 @@ class LabellerTask(TaggerTask):
 
     def validate(self) -> dict[str, float]:
         """Return the scores of the validation part, in percent."""
-        counts = count_dev(self.model(), self._data)
+        counts = self.model().count_dev(self._data)
         scores = {"dev_accuracy": counts.accuracy}
         if self._scheme != "any":
             names = ("dev_precision", "dev_recall", "dev_f1")
