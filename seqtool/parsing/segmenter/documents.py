@@ -6,6 +6,7 @@ Whitespace stands in column MISC, as `seqtool.treebank.misc` tells.
 from __future__ import annotations
 
 import re
+from codecs import utf_8_decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -94,83 +95,53 @@ class _Draft:
         return Sentence(comments, rows, extras)
 
 
-class Assembly:
-    """One document on its way to sentences, whose text comes in pieces, in bounded memory.
+def assemble(
+    pieces: Iterable[str],
+    split: Split,
+    *,
+    unit: Unit = "paragraph",
+    document: str | None = None,
+    first_number: int = 1,
+    goes_on: bool = False,
+    batch: int = BATCH,
+) -> Iterator[Sentence]:
+    """Segment one document, whose text comes in pieces, in bounded memory.
 
-    Who splits takes stretches and gives what was found in them, until there are no more; so the
-    stretches of several documents can be split together. The comments are newdoc with its id,
-    newpar, sent_id, from `first_number` on, and text; columns but ID, FORM and MISC are `_`. Units
-    are split apart from all else.
+    The comments are newdoc with its id, newpar, sent_id and text; columns but ID, FORM and MISC are
+    `_`.
 
     Args:
         pieces: of the text, of any size.
-        unit: paragraphs, or lines, each of which is a sentence.
+        split: finds tokens and sentences.
+        unit: paragraphs, or lines, each of which is a sentence; they are split apart from all else.
         document: its id, if it has one.
         first_number: sent_id of the first sentence.
         goes_on: the text is a later part of the document, as `read_parts` cuts it.
-        batch: characters that are taken together, about.
+        batch: characters that are split together, about.
     """
-
-    def __init__(
-        self,
-        pieces: Iterable[str],
-        *,
-        unit: Unit = "paragraph",
-        document: str | None = None,
-        first_number: int = 1,
-        goes_on: bool = False,
-        batch: int = BATCH,
-    ) -> None:
-        begins_paragraph = not goes_on or unit == "paragraph"
-        self._reader = UnitReader(map(whole_text, pieces), unit, begins_paragraph=begins_paragraph)
-        self._newdoc = [] if goes_on else newdoc(document)
-        self._held: _Draft | None = None  # the last sentence: what follows it is not known
-        self._number, self._batch = first_number, batch
-        self._taken: list[Stretch] = []
-        self.is_done = False  # nothing is left to be taken
-
-    def take(self) -> list[CodePoints]:
-        """Return the next stretches to be split."""
-        self._taken, size = [], 0
-        while size < self._batch:
-            stretch = self._reader.take()
-            if stretch is None:
-                self.is_done = True
-                break
-            self._taken.append(stretch)
-            size += len(stretch.codes)
-            if not stretch.is_whole:
-                break
-        return [stretch.codes for stretch in self._taken]
-
-    def give(self, spans: Sequence[Spans]) -> Iterator[Sentence]:
-        """Give the sentences that are whole, by what was found in the stretches taken last."""
-        for stretch, found in zip(self._taken, spans, strict=True):
-            drafts, used = _drafts(stretch, found)
+    begins_paragraph = not goes_on or unit == "paragraph"
+    reader = UnitReader(map(whole_text, pieces), unit, begins_paragraph=begins_paragraph)
+    number = first_number
+    last: _Draft | None = None  # the sentence before: what follows it is not known
+    stretches: list[Stretch] | None = None
+    while stretches is None or stretches:
+        stretches = reader.take_several(batch)
+        found = split([stretch.codes for stretch in stretches])
+        for stretch, spans in zip(stretches, found, strict=True):
+            drafts, used = _drafts(stretch, spans)
             before = stretch.before
             for draft, after in drafts:
-                if self._held is None:
-                    draft.comments[:0] = self._newdoc
+                if last is None:
+                    draft.comments[:0] = [] if goes_on else newdoc(document)
                     draft.before = before
                 else:
-                    yield self._numbered(self._held, before)
-                self._held, before = draft, after
+                    yield last.sentence(number, before)
+                    number += 1
+                last, before = draft, after
             if not stretch.is_whole:
-                self._reader.take_back(stretch.codes[used:])
-        if self.is_done and self._held is not None:
-            yield self._numbered(self._held, self._reader.spaces)
-            self._held = None
-
-    def _numbered(self, draft: _Draft, after: str) -> Sentence:
-        self._number += 1
-        return draft.sentence(self._number - 1, after)
-
-
-def assemble(pieces: Iterable[str], split: Split, **about: Any) -> Iterator[Sentence]:
-    """Segment one document, whose text comes in pieces, in bounded memory; see `Assembly`."""
-    assembly = Assembly(pieces, **about)
-    while not assembly.is_done:
-        yield from assembly.give(split(assembly.take()))
+                reader.take_back(stretch.codes[used:])
+    if last is not None:
+        yield last.sentence(number, reader.spaces)
 
 
 def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
@@ -230,7 +201,8 @@ class _VerbatimReader(BlockReader):
         rest = b""
         for chunk in chunks:
             block = rest + chunk
-            cut = _whole(block)
+            # a last character whose end is missing waits for it
+            _, cut = utf_8_decode(block, "replace")
             rest = block[cut:]
             if cut:
                 yield block[:cut]
@@ -255,18 +227,6 @@ class _VerbatimReader(BlockReader):
                 yield text
             offset += len(block)
             self._first_line += text.count(b"\n")
-
-
-def _whole(block: bytes) -> int:
-    """Bytes of a block before a character whose end is missing."""
-    for back in range(1, min(4, len(block)) + 1):
-        byte = block[-back]
-        if byte < 0x80:
-            return len(block)
-        if byte >= 0xC0:  # the first byte of a character; it tells how many there are
-            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return len(block) - back if size > back else len(block)
-    return len(block)
 
 
 class Splitter(Protocol):
