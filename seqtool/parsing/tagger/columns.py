@@ -21,7 +21,7 @@ from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.reading import STDIN, unpacked_name
 from seqtool.parsing.tagger.entities import OUTSIDE
 from seqtool.treebank.conllu import read_conllu, read_stretches
-from seqtool.treebank.sentence import FORM, MISC, NUM_COLUMNS, UPOS, Sentence
+from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
 
 _SUFFIXES = (".conll", ".bio", ".iob", ".iob2")
 # at the begin of a sentence, where it has not as many cells as the words
@@ -213,9 +213,15 @@ def _sentences(path: str, columns: WordColumns) -> Iterator[ColumnSentence]:
         raise DataError("comments at the end, without words", hint=hint, path=path, line=begin)
 
 
-def label_in(sentence: Sentence, key: str) -> list[str] | None:
-    """Return the labels that column MISC has under a key; None where no word has any."""
-    labels = [token.misc.get(key, "") for token in sentence]
+def label_in(sentence: Sentence, key: str, keys: dict[str, None] | None = None) -> list[str] | None:
+    """Return the labels that column MISC has under a key; None where no word has any.
+
+    All keys that are there are added to `keys`.
+    """
+    items = [token.misc for token in sentence]
+    if keys is not None:
+        keys.update((name, None) for item in items for name in item)
+    labels = [item.get(key, "") for item in items]
     if not any(labels):
         return None
     return [OUTSIDE if label in _NONE else label for label in labels]
@@ -263,50 +269,34 @@ def read_labelled(
     for path in files:
         is_of_columns = is_column_file(path, is_named=(word, label) != (None, None))
         columns = layout_of(path, word, label) if is_of_columns else None
-        is_missing |= columns is None
-        _check_has_labels(path, columns, skip_invalid=skip_invalid)
-        for forms, labels, line in _labelled_words(path, key, columns, keys, skip_invalid):
+        first = _first_line(path)
+        # a line with # is a comment of CoNLL-U
+        is_bare = columns.label is None if columns else "\t" not in first and first[:1] != "#"
+        is_conllu = unpacked_name(path).endswith(".conllu")
+        if first and is_bare and not is_conllu and not skip_invalid:
+            hint = "give each line a word and its label, apart by a tab, or give CoNLL-U"
+            raise DataError("has no column of labels", hint=hint, path=path)
+        if columns:
+            read = ((item.forms, item.labels, item.line) for item in _sentences(path, columns))
+        else:
+            is_missing = True
+            items = read_conllu([path], check="columns", skip_invalid=skip_invalid)
+            read = ((item.column(FORM), label_in(item, key, keys), item.line) for item in items)
+        for forms, labels, line in read:
             sentences.append(bare_sentence(forms, labels or [OUTSIDE] * len(forms), path, line))
-    first = {tag: item for item in reversed(sentences) for tag in item.column(UPOS)}
-    for name, item in first.items():
+    first_of = {name: item for item in reversed(sentences) for name in item.column(UPOS)}
+    for name, item in first_of.items():
         if "|" in name or not name.isprintable():
             what = f"the label {name!r:.60} cannot stand in column MISC"
             hint = "write it without bars and control characters"
             raise DataError(what, hint=hint, path=item.path, line=item.line)
-    if len(first) > 1:
+    if len(first_of) > 1:
         return sentences
-    only = next(iter(first), OUTSIDE)
+    only = next(iter(first_of), OUTSIDE)
     what = f"all words have the label {only!r}, so there is nothing to tell apart"
     hint = "give words with labels, in column MISC or as the last column"
-    if is_missing and OUTSIDE in first:
+    if is_missing and only == OUTSIDE:
         what = f"no word has {key} in column MISC"
         if names := [name for name in keys if name != key]:
             hint = f"name another key with --column: {', '.join(names[:_MAX_NAMES])}"
     raise DataError(what, hint=hint, path=files[0])
-
-
-def _check_has_labels(path: str, columns: WordColumns | None, *, skip_invalid: bool) -> None:
-    """Refuse a file of words alone, unless its name says CoNLL-U."""
-    first = _first_line(path)
-    # a line with # is a comment of CoNLL-U
-    is_bare = "\t" not in first and first[:1] != "#" if columns is None else columns.label is None
-    is_named = unpacked_name(path).endswith(".conllu")
-    if first and is_bare and not is_named and not skip_invalid:
-        hint = "give each line a word and its label, apart by a tab, or give CoNLL-U"
-        raise DataError("has no column of labels", hint=hint, path=path)
-
-
-def _labelled_words(
-    path: str, key: str, columns: WordColumns | None, keys: dict[str, None], skip_invalid: bool
-) -> Iterator[tuple[list[str], list[str] | None, int]]:
-    """Give forms, labels and the first line of sentences; note which keys MISC has."""
-    if columns is not None:
-        for words in _sentences(path, columns):
-            yield words.forms, words.labels, words.line
-        return
-    for sentence in read_conllu([path], check="columns", skip_invalid=skip_invalid):
-        misc = (
-            item for value in sentence.column(MISC) if value != "_" for item in value.split("|")
-        )
-        keys.update(dict.fromkeys(item.partition("=")[0] for item in misc))
-        yield sentence.column(FORM), label_in(sentence, key), sentence.line
