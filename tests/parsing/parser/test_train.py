@@ -13,12 +13,11 @@ from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
+from seqtool.core.errors import DataError, Interrupted, ModelError, OutputError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.train import TrainedParser, train_parser
-from seqtool.parsing.parser.transition import task as task_module
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
@@ -138,36 +137,6 @@ def test_the_average_is_what_is_saved(treebank: Path) -> None:
         np.testing.assert_allclose(saved, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("text", "message", "line"),
-    [
-        ("a 1 2\nb 1\n", "1 numbers, the others 2", 2),
-        ("a 1 x\n", "no number", 1),
-        ("1 2\n", "no word vectors", None),
-    ],
-)
-def test_bad_embeddings(
-    text: str, message: str, line: int | None, treebank: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text(text)
-    with pytest.raises(DataError, match=message) as caught:
-        prepare_data([str(treebank / "train.conllu")], None, config(), embeddings=str(path))
-    assert caught.value.line == line
-
-
-def test_embeddings_need_forms(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("a 1 2\n")
-    with pytest.raises(ConfigError, match="forms"):
-        prepare_data(
-            [str(treebank / "train.conllu")],
-            None,
-            config(model__fields=["upos"]),
-            embeddings=str(path),
-        )
-
-
 def test_data_that_cannot_be_learnt_from(treebank: Path, tmp_path: Path) -> None:
     single = tmp_path / "single.conllu"
     single.write_text(make_sentence([("hi", "X")], [0]).to_conllu())
@@ -194,45 +163,6 @@ def test_broken_sentences_are_left_out(treebank: Path, tmp_path: Path) -> None:
     assert caught.value.line == 1
     data = prepare_data([str(path)], None, config(), skip_invalid=True)
     assert data.summary["sentences"] + data.summary["dev_sentences"] == 60
-
-
-def test_long_sentences_follow_the_static_oracle(
-    treebank: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_module, "LONGEST_EXPLORED", 5)
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    task = ParserTask(data.config, data)
-    task.start_epoch(3)
-    task.loss(0)
-    examples = task._examples
-    assert examples is not None
-    lengths = dict(
-        zip(data.train.arrays.tokens.tolist(), data.train.arrays.lengths.tolist(), strict=True)
-    )
-    is_long = np.asarray([lengths[sentence] > 5 for sentence in examples.sentences.tolist()])
-    num_free = (examples.free >= 0).sum(axis=1)
-    assert is_long.any()
-    assert (num_free[is_long] == 1).all()
-    assert num_free[~is_long].max() > 1
-
-
-def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
-    num_steps = {}
-    for batch_size, min_steps in ((80, 1), (512, 1), (512, 4), (512, 10**6), (5, 10**6)):
-        settings = config(learning__batch_size=batch_size, learning__min_steps=min_steps)
-        data = prepare_data([str(treebank / "train.conllu")], None, settings)
-        num_steps[batch_size, min_steps] = ParserTask(data.config, data).start_epoch(1)
-    lengths = data.train.arrays.lengths
-    num_choices = int((2 * lengths[lengths > 1] - 3).sum())
-    assert 256 < num_choices < 512
-    # as many as asked for, a step of 64 configurations being the smallest, if not asked for
-    assert num_steps == {
-        (80, 1): round(num_choices / 80),
-        (512, 1): 1,
-        (512, 4): 4,
-        (512, 10**6): round(num_choices / 64),
-        (5, 10**6): round(num_choices / 5),
-    }
 
 
 def test_a_roll_out_asks_for_the_memory_that_it_needs(treebank: Path) -> None:

@@ -10,7 +10,6 @@ from parsing.segmenter.tiny_segmenter import sentence_of, write_treebank
 from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen, to_text
 from seqtool.parsing.segmenter.config import SegmenterConfig, SegmenterLearningConfig
 from seqtool.parsing.segmenter.data import (
-    fold,
     gold_text,
     lay_out,
     raw_text,
@@ -135,12 +134,6 @@ def test_unknown_characters_have_their_category_and_script() -> None:
     again = Alphabet(alphabet.scripts, alphabet.characters)
     assert (again.symbols([97]) == a).all()
     assert len(again) == len(alphabet)
-
-
-def test_forms_are_folded() -> None:
-    assert [fold(form) for form in ("The", "the", "2nd", "\u0660", "\u0130")] == [
-        "the", "the", "0nd", "0", "i\u0307",
-    ]  # fmt: skip
 
 
 def test_scores_count_spans() -> None:

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,12 @@ from safetensors.numpy import load_file
 import seqtool as package
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.parsing.tagger import columns as columns_module
 from seqtool.parsing.tagger.columns import is_column_file, read_columns, read_labelled
 from seqtool.parsing.tagger.config import LabelsConfig
 from seqtool.parsing.tagger.entities import LabelCounts, allowed_pairs
 from seqtool.parsing.tagger.labeller import Labeller, best_sequence
 from seqtool.parsing.tagger.train import train_labeller
-from seqtool.treebank.conllu import read_conllu, read_stretches
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import UPOS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "data"))
@@ -158,7 +156,7 @@ def test_which_files_have_a_word_a_line(tmp_path: Path) -> None:
     assert not is_column_file(columns(tmp_path / "plus.conllup", plus))
 
 
-def test_columns_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
     text = "# id = 1\nAnna NNP B-PER\nsees VBZ O\n\n-DOCSTART- -X- O\n\n\nRome NNP _\n"
     found = list(read_columns(columns(tmp_path / "a.conll", text)))
     assert [sentence.forms for sentence in found] == [["Anna", "sees"], ["-DOCSTART-"], ["Rome"]]
@@ -171,12 +169,6 @@ def test_columns_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.Monk
     assert [sentence.line for sentence in found] == [1, 7]
     written = "".join(item.written(item.labels or ["O"]) for item in found)
     assert written == text.replace("\n\n\n#", "\n\n#").replace("_", "O")
-    for size in range(1, 40):  # of the blocks that are read
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                columns_module, "read_stretches", partial(read_stretches, block_size=size)
-            )
-            assert list(read_columns(str(tmp_path / "c.conll"))) == found
     (alone,) = read_columns(columns(tmp_path / "b.conll", "Anna\nBerg\n"))
     assert alone.labels is None
     assert alone.written(["B-PER", "I-PER"]) == "Anna B-PER\nBerg I-PER\n\n"

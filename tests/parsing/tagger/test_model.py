@@ -76,7 +76,11 @@ def tagger() -> Tagger:
     return random_tagger()
 
 
-@settings(max_examples=20)
+ONE_LAYER = random_tagger(tiny_config(model__encoder_layers=1, model__filter_width=5))
+
+
+@pytest.mark.parametrize("tagger", [random_tagger(), ONE_LAYER])
+@settings(max_examples=15)
 @given(texts=TEXTS)
 def test_scores_are_those_of_torch(tagger: Tagger, texts: list[list[str]]) -> None:
     scores = tagger.read([bare(text) for text in texts]).scores
@@ -128,13 +132,6 @@ def test_taggers_of_other_tags_are_not_joined(tagger: Tagger) -> None:
         tagger.ensemble([changed])
 
 
-def test_one_layer_too() -> None:
-    tagger = random_tagger(tiny_config(model__encoder_layers=1, model__filter_width=5))
-    forms = ["the", "dogs", "jumped", "unseen"]
-    expected = scores_by_torch(tagger, forms, [0] * 4)[0]
-    np.testing.assert_allclose(tagger.read([bare(forms)]).scores, expected, rtol=0, atol=2e-4)
-
-
 @settings(max_examples=20)
 @given(text=st.lists(FORMS, min_size=1, max_size=6))
 def test_lemmas_are_those_of_torch(tagger: Tagger, text: list[str]) -> None:
@@ -151,18 +148,6 @@ def test_lemmas_are_those_of_torch(tagger: Tagger, text: list[str]) -> None:
         # scores so near each other may be rounded to another order
         near = [lemma for score, lemma in able if score > able[0][0] - 1e-3]
         assert row[LEMMA] in (met or near)
-
-
-@settings(max_examples=30)
-@given(texts=TEXTS)
-def test_every_bundle_was_met(tagger: Tagger, texts: list[list[str]]) -> None:
-    sentences = [bare(text) for text in texts]
-    tagger.tag(sentences)
-    for sentence in sentences:
-        for row in sentence.rows:
-            assert (row[UPOS], row[XPOS], row[FEATS]) in tagger.bundles.ids
-            assert row[LEMMA]
-            assert row[LEMMA] != "_"
 
 
 def test_the_best_bundle_is_that_of_all_combinations() -> None:
@@ -189,6 +174,10 @@ def test_the_best_bundle_is_that_of_all_combinations() -> None:
 
 
 def test_what_is_there_is_kept_and_agreed_with(tagger: Tagger) -> None:
+    for sentence in random_treebank(20):  # nothing is missing
+        before = sentence.to_conllu()
+        tagger.tag([sentence])
+        assert sentence.to_conllu() == before
     for bundle in tagger.bundles.names:
         sentence = bare(["the", "dogs", "sleep"])
         sentence.rows[1][UPOS] = bundle[0]
