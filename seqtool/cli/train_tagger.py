@@ -46,13 +46,13 @@ def train_tagger(
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
     from seqtool.core.checkpoint import run_kind
-    from seqtool.parsing.tagger.config import LABELLERS, TAGGERS
+    from seqtool.parsing.config import PRESETS_OF
 
     named = {"column": column, "word_column": word_column, "label_column": label_column}
     settings |= {f"data.{name}": value for name, value in named.items() if value is not None}
     has_labels = any(value is not None for value in named.values())
     has_labels = has_labels or (options.resume and run_kind(output) == "labeller")
-    combine = (LABELLERS if has_labels else TAGGERS).resolve
+    combine = PRESETS_OF["labeller" if has_labels else "tagger"].resolve
     chosen = options.resolve(combine, (preset, options.config), settings, output)
     if chosen is None:
         return

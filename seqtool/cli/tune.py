@@ -6,7 +6,6 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,17 +23,20 @@ LOOKED_AT = 64  # draws, to see whether a setting is read by one
 class Tunable(NamedTuple):
     """A training that settings are searched for."""
 
-    package: str  # holds its settings in `config` and its function in `train`
+    package: str  # named after the kind of model; holds its function in `train`
     name: str  # of the function
     score: str  # that counts if no other is asked for
     command: str
-    settings: str = "resolve"  # what makes them of a name or a file and others
 
     def resolve(self, base: str | None, values: dict[str, Any], overrides: list[str]) -> Any:
         """Return the settings that a name or a file stands for, under others."""
-        combine = attrgetter(self.settings)(import_module(f"{self.package}.config"))
         if self.name == "train_lm":  # a recipe and a file are told apart there
-            return combine(base, values, overrides)
+            from seqtool.lm.neural.config import resolve
+
+            return resolve(base, values, overrides)
+        from seqtool.parsing.config import PRESETS_OF
+
+        combine = PRESETS_OF[self.package.rpartition(".")[2]].resolve
         is_file = base is not None and Path(base).suffix in (".yaml", ".yml")
         return combine(*((None, Path(str(base))) if is_file else (base, None)), values, overrides)
 
@@ -42,15 +44,12 @@ class Tunable(NamedTuple):
 KINDS = {
     "lm": Tunable("seqtool.lm.neural", "train_lm", "valid_perplexity", "train-lm"),
     "parser": Tunable("seqtool.parsing.parser", "train_parser", "dev_las", "train-parser"),
-    "tagger": Tunable(
-        "seqtool.parsing.tagger", "train_tagger", "dev_tags", "train-tagger", "TAGGERS.resolve"
-    ),
+    "tagger": Tunable("seqtool.parsing.tagger", "train_tagger", "dev_tags", "train-tagger"),
     "segmenter": Tunable(
         "seqtool.parsing.segmenter",
         "train_segmenter",
         "dev_words",
         "train-parser --raw --only segmenter",
-        "SEGMENTERS.resolve",
     ),
 }
 

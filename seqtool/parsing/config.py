@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from seqtool.core.config import (
     Config,
+    Registry,
     apply_overrides,
     from_dict,
     lay_over,
@@ -146,3 +147,16 @@ class Presets(Generic[C]):
             for names, path in named.items():
                 refuse_unread([(config, each) for each in names], facts, path=path)
         return config
+
+
+# kind of model -> its presets
+PRESETS_OF: Registry[Presets[Any]] = Registry(
+    "kind of model",
+    {
+        "segmenter": "seqtool.parsing.segmenter.config:SEGMENTERS",
+        "tagger": "seqtool.parsing.tagger.config:TAGGERS",
+        "labeller": "seqtool.parsing.tagger.config:LABELLERS",
+        "parser": "seqtool.parsing.parser.config:PRESETS",
+        "pipeline": "seqtool.parsing.pipeline.config:PRESETS",
+    },
+)
