@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from seqtool.core.config import (
+    DEEPEST,
+    WIDEST,
     Config,
     Registry,
     apply_overrides,
@@ -22,11 +24,32 @@ from seqtool.core.config import (
     named_settings,
     refuse_unread,
     set_value,
+    setting,
     to_dict,
 )
 from seqtool.core.errors import ConfigError, did_you_mean
 
 C = TypeVar("C", bound=Config)
+
+
+def width(default: int, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a number of units, or the width of a vector."""
+    return setting(default, help, minimum=1, maximum=WIDEST, when=when)
+
+
+def depth(default: int, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a number of layers, or of what is computed one after another."""
+    return setting(default, help, minimum=1, maximum=DEEPEST, when=when)
+
+
+def share(default: float, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a share of less than 1, such as of dropout."""
+    return setting(default, help, minimum=0, below=1, when=when)
+
+
+def count(default: int, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a number of 1 or more."""
+    return setting(default, help, minimum=1, when=when)
 
 
 def _itself(name: str) -> Sequence[str]:

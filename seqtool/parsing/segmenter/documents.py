@@ -292,15 +292,12 @@ def segment_parts(
         split = partial(by, whole=given == "sentences")
     number = 1
     for name, pieces, begins in parts:
-        about: dict[str, Any] = {"document": name or None, "first_number": number}
-        about["goes_on"] = not begins
-        sentences = (
-            read_layout(_lines(pieces), LAYOUTS[given], **about)
-            if given in LAYOUTS
-            else assemble(
-                pieces, split, unit="paragraph" if given == "nothing" else "line", **about
-            )
-        )
+        about: Any = {"document": name or None, "first_number": number, "goes_on": not begins}
+        if given in LAYOUTS:
+            sentences = read_layout(_lines(pieces), LAYOUTS[given], **about)
+        else:
+            unit: Unit = "paragraph" if given == "nothing" else "line"
+            sentences = assemble(pieces, split, unit=unit, **about)
         for sentence in sentences:
             number += 1
             yield sentence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -163,15 +162,3 @@ def test_broken_sentences_are_left_out(treebank: Path, tmp_path: Path) -> None:
     assert caught.value.line == 1
     data = prepare_data([str(path)], None, config(), skip_invalid=True)
     assert data.summary["sentences"] + data.summary["dev_sentences"] == 60
-
-
-def test_a_roll_out_asks_for_the_memory_that_it_needs(treebank: Path) -> None:
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    task = ParserTask(data.config, data)
-    task.start_epoch(3)
-    tracemalloc.start()
-    try:
-        task.loss(0)
-        assert tracemalloc.get_traced_memory()[1] < 64 << 20
-    finally:
-        tracemalloc.stop()

@@ -18,7 +18,7 @@ from seqtool.parsing.segmenter.data import (
 )
 from seqtool.parsing.segmenter.train import segmentation_scores
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.sentence import DEPREL, MISC, UPOS
+from seqtool.treebank.sentence import DEPREL, UPOS
 
 SENTENCES = [
     sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("10 000", (), False)]),
@@ -54,22 +54,6 @@ def test_a_tag_is_part_of_speech_and_relation_of_each_word() -> None:
     # numbered in the order of their names
     assert gold.tags.tolist() == [2, 0, 1]
     assert gold.num_tags == 3
-
-
-def test_the_text_of_a_treebank_is_that_of_its_comments(shared_data: Path) -> None:
-    sentences = list(read_conllu(shared_data / "ewt" / "en_ewt-ud-dev.conllu"))
-    shown = [
-        comment.removeprefix("# text = ")
-        for sentence in sentences
-        for comment in sentence.comments
-        if comment.startswith("# text = ")
-    ]
-    text = raw_text(sentences)
-    assert text.split() == " ".join(
-        inner + (" " if "SpaceAfter=No" not in sentence.rows[-1][MISC] else "")
-        for inner, sentence in zip(shown, sentences, strict=True)
-    ).split() or "".join(text.split()) == "".join("".join(shown).split())
-    assert max(map(len, text.split("\n"))) <= 80 or any(" " not in x for x in text.split("\n"))
 
 
 def test_layouts_hold_the_tokens() -> None:

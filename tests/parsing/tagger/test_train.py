@@ -210,24 +210,3 @@ def test_a_tagger_has_the_weights_of_parts_in_those_of_values() -> None:
         weights["values.bias"]
     )
     torch.testing.assert_close(of_model, after)
-
-
-def test_rare_symbols_become_unknown_and_only_they() -> None:
-    data = tagger_data(random_treebank(60), (), tiny_config())
-    task = TaggerTask(tiny_config(learning__dropout_words=3.0), data)
-    counts, unknowns = data.symbol_counts
-    task.start_epoch(0)
-    task._random = np.random.default_rng(0)
-    words = torch.from_numpy(data.train.words)
-    seen: list[torch.Tensor] = []
-    task.module.lexical.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
-    task._vectors(words)
-    before = torch.from_numpy(data.lexical).long()[words]
-    changed = seen[0] != before
-    assert (seen[0][changed] == torch.from_numpy(unknowns).long()[before[changed]]).all()
-    # n / (3 + n) of the symbols met n times stay
-    for least, most in ((1, 20), (100, 10_000)):
-        inside = torch.from_numpy((counts >= least) & (counts <= most))[before]
-        share = float(changed[inside].float().mean())
-        wanted = float((3.0 / (3.0 + torch.from_numpy(counts)[before][inside])).mean())
-        assert share == pytest.approx(wanted, abs=0.05)
