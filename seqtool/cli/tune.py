@@ -36,9 +36,10 @@ class Tunable(NamedTuple):
             return resolve(base, values, overrides)
         from seqtool.parsing.config import PRESETS_OF
 
-        combine = PRESETS_OF[self.package.rpartition(".")[2]].resolve
-        is_file = base is not None and Path(base).suffix in (".yaml", ".yml")
-        return combine(*((None, Path(str(base))) if is_file else (base, None)), values, overrides)
+        presets = PRESETS_OF[self.package.rpartition(".")[2]]
+        if base is not None and Path(base).suffix in (".yaml", ".yml"):
+            return presets.resolve(None, Path(base), values, overrides)
+        return presets.resolve(base, None, values, overrides)
 
 
 KINDS = {

@@ -47,7 +47,7 @@ def share(default: float, help: str, *, when: str = "") -> Any:
     return setting(default, help, minimum=0, below=1, when=when)
 
 
-def count(default: int, help: str, *, when: str = "") -> Any:
+def count(default: int | None, help: str, *, when: str = "") -> Any:
     """Declare a setting that is a number of 1 or more."""
     return setting(default, help, minimum=1, when=when)
 

@@ -10,7 +10,7 @@ from seqtool.core.config import WIDEST, Config, setting
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.parsing.config import Presets, count, depth, share, width
 from seqtool.parsing.encoding.features import FIELDS
-from seqtool.training.config import Stage, TrainingConfig
+from seqtool.training.config import TrainingConfig
 from seqtool.treebank.sentence import FORM
 
 KIND = "parser"  # of the model's directory
@@ -431,18 +431,6 @@ LOSSES = {
 }
 
 
-def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ...]:
-    """Return the stages of a training: global training comes after local training.
-
-    Only global training is left of a parser that `is_trained` locally before.
-    """
-    local = Stage(config.training.epochs)
-    if config.learning.loss != "global":
-        return (local,)
-    beams = Stage(config.learning.global_epochs, config.learning.global_rate)
-    return (beams,) if is_trained else (local, beams)
-
-
 _TABLE: dict[str, dict[str, Any]] = {
     "fast": {
         "learning": {"small_epochs": 16},
@@ -537,41 +525,17 @@ _TABLE["mst"] = {
     "training": {"epochs": 10, "learning_rate": 1.0, "schedule": "constant", "clip_norm": 0.0},
 }
 
-# the presets of other decoders and classifiers than those of `fast`
-_IMPLIED = {
-    ("graph", "neural"): "graph",
-    ("transition", "linear"): "linear",
-    ("graph", "linear"): "mst",
-}
-
-
-CHOOSERS = ("model.decoder", "model.classifier")
-
 
 def implied(values: Mapping[str, Any]) -> str | None:
     """Return the preset that options stand for, given as dotted settings; None for the default."""
-    decoder, classifier = (
-        values.get(option) or default
-        for option, default in zip(CHOOSERS, ("transition", "neural"), strict=True)
-    )
-    return _IMPLIED.get((decoder, classifier))
+    decoder, classifier = values.get("model.decoder"), values.get("model.classifier")
+    if decoder == "graph":
+        return "mst" if classifier == "linear" else "graph"
+    return "linear" if classifier == "linear" else None
 
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
 preset, resolve = PRESETS.settings, PRESETS.resolve
-
-
-def check_vectors(config: ParserConfig) -> None:
-    """Refuse word vectors for a parser without vectors.
-
-    Raises:
-        ConfigError: it is linear.
-    """
-    if config.model.classifier == "linear":
-        raise ConfigError(
-            "--embeddings are for vectors of words, and a linear classifier has none",
-            hint="leave them out, or take --classifier neural",
-        )
 
 
 def parse_fields(text: str) -> list[str]:

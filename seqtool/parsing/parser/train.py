@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.parser.config import PRESETS, ParserConfig, check_vectors, stages
+from seqtool.parsing.parser.config import PRESETS, ParserConfig
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import (
     TAUGHT,
@@ -99,8 +99,11 @@ def train_parser(
 def _read(record: TreebankRecord[ParserConfig], output: Path) -> tuple[ParserConfig, TrainingData]:
     """Return the settings, with the system chosen, and the data of a run."""
     config = record.config
-    if record.embeddings is not None:
-        check_vectors(config)
+    if record.embeddings is not None and config.model.classifier == "linear":
+        raise ConfigError(
+            "--embeddings are for vectors of words, and a linear classifier has none",
+            hint="leave them out, or take --classifier neural",
+        )
     has_templates = (config.model.decoder, config.model.classifier) == ("transition", "linear")
     if has_templates:  # before anything is read
         chosen(config.model.templates, config.model.fields)
@@ -200,8 +203,13 @@ def _ready(task: Task, record: TreebankRecord[ParserConfig]) -> None:
 
 
 def _stages(record: TreebankRecord[ParserConfig]) -> tuple[Stage, ...]:
-    """Return the stages of a run."""
-    return stages(record.config, is_trained=record.init is not None)
+    """Return the stages of a run: global training comes after local training, or after `init`."""
+    config = record.config
+    local = Stage(config.training.epochs)
+    if config.learning.loss != "global":
+        return (local,)
+    beams = Stage(config.learning.global_epochs, config.learning.global_rate)
+    return (local, beams) if record.init is None else (beams,)
 
 
 PARSER = Kind(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
@@ -20,7 +20,6 @@ from seqtool.core.reading import (
     STDIN,
     BlockReader,
     find_files,
-    is_text,
     longest_line,
     unpacked_name,
     whole_text,
@@ -229,13 +228,6 @@ class _VerbatimReader(BlockReader):
             self._first_line += text.count(b"\n")
 
 
-class Splitter(Protocol):
-    """A model that finds tokens and sentences."""
-
-    def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
-        """See `model.Segmenter.split`."""
-
-
 def read_text(source: str | Path, split: Split, *, number: int = 1) -> Iterator[Sentence]:
     """Segment a text, or the file or directory of a `pathlib.Path`; sentences from a number on.
 
@@ -256,7 +248,7 @@ GivenUnits = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
 
 
 def segment_files(
-    inputs: Sequence[str | Path], segmenter: Splitter | None, *, given: GivenUnits = "nothing"
+    inputs: Sequence[str | Path], segmenter: Any, *, given: GivenUnits = "nothing"
 ) -> Iterator[Sentence]:
     """Segment files, each a document with its name as id, in bounded memory.
 
@@ -275,7 +267,7 @@ def segment_files(
 
 def segment_parts(
     parts: Iterable[tuple[str, Iterable[str], bool]],
-    segmenter: Splitter | None,
+    segmenter: Any,
     *,
     given: GivenUnits = "nothing",
 ) -> Iterator[Sentence]:
@@ -365,11 +357,6 @@ def read_parts(
             yield name, held, begins
 
 
-def are_texts(files: Sequence[str]) -> bool:
-    """Whether files are plain text by their names, all of them."""
-    return all(map(is_text, files))
-
-
 @dataclass(frozen=True)
 class TextLayout:
     """How plain text is split.
@@ -393,7 +380,7 @@ class TextLayout:
             return self.words
         return "words" if self.pretokenized else "sentences" if self.presegmented else "nothing"
 
-    def splitter(self, model: Any, path: Path | None) -> Splitter | None:
+    def splitter(self, model: Any, path: Path | None) -> Any:
         """Return the model, if text is split by one.
 
         Args:
@@ -419,8 +406,7 @@ class TextLayout:
                 "`seqtool segment --rules`, and tag it where a parser reads tags: `seqtool tag`",
                 path=path,
             )
-        splitter: Splitter = model
-        return splitter
+        return model
 
     def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
         """Return the sentences of files, as `segment_files` gives them; arguments as above.
