@@ -45,8 +45,6 @@ def test_paragraphs_and_lines() -> None:
         ("\n", "", False),
     ]
 
-
-def test_a_text_of_whitespace_has_no_stretch() -> None:
     assert stretches([]) == [("", "", False)]
     assert stretches([" ", "\n\n"]) == [(" \n\n", "", False)]
 
@@ -91,16 +89,6 @@ def test_a_paragraph_that_is_too_long_is_read_on(pieces: list[str], seed: int) -
         if split is split_by_rules:
             plain = list(documents.assemble([text], split))
             assert [s.to_conllu() for s in at_once] == [s.to_conllu() for s in plain]
-
-
-@pytest.mark.parametrize("mark", ["", "\u201c", "\u2014 ", "\u2022 ", "(", "# "])
-def test_a_text_is_cut_before_whatever_begins_a_paragraph(tmp_path: Path, mark: str) -> None:
-    path = tmp_path / "x.txt"
-    text = f"{mark}I said so. He left.\n\n" * 50
-    path.write_text(text)
-    parts = [part for _, part, _ in read_parts([path], size=200)]
-    assert len(parts) > 3
-    assert "".join(parts) == text
 
 
 def test_a_line_that_is_too_long_is_refused_before_it_is_whole(

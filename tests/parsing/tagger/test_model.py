@@ -121,17 +121,6 @@ def test_joined_taggers_go_by_the_mean_of_their_scores(tagger: Tagger) -> None:
                    for member in members)  # fmt: skip
 
 
-def test_taggers_of_other_tags_are_not_joined(tagger: Tagger) -> None:
-    other = random_tagger()
-    others = Bundles(other.bundles.names[::-1])
-    changed = Tagger(
-        other.config, other.forms.symbols, other.forms.characters, others, other.lemmas,
-        other.weights,
-    )  # fmt: skip
-    with pytest.raises(ModelError, match="different treebanks or settings"):
-        tagger.ensemble([changed])
-
-
 @settings(max_examples=20)
 @given(text=st.lists(FORMS, min_size=1, max_size=6))
 def test_lemmas_are_those_of_torch(tagger: Tagger, text: list[str]) -> None:
