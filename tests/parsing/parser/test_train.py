@@ -58,6 +58,10 @@ def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> 
     )
 
 
+def weights(path: Path) -> dict[str, Any]:
+    return load_file(path / "weights.safetensors")
+
+
 @pytest.mark.parametrize("system", list(SYSTEMS))
 @pytest.mark.parametrize("oracle", ["static", "dynamic"])
 def test_a_rule_is_learnt(system: str, oracle: str, treebank: Path, tmp_path: Path) -> None:
