@@ -535,7 +535,7 @@ def implied(values: Mapping[str, Any]) -> str | None:
 
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
-preset, resolve = PRESETS.settings, PRESETS.resolve
+preset = PRESETS.settings
 
 
 def parse_fields(text: str) -> list[str]:

@@ -148,4 +148,4 @@ PRESETS = Presets(
     targets=_targets,
     implied=parsers.implied,
 )
-preset, resolve = PRESETS.settings, PRESETS.resolve
+preset = PRESETS.settings
