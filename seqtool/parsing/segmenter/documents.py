@@ -44,7 +44,7 @@ SURE = 1024
 
 _EMPTY = ["_"] * (NUM_COLUMNS - 3)  # between FORM and MISC
 
-
+# gives the spans of stretches, each by itself
 Split = Callable[[Sequence[CodePoints]], Sequence[Spans]]
 
 

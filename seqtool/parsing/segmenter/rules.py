@@ -58,9 +58,6 @@ class Spans:
     words: dict[int, TokenWords] = field(default_factory=dict)
 
 
-# gives the spans of stretches, each by itself
-
-
 @cache
 def _token_pattern() -> re.Pattern[str]:
     marks = continuing_class()
