@@ -68,7 +68,7 @@ def may_import_torch(module: str) -> bool:
         name in ("network", "task", "train", "losses")
         or folders[:1] == ["training"]
         or folders == ["lm", "neural"]
-        or module == "parsing.encoding.encoder"
+        or module in ("parsing.encoding.encoder", "parsing.pipeline.folds")
         or (folders == ["analysis"] and name in NEED_GRADIENTS)
     )
 
@@ -357,7 +357,7 @@ STRANGERS = [
     *itertools.permutations(("parsing.segmenter", "parsing.tagger", "parsing.parser"), 2),
     *itertools.product(
         ("parsing.encoding", "parsing.segmenter", "parsing.tagger", "parsing.parser"),
-        ("parsing.labeller", "parsing.annotation", "parsing.pipeline"),
+        ("parsing.annotation", "parsing.pipeline"),
     ),
 ]
 

@@ -34,9 +34,9 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Halves, Longs
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
+from seqtool.parsing.data import POOL_BATCHES
 from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
 from seqtool.parsing.train import (
-    POOL_BATCHES,
     Kind,
     RunOptions,
     TreebankRecord,
@@ -73,7 +73,7 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
             self._chances = unknown_chances(counts, config.learning.dropout_words)
             self._lm_states = reader.states(data.train.texts)
         self.module.to(self._device)
-        self._average = AveragedWeights(self.module, config.learning.averaging)
+        self._average: AveragedWeights = AveragedWeights(self.module, config.learning.averaging)
         self._batches: list[Longs] = []
 
     def start_epoch(self, epoch: int) -> int:
@@ -129,14 +129,6 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         predicted = [prediction.label for prediction in self.model().pipe(dev.texts)]
         scores = evaluate(self._data.labels, dev.labels or (), predicted).scores
         return {f"dev_{name}": score for name, score in scores.items()}
-
-    def carried(self) -> dict[str, Tensor]:
-        """Return the averages."""
-        return self._average.carried()
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned."""
-        self._average.restore(tensors)
 
 
 class ClassifierOptions(RunOptions, total=False):

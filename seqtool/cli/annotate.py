@@ -25,7 +25,7 @@ from seqtool.core.errors import ConfigError, ModelError, counted
 
 if TYPE_CHECKING:
     from seqtool.parsing.annotation import Part
-    from seqtool.parsing.segmenter.documents import Layout
+    from seqtool.parsing.segmenter.documents import TextLayout
 
 TEXT_FORMATS = ("conllu", "text", "lines")
 INPUTS = ("text", "conllu", "horizontal", "vertical")
@@ -53,11 +53,11 @@ class LayoutOptions:
     )
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TextLayout:
         """What they say."""
-        from seqtool.parsing.segmenter.documents import Layout
+        from seqtool.parsing.segmenter.documents import TextLayout
 
-        return Layout(self.rules, self.presegmented, self.pretokenized)
+        return TextLayout(self.rules, self.presegmented, self.pretokenized)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class RawTextOptions(LayoutOptions):
     )
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TextLayout:
         """What they say."""
         from seqtool.treebank.layouts import LAYOUTS
 
@@ -217,7 +217,7 @@ def _label(
     invalid: str | None,
 ) -> None:
     """Label a corpus, of which `files` may have a word a line; say how good the labels are."""
-    from seqtool.parsing.labeller.entities import LabelCounts
+    from seqtool.parsing.tagger.entities import LabelCounts
 
     labeller, annotation, counts = corpus.model, corpus.annotation, LabelCounts()
     options: dict[str, Any] = {**annotation.options, "counts": counts}

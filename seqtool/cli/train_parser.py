@@ -136,6 +136,7 @@ def _train(
     """Train a parser, all that plain text needs, or a part of it."""
     from seqtool.core.checkpoint import run_record
     from seqtool.core.storage import read_object
+    from seqtool.parsing.config import PRESETS_OF
     from seqtool.treebank.conllu import describe_held_out
 
     record = run_record(output)
@@ -145,8 +146,8 @@ def _train(
         "--raw": part == "pipeline" or run.get("gold_tags"),  # which Python can name, too
     }
     facts = [name for name, value in given.items() if value]
-    resolve = import_module(f"seqtool.parsing.{part}.config").resolve
-    chosen = options.resolve(resolve, (preset, options.config), settings, output, facts)
+    combine = PRESETS_OF[part].resolve
+    chosen = options.resolve(combine, (preset, options.config), settings, output, facts)
     if chosen is None:
         return
     train = getattr(import_module(f"seqtool.parsing.{part}.train"), f"train_{part}")

@@ -46,14 +46,13 @@ def train_tagger(
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
     from seqtool.core.checkpoint import run_kind
-    from seqtool.parsing.labeller import config as labellers
-    from seqtool.parsing.tagger import config as taggers
+    from seqtool.parsing.config import PRESETS_OF
 
     named = {"column": column, "word_column": word_column, "label_column": label_column}
     settings |= {f"data.{name}": value for name, value in named.items() if value is not None}
     has_labels = any(value is not None for value in named.values())
     has_labels = has_labels or (options.resume and run_kind(output) == "labeller")
-    combine = labellers.resolve if has_labels else taggers.resolve
+    combine = PRESETS_OF["labeller" if has_labels else "tagger"].resolve
     chosen = options.resolve(combine, (preset, options.config), settings, output)
     if chosen is None:
         return
@@ -85,8 +84,8 @@ def _train_labels(
 ) -> None:
     """Train a labeller of words."""
     from seqtool.core import checkpoint
-    from seqtool.parsing.labeller.data import count_dev, scheme_of
-    from seqtool.parsing.labeller.train import train_labeller as train
+    from seqtool.parsing.tagger.data import scheme_of
+    from seqtool.parsing.tagger.train import train_labeller as train
 
     columns = (chosen.data.word_column, chosen.data.label_column)
     labels.note_columns(map(str, [*(files or ()), *([dev] if dev else [])]), *columns)
@@ -99,7 +98,7 @@ def _train_labels(
 
     sources = {"dev": dev, "embeddings": options.embeddings}
     trained = options.run(train, files, output, chosen, on_data=on_data, **sources)
-    counts = count_dev(checkpoint.load(output), read[-1])
+    counts = checkpoint.load(output).count_dev(read[-1])
     if not options.json:
         labels.show_types(counts)
     types = {name: scores._asdict() for name, scores in counts.by_type.items()}

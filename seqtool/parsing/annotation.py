@@ -24,7 +24,7 @@ from seqtool.core import checkpoint
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress, find_files, read_blocks
 from seqtool.parsing.segmenter.documents import (
-    Layout,
+    TextLayout,
     read_documents,
     read_parts,
     segment_parts,
@@ -165,7 +165,7 @@ class Annotation:
     """
 
     work: Work
-    layout: Layout | None = None
+    layout: TextLayout | None = None
     form: Form = "conllu"
     options: Mapping[str, Any] = field(default_factory=dict)
     nbest: int | None = None

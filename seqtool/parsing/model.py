@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 from safetensors import SafetensorError
@@ -28,6 +28,7 @@ from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
+from seqtool.parsing.config import C
 from seqtool.parsing.encoding.sparse import SEEN
 from seqtool.parsing.unknown import SHARE
 from seqtool.treebank.conllu import Broken, no_item
@@ -42,7 +43,6 @@ LEXICAL = "lexical.weight"  # the vectors of forms and their parts, of a network
 # words as they meet them; and the number of BLAS threads is one of the whole process.
 AT_WORK = threading.RLock()
 
-C = TypeVar("C", bound=Config)
 Shapes = Mapping[str, tuple[int, ...]]
 
 

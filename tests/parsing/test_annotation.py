@@ -14,7 +14,7 @@ from seqtool.core.errors import DataError
 from seqtool.core.processes import Pool
 from seqtool.parsing.annotation import Annotated, Annotation, Chunk, Seen, put_together
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.segmenter.documents import Layout
+from seqtool.parsing.segmenter.documents import TextLayout
 from seqtool.treebank.conllu import Broken, write_conllu
 
 SIZES = (1, 300, 1 << 20)  # bytes of a chunk
@@ -139,9 +139,9 @@ SPACES = st.sampled_from([" ", "\n", "\n\n", "\r\n\r\n", "  \n", "\n \n", "\n\n\
 
 
 @given(st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=30), st.integers(1, 9))
-@pytest.mark.parametrize("layout", [Layout(rules=True), Layout(pretokenized=True)])
+@pytest.mark.parametrize("layout", [TextLayout(rules=True), TextLayout(pretokenized=True)])
 def test_parts_of_a_text_are_segmented_as_the_whole(
-    layout: Layout,
+    layout: TextLayout,
     tmp_path_factory: pytest.TempPathFactory,
     words: list[tuple[str, str]],
     size: int,
@@ -162,5 +162,5 @@ def test_a_model_segments_parts_as_the_whole(tmp_path: Path) -> None:
         path.write_text("The dog sleeps. A cat\nsees it!\n\n" * 20 + "  The end")
     files = [str(path) for path in paths]
     for form in ("conllu", "lines"):
-        annotation = Annotation("segment", Layout(), form)  # type: ignore[arg-type]
+        annotation = Annotation("segment", TextLayout(), form)  # type: ignore[arg-type]
         assert in_chunks(annotation, files, segmenter, 100) == whole(annotation, files, segmenter)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Floats, Ints, Longs
 from seqtool.core.errors import DataError
+from seqtool.parsing.data import in_parts
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
     ROOT_TYPE,
@@ -36,7 +36,7 @@ from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.parsing.parser.variants import VARIANT
 from seqtool.text.characters import Characters
-from seqtool.treebank.conllu import held_out, read_conllu
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
 from seqtool.treebank.sentence import (
     COLUMNS,
@@ -57,7 +57,6 @@ SWAP_SHARE = 0.15
 # arcs know little of the shape of trees. EWT (2,000 sentences to learn, share 0.03), dev LAS: 78.8
 # of projective trees, 77.2 of all; no share between these two was measured
 SPANNING_SHARE = 0.15
-PROJECTIVE_SYSTEM = "arc-standard"
 PREDICTED = "predicted_tags"  # of what a header tells of the data
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
@@ -258,7 +257,7 @@ class _Reader:
         ]
 
     def read(
-        self, sentence: Sentence, into: Part, *, count: bool, gold: Sentence | None = None
+        self, sentence: Sentence, into: _Part, *, count: bool, gold: Sentence | None = None
     ) -> None:
         """Add a sentence, whose types are to be learnt if they count; `gold` has its gold tags."""
         keys = [tuple([row[column] for column in self.columns]) for row in sentence.rows]
@@ -275,7 +274,7 @@ class _Reader:
 
 
 @dataclass
-class Part:
+class _Part:
     """The sentences of a part of a treebank while it is read."""
 
     types: list[int] = field(default_factory=lambda: [NONE_TYPE])
@@ -323,18 +322,18 @@ def prepare_data(
     """
     fields = config.model.fields
     reader = _Reader(columns_of(fields))
-    train, dev = Part(), Part()
+    train, dev = _Part(), _Part()
     skipped: list[DataError] = []
     sentences = read_conllu(train_files, skip_invalid=skip_invalid, on_skipped=skipped.append)
-    for (sentence, gold_sentence), is_dev in held_out(_with_gold(sentences, gold_tags)):
-        is_dev = is_dev and dev_file is None
-        reader.read(sentence, dev if is_dev else train, count=not is_dev, gold=gold_sentence)
+    valid = None
     if dev_file is not None:
-        for sentence in read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append):
-            reader.read(sentence, dev, count=False)
+        validation = read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append)
+        valid = ((sentence, None) for sentence in validation)
+    for (sentence, gold_sentence), is_dev in in_parts(_with_gold(sentences, gold_tags), valid):
+        reader.read(sentence, dev if is_dev else train, count=not is_dev, gold=gold_sentence)
     if not dev.trees:  # nothing is held out of so small a treebank
         dev = train
-    validation = dev.gold()
+    gold_dev = dev.gold()
     num_gold, empty_shares = len(train.trees), reader.empty_shares()
     weighed: Mapping[tuple[str, ...], float] = reader.counts
     num_variants = 0  # the last ones of what was taught
@@ -355,7 +354,7 @@ def prepare_data(
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
     num_non_projective = sum(non_projective[:num_gold])
     share = num_non_projective / num_gold
-    config = _with_epochs(_with_trees(_with_system(config, share), share), num_gold)
+    config = _decided(config, share, num_gold)
     trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
@@ -366,8 +365,8 @@ def prepare_data(
     summary = {
         "sentences": num_gold,
         "words": int(gold.arrays.lengths[:num_gold].sum()),
-        "dev_sentences": len(validation.trees),
-        "dev_words": int(validation.arrays.lengths.sum()),
+        "dev_sentences": len(gold_dev.trees),
+        "dev_words": int(gold_dev.arrays.lengths.sum()),
         "non_projective_sentences": num_non_projective,
         "dev_held_out": dev_file is None,
         "labels": len(labels),
@@ -382,7 +381,7 @@ def prepare_data(
         types=types,
         labels=labels,
         train=gold,
-        dev=validation,
+        dev=gold_dev,
         heads=heads,
         label_ids=label_ids,
         symbol_counts=counts,
@@ -395,7 +394,7 @@ def prepare_data(
 
 
 def _read_taught(
-    reader: _Reader, path: str, train: Part
+    reader: _Reader, path: str, train: _Part
 ) -> tuple[dict[tuple[str, ...], float], int]:
     """Read what teachers have parsed into `train`, behind the treebank that is there.
 
@@ -514,15 +513,6 @@ def _refuse_other_labels(gold: Sequence[Tree], taught: Sequence[Tree]) -> None:
         )
 
 
-def _with_system(config: ParserConfig, share: float) -> ParserConfig:
-    """Return the settings with the system `auto` chosen by the share of non-projective trees."""
-    if config.model.system != "auto" or config.model.decoder == "graph":
-        return config
-    system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
-    model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
-    return dataclasses.replace(config, model=model)
-
-
 def _with_characters(
     config: ParserConfig, columns: Sequence[int], counts: Mapping[tuple[str, ...], float]
 ) -> ParserConfig:
@@ -533,30 +523,30 @@ def _with_characters(
     if not model.joined_characters and any(
         are_joined(counts.items(), columns.index(column)) for column in read
     ):
-        model = dataclasses.replace(model, num_filters=0)
-    return dataclasses.replace(config, model=dataclasses.replace(model, joined_characters=True))
+        model = replace(model, num_filters=0)
+    return replace(config, model=replace(model, joined_characters=True))
 
 
-def _with_epochs(config: ParserConfig, num_sentences: int) -> ParserConfig:
-    """Return settings with the epochs of a treebank of so many sentences."""
-    learning, training = config.learning, config.training
+def _decided(config: ParserConfig, share: float, num_sentences: int) -> ParserConfig:
+    """Return settings with the system, the trees and the epochs chosen by the treebank.
+
+    Args:
+        config: the settings.
+        share: of trees that are not projective.
+        num_sentences: of the training part.
+    """
+    model, learning, training = config.model, config.learning, config.training
+    if model.decoder == "transition" and model.system == "auto":
+        model = replace(model, system="swap" if share >= SWAP_SHARE else "arc-standard")
+    if model.decoder == "graph" and model.trees == "auto":
+        if model.classifier == "linear":
+            is_projective = share < SPANNING_SHARE
+        else:
+            is_projective = not share or learning.loss == "crf"
+        model = replace(model, trees="projective" if is_projective else "all")
     if learning.small_epochs and num_sentences < SMALL_SENTENCES:
-        training = dataclasses.replace(training, epochs=learning.small_epochs)
-    return dataclasses.replace(
-        config, learning=dataclasses.replace(learning, small_epochs=0), training=training
-    )
-
-
-def _with_trees(config: ParserConfig, share: float) -> ParserConfig:
-    """Return the settings of a graph with `model.trees` chosen by the share of non-projective."""
-    if config.model.decoder != "graph" or config.model.trees != "auto":
-        return config
-    if config.model.classifier == "linear":
-        is_projective = share < SPANNING_SHARE
-    else:
-        is_projective = not share or config.learning.loss == "crf"
-    model = dataclasses.replace(config.model, trees="projective" if is_projective else "all")
-    return dataclasses.replace(config, model=model)
+        training = replace(training, epochs=learning.small_epochs)
+    return ParserConfig(model, replace(learning, small_epochs=0), training)
 
 
 def _is_projective(config: ModelConfig) -> bool:

@@ -58,7 +58,7 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
             )
             for counts, unknowns in data.symbol_counts
         ]
-        self._average = AveragedWeights(self.module, learning.averaging)
+        self._average: AveragedWeights = AveragedWeights(self.module, learning.averaging)
 
     @abstractmethod
     def _network(self, num_words: int) -> ReadingNetwork:
@@ -136,14 +136,6 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
         """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
         dev = self._data.dev
         return dev.scores(self.model().trees(dev.arrays))
-
-    def carried(self) -> dict[str, Tensor]:
-        """Return the averages."""
-        return self._average.carried()
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned."""
-        self._average.restore(tensors)
 
 
 def present_types(types: Longs | Ints, num_types: int) -> tuple[Longs, Longs]:

@@ -12,10 +12,8 @@ from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.segmenter import config as segmenters
-from seqtool.parsing.segmenter.config import SegmenterConfig
-from seqtool.parsing.tagger import config as taggers
-from seqtool.parsing.tagger.config import TaggerConfig
+from seqtool.parsing.segmenter.config import SEGMENTERS, SegmenterConfig
+from seqtool.parsing.tagger.config import TAGGERS, TaggerConfig
 from seqtool.training.config import seconds_of
 
 KIND = "pipeline"
@@ -107,7 +105,7 @@ def folders(part: str, num: int) -> list[str]:
 
 
 def _multiword() -> dict[str, Any]:
-    settings = taggers.PRESETS.settings("accurate")
+    settings = TAGGERS.settings("accurate")
     settings["training"]["epochs"] = 12
     settings["learning"] = {"lemma_weight": 0.0}
     del settings["model"]  # it has few tags to tell apart
@@ -117,9 +115,9 @@ def _multiword() -> dict[str, Any]:
 def _settings_of(name: str) -> dict[str, Any]:
     """Return the settings of all parts that go with a preset of the parser."""
     return {
-        "segmenter": segmenters.PRESETS.settings(),
+        "segmenter": SEGMENTERS.settings(),
         "multiword": _multiword(),
-        "tagger": taggers.PRESETS.settings("fast" if name == "fast" else "accurate"),
+        "tagger": TAGGERS.settings("fast" if name == "fast" else "accurate"),
         "parser": parsers.PRESETS.settings(name),
         "graph": parsers.PRESETS.settings("graph"),
         "perceptron": parsers.PRESETS.settings("linear"),
@@ -150,4 +148,4 @@ PRESETS = Presets(
     targets=_targets,
     implied=parsers.implied,
 )
-preset, resolve = PRESETS.settings, PRESETS.resolve
+preset = PRESETS.settings

@@ -44,6 +44,7 @@ from seqtool.parsing.pipeline.config import (
     PipelineConfig,
     folders,
 )
+from seqtool.parsing.pipeline.folds import check_folds, fold_config, in_order, tagged_fold
 from seqtool.parsing.pipeline.jobs import Job, run_jobs
 from seqtool.parsing.pipeline.model import (
     LEAST_SHARE,
@@ -57,14 +58,7 @@ from seqtool.parsing.pipeline.model import (
 from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.train import SEGMENTER, train_segmenter
 from seqtool.parsing.tagger.model import Tagger
-from seqtool.parsing.tagger.train import (
-    TAGGER,
-    check_folds,
-    fold_config,
-    in_order,
-    tagged_fold,
-    train_tagger,
-)
+from seqtool.parsing.tagger.train import TAGGER, train_tagger
 from seqtool.parsing.train import (
     Kind,
     TreebankRecord,

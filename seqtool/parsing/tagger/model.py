@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,10 +20,10 @@ from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
 from seqtool.parsing.tagger import sparse
-from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
+from seqtool.parsing.tagger.config import TAGGERS, TaggerConfig, TaggerModelConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
-    COLUMNS,
+    TAG_COLUMNS,
     Bundles,
     Forms,
     best_bundles,
@@ -35,9 +36,9 @@ from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 if TYPE_CHECKING:
-    from seqtool.parsing.tagger.data import TrainingData
+    from seqtool.parsing.tagger.data import TaggerData
 
-CHUNK_WORDS = 1 << 12  # words read together
+TAGGED_WORDS = 1 << 12  # words read together
 
 
 class Reading(NamedTuple):
@@ -59,7 +60,7 @@ class Reading(NamedTuple):
 class Tagger(TreebankModel[TaggerConfig]):
     """A trained tagger and lemmatizer; the weights are those of `network.TaggerNetwork`."""
 
-    kind = KIND
+    kind = TAGGERS.kind
     config_class = TaggerConfig
     works = "tag"
 
@@ -124,7 +125,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         characters = Characters(vocabulary.texts("characters"))
         bundles = Bundles.of(vocabulary.rows("bundles"))
         lemmas = Lemmas.of(vocabulary.rows("edit_scripts"), vocabulary.rows("lemmas"))
-        shapes = weight_shapes(
+        shapes = tagger_shapes(
             config.model,
             symbols.num_symbols,
             characters.num_symbols,
@@ -181,10 +182,10 @@ class Tagger(TreebankModel[TaggerConfig]):
         """What it knows of the words that it reads."""
         return Known.of([self.forms.symbols], self.unknown_share)
 
-    def tune(self, data: TrainingData) -> None:
+    def tune(self, data: TaggerData) -> None:
         """Note how many words of the validation part it does not know."""
-        forms = (data.distinct[number][0] for number in data.dev.words)
-        self.unknown_share = self.known.share_of(forms)
+        forms = data.column(data.dev, FORM)
+        self.unknown_share = self.known.share_of(chain.from_iterable(forms))
 
     @property
     def num_layers(self) -> int:
@@ -220,7 +221,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         if not sentences:
             return
         rows = [row for sentence in sentences for row in sentence.rows]
-        there = np.full((len(rows), len(COLUMNS)), -1, np.int32)
+        there = np.full((len(rows), len(TAG_COLUMNS)), -1, np.int32)
         if not retag:
             values = self.bundles.values
             there = np.concatenate([values_there(item.rows, values) for item in sentences])
@@ -294,7 +295,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         self, items: Iterable[Sentence | Broken], *, retag: bool = False
     ) -> Iterator[Sentence | Broken]:
         """Tag sentences in chunks; broken ones pass through in their places."""
-        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag))
+        return in_chunks(items, TAGGED_WORDS, partial(self.tag, retag=retag))
 
 
 def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:
@@ -322,8 +323,8 @@ def _write_tags(
                 row[column] = bundle[column - UPOS]
 
 
-def weight_shapes(
-    config: ModelConfig,
+def tagger_shapes(
+    config: TaggerModelConfig,
     num_lexical: int,
     num_characters: int,
     bundles: Bundles,
@@ -347,6 +348,3 @@ def weight_shapes(
     if config.sparse_bits:
         shapes |= sparse.shapes(config.sparse_bits, bundles.num_values)
     return shapes | bilstm_shapes("encoder", width, units, config.encoder_layers)
-
-
-load_model = Tagger.load

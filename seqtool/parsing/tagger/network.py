@@ -18,7 +18,7 @@ from seqtool.parsing.encoding.encoder import (
     linear,
 )
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
-from seqtool.parsing.tagger.config import ModelConfig
+from seqtool.parsing.tagger.config import TaggerModelConfig
 from seqtool.text.characters import PAD
 from seqtool.text.network import CharacterNetwork
 
@@ -45,7 +45,7 @@ class TaggerNetwork(nn.Module):
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: TaggerModelConfig,
         num_lexical: int,
         num_characters: int,
         parts_OQ: Tensor,

@@ -22,8 +22,8 @@ from seqtool.parsing.encoding.encoder import CLOZE_SIZE, NONE, Cloze, ContextEnc
 from seqtool.parsing.encoding.features import PAD, ROOT, SymbolTable
 from seqtool.parsing.parser.data import prepare_data as parser_data
 from seqtool.parsing.parser.transition.task import ParserTask
-from seqtool.parsing.tagger.data import prepare_data as tagger_data
-from seqtool.parsing.tagger.task import TaggerTask
+from seqtool.parsing.tagger.data import tagger_data
+from seqtool.parsing.tagger.train import TaggerTask
 from seqtool.treebank.sentence import FORM
 
 UNITS, NUM_WORDS = 3, 5
@@ -115,7 +115,7 @@ def parser_task(folder: Path, weight: float) -> ParserTask:
 
 def tagger_task(folder: Path, weight: float) -> TaggerTask:
     settings = tagger_config(learning__cloze_weight=weight)
-    return TaggerTask(settings, tagger_data(random_treebank(6), (), settings.model))
+    return TaggerTask(settings, tagger_data(random_treebank(6), (), settings))
 
 
 @pytest.mark.parametrize("task_of", [parser_task, tagger_task])

@@ -21,7 +21,7 @@ from seqtool.parsing.encoding.features import (
     encode,
     shape,
 )
-from seqtool.parsing.parser.config import CHEN_MANNING, MEASURES, RICH, parse_fields
+from seqtool.parsing.parser.config import parse_fields
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
 from seqtool.parsing.parser.transition.transitions import Configurations
@@ -102,12 +102,9 @@ def test_morphemes_of_joined_values_are_symbols_beside_the_whole() -> None:
     assert set(row[7:]) == {PAD}
 
 
-@pytest.mark.parametrize("lemma", ["C++", "+", "a+", "plain"])
-def test_values_that_are_not_joined_have_no_morphemes(lemma: str) -> None:
-    assert tables({(lemma,): 1}, ("lemma",)).groups == {"lemma": (lemma,)}
-
-
 def test_a_few_joined_values_make_no_groups() -> None:
+    for lemma in ("C++", "+", "a+", "plain"):
+        assert tables({(lemma,): 1}, ("lemma",)).groups == {"lemma": (lemma,)}
     # one word of 20 is no more than 5%; one of 19 is
     assert set(tables({("A+E",): 1, ("be",): 19}, ("lemma",)).groups) == {"lemma"}
     assert set(tables({("A+E",): 1, ("be",): 18}, ("lemma",)).groups) == {
@@ -174,19 +171,13 @@ def test_words_share_a_type_if_and_only_if_their_columns_are_the_same(
     assert lexical[ROOT_TYPE, 0] == tags[ROOT_TYPE, 0] == ROOT
 
 
-@pytest.mark.parametrize(
-    ("address", "part"),
-    [("q0", "'q0'"), ("s0.l3", "'l3'"), ("s", "'s'"), ("s0..l1", "''"), ("s10", "'s10'")],
-)
-def test_a_bad_address_is_quoted(address: str, part: str) -> None:
-    with pytest.raises(ConfigError, match=part):
-        compile_slots([address], [], [])
-
-
-@pytest.mark.parametrize("measure", ["s0", "s0.l1", "s0.middles", "s0-q"])
-def test_a_bad_measure_is_refused(measure: str) -> None:
-    with pytest.raises(ConfigError, match=r"measure|place"):
-        compile_slots([], [], [measure])
+def test_bad_places_are_quoted() -> None:
+    for address, part in (("q0", "'q0'"), ("s0.l3", "'l3'"), ("s0..l1", "''"), ("s10", "'s10'")):
+        with pytest.raises(ConfigError, match=part):
+            compile_slots([address], [], [])
+    for measure in ("s0", "s0.middles", "s0-q"):
+        with pytest.raises(ConfigError, match=r"measure|place"):
+            compile_slots([], [], [measure])
 
 
 def test_what_stands_in_the_slots() -> None:
@@ -214,13 +205,6 @@ def test_what_stands_in_the_slots() -> None:
     assert found_labels[0].tolist() == [2, 0, 0]  # label y is 1, and one more
     # one left child: 2; none: 1; s2-s0 is 3 words: 4; b1 is not there: 0
     assert measures[0].tolist() == [2, 1, 1, 4, 0]
-
-
-def test_the_slots_of_chen_and_manning() -> None:
-    # 18 words: s0-s2, b0-b2, first and second children on either side of s0 and s1, and theirs
-    assert len(CHEN_MANNING) == len(set(CHEN_MANNING)) == 18
-    assert set(CHEN_MANNING) < set(RICH)
-    compile_slots(RICH, CHEN_MANNING, MEASURES)
 
 
 def test_fields_are_named_or_left_out() -> None:

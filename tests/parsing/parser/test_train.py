@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,14 @@ from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint, storage
 from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
+from seqtool.core.errors import DataError, Interrupted, ModelError, OutputError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.train import TrainedParser, train_parser
-from seqtool.parsing.parser.transition import task as task_module
-from seqtool.parsing.parser.transition.task import Examples, ParserTask
+from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.sentence import DEPREL
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 
@@ -60,6 +56,10 @@ def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> 
         device="cpu",
         **rest,
     )
+
+
+def weights(path: Path) -> dict[str, Any]:
+    return load_file(path / "weights.safetensors")
 
 
 @pytest.mark.parametrize("system", list(SYSTEMS))
@@ -100,56 +100,10 @@ def test_non_projective_arcs(
         assert scores["dev_uas"] == pytest.approx(100.0 * (words - wrong) / words)
 
 
-def test_auto_looks_at_the_share_of_non_projective_trees(treebank: Path) -> None:
-    for name, system in (("train", "arc-standard"), ("non-projective", "swap")):
-        data = prepare_data([str(treebank / f"{name}.conllu")], None, config())
-        assert data.config.model.system == system
-
-
-def test_lifted_labels_are_labels(treebank: Path) -> None:
-    path = str(treebank / "non-projective.conllu")
-    data = prepare_data([path], None, config(model__system="arc-hybrid"))
-    assert f"obj{LIFTED}nsubj" in data.labels.arcs
-    assert data.summary["non_projective_sentences"] > 10
-    plain = prepare_data(
-        [path], None, config(model__system="arc-hybrid", learning__mark_lifted=False)
-    )
-    assert not [label for label in plain.labels.names if LIFTED in label]
-
-
-def test_every_tenth_sentence_is_held_out(treebank: Path) -> None:
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    sentences = list(read_conllu(treebank / "train.conllu"))
-    trees = [(s.heads(), s.column(DEPREL)) for s in sentences]
-    assert data.dev.trees == trees[9::10]
-    assert data.train.trees == [tree for i, tree in enumerate(trees) if i % 10 != 9]
-    assert (data.summary["sentences"], data.summary["dev_sentences"]) == (54, 6)
-
-
 def test_a_treebank_of_one_sentence(tmp_path: Path) -> None:
     path = write_treebank(tmp_path / "one.conllu", 1)
     result = train_parser(path, tmp_path / "p", config(30, learning__oracle="static"), device="cpu")
     assert result.scores["dev_las"] == 100.0
-
-
-def weights(path: Path) -> dict[str, Any]:
-    return load_file(path / "weights.safetensors")
-
-
-@pytest.mark.parametrize("stop_at", [1, 5, 13])
-def test_a_resumed_run_ends_with_the_same_weights(
-    stop_at: int, treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_module, "BLOCK_STEPS", 3)  # stops amid a block and at its end
-    settings = config(4)
-    trained(treebank, tmp_path / "whole", settings)
-    with pytest.raises(Interrupted, match=f"step {stop_at}"):
-        trained(treebank, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
-    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert whole.keys() == parts.keys()
-    for name, array in whole.items():
-        assert np.array_equal(array, parts[name]), name
 
 
 @pytest.mark.parametrize("name", ["tokens", "labels", "measures", "legal", "free", "sentences"])
@@ -170,22 +124,6 @@ def test_examples_of_a_saved_block_are_looked_through(
         train_parser(None, tmp_path / "p", resume=True, device="cpu")
 
 
-def test_another_treebank_is_not_the_run_s(treebank: Path, tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
-        trained(treebank, tmp_path / "p", config(), should_stop=lambda step: step == 2)
-    with pytest.raises(ModelError, match="treebank"):
-        train_parser(treebank / "non-projective.conllu", tmp_path / "p", resume=True, device="cpu")
-
-
-def test_seeds_differ_and_repeat(treebank: Path, tmp_path: Path) -> None:
-    found = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        trained(treebank, tmp_path / name, config(1, training__seed=seed))
-        found.append(weights(tmp_path / name)["first.weight"])
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
-
-
 def test_the_average_is_what_is_saved(treebank: Path) -> None:
     for decay in (0.0, 0.9):
         data = prepare_data(
@@ -202,52 +140,6 @@ def test_the_average_is_what_is_saved(treebank: Path) -> None:
         np.testing.assert_allclose(saved, expected, atol=1e-6)
 
 
-def test_embeddings_are_what_forms_begin_with(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("3 2\ndog 1 0\nzebra 0 1\ncat -1 0.5\n")
-    settings = config(model__fields=["form", "upos"])
-    data = prepare_data([str(treebank / "train.conllu")], None, settings, embeddings=str(path))
-    task = ParserTask(data.config, data)
-    ids = data.types.lexical.ids_of("form")
-    rows = task.module.lexical.weight.detach().numpy()[[ids[w] for w in ("dog", "zebra", "cat")]]
-    # the width is 8: six numbers more, and one scale for all
-    assert not rows[:, 2:].any()
-    scale = rows[0, 0]
-    np.testing.assert_allclose(
-        rows[:, :2], scale * np.array([[1, 0], [0, 1], [-1, 0.5]]), rtol=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "line"),
-    [
-        ("a 1 2\nb 1\n", "1 numbers, the others 2", 2),
-        ("a 1 x\n", "no number", 1),
-        ("1 2\n", "no word vectors", None),
-    ],
-)
-def test_bad_embeddings(
-    text: str, message: str, line: int | None, treebank: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text(text)
-    with pytest.raises(DataError, match=message) as caught:
-        prepare_data([str(treebank / "train.conllu")], None, config(), embeddings=str(path))
-    assert caught.value.line == line
-
-
-def test_embeddings_need_forms(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("a 1 2\n")
-    with pytest.raises(ConfigError, match="forms"):
-        prepare_data(
-            [str(treebank / "train.conllu")],
-            None,
-            config(model__fields=["upos"]),
-            embeddings=str(path),
-        )
-
-
 def test_data_that_cannot_be_learnt_from(treebank: Path, tmp_path: Path) -> None:
     single = tmp_path / "single.conllu"
     single.write_text(make_sentence([("hi", "X")], [0]).to_conllu())
@@ -258,8 +150,6 @@ def test_data_that_cannot_be_learnt_from(treebank: Path, tmp_path: Path) -> None
     with pytest.raises(DataError, match="head '_'"):
         train_parser(bare, tmp_path / "p", config(), device="cpu")
     assert not (tmp_path / "p").exists()
-    with pytest.raises(ConfigError, match="nothing is given to train on"):
-        train_parser(None, tmp_path / "p", config(), device="cpu")
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "thesis.tex").write_text("")
     with pytest.raises(OutputError, match=r"thesis\.tex"):
@@ -276,85 +166,3 @@ def test_broken_sentences_are_left_out(treebank: Path, tmp_path: Path) -> None:
     assert caught.value.line == 1
     data = prepare_data([str(path)], None, config(), skip_invalid=True)
     assert data.summary["sentences"] + data.summary["dev_sentences"] == 60
-
-
-def test_long_sentences_follow_the_static_oracle(
-    treebank: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_module, "LONGEST_EXPLORED", 5)
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    task = ParserTask(data.config, data)
-    task.start_epoch(3)
-    task.loss(0)
-    examples = task._examples
-    assert examples is not None
-    lengths = dict(
-        zip(data.train.arrays.tokens.tolist(), data.train.arrays.lengths.tolist(), strict=True)
-    )
-    is_long = np.asarray([lengths[sentence] > 5 for sentence in examples.sentences.tolist()])
-    num_free = (examples.free >= 0).sum(axis=1)
-    assert is_long.any()
-    assert (num_free[is_long] == 1).all()
-    assert num_free[~is_long].max() > 1
-
-
-def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
-    num_steps = {}
-    for batch_size, min_steps in ((80, 1), (512, 1), (512, 4), (512, 10**6), (5, 10**6)):
-        settings = config(learning__batch_size=batch_size, learning__min_steps=min_steps)
-        data = prepare_data([str(treebank / "train.conllu")], None, settings)
-        num_steps[batch_size, min_steps] = ParserTask(data.config, data).start_epoch(1)
-    lengths = data.train.arrays.lengths
-    num_choices = int((2 * lengths[lengths > 1] - 3).sum())
-    assert 256 < num_choices < 512
-    # as many as asked for, a step of 64 configurations being the smallest, if not asked for
-    assert num_steps == {
-        (80, 1): round(num_choices / 80),
-        (512, 1): 1,
-        (512, 4): 4,
-        (512, 10**6): round(num_choices / 64),
-        (5, 10**6): round(num_choices / 5),
-    }
-
-
-def test_each_block_is_rolled_out_and_divided_once(
-    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Although the loop asks for a block's first step twice, to judge the weights that it saves."""
-    monkeypatch.setattr(task_module, "BLOCK_STEPS", 4)
-    begun: list[tuple[int, int]] = []  # epoch and step of each roll-out
-    divided = []
-
-    def rolling(task: ParserTask, sentences: Any) -> Examples:
-        begin = next(begin for part, begin in blocks_of(task) if part is sentences)
-        begun.append((task._epoch, begin))
-        return roll_out(task, sentences)
-
-    def dividing(*arguments: Any) -> Any:
-        divided.append(arguments)
-        return divide(*arguments)
-
-    def blocks_of(task: ParserTask) -> list[tuple[Any, int]]:
-        parts, ends = zip(*task._blocks, strict=True)
-        return list(zip(parts, (0, *ends[:-1]), strict=True))
-
-    roll_out, divide = ParserTask._roll_out, Examples.batches
-    monkeypatch.setattr(ParserTask, "_roll_out", rolling)
-    monkeypatch.setattr(Examples, "batches", dividing)
-    trained(treebank, tmp_path / "p", config(3))
-    assert begun == sorted(set(begun))
-    assert len(begun) > 3
-    # besides, a save takes the running block's examples back, which are divided anew
-    assert len(divided) <= len(begun) + 2
-
-
-def test_a_roll_out_asks_for_the_memory_that_it_needs(treebank: Path) -> None:
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    task = ParserTask(data.config, data)
-    task.start_epoch(3)
-    tracemalloc.start()
-    try:
-        task.loss(0)
-        assert tracemalloc.get_traced_memory()[1] < 64 << 20
-    finally:
-        tracemalloc.stop()

@@ -8,18 +8,17 @@ import numpy as np
 from parsing.segmenter.tiny_segmenter import sentence_of, write_treebank
 
 from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen, to_text
-from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
+from seqtool.parsing.segmenter.config import SegmenterConfig, SegmenterLearningConfig
 from seqtool.parsing.segmenter.data import (
-    fold,
     gold_text,
     lay_out,
-    prepare_data,
     raw_text,
+    segmenter_data,
     surface_tokens,
 )
-from seqtool.parsing.segmenter.task import segmentation_scores
+from seqtool.parsing.segmenter.train import segmentation_scores
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS
+from seqtool.treebank.sentence import DEPREL, UPOS
 
 SENTENCES = [
     sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("10 000", (), False)]),
@@ -57,29 +56,15 @@ def test_a_tag_is_part_of_speech_and_relation_of_each_word() -> None:
     assert gold.num_tags == 3
 
 
-def test_the_text_of_a_treebank_is_that_of_its_comments(shared_data: Path) -> None:
-    sentences = list(read_conllu(shared_data / "ewt" / "en_ewt-ud-dev.conllu"))
-    shown = [
-        comment.removeprefix("# text = ")
-        for sentence in sentences
-        for comment in sentence.comments
-        if comment.startswith("# text = ")
-    ]
-    text = raw_text(sentences)
-    assert text.split() == " ".join(
-        inner + (" " if "SpaceAfter=No" not in sentence.rows[-1][MISC] else "")
-        for inner, sentence in zip(shown, sentences, strict=True)
-    ).split() or "".join(text.split()) == "".join("".join(shown).split())
-    assert max(map(len, text.split("\n"))) <= 80 or any(" " not in x for x in text.split("\n"))
-
-
 def test_layouts_hold_the_tokens() -> None:
     folder_sentences = SENTENCES * 20
     gold = gold_text(folder_sentences, {})
     forms = [token.form for s in folder_sentences for token in surface_tokens(s)]
     shapes = set()
     for seed in range(12):
-        learning = LearningConfig(window_characters=16, wrapped=0.3, sentence_lines=0.3, joined=0.4)
+        learning = SegmenterLearningConfig(
+            window_characters=16, wrapped=0.3, sentence_lines=0.3, joined=0.4
+        )
         layout = lay_out(gold, learning, np.random.default_rng(seed))
         text = to_text(layout.codes)
         shapes.add(text)
@@ -104,11 +89,11 @@ def test_layouts_hold_the_tokens() -> None:
 
 def test_nothing_is_drawn_where_nothing_is_asked_for() -> None:
     gold = gold_text(SENTENCES, {})
-    learning = LearningConfig(wrapped=0.0, sentence_lines=0.0, joined=0.0)
+    learning = SegmenterLearningConfig(wrapped=0.0, sentence_lines=0.0, joined=0.0)
     layout = lay_out(gold, learning, np.random.default_rng(0))
     assert to_text(layout.codes) == "Viens du 10 000!OuiNon"
     assert layout.windows.tolist() == [0, 4, 5, 6]
-    lines = LearningConfig(wrapped=0.0, sentence_lines=1.0, joined=0.0)
+    lines = SegmenterLearningConfig(wrapped=0.0, sentence_lines=1.0, joined=0.0)
     sentences = [sentence_of([("a", (), True), ("b", (), True)]), sentence_of([("c", (), True)])]
     layout = lay_out(gold_text(sentences, {}), lines, np.random.default_rng(0))
     assert to_text(layout.codes) == "a b\nc"
@@ -135,12 +120,6 @@ def test_unknown_characters_have_their_category_and_script() -> None:
     assert len(again) == len(alphabet)
 
 
-def test_forms_are_folded() -> None:
-    assert [fold(form) for form in ("The", "the", "2nd", "\u0660", "\u0130")] == [
-        "the", "the", "0nd", "0", "i\u0307",
-    ]  # fmt: skip
-
-
 def test_scores_count_spans() -> None:
     gold = [
         sentence_of([("a", (), True), ("du", ("de", "le"), True), ("b", (), False)]),
@@ -159,23 +138,15 @@ def test_scores_count_spans() -> None:
     assert set(segmentation_scores(*upper).values()) == {100.0}
 
 
-def test_every_tenth_sentence_is_held_out(tmp_path: Path) -> None:
+def test_what_is_learnt_of_a_treebank(tmp_path: Path) -> None:
     path = write_treebank(tmp_path / "t.conllu", 200)
-    data = prepare_data([path], None, SegmenterConfig())
-    assert len(data.dev) == 20
-    assert data.summary["sentences"] == 180
+    data = segmenter_data(read_conllu(path, check="columns"), None, SegmenterConfig())
     assert data.splitter.split("du") == ("de", "le")
     assert not data.has_spaces
     assert "".join(data.dev_text.split()) == "".join(
         token.form for sentence in data.dev for token in surface_tokens(sentence)
     )
-    assert data.dev[0].column(FORM)[-1] == "."
-    sentences = list(read_conllu([path], check="columns"))
-    assert [item.rows for item in data.dev] == [item.rows for item in sentences[9::10]]
     # whitespace of any kind ends a word where no token holds any
-    odd = tmp_path / "odd.conllu"
-    odd.write_text(path.read_text("utf-8").replace("du", "d\u00a0u"), "utf-8")
-    assert prepare_data([odd], None, SegmenterConfig()).has_spaces
-    # none of so few: dev is train
-    data = prepare_data([write_treebank(tmp_path / "u.conllu", 9)], None, SegmenterConfig())
-    assert len(data.dev) == data.summary["sentences"] == data.summary["dev_sentences"] == 9
+    path.write_text(path.read_text("utf-8").replace("du", "d\u00a0u"), "utf-8")
+    odd = segmenter_data(read_conllu(path, check="columns"), None, SegmenterConfig())
+    assert odd.has_spaces

@@ -16,7 +16,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
-from seqtool.parsing.segmenter.documents import Given, read_parts, segment_files, segment_parts
+from seqtool.parsing.segmenter.documents import GivenUnits, read_parts, segment_files, segment_parts
 from seqtool.parsing.segmenter.rules import split_by_rules
 from seqtool.treebank.document import rebuild
 
@@ -45,8 +45,6 @@ def test_paragraphs_and_lines() -> None:
         ("\n", "", False),
     ]
 
-
-def test_a_text_of_whitespace_has_no_stretch() -> None:
     assert stretches([]) == [("", "", False)]
     assert stretches([" ", "\n\n"]) == [(" \n\n", "", False)]
 
@@ -93,16 +91,6 @@ def test_a_paragraph_that_is_too_long_is_read_on(pieces: list[str], seed: int) -
             assert [s.to_conllu() for s in at_once] == [s.to_conllu() for s in plain]
 
 
-@pytest.mark.parametrize("mark", ["", "\u201c", "\u2014 ", "\u2022 ", "(", "# "])
-def test_a_text_is_cut_before_whatever_begins_a_paragraph(tmp_path: Path, mark: str) -> None:
-    path = tmp_path / "x.txt"
-    text = f"{mark}I said so. He left.\n\n" * 50
-    path.write_text(text)
-    parts = [part for _, part, _ in read_parts([path], size=200)]
-    assert len(parts) > 3
-    assert "".join(parts) == text
-
-
 def test_a_line_that_is_too_long_is_refused_before_it_is_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,8 +111,8 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_whole(
     assert taken == 2 + 4
 
 
-@pytest.mark.parametrize("given", get_args(Given))
-def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: Given) -> None:
+@pytest.mark.parametrize("given", get_args(GivenUnits))
+def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: GivenUnits) -> None:
     path = tmp_path / "text"
     lines = ["a b c", "", "d e", "f", "", "", "g", "h i", "j\tk", "", "l"] * 20
     path.write_text("\r\n".join(lines), encoding="utf-8")

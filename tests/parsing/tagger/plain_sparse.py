@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqtool.parsing.encoding.features import shape
-from seqtool.parsing.tagger.config import ModelConfig
+from seqtool.parsing.tagger.config import TaggerModelConfig
 
 WORD = (1 << 64) - 1
 FACTOR = 0x9E3779B97F4A7C15
@@ -50,7 +50,7 @@ def place(template: str, number: int, forms: Sequence[str], word: int, num_bits:
     return (state * FACTOR & WORD) >> 36 & ((1 << num_bits) - 1)
 
 
-def places(config: ModelConfig, forms: Sequence[str]) -> list[list[int]]:
+def places(config: TaggerModelConfig, forms: Sequence[str]) -> list[list[int]]:
     """The places of the features of each word."""
     return [
         [
@@ -62,7 +62,7 @@ def places(config: ModelConfig, forms: Sequence[str]) -> list[list[int]]:
 
 
 def sparse_scores(
-    config: ModelConfig, weights: Mapping[str, np.ndarray], forms: Sequence[str]
+    config: TaggerModelConfig, weights: Mapping[str, np.ndarray], forms: Sequence[str]
 ) -> Any:
     """The sums of weights of the features that were learnt, [words, values]."""
     rows, seen = weights["sparse.weight"], np.unpackbits(weights["sparse.seen"])

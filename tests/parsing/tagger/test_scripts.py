@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,28 +161,11 @@ def test_the_treebank_decides_for_a_kind_of_script() -> None:
     assert Lemmas.build(inflected, 1).scripts == (EditScript("lower", 0, "", 1, ""),)
 
 
-def pairs_of(path: Path) -> set[tuple[str, str]]:
-    return {
-        (row[FORM], row[LEMMA]) for item in read_conllu(path, check="columns") for row in item.rows
-    }
-
-
-def check_pairs(path: Path, fewer_by: int) -> None:
-    """All lemmas come back, and the scripts are so many times fewer than the pairs."""
-    pairs = pairs_of(path)
+@pytest.mark.parametrize(("language", "fewer_by"), [("en", 3), ("ko", 4)])
+def test_all_lemmas_of_the_sample(language: str, fewer_by: int) -> None:
+    """All come back, and the scripts are so many times fewer than the pairs."""
+    sentences = read_conllu(sample_treebank(language, "train"), check="columns")
+    pairs = {(row[FORM], row[LEMMA]) for item in sentences for row in item.rows}
     scripts = {pair: edit_script(*pair) for pair in pairs}
     assert [pair for pair in pairs if scripts[pair].apply(pair[0]) != pair[1]] == []
     assert len(set(scripts.values())) * fewer_by < len(pairs)
-
-
-@pytest.mark.parametrize(("language", "fewer_by"), [("en", 3), ("ko", 4)])
-def test_all_lemmas_of_the_sample(language: str, fewer_by: int) -> None:
-    check_pairs(sample_treebank(language, "train"), fewer_by)
-
-
-@pytest.mark.parametrize(
-    ("name", "fewer_by"),
-    [("ewt/en_ewt-ud-dev.conllu", 10), ("fr_sequoia/fr_sequoia-ud-train.conllu", 30)],
-)
-def test_all_lemmas_of_a_treebank(name: str, fewer_by: int, shared_data: Path) -> None:
-    check_pairs(shared_data / name, fewer_by)

@@ -12,8 +12,8 @@ from parsing.tagger.plain_sparse import mixed, places
 from parsing.tagger.toy import bare, random_treebank, tiny_config
 
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.tagger.config import ModelConfig
-from seqtool.parsing.tagger.data import TrainingData, prepare_data
+from seqtool.parsing.tagger.config import TaggerModelConfig
+from seqtool.parsing.tagger.data import TaggerData, tagger_data
 from seqtool.parsing.tagger.sparse import STANDARD, attributes_of, compile_templates, words_of
 from seqtool.parsing.tagger.sparse_learner import (
     LEAST_GRADIENT,
@@ -22,17 +22,18 @@ from seqtool.parsing.tagger.sparse_learner import (
     SparseLearner,
     num_bits,
 )
-from seqtool.parsing.tagger.task import TaggerTask
+from seqtool.parsing.tagger.train import TaggerTask
+from seqtool.treebank.sentence import FORM
 
 BITS = 24  # so many that no two features of a small treebank share a place
 
 
 @pytest.fixture(scope="module")
-def data() -> TrainingData:
-    return prepare_data(random_treebank(12), None, tiny_config().model)
+def data() -> TaggerData:
+    return tagger_data(random_treebank(12), None, tiny_config())
 
 
-def learner_of(data: TrainingData, dropout: float, epochs: int, bits: int = BITS) -> SparseLearner:
+def learner_of(data: TaggerData, dropout: float, epochs: int, bits: int = BITS) -> SparseLearner:
     config = tiny_config(
         model__sparse_bits=bits,
         model__sparse_templates=STANDARD,
@@ -44,21 +45,23 @@ def learner_of(data: TrainingData, dropout: float, epochs: int, bits: int = BITS
     return SparseLearner(
         config,
         words_of(
-            attributes_of([word[0] for word in data.distinct], names), data.words, data.lengths
+            attributes_of([word[0] for word in data.distinct], names),
+            data.train.words,
+            data.train.lengths,
         ),
-        data.bundle_ids[data.words],
+        data.bundle_ids[data.train.words],
         bundles.table + bundles.starts,
         bundles.num_values,
     )
 
 
 def learnt_plainly(
-    data: TrainingData, dropout: float, epochs: int
+    data: TaggerData, dropout: float, epochs: int
 ) -> tuple[dict[tuple[int, int], float], set[int]]:
     """The averaged weights by place and value, and the places that are learnt."""
     config = dataclasses.replace(tiny_config().model, sparse_bits=BITS, sparse_templates=STANDARD)
     seed = tiny_config().training.seed
-    forms = data.forms(data.words.tolist(), data.lengths.tolist())
+    forms = data.column(data.train, FORM)
     found = [row for sentence in forms for row in places(config, sentence)]
     counts = Counter(at for row in found for at in row)
     members = data.bundles.table + data.bundles.starts
@@ -85,7 +88,7 @@ def learnt_plainly(
             for bundle, chance in zip(members.tolist(), chances.tolist(), strict=True):
                 for value in bundle:
                     gradients[value] += chance
-            for value in members[data.bundle_ids[data.words[word]]].tolist():
+            for value in members[data.bundle_ids[data.train.words[word]]].tolist():
                 gradients[value] -= 1.0
             for value, gradient in gradients.items():
                 if abs(gradient) >= LEAST_GRADIENT:
@@ -106,7 +109,7 @@ def is_dropped(state: int, dropout: float) -> bool:
 
 
 @pytest.mark.parametrize(("dropout", "epochs"), [(0.0, 1), (0.3, 2)])
-def test_learning_is_that_of_a_dictionary(data: TrainingData, dropout: float, epochs: int) -> None:
+def test_learning_is_that_of_a_dictionary(data: TaggerData, dropout: float, epochs: int) -> None:
     learner = learner_of(data, dropout, epochs)
     learner.learn_until(epochs)
     arrays = learner.arrays()
@@ -131,7 +134,7 @@ def test_learning_is_that_of_a_dictionary(data: TrainingData, dropout: float, ep
     assert max(map(abs, found)) > 0.05
 
 
-def test_epochs_do_not_depend_on_how_they_are_asked_for(data: TrainingData) -> None:
+def test_epochs_do_not_depend_on_how_they_are_asked_for(data: TaggerData) -> None:
     once, twice = (learner_of(data, 0.2, 3, bits=14) for _ in range(2))
     once.learn_until(3)
     for epochs in (1, 1, 2, 5):
@@ -159,7 +162,7 @@ def test_what_the_network_cannot_know_is_learnt_by_them() -> None:
     config = tiny_config(
         4, training__learning_rate=1e-9, learning__sparse_epochs=4, learning__dropout_sparse=0.0
     )
-    data = prepare_data(sentences, sentences, config.model)
+    data = tagger_data(sentences, sentences, config)
     task = TaggerTask(config, data)
     for epoch in range(4):
         task.start_epoch(epoch)
@@ -177,17 +180,17 @@ def test_what_the_network_cannot_know_is_learnt_by_them() -> None:
 )
 def test_templates_that_cannot_be_read(templates: Sequence[str], message: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        ModelConfig(sparse_templates=tuple(templates))
+        TaggerModelConfig(sparse_templates=tuple(templates))
     assert hint in (caught.value.hint or "")
     # which no tagger without them looks at
-    ModelConfig(sparse_bits=0, sparse_templates=tuple(templates))
+    TaggerModelConfig(sparse_bits=0, sparse_templates=tuple(templates))
 
 
 def test_a_hash_has_ten_bits_or_none() -> None:
     for bits in (1, 9):
         with pytest.raises(ConfigError, match=f"sparse_bits is {bits}, but must be 0 or 10"):
-            ModelConfig(sparse_bits=bits)
-    assert [ModelConfig(sparse_bits=bits).sparse_bits for bits in (0, 10)] == [0, 10]
+            TaggerModelConfig(sparse_bits=bits)
+    assert [TaggerModelConfig(sparse_bits=bits).sparse_bits for bits in (0, 10)] == [0, 10]
 
 
 def test_each_template_is_there_once() -> None:

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import DataError
+from seqtool.parsing.data import batches_of_like_lengths
 from seqtool.parsing.encoding.encoder import NONE, tag_loss
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.parser.config import LONGEST_LEARNT, SMALLEST_BATCH, ParserConfig
@@ -23,7 +24,6 @@ from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.graph.network import GraphNetwork
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.task import TreeTask
-from seqtool.parsing.train import batches_of_like_lengths
 
 LEAST_SHARE = 1e-6  # of every arc among what teachers tell, so that there is a tree in any case
 

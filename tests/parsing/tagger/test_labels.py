@@ -1,4 +1,4 @@
-"""Labellers: Viterbi by brute force, what is learnt, files of both kinds, the commands."""
+"""Labellers of words: Viterbi by brute force, what is learnt, files of both kinds, commands."""
 
 from __future__ import annotations
 
@@ -8,26 +8,24 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
-from functools import partial
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from parsing.tagger.toy import tiny_labeller
 from safetensors.numpy import load_file
 
 import seqtool as package
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, DataError, Interrupted
-from seqtool.parsing.labeller import columns as columns_module
-from seqtool.parsing.labeller.columns import is_column_file, read_columns, read_labelled
-from seqtool.parsing.labeller.config import DataConfig, LabellerConfig, preset
-from seqtool.parsing.labeller.entities import LabelCounts, allowed_pairs
-from seqtool.parsing.labeller.model import Labeller, best_sequences
-from seqtool.parsing.labeller.train import train_labeller
-from seqtool.treebank.conllu import read_conllu, read_stretches
+from seqtool.core.errors import ConfigError, DataError
+from seqtool.parsing.tagger.columns import is_column_file, read_columns, read_labelled
+from seqtool.parsing.tagger.config import LabelsConfig
+from seqtool.parsing.tagger.entities import LabelCounts, allowed_pairs
+from seqtool.parsing.tagger.labeller import Labeller, best_sequence
+from seqtool.parsing.tagger.train import train_labeller
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import UPOS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "data"))
@@ -35,17 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "data"))
 import tasks
 
 Run = Callable[..., Any]
-SIZES = {"lexical_size": 16, "character_size": 6, "num_filters": 16, "encoder_size": 12}
 MISC = 9
-
-
-def tiny(epochs: int = 3, **training: Any) -> LabellerConfig:
-    base = preset("fast")
-    base["model"] |= SIZES
-    base["learning"] = {"batch_words": 64, "averaging": 0.9, "cloze_weight": 0.0}
-    base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
-    base["training"] |= training
-    return from_dict(LabellerConfig, base)
 
 
 def as_columns(conllu: str, separator: str = "\t") -> str:
@@ -69,33 +57,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{split}.conll").write_text(as_columns(text))
     (folder / "few.conllu").write_text(tasks.conllu(islice(tasks.names("valid"), 40)))
     result = train_labeller(
-        folder / "train.conllu", folder / "m", tiny(), dev=folder / "valid.conllu", device="cpu"
+        folder / "train.conllu",
+        folder / "m",
+        tiny_labeller(),
+        dev=folder / "valid.conllu",
+        device="cpu",
     )
     assert result.scores["dev_f1"] > 95
     return folder
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_best_allowed_sequence_is_found(seed: int) -> None:
-    labels = ["O", "B-A", "I-A", "B-B", "I-B"]
-    allowed = allowed_pairs(labels)
-    generator = np.random.default_rng(seed)
-    lengths = np.array([1, 4, 3], np.int32)
-    scores = generator.normal(size=(8, 5)).astype(np.float32)
-    best = np.empty(8, np.int32)
-    best_sequences(scores, allowed, lengths, best)
-    expected: list[int] = []
-    for length in lengths.tolist():
-        rows = scores[len(expected) : len(expected) + length].astype(np.float64)
-        expected += max(
-            (
-                sequence
-                for sequence in product(range(5), repeat=length)
-                if all(allowed[pair] for pair in zip((5, *sequence), sequence, strict=False))
-            ),
-            key=lambda sequence: sum(rows[place, label] for place, label in enumerate(sequence)),
-        )
-    assert best.tolist() == expected
+    """Against all sequences."""
+    allowed = allowed_pairs(["O", "B-A", "I-A", "B-B", "I-B"])
+    length = 1 + seed % 4
+    scores = np.random.default_rng(seed).normal(size=(length, 5)).astype(np.float32)
+    sequences = (
+        sequence
+        for sequence in product(range(5), repeat=length)
+        if all(allowed[pair] for pair in zip((5, *sequence), sequence, strict=False))
+    )
+    expected = max(
+        sequences, key=lambda each: sum(float(row[i]) for row, i in zip(scores, each, strict=True))
+    )
+    assert best_sequence(scores, allowed) == list(expected)
 
 
 def test_names_are_found_in_files_of_both_kinds(folder: Path, tmp_path: Path) -> None:
@@ -109,7 +95,9 @@ def test_names_are_found_in_files_of_both_kinds(folder: Path, tmp_path: Path) ->
     for name in ("columns", "misc"):
         suffix = "conll" if name == "columns" else "conllu"
         files = {part: folder / f"{part}.{suffix}" for part in ("train", "valid")}
-        train_labeller(files["train"], tmp_path / name, tiny(1), dev=files["valid"], device="cpu")
+        train_labeller(
+            files["train"], tmp_path / name, tiny_labeller(1), dev=files["valid"], device="cpu"
+        )
     expected, found = (
         load_file(tmp_path / name / checkpoint.WEIGHTS) for name in ("columns", "misc")
     )
@@ -136,32 +124,12 @@ def test_labels_that_are_there_stay(folder: Path) -> None:
     assert "NER=B-PER" in "".join(sentence.to_conllu() for sentence in sentences)
 
 
-def test_a_resumed_run_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
-    dev = folder / "valid.conllu"
-    source = folder / "few.conllu"
-    train_labeller(source, tmp_path / "whole", tiny(2), dev=dev, device="cpu")
-    with pytest.raises(Interrupted, match="step 6") as caught:
-        train_labeller(
-            source,
-            tmp_path / "parts",
-            tiny(2),
-            dev=dev,
-            device="cpu",
-            should_stop=lambda step: step == 6,
-        )
-    assert "train-tagger --resume" in caught.value.hint
-    train_labeller(None, tmp_path / "parts", resume=True, device="cpu")
-    expected, found = (
-        load_file(tmp_path / name / checkpoint.WEIGHTS) for name in ("whole", "parts")
-    )
-    for name, array in expected.items():
-        np.testing.assert_array_equal(array, found[name], err_msg=name)
-
-
 def test_other_labels_are_chosen_word_by_word(tmp_path: Path) -> None:
     lines = "der\tgerman\ndog\tenglish\nist\tgerman\n\nthe\tenglish\nHund\tgerman\n\n" * 12
     (tmp_path / "mixed.conll").write_text(lines)
-    result = train_labeller(tmp_path / "mixed.conll", tmp_path / "m", tiny(20), device="cpu")
+    result = train_labeller(
+        tmp_path / "mixed.conll", tmp_path / "m", tiny_labeller(20), device="cpu"
+    )
     assert result.scores["dev_accuracy"] == 100
     assert "dev_f1" not in result.scores
     labeller = package.load(tmp_path / "m", Labeller)
@@ -188,7 +156,7 @@ def test_which_files_have_a_word_a_line(tmp_path: Path) -> None:
     assert not is_column_file(columns(tmp_path / "plus.conllup", plus))
 
 
-def test_columns_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
     text = "# id = 1\nAnna NNP B-PER\nsees VBZ O\n\n-DOCSTART- -X- O\n\n\nRome NNP _\n"
     found = list(read_columns(columns(tmp_path / "a.conll", text)))
     assert [sentence.forms for sentence in found] == [["Anna", "sees"], ["-DOCSTART-"], ["Rome"]]
@@ -201,12 +169,6 @@ def test_columns_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.Monk
     assert [sentence.line for sentence in found] == [1, 7]
     written = "".join(item.written(item.labels or ["O"]) for item in found)
     assert written == text.replace("\n\n\n#", "\n\n#").replace("_", "O")
-    for size in range(1, 40):  # of the blocks that are read
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                columns_module, "read_stretches", partial(read_stretches, block_size=size)
-            )
-            assert list(read_columns(str(tmp_path / "c.conll"))) == found
     (alone,) = read_columns(columns(tmp_path / "b.conll", "Anna\nBerg\n"))
     assert alone.labels is None
     assert alone.written(["B-PER", "I-PER"]) == "Anna B-PER\nBerg I-PER\n\n"
@@ -296,28 +258,24 @@ def test_bad_files_are_refused(
     assert (caught.value.path, caught.value.line) == (path, line)
     assert caught.value.hint
     with pytest.raises(ConfigError, match="no key of column MISC"):
-        DataConfig(column="N=R")
+        LabelsConfig(column="N=R")
 
 
-def test_comments_may_come_before_the_words_of_conllu(folder: Path, tmp_path: Path) -> None:
+def test_labels_are_read_from_misc(folder: Path, tmp_path: Path) -> None:
     text = (folder / "valid.conllu").read_text(encoding="utf-8")
     path = columns(tmp_path / "names.txt", f"# newdoc\n# newpar\n{text}")
     found = read_labelled([path], "NER", skip_invalid=False)
     expected = read_labelled([str(folder / "valid.conllu")], "NER", skip_invalid=False)
-    assert [each.column(UPOS) for each in found] == [each.column(UPOS) for each in expected]
+    columns_of = read_labelled([str(folder / "valid.conll")], "NER", skip_invalid=False)
+    labels = [each.column(UPOS) for each in found]
+    assert labels == [each.column(UPOS) for each in expected]
+    assert labels == [each.column(UPOS) for each in columns_of]
+    assert {label for each in labels for label in each} == {"O", "B-PER", "I-PER", "B-LOC"}
     broken = columns(tmp_path / "broken.txt", f"broken\n\n{text}")
     assert len(read_labelled([broken], "NER", skip_invalid=True)) == len(expected)
 
 
-def test_labels_are_read_from_misc(folder: Path) -> None:
-    read = read_labelled([str(folder / "valid.conllu")], "NER", skip_invalid=False)
-    other = read_labelled([str(folder / "valid.conll")], "NER", skip_invalid=False)
-    labels = [sentence.column(UPOS) for sentence in read]
-    assert labels == [sentence.column(UPOS) for sentence in other]
-    assert {label for each in labels for label in each} == {"O", "B-PER", "I-PER", "B-LOC"}
-
-
-def test_a_text_is_no_sentence(folder: Path) -> None:
+def test_what_is_no_sentence_is_refused(folder: Path) -> None:
     labeller = package.load(folder / "m", Labeller)
     for given in ("Anna sleeps", ["Anna sleeps"], [["Anna"], "sleeps"]):
         with pytest.raises(TypeError, match="expected sentences as lists of words"):
@@ -326,77 +284,59 @@ def test_a_text_is_no_sentence(folder: Path) -> None:
         labeller.label([["Anna"], ["d\udce9g"]])
 
 
-def test_it_gives_no_word_classes(seqtool: Run, folder: Path, tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("Anna sleeps\n")
-    result = seqtool("analyse", "surprisal", text, "-m", folder, "--tagger", folder / "m")
-    assert (result.code, result.stdout) == (1, "")
-    assert result.stderr.startswith("error: ")
-    twice = seqtool("tag", folder / "valid.conllu", "-m", folder / "m", "-m", folder / "m")
-    assert twice.stderr.startswith("error: -m names 2 models")
-
-
-def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
-    shown = (f"model.{name}={size}" for name, size in SIZES.items())
-    small = [word for setting in shown for word in ("--set", setting)]
+def test_train_tagger_with_a_column(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    options = ("--dev", folder / "valid.conllu", "--column", "NER", "--preset", "fast")
+    sizes = ("--set", "model.encoder_size=12", "--set", "model.lexical_size=16")
+    output = ("-o", tmp_path / "m")
     made = seqtool(
-        "train-tagger",
-        folder / "few.conllu",
-        "--dev",
-        folder / "valid.conllu",
-        "--column",
-        "NER",
-        "--preset",
-        "fast",
-        "--epochs",
-        "1",
-        "-o",
-        tmp_path / "m",
-        *small,
+        "train-tagger", folder / "few.conllu", *options, "--epochs", "1", *output, *sizes
     )
-    assert made.code == 0, made.stderr
-    assert made.stdout == f"{tmp_path / 'm'}\n"
+    assert (made.code, made.stdout) == (0, f"{tmp_path / 'm'}\n"), made.stderr
     assert any(line.startswith("type ") for line in made.stderr.splitlines())
     assert "dev entities: precision" in made.stderr.splitlines()[-2]
-    longer = ("--epochs", "2", "--json", "-o", tmp_path / "m")
-    again = seqtool("train-tagger", "--resume", *longer)
+    again = seqtool("train-tagger", "--resume", "--epochs", "2", "--json", *output)
     assert again.code == 0, again.stderr
-    told = json.loads(again.stdout)
-    assert (told["epochs"], set(told["types"])) == (2, {"LOC", "PER"})
-    kind = seqtool("inspect", tmp_path / "m").stdout
-    assert "kind        labeller" in kind
-    for name in ("valid.conllu", "valid.conll"):
-        result = seqtool("tag", folder / name, "-m", folder / "m", "--retag")
-        assert result.code == 0
-        assert "entities: precision " in result.stderr.splitlines()[-1]
-        kept = seqtool("tag", folder / name, "-m", folder / "m")
-        assert kept.stdout == (folder / name).read_text()
-        assert "--retag predicts them anew" in kept.stderr
-        assert len(result.stdout.splitlines()) == len(kept.stdout.splitlines())
-    for name in ("valid.conllu", "valid.conll"):  # each file gets one of its own
-        shutil.copy(folder / name, again := tmp_path / f"again-{name}")
-        out = tmp_path / f"out-{name}/"
-        result = seqtool("tag", folder / name, again, "-m", folder / "m", "-o", f"{out}/")
-        assert result.code == 0, result.stderr
-        assert {path.name: path.read_text() for path in out.iterdir()} == {
-            path.name: path.read_text() for path in (folder / name, again)
-        }
+    answer = json.loads(again.stdout)
+    assert (answer["epochs"], set(answer["types"])) == (2, {"LOC", "PER"})
+    assert "kind        labeller" in seqtool("inspect", tmp_path / "m").stdout
+
+
+@pytest.mark.parametrize("name", ["valid.conllu", "valid.conll"])
+def test_tag_keeps_labels_or_judges_its_own(
+    name: str, seqtool: Run, folder: Path, tmp_path: Path
+) -> None:
+    result = seqtool("tag", folder / name, "-m", folder / "m", "--retag")
+    assert result.code == 0
+    assert "entities: precision " in result.stderr.splitlines()[-1]
+    kept = seqtool("tag", folder / name, "-m", folder / "m")
+    assert kept.stdout == (folder / name).read_text()
+    assert "--retag predicts them anew" in kept.stderr
+    assert len(result.stdout.splitlines()) == len(kept.stdout.splitlines())
+    shutil.copy(folder / name, again := tmp_path / f"again-{name}")  # each gets a file of its own
+    out = tmp_path / "out"
+    result = seqtool("tag", folder / name, again, "-m", folder / "m", "-o", f"{out}/")
+    assert result.code == 0, result.stderr
+    assert {path.name: path.read_text() for path in out.iterdir()} == {
+        path.name: path.read_text() for path in (folder / name, again)
+    }
+
+
+def test_tag_reads_columns(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    retag = ("-m", folder / "m", "--retag")
     # a column in which nothing stands is no label
     blank = columns(tmp_path / "blank.conll", "Anna\tNNP\t_\nsees\tVBZ\t_\n\n" * 3)
-    for retag in ((), ("--retag",)):
-        filled = seqtool("tag", blank, "-m", folder / "m", *retag)
+    for options in (retag[:2], retag):
+        filled = seqtool("tag", blank, *options)
         assert (filled.code, filled.stderr.count("\n")) == (0, 1)
         assert filled.stdout.startswith("Anna\tNNP\tB-PER\nsees\tVBZ\tO\n")
     # where others have labels, it is O
     part = columns(tmp_path / "part.conll", "Anna\t_\nsees\t_\n\nAnna\tB-PER\nsees\tO\n\n")
-    judged = seqtool("tag", part, "-m", folder / "m", "--retag")
-    assert judged.stderr.splitlines()[-1] == (
+    assert seqtool("tag", part, *retag).stderr.splitlines()[-1] == (
         "entities: precision 50.00, recall 100.00, F1 66.67; 75.00 % of 4 words right"
     )
     # sentences without labels are labelled, and not counted as right
     labelled = columns(tmp_path / "labelled.conll", "Anna B-PER\nsees O\nRome B-LOC\n")
     bare = columns(tmp_path / "bare.conll", "Anna\nsees\nRome\n")
-    retag = ("-m", folder / "m", "--retag")
     of_one, of_both = (seqtool("tag", *names, *retag) for names in ([labelled], [labelled, bare]))
     assert "of 3 words right" in of_one.stderr
     assert of_both.stderr == of_one.stderr
@@ -407,13 +347,11 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     with_it = seqtool("tag", packed, labelled, *retag, "--skip-invalid")
     assert (with_it.code, with_it.stdout) == (0, of_one.stdout)
     assert f"left out: {packed}" in with_it.stderr
-    assert "1 of 2 files left out" in with_it.stderr
     assert seqtool("tag", packed, labelled, *retag).code == 1
     # what is said to be text is text, whatever its first line looks like
     text = columns(tmp_path / "indented.txt", "\tAnna sees Rome.\n")
-    for option in ("--rules", "--pretokenized"):
-        words = seqtool("tag", text, option, "-m", folder / "m").stdout.splitlines()
-        assert [line.split("\t")[1] for line in words if "\t" in line][:2] == ["Anna", "sees"]
+    words = seqtool("tag", text, "--rules", "-m", folder / "m").stdout.splitlines()
+    assert [line.split("\t")[1] for line in words if "\t" in line][:2] == ["Anna", "sees"]
     # which columns are read is said, and can be chosen
     numbered = columns(tmp_path / "numbered.conll", "1\tAnna\tO\tB-PER\n2\tsees\tO\tO\n\n")
     for more, right in ((), "50.00"), (("--label-column", 4), "100.00"):
@@ -421,11 +359,18 @@ def test_the_commands(seqtool: Run, folder: Path, tmp_path: Path) -> None:
         assert result.stdout.startswith(f"1\tAnna\t{'O' if more else 'B-PER'}\tB-PER\n2\tsees\t")
         assert f"words from column 2, labels from column {4 if more else 3}" in result.stderr
         assert f"{right} % of 2 words right" in result.stderr
-    for command in (("tag", *retag), ("train-tagger", "-o", tmp_path / "n")):
-        refused = seqtool(*command, folder / "valid.conllu", "--word-column", 2)
-        assert (refused.code, refused.stderr.count("\n")) == (1, 2)
-        assert refused.stderr.startswith("error: --word-column")
-    mixed = seqtool("tag", folder / "valid.conllu", folder / "valid.conll", "-m", folder / "m")
-    assert mixed.code == 1
-    assert mixed.stderr.startswith("error: files with a word a line cannot be labelled together")
-    assert mixed.stderr.count("\n") == 2
+
+
+def test_commands_that_cannot_be(seqtool: Run, folder: Path, tmp_path: Path) -> None:
+    valid, model = folder / "valid.conllu", ("-m", folder / "m")
+    text = columns(tmp_path / "text.txt", "Anna sleeps\n")
+    for command, message in (
+        (("tag", *model, valid, "--word-column", 2), "--word-column"),
+        (("train-tagger", "-o", tmp_path / "n", valid, "--word-column", 2), "--word-column"),
+        (("tag", valid, folder / "valid.conll", *model), "files with a word a line cannot"),
+        (("tag", valid, *model, *model), "-m names 2 models"),
+        (("analyse", "surprisal", text, "-m", folder, "--tagger", folder / "m"), ""),
+    ):
+        refused = seqtool(*command)
+        assert (refused.code, refused.stdout) == (1, "")
+        assert refused.stderr.startswith(f"error: {message}")

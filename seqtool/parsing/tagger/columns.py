@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.reading import STDIN, unpacked_name
-from seqtool.parsing.labeller.entities import OUTSIDE
+from seqtool.parsing.tagger.entities import OUTSIDE
 from seqtool.treebank.conllu import read_conllu, read_stretches
-from seqtool.treebank.sentence import FORM, MISC, NUM_COLUMNS, UPOS, Sentence
+from seqtool.treebank.sentence import FORM, NUM_COLUMNS, UPOS, Sentence
 
 _SUFFIXES = (".conll", ".bio", ".iob", ".iob2")
 # at the begin of a sentence, where it has not as many cells as the words
@@ -32,7 +32,7 @@ _NONE = ("", "_")  # no label
 _MAX_NAMES = 8  # of keys, in a hint
 
 
-class Columns(NamedTuple):
+class WordColumns(NamedTuple):
     """How the lines of a file with a word a line are laid out; columns count from 0.
 
     Attributes:
@@ -61,24 +61,18 @@ class ColumnSentence:
         comments: lines before it that begin with #, and empty lines between them.
         rows: the cells of each word's line.
         columns: where word and label stand.
-        path, line: where it begins.
+        line: where it begins in its file.
     """
 
     comments: list[str]
     rows: list[list[str]]
-    columns: Columns
-    path: str
+    columns: WordColumns
     line: int
 
     @property
     def forms(self) -> list[str]:
         """The words."""
         return [row[self.columns.word] for row in self.rows]
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether words stand alone, so that nothing is known of their labels."""
-        return self.columns.label is None
 
     @property
     def labels(self) -> list[str] | None:
@@ -130,7 +124,7 @@ def _first_line(path: str) -> str:
     return comment
 
 
-def columns_of(path: str, word: int | None = None, label: int | None = None) -> Columns:
+def layout_of(path: str, word: int | None = None, label: int | None = None) -> WordColumns:
     """Return how a file with a word a line is laid out, which is read once for it.
 
     Args:
@@ -145,14 +139,12 @@ def columns_of(path: str, word: int | None = None, label: int | None = None) -> 
     first = _first_line(path)
     separator = "\t" if "\t" in first else " "
     width = len(_cells(first, separator))
+    hint = "name others: --word-column and --label-column"
     for number in (word, label):
         if number is not None and number > width > 1:
-            raise DataError(
-                f"has no column {number}, as its lines have {counted(width, 'cell')}",
-                hint="name others: --word-column and --label-column",
-                path=path,
-            )
-    unknown = Columns(width, separator, 0, None)
+            what = f"has no column {number}, as its lines have {counted(width, 'cell')}"
+            raise DataError(what, hint=hint, path=path)
+    unknown = WordColumns(width, separator, 0, None)
     if width == 1:
         return unknown
     is_numbered = True
@@ -161,10 +153,10 @@ def columns_of(path: str, word: int | None = None, label: int | None = None) -> 
     for sentence in _sentences(path, unknown):
         for number, row in enumerate(sentence.rows, start=1):
             is_numbered = is_numbered and row[0] == str(number)
-            for place in range(width):
-                is_label = bool(_LABEL.fullmatch(row[place]))
+            for place, cell in enumerate(row):
+                is_label = bool(_LABEL.fullmatch(cell))
                 has_any[place] |= is_label
-                are_labels[place] &= is_label or row[place] in _NONE
+                are_labels[place] &= is_label or cell in _NONE
     labels = [place for place in range(width) if are_labels[place] and has_any[place]]
     if word is None:
         word = 2 if is_numbered and not (width == 2 and 1 in labels) else 1
@@ -172,33 +164,32 @@ def columns_of(path: str, word: int | None = None, label: int | None = None) -> 
         behind = [place + 1 for place in labels if place >= word]
         label = behind[0] if word > 1 and behind else width if width > word else None
     if label == word:
-        what = f"column {word} is to have both words and labels"
-        raise ConfigError(what, hint="name others: --word-column and --label-column")
-    return Columns(width, separator, word - 1, None if label is None else label - 1)
+        raise ConfigError(f"column {word} is to have both words and labels", hint=hint)
+    return WordColumns(width, separator, word - 1, None if label is None else label - 1)
 
 
 def read_columns(
     path: str, word: int | None = None, label: int | None = None
 ) -> Iterator[ColumnSentence]:
-    """Read a file that has a word a line; for arguments and errors see `columns_of`."""
-    yield from _sentences(path, columns_of(path, word, label))
+    """Read a file that has a word a line; for arguments and errors see `layout_of`."""
+    yield from _sentences(path, layout_of(path, word, label))
 
 
 def _cells(line: str, separator: str) -> list[str]:
     return line.split("\t") if separator == "\t" else line.split()
 
 
-def _sentences(path: str, columns: Columns) -> Iterator[ColumnSentence]:
+def _sentences(path: str, columns: WordColumns) -> Iterator[ColumnSentence]:
     # comments may be in one stretch, and their words in the next
     comments: list[str] = []
     rows: list[list[str]] = []
-    shown, begin = path, 1
-    for shown, start, stretch in read_stretches([path]):
+    begin = 1
+    for _, start, stretch in read_stretches([path]):
         lines = stretch.decode().removesuffix("\n").split("\n")
         for number, line in enumerate(lines, start=start):
             if not line.strip():
                 if rows:
-                    yield ColumnSentence(comments, rows, columns, shown, begin)
+                    yield ColumnSentence(comments, rows, columns, begin)
                     comments, rows = [], []
                 if comments:  # they are of the next sentence
                     comments.append("")
@@ -206,44 +197,43 @@ def _sentences(path: str, columns: Columns) -> Iterator[ColumnSentence]:
                     begin = number + 1
                 continue
             cells = _cells(line, columns.separator)
-            is_other = len(cells) != columns.width and _COMMENT.match(line)
-            if not rows and (is_other or _KEY_VALUE.match(line)):
+            is_other = len(cells) != columns.width
+            if not rows and ((is_other and _COMMENT.match(line)) or _KEY_VALUE.match(line)):
                 comments.append(line)
                 continue
-            if len(cells) != columns.width or not cells[columns.word]:
-                raise DataError(
-                    f"{counted(len(cells), 'column')}, where the lines before have {columns.width}",
-                    hint="give each line a word and a label, apart by a tab",
-                    path=shown,
-                    line=number,
-                )
+            if is_other or not cells[columns.word]:
+                what = f"{counted(len(cells), 'column')}, where the lines before have "
+                hint = "give each line a word and a label, apart by a tab"
+                raise DataError(f"{what}{columns.width}", hint=hint, path=path, line=number)
             rows.append(cells)
     if rows:
-        yield ColumnSentence(comments, rows, columns, shown, begin)
+        yield ColumnSentence(comments, rows, columns, begin)
     elif comments:
-        raise DataError(
-            "comments at the end, without words",
-            hint="remove them, or write them before a sentence",
-            path=shown,
-            line=begin,
-        )
+        hint = "remove them, or write them before a sentence"
+        raise DataError("comments at the end, without words", hint=hint, path=path, line=begin)
 
 
-def label_in(sentence: Sentence, column: str) -> list[str] | None:
-    """Return the labels that column MISC has under a key; None where no word has any."""
-    labels = [token.misc.get(column, "") for token in sentence]
+def label_in(sentence: Sentence, key: str, keys: dict[str, None] | None = None) -> list[str] | None:
+    """Return the labels that column MISC has under a key; None where no word has any.
+
+    All keys that are there are added to `keys`.
+    """
+    items = [token.misc for token in sentence]
+    if keys is not None:
+        keys.update((name, None) for item in items for name in item)
+    labels = [item.get(key, "") for item in items]
     if not any(labels):
         return None
     return [OUTSIDE if label in _NONE else label for label in labels]
 
 
-def with_labels(sentence: Sentence, column: str, labels: Sequence[str]) -> None:
+def with_labels(sentence: Sentence, key: str, labels: Sequence[str]) -> None:
     """Write labels into column MISC; O is not written."""
     for token, label in zip(sentence, labels, strict=True):
         if label != OUTSIDE:
-            token.misc[column] = label
-        elif column in token.misc:
-            del token.misc[column]
+            token.misc[key] = label
+        elif key in token.misc:
+            del token.misc[key]
 
 
 def bare_sentence(
@@ -260,7 +250,7 @@ def bare_sentence(
 
 def read_labelled(
     files: Sequence[str],
-    column: str,
+    key: str,
     word: int | None = None,
     label: int | None = None,
     *,
@@ -268,68 +258,45 @@ def read_labelled(
 ) -> list[Sentence]:
     """Read words and labels of both kinds of files, as `bare_sentence` has them.
 
-    `column` is the key of MISC; for `word` and `label` see `columns_of`.
+    `key` is that of MISC; for `word` and `label` see `layout_of`.
 
     Raises:
         DataError: a broken sentence, no label at all, or one label only.
     """
-    is_named = word is not None or label is not None
     sentences: list[Sentence] = []
-    met: set[str] = set()
-    keys: dict[str, None] = {}
-    layouts: list[Columns | None] = []
+    keys: dict[str, None] = {}  # those that MISC has
+    is_missing = False  # whether a file is CoNLL-U, so that another key may have labels
     for path in files:
-        is_of_columns = is_column_file(path, is_named=is_named)
-        layouts.append(columns_of(path, word, label) if is_of_columns else None)
-        for forms, labels, line in _labelled_words(
-            path, column, layouts[-1], keys, skip_invalid=skip_invalid
-        ):
-            found = labels or [OUTSIDE] * len(forms)
-            for name in found:
-                if name not in met and ("|" in name or not name.isprintable()):
-                    raise DataError(
-                        f"the label {name!r:.60} cannot stand in column MISC",
-                        hint="write it without bars and control characters",
-                        path=path,
-                        line=line,
-                    )
-            met.update(found)
-            sentences.append(bare_sentence(forms, found, path, line))
-    if len(met) < 2:
-        names = [key for key in keys if key != column]
-        is_missing = met == {OUTSIDE} and None in layouts
-        raise DataError(
-            f"no word has {column} in column MISC"
-            if is_missing
-            else f"all words have the label {met.pop()!r}, so there is nothing to tell apart",
-            hint=f"name another key with --column: {', '.join(names[:_MAX_NAMES])}"
-            if is_missing and names
-            else "give words with labels, in column MISC or as the last column",
-            path=files[0],
-        )
-    return sentences
-
-
-def _labelled_words(
-    path: str, column: str, columns: Columns | None, keys: dict[str, None], *, skip_invalid: bool
-) -> Iterator[tuple[list[str], list[str] | None, int]]:
-    """Give forms, labels and the first line of sentences; note which keys MISC has."""
-    first = _first_line(path)
-    # a line with # is a comment of CoNLL-U
-    is_bare = "\t" not in first and first[:1] != "#" if columns is None else columns.label is None
-    is_named_so = unpacked_name(path).endswith(".conllu")
-    if first and is_bare and not is_named_so and not skip_invalid:
-        raise DataError(
-            "has no column of labels",
-            hint="give each line a word and its label, apart by a tab, or give CoNLL-U",
-            path=path,
-        )
-    if columns is not None:
-        for words in _sentences(path, columns):
-            yield words.forms, words.labels, words.line
-        return
-    for sentence in read_conllu([path], check="columns", skip_invalid=skip_invalid):
-        for misc in sentence.column(MISC):
-            if misc != "_":
-                keys.update(dict.fromkeys(item.partition("=")[0] for item in misc.split("|")))
-        yield sentence.column(FORM), label_in(sentence, column), sentence.line
+        is_of_columns = is_column_file(path, is_named=(word, label) != (None, None))
+        columns = layout_of(path, word, label) if is_of_columns else None
+        first = _first_line(path)
+        # a line with # is a comment of CoNLL-U
+        is_bare = columns.label is None if columns else "\t" not in first and first[:1] != "#"
+        is_conllu = unpacked_name(path).endswith(".conllu")
+        if first and is_bare and not is_conllu and not skip_invalid:
+            hint = "give each line a word and its label, apart by a tab, or give CoNLL-U"
+            raise DataError("has no column of labels", hint=hint, path=path)
+        if columns:
+            read = ((item.forms, item.labels, item.line) for item in _sentences(path, columns))
+        else:
+            is_missing = True
+            items = read_conllu([path], check="columns", skip_invalid=skip_invalid)
+            read = ((item.column(FORM), label_in(item, key, keys), item.line) for item in items)
+        for forms, labels, line in read:
+            sentences.append(bare_sentence(forms, labels or [OUTSIDE] * len(forms), path, line))
+    first_of = {name: item for item in reversed(sentences) for name in item.column(UPOS)}
+    for name, item in first_of.items():
+        if "|" in name or not name.isprintable():
+            what = f"the label {name!r:.60} cannot stand in column MISC"
+            hint = "write it without bars and control characters"
+            raise DataError(what, hint=hint, path=item.path, line=item.line)
+    if len(first_of) > 1:
+        return sentences
+    only = next(iter(first_of), OUTSIDE)
+    what = f"all words have the label {only!r}, so there is nothing to tell apart"
+    hint = "give words with labels, in column MISC or as the last column"
+    if is_missing and only == OUTSIDE:
+        what = f"no word has {key} in column MISC"
+        if names := [name for name in keys if name != key]:
+            hint = f"name another key with --column: {', '.join(names[:_MAX_NAMES])}"
+    raise DataError(what, hint=hint, path=files[0])

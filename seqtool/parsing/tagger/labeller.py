@@ -1,4 +1,4 @@
-"""The labeller at work: `Labeller`, without torch; its directory, of kind "labeller".
+"""Labels of words: `Labeller`, without torch; its directory, of kind "labeller".
 
 A labeller is a tagger whose UPOS are the labels; what it adds is that labels of entities fit one
 another: of all sequences that BIO allows, the one of the highest sum of scores is found (Viterbi
@@ -12,71 +12,52 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import types
 
 from seqtool.core import checkpoint
-from seqtool.core.arrays import Bools, Floats, Ints
+from seqtool.core.arrays import Bools, Floats
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
-from seqtool.core.jit import compiled
 from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.labeller.columns import bare_sentence, label_in, read_columns, with_labels
-from seqtool.parsing.labeller.config import KIND, LabellerConfig
-from seqtool.parsing.labeller.entities import OUTSIDE, LabelCounts, allowed_pairs
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
-from seqtool.parsing.tagger.model import CHUNK_WORDS, Tagger
+from seqtool.parsing.tagger.columns import bare_sentence, label_in, read_columns, with_labels
+from seqtool.parsing.tagger.config import LABELLERS, LabellerConfig
+from seqtool.parsing.tagger.entities import OUTSIDE, LabelCounts, allowed_pairs
+from seqtool.parsing.tagger.model import TAGGED_WORDS, Tagger
 from seqtool.treebank.conllu import Broken
-from seqtool.treebank.sentence import FORM, Sentence
+from seqtool.treebank.sentence import FORM, UPOS, Sentence
+
+if TYPE_CHECKING:
+    from seqtool.parsing.tagger.data import TaggerData
 
 CHUNK_SENTENCES = 1 << 8  # of a file with a word a line, labelled together
 
 
-@compiled(
-    types.void(types.float32[:, ::1], types.boolean[:, ::1], types.int32[::1], types.int32[::1])
-)
-def best_sequences(scores, allowed, lengths, best):  # type: ignore[no-untyped-def]
-    """Find the allowed sequence of labels of the highest sum of scores, of each sentence.
+def best_sequence(scores_TL: Floats, allowed: Bools) -> list[int]:
+    """Return the allowed sequence of labels of the highest sum of scores, of one sentence.
 
     Args:
-        scores: [T, L], of sentences one after another.
+        scores_TL: of its words.
         allowed: [1 + L, L], which label may follow which; row L is of the begin of a sentence.
-        lengths: words of each sentence.
-        best: [T], is written: the label of each word. Of equal sums, the smaller numbers.
+
+    Returns:
+        The label of each word; of equal sums, the smaller numbers.
     """
-    num_labels = scores.shape[1]
-    sums = np.empty(num_labels, np.float64)
-    before = np.empty(num_labels, np.float64)
-    came_from = np.empty((scores.shape[0], num_labels), np.int32)
-    begin = 0
-    for sentence in range(lengths.shape[0]):
-        end = begin + lengths[sentence]
-        for word in range(begin, end):
-            for label in range(num_labels):
-                # at the first word these are of another sentence, or nothing, and are not read
-                before[label] = sums[label]
-            for label in range(num_labels):
-                # BIO allows O and B- after anything, so that some sum is always finite
-                highest, place = -np.inf, 0
-                if word == begin:
-                    if allowed[num_labels, label]:
-                        highest = 0.0
-                else:
-                    for other in range(num_labels):
-                        if allowed[other, label] and before[other] > highest:
-                            highest, place = before[other], other
-                sums[label] = highest + np.float64(scores[word, label])
-                came_from[word, label] = place
-        last = 0
-        for label in range(num_labels):
-            if sums[label] > sums[last]:
-                last = label
-        for word in range(end - 1, begin - 1, -1):
-            best[word] = last
-            last = came_from[word, last]
-        begin = end
+    # BIO allows O and B- after anything, so that some sum is always finite
+    barred = np.where(allowed, 0.0, -np.inf)
+    sums_L = barred[-1] + scores_TL[0]
+    came_from = []
+    for scores_L in scores_TL[1:]:
+        ways_LL = sums_L[:, None] + barred[:-1]
+        came_from.append(ways_LL.argmax(0))
+        sums_L = ways_LL.max(0) + scores_L
+    best = [int(sums_L.argmax())]
+    for places_L in reversed(came_from):
+        best.append(int(places_L[best[-1]]))
+    return best[::-1]
 
 
 class Labeller(TreebankModel[LabellerConfig]):
@@ -88,7 +69,7 @@ class Labeller(TreebankModel[LabellerConfig]):
         is_bio: whether labels are those of BIO, throughout the training part.
     """
 
-    kind = KIND
+    kind = LABELLERS.kind
     config_class = LabellerConfig
     works = "label"
 
@@ -155,20 +136,24 @@ class Labeller(TreebankModel[LabellerConfig]):
         if not read:
             return [[] for _ in sentences]
         with at_work():
-            scores = average([member._scores(read) for member in self.members])
-        if self._allowed is None:
-            best: Ints = scores.argmax(1).astype(np.int32)
-        else:
-            best = np.empty(len(scores), np.int32)
-            lengths = np.array([len(sentence) for sentence in read], np.int32)
-            best_sequences(scores, self._allowed, lengths, best)
-        labels = iter([self.labels[place] for place in best.tolist()])
+            # those of columns without values are left out
+            readings = [member.tagger.read(read).scores for member in self.members]
+            scores = average([np.ascontiguousarray(s[:, : len(self.labels)]) for s in readings])
+        best: list[int] = scores.argmax(1).tolist()
+        if self._allowed is not None:
+            ends = np.cumsum([len(sentence) for sentence in read])[:-1]
+            of_sentences = np.split(scores, ends)
+            best = [place for each in of_sentences for place in best_sequence(each, self._allowed)]
+        labels = iter([self.labels[place] for place in best])
         return [[next(labels) for _ in forms] for forms in sentences]
 
-    def _scores(self, sentences: Sequence[Sentence]) -> Floats:
-        """Return the scores of labels, [T, L]; those of columns without values are left out."""
-        scores = self.tagger.read(sentences).scores[:, : len(self.labels)]
-        return np.ascontiguousarray(scores)
+    def count_dev(self, data: TaggerData) -> LabelCounts:
+        """Return how it does on the validation part of what it was trained on."""
+        counts = LabelCounts()
+        predicted = self.label(list(data.column(data.dev, FORM)))
+        for gold, labels in zip(data.column(data.dev, UPOS), predicted, strict=True):
+            counts.add(gold, labels)
+        return counts
 
     def relabel(
         self,
@@ -227,7 +212,7 @@ class Labeller(TreebankModel[LabellerConfig]):
         counts: LabelCounts | None = None,
     ) -> Iterator[Sentence | Broken]:
         """Tag sentences in chunks; broken ones pass through in their places."""
-        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag, counts=counts))
+        return in_chunks(items, TAGGED_WORDS, partial(self.tag, retag=retag, counts=counts))
 
     def tag_columns(
         self,
@@ -238,16 +223,13 @@ class Labeller(TreebankModel[LabellerConfig]):
         retag: bool = False,
         counts: LabelCounts | None = None,
     ) -> Iterator[str]:
-        """Give the sentences of a file with a word a line, with labels; see `columns_of`."""
+        """Give the sentences of a file with a word a line, with labels; see `layout_of`."""
         source = read_columns(path, word_column, label_column)
         while chunk := list(islice(source, CHUNK_SENTENCES)):
             forms, before = [item.forms for item in chunk], [item.labels for item in chunk]
-            if counts is not None and chunk[0].is_bare:  # nothing is known of their labels
+            if counts is not None and chunk[0].columns.label is None:  # there is nothing to compare
                 counts.sentences += len(chunk)
                 counts = None
             after = self.relabel(forms, before, retag=retag, counts=counts)
             for item, labels in zip(chunk, after, strict=True):
                 yield item.written(labels)
-
-
-load_model = Labeller.load

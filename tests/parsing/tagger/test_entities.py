@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqtool.parsing.labeller.entities import (
+from seqtool.parsing.tagger.entities import (
     LabelCounts,
     allowed_pairs,
     are_entities,
