@@ -300,6 +300,11 @@ class Display(Listener):
         """Show from now on how many of all parts are done."""
         self._num_parts = len(parts)
 
+    def estimate(self, seconds: float) -> None:
+        """Say about how long all parts take together."""
+        minutes = counted(max(1, round(seconds / 60)), "minute")
+        self.note(f"all {self._num_parts} parts will take about {minutes}")
+
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""
         self._shown_at.setdefault(name, time.monotonic())
@@ -381,6 +386,7 @@ def shows_progress(*, has_parts: bool = False) -> Callable[[Callable[P, R]], Cal
             if has_parts:
                 arguments.setdefault("on_part", lambda part: display.note(f"{part} begins"))
                 arguments.setdefault("on_plan", display.plan)
+                arguments.setdefault("on_estimate", display.estimate)
             yield display.show
 
     return partial(_shown, "on_event", opened)

@@ -20,11 +20,8 @@ KIND = "pipeline"
 PARTS = ("segmenter", "multiword", "tagger", "parser", "graph", "perceptron")
 PARSERS = ("parser", "graph", "perceptron")  # those of PARTS that find heads
 NEURAL = ("parser", "graph")  # those of PARSERS that read vectors
-# preset -> how many of which parts; of the others one of each, and no taggers for multiword tokens
-_MEMBERS: dict[str, dict[str, Any]] = {
-    "accurate": {"taggers": 2, "graphs": 1, "perceptrons": 1},
-    "graph": {"taggers": 2, "parsers": 2},
-}
+# the members of `best`; other presets have one of a tagger and of a parser
+_BEST = {"taggers": 2, "graphs": 1, "perceptrons": 1}
 
 
 def _number(default: int, help: str, *, minimum: int = 0) -> Any:
@@ -104,6 +101,16 @@ def folders(part: str, num: int) -> list[str]:
     return [part if number == 1 else f"{part}-{number}" for number in range(1, num + 1)]
 
 
+def _tagger(name: str) -> dict[str, Any]:
+    """Return the settings of the taggers that go with a preset."""
+    settings = TAGGERS.settings("fast" if name == "fast" else "accurate")
+    if name not in ("fast", "best"):
+        # an adversary takes more than half of the time for 0.2 points of UPOS
+        settings["learning"] |= {"adversarial": 0.0, "min_steps": 128}
+        settings["training"]["epochs"] = 15
+    return settings
+
+
 def _multiword() -> dict[str, Any]:
     settings = TAGGERS.settings("accurate")
     settings["training"]["epochs"] = 12
@@ -113,16 +120,28 @@ def _multiword() -> dict[str, Any]:
 
 
 def _settings_of(name: str) -> dict[str, Any]:
-    """Return the settings of all parts that go with a preset of the parser."""
+    """Return the settings of all parts that go with a preset: of the parser's, or `best`."""
+    parser = parsers.PRESETS.settings("accurate" if name == "best" else name)
+    if name == "graph":  # of a large treebank, fewer passes lose little
+        parser["learning"]["small_epochs"] = parser["training"]["epochs"]
+        parser["training"]["epochs"] = 18
     return {
         "segmenter": SEGMENTERS.settings(),
         "multiword": _multiword(),
-        "tagger": TAGGERS.settings("fast" if name == "fast" else "accurate"),
-        "parser": parsers.PRESETS.settings(name),
+        "tagger": _tagger(name),
+        "parser": parser,
         "graph": parsers.PRESETS.settings("graph"),
         "perceptron": parsers.PRESETS.settings("linear"),
-        **_MEMBERS.get(name, {"multiwords": 0}),
+        "multiwords": int(name in ("accurate", "graph", "best")),
+        **(_BEST if name == "best" else {}),
     }
+
+
+def _implied(values: Mapping[str, Any]) -> str | None:
+    """Return the preset that options stand for: steps by a network are those of `accurate`."""
+    if values.get("model.decoder") == "transition":
+        return parsers.implied(values) or "accurate"
+    return parsers.implied(values)
 
 
 def _targets(option: str) -> list[str]:
@@ -143,9 +162,9 @@ def _targets(option: str) -> list[str]:
 PRESETS = Presets(
     KIND,
     PipelineConfig,
-    {name: _settings_of(name) for name in parsers.PRESETS.table},
-    default="accurate",
+    {name: _settings_of(name) for name in (*parsers.PRESETS.table, "best")},
+    default="graph",
     targets=_targets,
-    implied=parsers.implied,
+    implied=_implied,
 )
 preset = PRESETS.settings

@@ -23,6 +23,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -32,7 +33,7 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
-from seqtool.core.progress import Event, shows_progress
+from seqtool.core.progress import Event, RunStarted, StepDone, shows_progress
 from seqtool.parsing.parser.calibration import to_json
 from seqtool.parsing.parser.model import CALIBRATIONS
 from seqtool.parsing.parser.train import PARSER, train_parser
@@ -83,11 +84,12 @@ TRAINED_AS: dict[str, tuple[Kind[Any], Callable[..., Any]]] = {
     "parser": (PARSER, train_parser),
     "perceptron": (PARSER, train_parser),
 }
-# of a limit of time, about as long as each takes in the preset `accurate`
+# about how long parts take beside one another; those that find heads by what does so
 SHARES = {
-    **{"segmenter": 1.0, "multiword": 2.0, "tagger": 5.0, "fold": 0.5},
-    **{"graph": 15.0, "parser": 6.0, "perceptron": 1.0},
+    **{"segmenter": 1.0, "multiword": 2.0, "tagger": 4.0, "adversarial": 9.0, "fold": 0.6},
+    **{"graph": 10.0, "transition": 6.0, "linear": 1.0},
 }
+ESTIMATE_STEPS = 100  # of a tagger, after which the time of all is told
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
 
 
@@ -126,6 +128,7 @@ def train_pipeline(
     on_part: Callable[[str], None] = lambda part: None,
     on_held_out: Callable[[int, int], None] = lambda num_train, num_dev: None,
     on_plan: Callable[[Sequence[str]], None] = lambda parts: None,
+    on_estimate: Callable[[float], None] = lambda seconds: None,
     should_stop: Callable[[int], bool] | None = None,
     **options: Unpack[WordRecordOptions],
 ) -> TrainedPipeline:
@@ -144,6 +147,8 @@ def train_pipeline(
         on_held_out: called with how many sentences are trained on and held out, where no `dev` is
             given; see `seqtool.treebank.conllu.describe_held_out`.
         on_plan: called once with the names of all parts that are trained.
+        on_estimate: called once with about how many seconds a new run without a limit of time
+            takes, after the first hundred steps of a part.
         should_stop: asked with the step number of a run before each step, of several processes a
             few times a second; True interrupts.
         options: see `WordRecordOptions`. With several threads, as many parts are trained at once,
@@ -168,6 +173,7 @@ def train_pipeline(
         on_event=on_event,
         should_stop=should_stop or (lambda step: False),
     )
+    run.on_estimate = None if options.get("resume") else on_estimate
     before: TreebankRecord[PipelineConfig] | None = None
     if options.get("resume"):
         before = TreebankRecord.read_as(output, PipelineConfig, KIND)
@@ -228,6 +234,10 @@ class _Run:
         self.device, self.threads, self.listeners = device, threads, listeners
         self.treebank = output / TREEBANK
         self.seconds: float | None = None  # of a part with a share of 1, where there is a limit
+        self.on_estimate: Callable[[float], None] | None = None
+        self.listeners["on_event"] = partial(self.hear, listeners["on_event"])
+        self.steps = 0  # of the tagger
+        self.shares = 0.0  # of all parts, as far as they are not trained at once
 
     def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
@@ -251,8 +261,9 @@ class _Run:
             first += self.members("multiword")
         parsers = [name for part in TRAINED_AS if part in PARSERS for name in self.members(part)]
         folds = [f"fold {fold + 1} of {config.folds}" for fold in range(config.folds)]
+        self.shares = self.time_of([*first, *folds]) + self.time_of(parsers)
         if (limit := config.limit_seconds) is not None:
-            self.seconds = limit / (self.time_of([*first, *folds]) + self.time_of(parsers))
+            self.seconds, self.on_estimate = limit / self.shares, None
         if (train := self.treebank / "train.conllu").is_file():
             folds = []
         on_plan([*first, *folds, *parsers])
@@ -310,14 +321,39 @@ class _Run:
         is_alone = self.device != "cpu" or runtime.place().size > 1
         return 1 if is_alone else min(self.threads, num_jobs)
 
+    def hear(self, on_event: Callable[[Event, str], None], event: Event, name: str) -> None:
+        """Pass an event on, and tell once how long all parts take, by the first steps of a tagger.
+
+        One of the small parts would say less: its first steps are mostly the start.
+        """
+        on_event(event, name)
+        if self.on_estimate is None or name != "tagger":
+            return
+        if isinstance(event, RunStarted):
+            self.steps = event.total_steps
+        elif isinstance(event, StepDone) and event.step >= ESTIMATE_STEPS:
+            seconds = event.seconds_left * self.steps / max(1, self.steps - event.step)
+            self.on_estimate(seconds / self.share_of(name) * self.shares)
+            self.on_estimate = None
+
+    def share_of(self, name: str) -> float:
+        """Return the share of a part: `tagger-2`, `fold 1 of 5`."""
+        part = name.replace("-", " ").split()[0]
+        if part in PARSERS:
+            model = getattr(self.config, part).model
+            part = "linear" if model.classifier == "linear" else model.decoder
+        elif part == "tagger" and self.config.tagger.learning.adversarial:
+            part = "adversarial"
+        return SHARES[part]
+
     def time_of(self, names: Sequence[str]) -> float:
         """Return the time of parts, as many at once as there are threads, in shares."""
-        shares = list(map(_share_of, names))
+        shares = list(map(self.share_of, names))
         return max(sum(shares) / self.num_processes(len(names)), *shares)
 
     def limit_of(self, name: str) -> str | None:
         """Return the limit of time of a part, where there is one of all."""
-        return None if self.seconds is None else f"{max(0.1, self.seconds * _share_of(name)):.1f}s"
+        return None if self.seconds is None else f"{max(0.1, self.seconds * self.share_of(name)):.1f}s"
 
     def train(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """Train parts: at once, as far as there are threads, and with what these have to share."""
@@ -399,11 +435,6 @@ class _Run:
         parsed = pipeline.parse_stream(pipeline.segment([raw_text(gold)]))
         evaluation = evaluate_parser(gold, (item for item in parsed if isinstance(item, Sentence)))
         return {f"dev_{name.lower()}": evaluation.scores[name].f1 for name in METRICS}
-
-
-def _share_of(name: str) -> float:
-    """Return the share of a part: `tagger-2`, `fold 1 of 5`."""
-    return SHARES[name.replace("-", " ").split()[0]]
 
 
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
