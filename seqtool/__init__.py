@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from seqtool.parsing.labeller.model import Labeller as Labeller
     from seqtool.parsing.labeller.train import train_labeller as train_labeller
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
-    from seqtool.parsing.parser.model import Parser as Parser
+    from seqtool.parsing.parser.parser import Parser as Parser
     from seqtool.parsing.parser.train import train_parser as train_parser
     from seqtool.parsing.pipeline.config import PipelineConfig as PipelineConfig
     from seqtool.parsing.pipeline.model import Pipeline as Pipeline
@@ -94,7 +94,7 @@ _MODULES = {
     "parsing.labeller.model": "Labeller",
     "parsing.labeller.train": "train_labeller",
     "parsing.parser.config": "ParserConfig",
-    "parsing.parser.model": "Parser",
+    "parsing.parser.parser": "Parser",
     "parsing.parser.train": "train_parser",
     "parsing.pipeline.config": "PipelineConfig",
     "parsing.pipeline.model": "Pipeline",

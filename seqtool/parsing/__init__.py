@@ -4,6 +4,6 @@ Models:          segmenter/, tagger/, parser/, pipeline/ (all of them), labeller
                  words)
 What they share: model (directories, ensembles, chunks), config, train (a run from start to end),
                  encoding/ (words to vectors)
-At work:         inputs (what they can be called with), annotation (of a corpus), unknown (words
-                 that a model never learnt), spacy (a component)
+At work:         inputs (what they can be called with), annotation (of a corpus), missing_columns,
+                 unknown_words (of a text), spacy (a component)
 """

@@ -29,7 +29,7 @@ from seqtool.parsing.segmenter.documents import (
     read_parts,
     segment_parts,
 )
-from seqtool.parsing.unknown import Known, Unknown
+from seqtool.parsing.unknown_words import Known, UnknownWords
 from seqtool.treebank.conllu import (
     Broken,
     Item,
@@ -96,7 +96,7 @@ class Seen:
     num_words: int = 0
     is_tagged: bool = True
     is_decomposed: bool = False
-    unknown: Unknown = field(default_factory=Unknown)
+    unknown: UnknownWords = field(default_factory=UnknownWords)
 
     def add(self, other: Seen) -> None:
         """Count what was seen elsewhere as well."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.parsing.inputs import ReadText
 from seqtool.treebank.misc import misc_of
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
@@ -25,20 +26,9 @@ if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc as SpacyDoc
 
-# gives the sentences of a text, numbered from a number on
-ReadText = Callable[[str, int], Iterable[Sentence]]
-
 NAME = "seqtool"
 SPACE_RELATION = "dep"  # of whitespace; without any, spaCy gives it no head
 NO_PART = "X"  # the part of speech of a word whose own is not universal
-
-
-def is_spacy(given: object) -> bool:
-    """Whether something is a document of spaCy."""
-    return any(
-        kind.__module__ == "spacy.tokens.doc" and kind.__name__ == "Doc"
-        for kind in type(given).__mro__
-    )
 
 
 def from_spacy(doc: SpacyDoc, read_text: ReadText | None) -> tuple[list[Sentence], list[list[int]]]:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 from seqtool.core import checkpoint
 from seqtool.parsing.parser.data import GoldTrees
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.vote import Vote, together
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser

@@ -13,7 +13,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 from seqtool.core.errors import DataError
 from seqtool.core.processes import Pool
 from seqtool.parsing.annotation import Annotated, Annotation, Chunk, Seen, put_together
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.segmenter.documents import Layout
 from seqtool.treebank.conllu import Broken, write_conllu
 

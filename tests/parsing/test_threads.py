@@ -15,8 +15,7 @@ from parsing.parser.tiny import random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 
-from seqtool.parsing.parser import model as parser_model
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.text.words import WordTable
 

@@ -14,9 +14,9 @@ from parsing.tagger.toy import random_tagger
 from seqtool.core.checkpoint import load
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.parser import vote
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.pipeline.model import Pipeline
-from seqtool.parsing.unknown import LEAST_WORDS, LOOKED_AT, Known, Unknown
+from seqtool.parsing.unknown_words import LEAST_WORDS, LOOKED_AT, Known, Unknown
 from seqtool.treebank.conllu import write_conllu
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS, Sentence
 

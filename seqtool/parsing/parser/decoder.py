@@ -1,13 +1,13 @@
-"""What finds the trees of a parser: the `Decoder`, of which each family of parsers has one.
+"""The decoder of a parser: it finds trees. Each family of parsers has one.
 
-A `model.Parser` knows files, columns, words and labels; its decoder knows weights, and gives heads
+A `parser.Parser` knows files, columns, words and labels; its decoder knows weights, and gives heads
 and label ids of sentences in token arrays (see `encoding.features`). No decoder needs torch.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -15,6 +15,9 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.parsing.encoding.features import TokenArrays, Types
+from seqtool.parsing.parser.calibration import temperature_of
+from seqtool.parsing.parser.config import ModelConfig, ParserConfig
+from seqtool.parsing.parser.labels import Labels
 from seqtool.treebank.derivation import Derivation
 
 
@@ -34,7 +37,7 @@ class RankedTree(NamedTuple):
 
 
 class ArcTable(NamedTuple):
-    """What a decoder thinks of every arc of a sentence of n words.
+    """The marginals of the arcs of a sentence of n words.
 
     Attributes:
         probabilities: float32 [n, 1 + n]: that head h (0 is ROOT) is the head of word d + 1; a row
@@ -46,6 +49,11 @@ class ArcTable(NamedTuple):
     probabilities: Floats
     label_ids: Ints
     heads: Ints
+
+    def of_tree(self, heads: Ints) -> Floats:
+        """Return the marginals of the arcs of a tree, [n]."""
+        chosen: Floats = self.probabilities[np.arange(len(heads)), heads]
+        return chosen
 
 
 MOST_HYPOTHESES = 1 << 20
@@ -89,10 +97,6 @@ class Decoder(ABC):
     def num_bytes(self) -> int:
         """Memory of what was made ready for types, of each member; 0 where nothing is kept."""
         return 0
-
-    @abstractmethod
-    def clear(self) -> None:
-        """Forget what was made ready; types are numbered anew from here on."""
 
     @property
     def num_layers(self) -> int:
@@ -147,7 +151,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
-        """Give what is thought of the arcs of each sentence; `prepare` was called."""
+        """Give the marginals of the arcs of each sentence; `prepare` was called."""
 
     def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
         """Give how the tree of each sentence is built, step by step; `prepare` was called.
@@ -161,3 +165,49 @@ class Decoder(ABC):
             "this parser takes the best tree by the scores of its arcs; no transitions build it",
             hint="--scores tells the probability of each arc, and --nbest 5 the next best trees",
         )
+
+
+def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
+    """Return the decoder of a parser of such settings, labels and weights."""
+    model, is_linear = config.model, config.model.classifier == "linear"
+    if model.decoder == "graph" and is_linear:
+        from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
+
+        return LinearGraphDecoder(model, labels, weights)
+    if model.decoder == "graph":
+        from seqtool.parsing.parser.graph.decoder import GraphDecoder
+
+        return GraphDecoder(config, labels, weights)
+    if is_linear:
+        from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
+
+        return LinearDecoder(model, labels, weights)
+    from seqtool.parsing.parser.transition.decoder import TransitionDecoder
+
+    # global training makes scores that need no temperature
+    temperature = temperature_of(config) if config.learning.loss == "local" else 1.0
+    return TransitionDecoder(model, labels, weights, temperature=temperature)
+
+
+def parser_shapes(
+    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, num_characters: int
+) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every array of a parser, by its name in the network of its family.
+
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, the last one 0 where no
+    characters are read.
+    """
+    is_linear = config.classifier == "linear"
+    if config.decoder == "graph" and is_linear:
+        from seqtool.parsing.parser.linear.arcs import scorer
+
+        return scorer.weight_shapes(config, labels)
+    if is_linear:
+        from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS, num_weights
+
+        return {WEIGHTS: (num_weights(config, labels),)}
+    if config.decoder == "graph":
+        from seqtool.parsing.parser.graph.scores import weight_shapes
+    else:
+        from seqtool.parsing.parser.transition.classifier import weight_shapes
+    return weight_shapes(config, num_lexical, num_tags, labels, num_characters)

@@ -23,7 +23,7 @@ from seqtool.parsing.parser.calibration import (
     to_json,
 )
 from seqtool.parsing.parser.data import GoldTrees
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.treebank.conllu import read_batches
 from seqtool.treebank.evaluation import calibration_error
 from seqtool.treebank.sentence import Sentence

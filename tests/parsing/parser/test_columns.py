@@ -14,8 +14,8 @@ from parsing.parser.tiny import make_sentence, random_parser, random_sentences, 
 from seqtool.core import checkpoint
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import SymbolTable, Types, encode
-from seqtool.parsing.parser.columns import CHANCE, CLUSTER, ColumnCheck, most_without
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.missing_columns import CHANCE, CLUSTER, ColumnCheck, most_without
+from seqtool.parsing.parser.parser import Parser
 from seqtool.treebank.conllu import read_batches, read_conllu, write_conllu
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS, Sentence
 
@@ -172,7 +172,7 @@ def test_the_shares_are_kept_with_the_model(parser: Parser, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("shares", [[0.0], "x", [2.0] * 5, [None] * 5])
 def test_shares_that_are_none_are_refused(parser: Parser, shares: Any) -> None:
-    from seqtool.parsing.parser.model import read_shares
+    from seqtool.parsing.parser.parser import read_shares
 
     vocabulary = parser.vocabulary
     vocabulary.extra["empty_shares"] = shares

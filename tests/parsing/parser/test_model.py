@@ -21,7 +21,7 @@ from seqtool.parsing.parser import model
 from seqtool.parsing.parser import stream as stream_module
 from seqtool.parsing.parser.config import CHEN_MANNING
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition import classifier
 from seqtool.parsing.parser.transition.hidden_layer import SCALE, extract
 from seqtool.parsing.parser.transition.network import ParserNetwork

@@ -19,7 +19,7 @@ from seqtool.core.errors import DataError
 from seqtool.parsing.parser import model
 from seqtool.parsing.parser import stream as stream_module
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank import conllu, scanner
 from seqtool.treebank.conllu import (

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
+from seqtool.parsing.parser.temperature import PRIOR, STEPS, TEMPERATURE, TRIED, fit, fits
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
@@ -20,8 +21,7 @@ from seqtool.core.errors import ConfigError
 from seqtool.parsing.parser import temperature
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import GoldTrees
-from seqtool.parsing.parser.model import Parser, Tree
-from seqtool.parsing.parser.temperature import PRIOR, STEPS, TEMPERATURE, TRIED, fit, fits
+from seqtool.parsing.parser.parser import Parser, Tree
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 
 LOGS = np.log(np.asarray(TRIED) / TEMPERATURE)

@@ -20,11 +20,10 @@ from parsing.tagger.toy import random_tagger
 import seqtool
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.parsing.parser import calibration, details
-from seqtool.parsing.parser import model as model_module
 from seqtool.parsing.parser import vote as vote_module
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.parsing.parser.vote import Vote, summed, together, voted_labels, weights_of
 from seqtool.parsing.pipeline import model as pipelines

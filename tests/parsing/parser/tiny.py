@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from seqtool.parsing.parser.families import weight_shapes
 
 from seqtool.core.config import from_dict
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.parser.families import weight_shapes
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.text.characters import Characters
 from seqtool.treebank.sentence import Sentence
 

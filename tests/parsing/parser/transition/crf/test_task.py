@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config, write_treebank
 from safetensors.numpy import load_file
+from seqtool.parsing.parser.temperature import TEMPERATURE
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
@@ -18,8 +19,7 @@ from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.temperature import TEMPERATURE
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
