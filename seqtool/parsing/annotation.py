@@ -18,17 +18,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress, find_files, read_blocks
-from seqtool.parsing.segmenter.documents import (
-    Layout,
-    read_documents,
-    read_parts,
-    segment_parts,
-)
 from seqtool.parsing.unknown_words import Known, UnknownWords
 from seqtool.treebank.conllu import (
     Broken,
@@ -44,6 +38,9 @@ from seqtool.treebank.conllu import (
     refused,
 )
 from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
+
+if TYPE_CHECKING:
+    from seqtool.parsing.segmenter.documents import Layout
 
 # of a chunk: enough words for a parser to be fast, and few enough for all processes to end at once
 TREE_BYTES, TEXT_BYTES = 1 << 18, 1 << 16
@@ -262,6 +259,8 @@ class Annotation:
         if self.layout is None:
             yield from read_stretches(files, on_progress=on_progress, block_size=size)
             return
+        from seqtool.parsing.segmenter.documents import read_parts
+
         line = 1
         for name, text, begins in read_parts(files, given=self.layout.given, size=size):
             line = 1 if begins else line
@@ -354,6 +353,8 @@ class Annotation:
     def items(self, chunk: Chunk, model: Any) -> Iterator[Item]:
         """Give what is in a chunk, which a model that is open may have to split."""
         if self.layout is not None:
+            from seqtool.parsing.segmenter.documents import segment_parts
+
             documents = (
                 (name, [content.decode()], line == 1) for name, line, content in chunk.stretches
             )
@@ -442,6 +443,8 @@ def usable_files(
             if not Path(name).is_file():  # stdin, or a pipe: it can be read once only
                 pass
             elif texts:
+                from seqtool.parsing.segmenter.documents import read_documents
+
                 for _, pieces in read_documents([name]):
                     deque(pieces, maxlen=0)
             else:

@@ -8,7 +8,6 @@ import pytest
 
 from seqtool.core.errors import DataError
 from seqtool.parsing.model import in_chunks
-from seqtool.parsing.parser import details
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import Sentence
 

@@ -16,7 +16,7 @@ from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.parser import vote
 from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.pipeline.model import Pipeline
-from seqtool.parsing.unknown_words import LEAST_WORDS, LOOKED_AT, Known, Unknown
+from seqtool.parsing.unknown_words import FIRST_WORDS, LEAST_WORDS, Known, UnknownWords
 from seqtool.treebank.conllu import write_conllu
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS, Sentence
 
@@ -74,13 +74,13 @@ def test_a_model_that_reads_no_forms() -> None:
     found = Known.of([table], None)
     assert not found.reads_forms
     assert found.share_of(["b"]) is None
-    unknown = Unknown()
+    unknown = UnknownWords()
     unknown.add([words(*[("house", "X", "_", "_")] * LEAST_WORDS)], found)
     assert (unknown.num_seen, unknown.num_words) == (LEAST_WORDS, 0)
 
 
 def test_counts() -> None:
-    unknown = Unknown()
+    unknown = UnknownWords()
     unknown.add(
         [
             words(
@@ -97,7 +97,7 @@ def test_counts() -> None:
 
 
 def warnings(sentence: Sentence, learnt: Known) -> list[str]:
-    unknown = Unknown()
+    unknown = UnknownWords()
     unknown.add([sentence], learnt)
     return list(unknown.warnings(learnt, ", or so"))
 
@@ -142,17 +142,17 @@ def test_a_column_that_the_treebank_does_not_have() -> None:
 
 
 def test_only_the_beginning_is_looked_at() -> None:
-    unknown, later = Unknown(), Unknown()
-    sentence = words(*[("집에", "NOUN", "_", "_")] * (LOOKED_AT // 2))
+    unknown, later = UnknownWords(), UnknownWords()
+    sentence = words(*[("집에", "NOUN", "_", "_")] * (FIRST_WORDS // 2))
     unknown.add([sentence], known())
     assert not unknown.is_enough
     later.add([sentence] * 9, known())
-    assert later.num_seen == LOOKED_AT
+    assert later.num_seen == FIRST_WORDS
     unknown.merge(later)
-    assert unknown.num_seen == 3 * LOOKED_AT // 2
+    assert unknown.num_seen == 3 * FIRST_WORDS // 2
     unknown.merge(later)
     unknown.add([words(("house", "N", "_", "_"))], known())
-    assert (unknown.num_seen, unknown.num_unknown) == (3 * LOOKED_AT // 2, 0)
+    assert (unknown.num_seen, unknown.num_unknown) == (3 * FIRST_WORDS // 2, 0)
 
 
 def test_the_usual_share_is_kept(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_the_usual_share_is_kept(tmp_path: Path) -> None:
     opened = load(tmp_path / "new")
     assert isinstance(opened, Parser)
     other = random_parser(tiny_config("swap"))
-    for model in (opened, opened.copy(), vote.together([other, opened])):
+    for model in (opened, opened.copy(), vote.combine([other, opened])):
         assert model.known.usual == (None if isinstance(model, vote.Vote) else 0.1234)
 
 
@@ -172,7 +172,7 @@ def test_what_a_vote_and_a_pipeline_know() -> None:
     few, more = (
         random_parser(tiny_config(fields=["form", *tags])) for tags in ([], ["upos", "feats"])
     )
-    together = vote.together([few, more])
+    together = vote.combine([few, more])
     assert together.known.tags.keys() == {UPOS, FEATS}
     tagger = random_tagger()
     tagger.unknown_share = 0.5

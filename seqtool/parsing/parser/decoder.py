@@ -98,6 +98,10 @@ class Decoder(ABC):
         """Memory of what was made ready for types, of each member; 0 where nothing is kept."""
         return 0
 
+    @abstractmethod
+    def clear(self) -> None:
+        """Forget what was made ready, and keep the memory; types are numbered anew."""
+
     @property
     def num_layers(self) -> int:
         """How many layers the encoder has; 0 without one."""

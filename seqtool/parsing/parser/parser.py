@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 
@@ -105,6 +106,10 @@ class ScoredTree(NamedTuple):
     score: float
 
 
+ChunkParser: TypeAlias = Callable[[Sequence[Item]], None]
+Ranker: TypeAlias = Callable[[Sequence[Sentence]], Iterator[list[ScoredTree]]]
+
+
 class TreeParser(ABC):
     """What every parser is asked; sentences without columns that it reads are refused.
 
@@ -136,50 +141,29 @@ class TreeParser(ABC):
         """Whether probabilities of arcs say how often these are right."""
         return bool(self.calibrations)
 
-    def __call__(
-        self, given: Given, *, beam: int = 1, allow_missing: bool = False, scores: bool = False
-    ) -> Doc:
+    def __call__(self, given: Given, **options: Any) -> Doc:
         """Return sentences, or whatever else is given but plain text, with trees.
 
         Args:
             given: a `pathlib.Path` of CoNLL-U; a `Doc` or sentences; `conllu.TokenList`s; a
                 document of spaCy; for a parser that reads no tags, also sentences as lists of
                 words. See `seqtool.parsing.inputs`.
-            beam: hypotheses per sentence.
-            allow_missing: parse also sentences without columns that the parser reads.
-            scores: as of `parse_stream`; `Token.score` has them.
+            options: those of `parse_stream`; `Token.score` has the scores.
 
         Raises:
             TypeError: something else is given.
             ModelError: a text, which a parser does not split.
             DataError: a file that cannot be read, or what no sentence can be made of.
         """
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
-        return annotate(given, work, None, what=self.kind)
+        return annotate(given, partial(self.parse_stream, **options), None, what=self.kind)
 
-    def pipe(
-        self,
-        inputs: Iterable[Given],
-        *,
-        beam: int = 1,
-        allow_missing: bool = False,
-        scores: bool = False,
-    ) -> Iterator[Doc]:
+    def pipe(self, inputs: Iterable[Given], **options: Any) -> Iterator[Doc]:
         """Give a document for each input, in order; faster than one call for each."""
-        work = partial(self.parse_stream, beam=beam, allow_missing=allow_missing, scores=scores)
-        return annotate_each(inputs, work, None, what=self.kind)
+        return annotate_each(inputs, partial(self.parse_stream, **options), None, what=self.kind)
 
-    def parse(
-        self,
-        sentences: Iterable[Sentence],
-        *,
-        beam: int = 1,
-        allow_missing: bool = False,
-        scores: bool = False,
-    ) -> None:
-        """Give every sentence a tree; arguments and errors are those of `parse_stream`."""
-        items = map(refuse_no_sentence, sentences)
-        for _ in self.parse_stream(items, beam=beam, allow_missing=allow_missing, scores=scores):
+    def parse(self, sentences: Iterable[Sentence], **options: Any) -> None:
+        """Give every sentence a tree; options and errors are those of `parse_stream`."""
+        for _ in self.parse_stream(map(refuse_no_sentence, sentences), **options):
             pass
 
     def parse_stream(
@@ -204,9 +188,7 @@ class TreeParser(ABC):
             yield from chunk
 
     @abstractmethod
-    def _chunk_parser(
-        self, beam: int, allow_missing: bool, scores: bool
-    ) -> Callable[[Sequence[Item]], None]:
+    def _chunk_parser(self, beam: int, allow_missing: bool, scores: bool) -> ChunkParser:
         """Return what gives the sentences of the chunks of a text trees, chunk by chunk."""
 
     def nbest(
@@ -233,9 +215,7 @@ class TreeParser(ABC):
                 yield item if isinstance(item, Broken) else with_trees(item, next(ranked))
 
     @abstractmethod
-    def _ranker(
-        self, num: int, beam: int, allow_missing: bool
-    ) -> Callable[[Sequence[Sentence]], Iterator[list[ScoredTree]]]:
+    def _ranker(self, num: int, beam: int, allow_missing: bool) -> Ranker:
         """Return what gives the k best trees of the sentences of a text, chunk by chunk."""
 
     def trace(self, sentence: Sentence, *, beam: int = 1, allow_missing: bool = False) -> Trace:
@@ -474,9 +454,16 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
         return arrays
 
     def limit_types(self) -> None:
-        """Begin anew, without any types, if the decoder holds too much of them."""
+        """Begin anew, without any types, if the decoder holds too much of them.
+
+        Its memory is used again, which is faster, unless answers are open that go by it.
+        """
         if self.decoder.num_bytes > TABLE_BYTES:
-            self.types, self.decoder = self.types.as_new(), self._new_decoder()
+            self.types = self.types.as_new()
+            if any(answers.gi_frame is not None for answers in _OPEN):
+                self.decoder = self._new_decoder()
+            else:
+                self.decoder.clear()
 
     def prepare(self) -> None:
         """Make ready for the types that were met since the last time."""
@@ -558,14 +545,14 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
         def asked(arrays: TokenArrays, num: int) -> Iterator[list[RankedTree]]:
             return _answers(decoder, types, arrays, partial(decoder.ranked, num=num, beam=beam))
 
-        return self._ranked(asked, arrays, num)
+        return _opened(self._ranked(asked, arrays, num))
 
     def _ranked(
         self,
         asked: Callable[[TokenArrays, int], Iterator[list[RankedTree]]],
         arrays: TokenArrays,
         num: int,
-    ) -> Iterator[list[ScoredTree]]:
+    ) -> Generator[list[ScoredTree], None, None]:
         for place, ranked in enumerate(asked(arrays, num)):
             trees, wanted = self._different(ranked), num
             # trees that differ in their lifted arcs alone become one when these are put back
@@ -644,9 +631,7 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
                 elif isinstance(item, Broken):
                     yield item
 
-    def _ranker(
-        self, num: int, beam: int, allow_missing: bool
-    ) -> Callable[[Sequence[Sentence]], Iterator[list[ScoredTree]]]:
+    def _ranker(self, num: int, beam: int, allow_missing: bool) -> Ranker:
         check = None if allow_missing else ColumnCheck(self.types)
 
         def rank(sentences: Sequence[Sentence]) -> Iterator[list[ScoredTree]]:
@@ -655,9 +640,7 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
 
         return rank
 
-    def _chunk_parser(
-        self, beam: int, allow_missing: bool, scores: bool
-    ) -> Callable[[Sequence[Item]], None]:
+    def _chunk_parser(self, beam: int, allow_missing: bool, scores: bool) -> ChunkParser:
         check = None if allow_missing else ColumnCheck(self.types)
         batch_parser = _BatchParser(self, beam, check)
 
@@ -691,16 +674,32 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
             sentence.set_scores(likely if len(heads) > 1 else [1.0])
 
 
+_OPEN: WeakSet[Generator[Any, None, None]] = WeakSet()  # answers of decoders, in all parsers
+
+
+def _opened(answers: Generator[Answer, None, None]) -> Generator[Answer, None, None]:
+    """Note that answers are open, until they are exhausted or nobody holds them."""
+    _OPEN.add(answers)
+    return answers
+
+
 def _answers(
     decoder: Decoder,
     types: Types,
     arrays: TokenArrays,
     ask: Callable[[TokenArrays], Iterator[Answer]],
 ) -> Iterator[Answer]:
-    """Give what a decoder says of each sentence, on one thread as `heads_and_labels`.
+    """Return what a decoder says of each sentence, on one thread as `heads_and_labels`."""
+    return _opened(_asked(decoder, types, arrays, ask))
 
-    Several sentences are asked for at a time: to limit threads takes as long as a short one.
-    """
+
+def _asked(
+    decoder: Decoder,
+    types: Types,
+    arrays: TokenArrays,
+    ask: Callable[[TokenArrays], Iterator[Answer]],
+) -> Generator[Answer, None, None]:
+    """Ask for several sentences at a time: to limit threads takes as long as a short one."""
     with at_work():
         decoder.prepare(types)
     answers = ask(arrays)

@@ -10,7 +10,7 @@ manual's page of experiments has other ways to count votes, which make little di
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -29,14 +29,22 @@ from seqtool.parsing.parser.config import KIND, PREDICTED_TAGS
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.graph.ranking import ranked_trees
 from seqtool.parsing.parser.graph.spanning import spanning_trees
-from seqtool.parsing.parser.parser import PARSED_WORDS, Parser, ScoredTree, Tree, TreeParser
+from seqtool.parsing.parser.parser import (
+    PARSED_WORDS,
+    ChunkParser,
+    Parser,
+    Ranker,
+    ScoredTree,
+    Tree,
+    TreeParser,
+)
 from seqtool.parsing.unknown_words import Known
 from seqtool.treebank.conllu import Broken, Item
 from seqtool.treebank.derivation import Trace
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import Sentence
 
-LABELS_SHOWN = 8  # of each list that an error has
+LABELS_SHOWN = 8  # in an error
 # words; the tables of a longer sentence would take more than 32 MB for each parser, and grow with
 # its square: it gets the tree of the first parser
 LONGEST_VOTED = 2000
@@ -44,6 +52,7 @@ OWN_TREE = 0.25  # what an arc of a parser's own tree has beside its marginal
 ERROR_POWER = 2.0  # to which a parser's share of wrong arcs divides its weight
 
 Checks = Sequence[ColumnCheck | None]  # of the columns of each parser
+PlainLabels = tuple[list[str], list[str]]  # of arcs between words, and from ROOT
 
 
 def vote_scores(tables: Sequence[ArcTable], weights: Sequence[float]) -> Floats:
@@ -165,9 +174,7 @@ class Vote(TreeParser):
             calibrations[beam] = fit_calibration(np.concatenate(pooled), np.concatenate(are_right))
         return calibrations
 
-    def _chunk_parser(
-        self, beam: int, allow_missing: bool, scores: bool
-    ) -> Callable[[Sequence[Item]], None]:
+    def _chunk_parser(self, beam: int, allow_missing: bool, scores: bool) -> ChunkParser:
         checks = self._checks(allow_missing)
 
         def parse(chunk: Sequence[Item]) -> None:
@@ -183,9 +190,7 @@ class Vote(TreeParser):
 
         return parse
 
-    def _ranker(
-        self, num: int, beam: int, allow_missing: bool
-    ) -> Callable[[Sequence[Sentence]], Iterator[list[ScoredTree]]]:
+    def _ranker(self, num: int, beam: int, allow_missing: bool) -> Ranker:
         checks = self._checks(allow_missing)
 
         def rank(sentences: Sequence[Sentence]) -> Iterator[list[ScoredTree]]:
@@ -355,23 +360,19 @@ def _plain(label: str) -> str:
     return label.partition(LIFTED)[0]
 
 
-def _plain_labels(parser: Parser) -> tuple[list[str], list[str]]:
+def _plain_labels(parser: Parser) -> PlainLabels:
     """Return the labels of arcs between words and of those from ROOT, in trees that are whole."""
     labels = parser.labels
     return list(dict.fromkeys(map(_plain, labels.arcs))), list(dict.fromkeys(labels.roots))
 
 
-def _refuse_other_labels(first: tuple[list[str], ...], second: tuple[list[str], ...]) -> None:
+def _refuse_other_labels(first: PlainLabels, second: PlainLabels) -> None:
     """Raise ModelError where two parsers do not have the same labels."""
     for what, one, other in zip(("between words", "from ROOT"), first, second, strict=True):
-        if alone := {*one} ^ {*other}:
-            lists = [sorted(alone & {*labels}) for labels in (one, other)]
-            texts = [
-                ", ".join(names[:LABELS_SHOWN]) + ", ..." * (len(names) > LABELS_SHOWN)
-                for names in lists
-            ]
+        if differing := sorted({*one} ^ {*other}):
+            more = ", ..." * (len(differing) > LABELS_SHOWN)
             raise ModelError(
-                f"the labels of the parsers differ, of arcs {what}: only the one has "
-                f"{texts[0] or 'none'}; only the other has {texts[1] or 'none'}",
+                f"the labels of the parsers differ, of arcs {what}: only one of two has "
+                f"{', '.join(differing[:LABELS_SHOWN])}{more}",
                 hint="name parsers that were trained on one treebank",
             )

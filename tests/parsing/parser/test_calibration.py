@@ -15,12 +15,12 @@ from parsing.parser.tiny import make_sentence, random_parser, random_sentences, 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ModelError
 from seqtool.parsing.parser import calibration
+from seqtool.parsing.parser import parser as parser_module
 from seqtool.parsing.parser.calibration import (
     Calibration,
-    fit,
-    from_json,
-    nearest,
-    to_json,
+    calibrations_from_json,
+    calibrations_to_json,
+    fit_calibration,
 )
 from seqtool.parsing.parser.data import GoldTrees
 from seqtool.parsing.parser.parser import Parser
@@ -39,7 +39,7 @@ def drawn(power: float, num: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
 def test_a_distortion_is_found(power: float) -> None:
     """A group of 1,000 arcs has a standard error of 0.016 at most, and half as much on average."""
-    found = fit(*drawn(power, 20000))
+    found = fit_calibration(*drawn(power, 20000))
     others = np.random.default_rng(1).beta(4.0, 1.0, 5000)
     assert np.abs(found(others) - others**power).mean() < 0.015
     # outside of the first and the last mean, the function is constant
@@ -54,7 +54,7 @@ def test_the_fit_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     and become one of (4 + 1.5) / 6 at the mean of both.
     """
     monkeypatch.setattr(calibration, "SMALLEST_GROUP", 2)
-    found = fit(
+    found = fit_calibration(
         np.asarray([0.9, 0.1, 0.3, 0.5, 0.7, 0.5]),
         np.asarray([True, False, True, True, True, True]),
     )
@@ -76,18 +76,20 @@ def test_the_fit_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 @settings(max_examples=50)
 def test_any_arcs_give_a_fit_that_rises(arcs: list[tuple[float, bool]]) -> None:
     probabilities, are_right = zip(*arcs, strict=True)
-    found = fit(np.asarray(probabilities, np.float32), np.asarray(are_right))
+    found = fit_calibration(np.asarray(probabilities, np.float32), np.asarray(are_right))
     # the more probable arc is never called the less probable one, and none is certain
     values = found(np.linspace(0, 1, 11))
     assert (np.diff(values) >= 0).all()
     assert ((values > 0) & (values < 1)).all()
-    assert from_json(to_json({1: found})) == {1: found}
+    assert calibrations_from_json(calibrations_to_json({1: found})) == {1: found}
 
 
 def test_the_calibration_of_the_nearest_beam() -> None:
     fitted = {1: Calibration((0.5,), (0.5,)), 4: Calibration((0.5,), (0.25,))}
-    assert [nearest(fitted, beam) for beam in (1, 3, 4, 64)] == [fitted[1], *[fitted[4]] * 3]
-    assert nearest({}, 1) is None
+    half = np.asarray([0.5])
+    found = [calibrated(half, fitted, beam).tolist() for beam in (1, 3, 4, 64)]
+    assert found == [[0.5], [0.25], [0.25], [0.25]]
+    assert calibrated(half, {}, 1) is half
 
 
 def test_an_ensemble_has_the_mean_of_its_members_calibrations() -> None:
@@ -104,8 +106,8 @@ def test_an_ensemble_has_the_mean_of_its_members_calibrations() -> None:
 
 def test_what_is_stored_is_what_is_read() -> None:
     fitted = {1: Calibration((0.25, 0.75), (0.5, 1.0)), 4: Calibration((0.5,), (0.25,))}
-    assert from_json(to_json(fitted)) == fitted
-    assert from_json(None) == {}
+    assert calibrations_from_json(calibrations_to_json(fitted)) == fitted
+    assert calibrations_from_json(None) == {}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ def test_what_is_stored_is_what_is_read() -> None:
 )
 def test_other_things_are_refused(stored: Any) -> None:
     with pytest.raises(ValueError, match="calibrations are"):
-        from_json(stored)
+        calibrations_from_json(stored)
 
 
 def test_the_error_by_hand() -> None:
@@ -174,7 +176,7 @@ def _data(parser: Parser, gold: GoldTrees) -> Any:
 
 def test_a_parser_keeps_its_calibrations(tmp_path: Path) -> None:
     parser, sentences = tuned()
-    assert set(parser.calibrations) == set(calibration.BEAMS)
+    assert set(parser.calibrations) == set(calibration.CALIBRATED_BEAMS)
     parser.save(tmp_path / "parser", scores={}, data={})
     opened = checkpoint.load(tmp_path / "parser", Parser)
     assert opened.calibrations == parser.calibrations
@@ -188,13 +190,13 @@ def test_a_parser_keeps_its_calibrations(tmp_path: Path) -> None:
 
 def test_a_globally_trained_parser_is_calibrated_for_its_own_beam() -> None:
     parser, _ = tuned(loss="global", global_beam=6)
-    assert set(parser.calibrations) == {*calibration.BEAMS, 6}
+    assert set(parser.calibrations) == {*calibration.CALIBRATED_BEAMS, 6}
 
 
 def test_damaged_calibrations_are_a_damaged_model(tmp_path: Path) -> None:
     parser, _ = tuned()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(calibration, "to_json", lambda found: {"1": [["x"]]})
+        patched.setattr(parser_module, "calibrations_to_json", lambda found: {"1": [["x"]]})
         parser.save(tmp_path / "parser", scores={}, data={})
     with pytest.raises(ModelError, match="does not fit its own description"):
         checkpoint.load(tmp_path / "parser")

@@ -10,7 +10,7 @@ from parsing.parser.references import is_tree
 from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.core.errors import DataError
-from seqtool.parsing.parser import details
+from seqtool.parsing.parser import parser as parser_module
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.sentence import DEPREL, UPOS, Sentence
@@ -67,7 +67,7 @@ def test_chunks_and_broken_sentences_keep_their_order(monkeypatch: pytest.Monkey
     sentences = random_sentences(9, 8)
     items = [broken, *sentences[:4], broken, *sentences[4:], broken]
     expected = list(parser.nbest(items, 2))
-    monkeypatch.setattr(details, "CHUNK_WORDS", 5)
+    monkeypatch.setattr(parser_module, "RANKED_WORDS", 5)
     assert list(parser.nbest(items, 2)) == expected
     places = [place for place, item in enumerate(expected) if isinstance(item, Broken)]
     assert places == [0, 5, 11]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from seqtool.parsing.parser.families import settings_read
 
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict, set_value, to_dict
 from seqtool.parsing.parser.config import PRESETS, ParserConfig
+from seqtool.parsing.parser.parser import settings_read
 
 
 def header(preset: str, data: dict[str, Any] | None = None) -> Header:

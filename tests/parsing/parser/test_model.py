@@ -17,8 +17,7 @@ from safetensors.numpy import load_file, save_file
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError, ModelError
-from seqtool.parsing.parser import model
-from seqtool.parsing.parser import stream as stream_module
+from seqtool.parsing.parser import parser as parser_module
 from seqtool.parsing.parser.config import CHEN_MANNING
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
@@ -128,7 +127,7 @@ def test_a_parser_forgets_its_types_without_those_it_is_joined_to(
 
     expected = trees(together, 1)
     trees(first, 2)
-    monkeypatch.setattr(model, "TABLE_BYTES", 0)
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", 0)
     trees(first, 3)
     monkeypatch.undo()
     assert trees(together, 1) == expected
@@ -164,7 +163,7 @@ def test_a_stream_is_parsed_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPat
     sentences = random_sentences(20, 9)
     parser.parse(sentences)
     expected = [sentence.to_conllu() for sentence in sentences]
-    monkeypatch.setattr(stream_module, "CHUNK_WORDS", 12)
+    monkeypatch.setattr(parser_module, "PARSED_WORDS", 12)
     broken = Broken("not CoNLL-U", DataError("nine columns"))
     taken = 0
 
@@ -190,7 +189,7 @@ def test_forgotten_types_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     parser.parse(sentences)
     expected = [sentence.to_conllu() for sentence in sentences]
     assert len(parser.types) > 8
-    monkeypatch.setattr(model, "TABLE_BYTES", 1)
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", 1)
     monkeypatch.setattr(classifier, "BLOCK", 3)
     for sentence, text in zip(sentences, expected, strict=True):
         parser.parse([sentence])

@@ -16,8 +16,8 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
-from seqtool.parsing.parser import model
-from seqtool.parsing.parser import stream as stream_module
+from seqtool.parsing import model as shared
+from seqtool.parsing.parser import parser as parser_module
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
 from seqtool.text.datasets import sample_treebank
@@ -133,7 +133,7 @@ def test_the_same_bytes_and_the_same_errors(
     path.write_bytes(text[: len(text) - cut].replace("\n", line_end).encode())
     parser = PARSERS[which]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_module, "CHUNK_WORDS", chunk_words)
+        patch.setattr(parser_module, "PARSED_WORDS", chunk_words)
         patch.setattr(conllu, "BATCH_WORDS", batch_words)
         patch.setattr(conllu, "read_stretches", partial(read_stretches, block_size=block_size))
         for skip_invalid in (False, True):
@@ -170,14 +170,14 @@ def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / f"{number}.conllu").write_text(text)
     expected = by_sentences(PARSERS[0], tmp_path)
     assert by_batches(PARSERS[0], tmp_path) == expected
-    monkeypatch.setattr(stream_module, "HELD_BYTES", 100)
+    monkeypatch.setattr(shared, "CHUNK_BYTES", 100)
     monkeypatch.setattr(conllu, "TEXT_TABLE_BYTES", 1)
     assert by_batches(PARSERS[0], tmp_path) == expected
 
 
 def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = by_sentences(PARSERS[0], GOLDEN.parent)
-    monkeypatch.setattr(stream_module, "CHUNK_WORDS", 2)
+    monkeypatch.setattr(parser_module, "PARSED_WORDS", 2)
     monkeypatch.setattr(conllu, "BATCH_WORDS", 2)
     parser = random_parser(tiny_config(), LABELS, seed=2)
     parsed = []
@@ -189,7 +189,7 @@ def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch
     stream = io.BytesIO()
     write_conllu(parsed, stream)
     assert stream.getvalue() == expected
-    monkeypatch.setattr(model, "TABLE_BYTES", 1)
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", 1)
     assert by_batches(parser, GOLDEN.parent) == expected
 
 

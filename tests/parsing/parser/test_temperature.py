@@ -13,19 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
-from seqtool.parsing.parser.temperature import PRIOR, STEPS, TEMPERATURE, TRIED, fit, fits
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.parser import temperature
+from seqtool.parsing.parser import parser as parser_module
+from seqtool.parsing.parser.calibration import (
+    CURVE_POINTS,
+    PRIOR_WORDS,
+    TEMPERATURE,
+    TEMPERATURE_BEAM,
+    TEMPERATURES,
+    fit_temperature,
+    needs_temperature,
+)
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import GoldTrees
 from seqtool.parsing.parser.parser import Parser, Tree
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 
-LOGS = np.log(np.asarray(TRIED) / TEMPERATURE)
-STEP = math.log(TRIED[-1] / TRIED[0]) / (STEPS - 1)
+LOGS = np.log(np.asarray(TEMPERATURES) / TEMPERATURE)
+STEP = math.log(TEMPERATURES[-1] / TEMPERATURES[0]) / (CURVE_POINTS - 1)
 
 
 @pytest.mark.parametrize("best", [1.1, 1.5, 2.0, 2.9])
@@ -34,27 +42,27 @@ def test_a_parabola_and_the_prior_by_hand(best: float, words: float) -> None:
     """-w (x - m)^2 - p x^2 is highest at w m / (w + p)."""
     middle = math.log(best / TEMPERATURE)
     num_right = 1e6 - words * (LOGS - middle) ** 2
-    found = math.log(fit(num_right.tolist()) / TEMPERATURE)
-    assert found == pytest.approx(words * middle / (words + PRIOR), abs=STEP / 2 + 1e-3)
+    found = math.log(fit_temperature(num_right.tolist()) / TEMPERATURE)
+    assert found == pytest.approx(words * middle / (words + PRIOR_WORDS), abs=STEP / 2 + 1e-3)
 
 
 def test_a_curve_that_is_not_alike_on_both_sides() -> None:
     """3 x - x^3 has its maximum at 1; of x / m, at m. Without many words, that is."""
     middle = math.log(2.25 / TEMPERATURE)
     parts = LOGS / middle
-    found = fit((1e7 + 1e6 * (3 * parts - parts**3)).tolist())
+    found = fit_temperature((1e7 + 1e6 * (3 * parts - parts**3)).tolist())
     assert found == pytest.approx(2.25, rel=STEP)
 
 
-@given(st.lists(st.integers(0, 30), min_size=len(TRIED), max_size=len(TRIED)))
+@given(st.lists(st.integers(0, 30), min_size=len(TEMPERATURES), max_size=len(TEMPERATURES)))
 def test_it_is_among_those_tried_and_only_differences_count(num_right: list[int]) -> None:
-    found = fit(num_right)
-    assert TRIED[0] <= found <= TRIED[-1]
-    assert fit([num + 1000 for num in num_right]) == found
+    found = fit_temperature(num_right)
+    assert TEMPERATURES[0] <= found <= TEMPERATURES[-1]
+    assert fit_temperature([num + 1000 for num in num_right]) == found
 
 
 def test_where_all_are_alike_it_is_the_usual_one() -> None:
-    assert fit([7] * len(TRIED)) == TEMPERATURE
+    assert fit_temperature([7] * len(TEMPERATURES)) == TEMPERATURE
 
 
 def parser(seed: int = 0, **learning: Any) -> Parser:
@@ -67,13 +75,13 @@ def parser(seed: int = 0, **learning: Any) -> Parser:
 
 def temperature_of(one: Parser) -> float:
     assert isinstance(one.decoder, TransitionDecoder)
-    return one.decoder._temperature
+    return one.decoder.temperature
 
 
 def tuned(one: Parser, best: float) -> Parser:
     """A parser whose temperature is fitted on the trees that it finds itself with another one."""
     sentences, other = random_sentences(150, 12), parser(beam_temperature=best)
-    trees = list(other.trees(other.encode(sentences), beam=temperature.BEAM))
+    trees = list(other.trees(other.encode(sentences), beam=TEMPERATURE_BEAM))
     gold = GoldTrees(one.encode(sentences), trees)
     one.tune(dataclasses.make_dataclass("Data", ["dev"])(gold))
     return one
@@ -87,9 +95,9 @@ def test_what_is_fitted_is_used_and_saved(
 
     def highest(num_right: Sequence[int]) -> float:
         told.append(num_right)
-        return TRIED[int(np.argmax(num_right))]
+        return TEMPERATURES[int(np.argmax(num_right))]
 
-    monkeypatch.setattr(temperature, "fit", highest)
+    monkeypatch.setattr(parser_module, "fit_temperature", highest)
     one = tuned(parser(), best)
     value = one.config.learning.beam_temperature
     assert value == temperature_of(one) == best
@@ -128,9 +136,9 @@ def test_one_that_is_given_stays() -> None:
     assert one.config.learning.beam_temperature == temperature_of(one) == 2.0
 
 
-@given(st.lists(st.integers(0, 9), min_size=len(TRIED), max_size=len(TRIED)))
+@given(st.lists(st.integers(0, 9), min_size=len(TEMPERATURES), max_size=len(TEMPERATURES)))
 def test_ten_words_hardly_move_it(num_right: list[int]) -> None:
-    assert fit(num_right) == pytest.approx(TEMPERATURE, rel=0.2)
+    assert fit_temperature(num_right) == pytest.approx(TEMPERATURE, rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +153,7 @@ def test_ten_words_hardly_move_it(num_right: list[int]) -> None:
     ],
 )
 def test_what_is_fitted(settings: dict[str, Any], expected: bool) -> None:
-    assert fits(from_dict(ParserConfig, settings)) == expected
+    assert needs_temperature(from_dict(ParserConfig, settings)) == expected
 
 
 def test_global_training_leaves_none() -> None:

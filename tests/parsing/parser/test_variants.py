@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from seqtool.parsing.parser.variants import OPEN_CLASSES, VARIANT, variants
 from toy_trees import trees
 
+from seqtool.parsing.parser.config import VARIANT
+from seqtool.parsing.parser.distillation import OPEN_CLASSES, variants
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import (

@@ -19,13 +19,14 @@ from parsing.tagger.toy import random_tagger
 
 import seqtool
 from seqtool.core.errors import ConfigError, DataError, ModelError
-from seqtool.parsing.parser import calibration, details
+from seqtool.parsing.parser import calibration
+from seqtool.parsing.parser import parser as parser_module
 from seqtool.parsing.parser import vote as vote_module
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
-from seqtool.parsing.parser.vote import Vote, summed, together, voted_labels, weights_of
+from seqtool.parsing.parser.vote import Vote, combine, vote_scores, voted_labels, weights_of
 from seqtool.parsing.pipeline import model as pipelines
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.conllu import Broken, read_batches, read_items
@@ -76,7 +77,7 @@ def test_three_small_trees_by_hand() -> None:
     ]
     # each arc of a tree has 0.25 more than its probability: 0.75, 0.75 and 1. The sums: word 1:
     # ROOT 1, word 2 1.5; word 2: ROOT 0.75, word 3 0.75, word 1 1; word 3: word 2 1.75, ROOT 0.75
-    scores = summed(tables, [1.0, 1.0, 1.0])
+    scores = vote_scores(tables, [1.0, 1.0, 1.0])
     assert scores.tolist() == [[1, 0, 1.5, 0], [0.75, 1, 0, 0.75], [0.75, 0, 1.75, 0]]
     # each word by itself would have 2, 1, 2: no tree. Of trees, with a weight of w for the third
     # parser, 2, ROOT, 2 has 1.5 + 0.75 + 0.75 + w and ROOT, 1, 2 has w + w + 0.75 + w: alike where
@@ -151,7 +152,7 @@ def test_no_tree_has_a_higher_sum(drawn: tuple[list[tuple[int, ...]], list[float
     voting = Vote([ONE] * len(trees), weights[: len(trees)])
     tables = [table(heads, [NSUBJ] * num, 1.0) for heads in trees]
     heads, _ = voting.tree(tables)
-    scores = summed(tables, voting.weights).astype(np.float64)
+    scores = vote_scores(tables, voting.weights).astype(np.float64)
 
     def total(tree: Sequence[int]) -> float:
         return float(scores[np.arange(num), list(tree)].sum())
@@ -164,7 +165,7 @@ def test_no_tree_has_a_higher_sum(drawn: tuple[list[tuple[int, ...]], list[float
 
 def test_a_parser_agrees_with_itself() -> None:
     for one in kinds():
-        both = together([one, one.copy()])
+        both = combine([one, one.copy()])
         assert isinstance(both, Parser)  # scores are averaged
         sentences, found = random_sentences(20, 9), random_sentences(20, 9)
         one.parse(sentences)
@@ -212,7 +213,9 @@ def test_what_is_found_is_the_tree_of_the_tables() -> None:
         heads = sentence.heads()
         assert find_fault(heads) is None
         assert heads.count(0) == 1
-        scores = summed([tables[place] for tables in of_each], voting.weights).astype(np.float64)
+        scores = vote_scores([tables[place] for tables in of_each], voting.weights).astype(
+            np.float64
+        )
         trees = [next(one.trees(one.encode([sentence])))[0] for one in voting.parsers]
         total = scores[np.arange(len(heads)), heads].sum()
         for own in trees:
@@ -229,7 +232,9 @@ def test_the_best_trees_are_those_of_all_trees() -> None:
         assert isinstance(found, list)
         assert [row[:8] for row in found[0].rows] == [row[:8] for row in parsed[place].rows]
         num = len(sentences[place])
-        scores = summed([tables[place] for tables in of_each], voting.weights).astype(np.float64)
+        scores = vote_scores([tables[place] for tables in of_each], voting.weights).astype(
+            np.float64
+        )
         sums = sorted((scores[np.arange(num), tree].sum() for tree in all_trees(num)), reverse=True)
         told = [float(tree.metadata["parse_score"] or "nan") for tree in found]
         assert told == pytest.approx([total / 2.5 for total in sums[:20]], abs=2e-4)
@@ -245,8 +250,8 @@ def test_trees_of_long_and_broken_sentences_keep_their_place(
     sentences = random_sentences(12, 9)
     whole = list(voting.nbest(sentences, 3))
     of_first = list(voting.parsers[0].nbest(sentences, 3))
-    monkeypatch.setattr(vote_module, "LONGEST", 5)
-    monkeypatch.setattr(details, "CHUNK_WORDS", 7)
+    monkeypatch.setattr(vote_module, "LONGEST_VOTED", 5)
+    monkeypatch.setattr(parser_module, "RANKED_WORDS", 7)
     given = [broken, *sentences[:3], broken, *sentences[3:], broken]
     expected = [
         first if len(sentence) > 5 else voted
@@ -288,7 +293,7 @@ def test_votes_weigh_alike_where_tags_were_of_two_kinds(
 
 
 def test_streams_and_documents_say_the_same(tmp_path: Path) -> None:
-    voting = together(kinds())
+    voting = combine(kinds())
     sentences = random_sentences(12, 9)
     voting.parse(sentences, beam=2)
     expected = "".join(item.to_conllu() for item in sentences)
@@ -322,7 +327,7 @@ def test_each_parser_must_find_what_it_reads() -> None:
 
 
 def test_very_long_sentences_are_the_first_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vote_module, "LONGEST", 5)
+    monkeypatch.setattr(vote_module, "LONGEST_VOTED", 5)
     voting = Vote(kinds())
     voted, own, whole = (random_sentences(20, 9) for _ in range(3))
     voting.parse(voted)
@@ -335,13 +340,13 @@ def test_very_long_sentences_are_the_first_parsers(monkeypatch: pytest.MonkeyPat
 
 def test_parsers_that_are_alike_are_an_ensemble_first() -> None:
     first, second, other = parser(), parser(1), parser(2, "swap")
-    both = together([first, second])
+    both = combine([first, second])
     assert isinstance(both, Parser)
     assert both.members == [both, second] or len(both.members) == 2
-    voting = together([first, other, second])
+    voting = combine([first, other, second])
     assert isinstance(voting, Vote)
     assert voting.weights == [1, 1 / 2]
-    assert together([first]) is first
+    assert combine([first]) is first
     sentences, expected = random_sentences(15, 9), random_sentences(15, 9)
     voting.parse(sentences)
     Vote([first.ensemble([second]), other], [1.0, 0.5]).parse(expected)
@@ -356,10 +361,10 @@ def test_parsers_that_differ_in_more_than_the_seed_vote() -> None:
         learning = replace(config.learning, loss=loss)
         return random_parser(replace(config, learning=learning))
 
-    assert isinstance(together([graph(), graph()]), Parser)
+    assert isinstance(combine([graph(), graph()]), Parser)
     for other in (graph(loss="crf"), graph(encoder_size=5), graph(second_order="both")):
-        assert isinstance(together([graph(), other]), Vote)
-    assert isinstance(together([parser(), parser(hidden_size=9)]), Vote)
+        assert isinstance(combine([graph(), other]), Vote)
+    assert isinstance(combine([parser(), parser(hidden_size=9)]), Vote)
 
 
 def test_a_vote_has_a_calibration_of_its_own() -> None:
@@ -369,7 +374,7 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
     gold = [sentence.heads() for sentence in sentences]
     voting = Vote(kinds())
     assert not voting.is_calibrated
-    found = voting.fitted(sentences)
+    found = voting.fit_calibrations(sentences)
     assert [sentence.heads() for sentence in sentences] == gold
     calibrated = Vote(kinds(), voting.weights, found)
     assert calibrated.is_calibrated
@@ -384,7 +389,7 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
             for place in several
             for head, wanted in zip(plain[place].heads(), gold[place], strict=True)
         ]
-        expected = calibration.fit(np.asarray(pooled), np.asarray(are_right))
+        expected = calibration.fit_calibration(np.asarray(pooled), np.asarray(are_right))
         # MISC has three digits, and a group's border may fall between two arcs that are alike there
         assert found[beam].outputs == pytest.approx(expected.outputs, abs=0.02)
         scores = np.asarray([token.score or 0 for place in several for token in told[place]])
@@ -406,7 +411,7 @@ def test_a_sentence_of_one_word_has_one_tree() -> None:
 def test_other_labels_are_refused_with_both_lists() -> None:
     other = random_parser(tiny_config("swap"), Labels(("nsubj", "iobj", "amod"), ("root",)))
     with pytest.raises(ModelError) as caught:
-        together([parser(), other])
+        combine([parser(), other])
     assert caught.value.message == (
         "the labels of the parsers differ, of arcs between words: only the one has det, obj; only "
         "the other has amod, iobj"
@@ -422,7 +427,7 @@ def test_other_labels_are_refused_with_both_lists() -> None:
         Vote([one, two])
     # in another order, and with the marks of lifted arcs, they are the same
     lifting = Labels(("det", "obj", "nsubj", "obj↑nsubj"), ("root",))
-    assert isinstance(together([parser(), random_parser(tiny_config(), lifting)]), Vote)
+    assert isinstance(combine([parser(), random_parser(tiny_config(), lifting)]), Vote)
 
 
 def test_marks_of_lifted_arcs_are_in_no_tree() -> None:
@@ -456,7 +461,7 @@ def test_several_are_loaded_as_one(tmp_path: Path) -> None:
         one.save(path, scores={}, data={})
     sentences, expected = random_sentences(10, 9), random_sentences(10, 9)
     seqtool.load(paths).parse(sentences)
-    together(kinds()).parse(expected)
+    combine(kinds()).parse(expected)
     assert [item.rows for item in sentences] == [item.rows for item in expected]
     assert isinstance(seqtool.load(paths[:1]), Parser)
     with pytest.raises(ModelError, match="is a Vote, not a Parser"):
@@ -473,7 +478,7 @@ def test_several_are_loaded_as_one(tmp_path: Path) -> None:
 
 
 def test_sentences_given_are_sentences_back() -> None:
-    doc = together(kinds())([["a", "B"]], allow_missing=True)
+    doc = combine(kinds())([["a", "B"]], allow_missing=True)
     assert isinstance(doc[0], Sentence)
     assert LABELS.roots[0] in {token.deprel for token in doc.words}
 
@@ -498,18 +503,18 @@ def new_words(number: int) -> list[Sentence]:
     return [make_sentence([(f"new{number}-{place}", "X") for place in range(9)])]
 
 
-@pytest.mark.parametrize("table_bytes", [0, model_module.TABLE_BYTES])
+@pytest.mark.parametrize("table_bytes", [0, parser_module.TABLE_BYTES])
 @pytest.mark.parametrize("which", range(5))
 def test_answers_stay_while_others_are_parsed(
     monkeypatch: pytest.MonkeyPatch, which: int, table_bytes: int
 ) -> None:
     """Whoever asks for trees one by one may parse other sentences between two of them."""
-    monkeypatch.setattr(model_module, "GROUP_ARCS", 1)
+    monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
     model = Vote(kinds()) if which == 4 else kinds()[which]
     sentences = random_sentences(12, 9, seed=1)
     expected = [[tree.to_conllu() for tree in trees] for trees in model.nbest(sentences, 2)]
     tables = list(model.head_probabilities(sentences))
-    monkeypatch.setattr(model_module, "TABLE_BYTES", table_bytes)
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", table_bytes)
     for number, trees in enumerate(model.nbest(sentences, 2)):
         assert [tree.to_conllu() for tree in trees] == expected[number]
         model.parse(new_words(number))
@@ -536,7 +541,7 @@ def test_types_stay_from_the_question_to_the_last_answer(
     model, sentences = kinds()[which], random_sentences(12, 9, seed=1)
     arrays = model.encode(sentences)
     trees, tables = list(model.ranked(arrays, 2)), list(model.arc_tables(arrays))
-    monkeypatch.setattr(model_module, "TABLE_BYTES", -1)
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", -1)
     # tables of more types round otherwise, in the last digit
     same_trees = [
         [(*tree[:2], pytest.approx(tree.score, rel=1e-5)) for tree in ranked] for ranked in trees
@@ -555,7 +560,7 @@ def test_types_stay_from_the_question_to_the_last_answer(
 def test_derivations_stay_while_others_are_parsed(
     monkeypatch: pytest.MonkeyPatch, encoder: str
 ) -> None:
-    monkeypatch.setattr(model_module, "GROUP_ARCS", 1)
+    monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
     one = parser(encoder=encoder, **({"encoder_size": 4} if encoder == "bilstm" else {}))
     for name in one.weights:
         if name.startswith(("contexts", "bottleneck")):
@@ -566,20 +571,20 @@ def test_derivations_stay_while_others_are_parsed(
     assert expected == [trees[0].heads() for trees in one.nbest(sentences, 1)]
     both = zip(one.traces(sentences), one.traces(others), strict=True)
     assert [trace.sentence.heads() for trace, _ in both] == expected
-    monkeypatch.setattr(model_module, "TABLE_BYTES", 0)
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", 0)
     for number, trace in enumerate(one.traces(sentences)):
         assert trace.sentence.heads() == expected[number]
         one.parse(new_words(number))
 
 
 def test_a_long_sentence_in_a_vote_forgets_no_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model_module, "GROUP_ARCS", 1)
-    monkeypatch.setattr(vote_module, "LONGEST", 7)
+    monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
+    monkeypatch.setattr(vote_module, "LONGEST_VOTED", 7)
     _, _, graph, linear = kinds()
     for first in (graph, linear):
         model = Vote([first, parser(), parser(1)], [1.0, 1.0, 1.0])
         sentences = random_sentences(20, 10, seed=4)
         expected = [next(model.nbest([one], 1))[0].to_conllu() for one in sentences]
-        monkeypatch.setattr(model_module, "TABLE_BYTES", 0)
+        monkeypatch.setattr(parser_module, "TABLE_BYTES", 0)
         assert [trees[0].to_conllu() for trees in model.nbest(sentences, 1)] == expected
-        monkeypatch.setattr(model_module, "TABLE_BYTES", 192 << 20)
+        monkeypatch.setattr(parser_module, "TABLE_BYTES", 192 << 20)

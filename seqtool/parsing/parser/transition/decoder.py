@@ -192,6 +192,11 @@ class TransitionDecoder(SearchDecoder):
         """Memory of the products of types, of the member with most."""
         return max(classifier.products.num_bytes for classifier in self._classifiers)
 
+    def clear(self) -> None:
+        """Forget the products of all types."""
+        for classifier in self._classifiers:
+            classifier.products.clear()
+
     @property
     def num_layers(self) -> int:
         """How many layers the encoder has; 0 without one."""

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config, write_treebank
 from safetensors.numpy import load_file
-from seqtool.parsing.parser.temperature import TEMPERATURE
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
+from seqtool.parsing.parser.calibration import TEMPERATURE
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData
 from seqtool.parsing.parser.parser import Parser
