@@ -103,7 +103,7 @@ def _corpus(path: Path) -> tuple[dict[str, Any], list[Section]]:
 
 def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
     from seqtool.parsing.parser.config import KIND
-    from seqtool.parsing.parser.parser import settings_read
+    from seqtool.parsing.parser.families import settings_read
 
     path, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(path, header, sums=True)

@@ -7,7 +7,7 @@ and label ids of sentences in token arrays (see `encoding.features`). No decoder
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -15,9 +15,6 @@ import numpy as np
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.parsing.encoding.features import TokenArrays, Types
-from seqtool.parsing.parser.calibration import temperature_of
-from seqtool.parsing.parser.config import ModelConfig, ParserConfig
-from seqtool.parsing.parser.labels import Labels
 from seqtool.treebank.derivation import Derivation
 
 
@@ -169,49 +166,3 @@ class Decoder(ABC):
             "this parser takes the best tree by the scores of its arcs; no transitions build it",
             hint="--scores tells the probability of each arc, and --nbest 5 the next best trees",
         )
-
-
-def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> Decoder:
-    """Return the decoder of a parser of such settings, labels and weights."""
-    model, is_linear = config.model, config.model.classifier == "linear"
-    if model.decoder == "graph" and is_linear:
-        from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
-
-        return LinearGraphDecoder(model, labels, weights)
-    if model.decoder == "graph":
-        from seqtool.parsing.parser.graph.decoder import GraphDecoder
-
-        return GraphDecoder(config, labels, weights)
-    if is_linear:
-        from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
-
-        return LinearDecoder(model, labels, weights)
-    from seqtool.parsing.parser.transition.decoder import TransitionDecoder
-
-    # global training makes scores that need no temperature
-    temperature = temperature_of(config) if config.learning.loss == "local" else 1.0
-    return TransitionDecoder(model, labels, weights, temperature=temperature)
-
-
-def parser_shapes(
-    config: ModelConfig, num_lexical: int, num_tags: int, labels: Labels, num_characters: int
-) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array of a parser, by its name in the network of its family.
-
-    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, the last one 0 where no
-    characters are read.
-    """
-    is_linear = config.classifier == "linear"
-    if config.decoder == "graph" and is_linear:
-        from seqtool.parsing.parser.linear.arcs import scorer
-
-        return scorer.weight_shapes(config, labels)
-    if is_linear:
-        from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS, num_weights
-
-        return {WEIGHTS: (num_weights(config, labels),)}
-    if config.decoder == "graph":
-        from seqtool.parsing.parser.graph.scores import weight_shapes
-    else:
-        from seqtool.parsing.parser.transition.classifier import weight_shapes
-    return weight_shapes(config, num_lexical, num_tags, labels, num_characters)

@@ -21,8 +21,6 @@ import numpy as np
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.checkpoint import Header
-from seqtool.core.config import from_dict, unmet_condition
-from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
@@ -55,9 +53,8 @@ from seqtool.parsing.parser.decoder import (
     Decoder,
     RankedTree,
     check_search,
-    make_decoder,
-    parser_shapes,
 )
+from seqtool.parsing.parser.families import describe_family, make_decoder, parser_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.unknown_words import Known
 from seqtool.text.characters import Characters
@@ -338,7 +335,7 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
         return checkpoint.compose(
             header,
             "A dependency parser",
-            f"{_described(header)}{trained}; it reads {fields}.",
+            f"{describe_family(header)}{trained}; it reads {fields}.",
             checkpoint.scores_table(header),
             f"UAS and LAS count every word, punctuation too, by gold words and {tags}{searched}.",
             checkpoint.data_table(header),
@@ -799,39 +796,6 @@ def with_trees(sentence: Sentence, trees: Sequence[ScoredTree]) -> list[Sentence
         copy.comments = [*others, f"# {RANK} = {rank}", f"# {SCORE} = {tree.score:.4f}"]
         copies.append(copy)
     return copies
-
-
-def settings_read(header: Header) -> dict[str, Any]:
-    """Return the settings of a parser that count, by section."""
-    config = from_dict(ParserConfig, header.config)
-    # the options that a parser was trained with, by what its header then says of its data
-    options = {"teachers": "--distil", PREDICTED_TAGS: "--raw"}
-    facts = {option for name, option in options.items() if name in header.data}
-    return {
-        section: {
-            name: value
-            for name, value in values.items()
-            if unmet_condition(config, f"{section}.{name}", facts) is None
-        }
-        for section, values in header.config.items()
-    }
-
-
-def _described(header: Header) -> str:
-    """Return what finds the trees of a parser, and its size, in a few words."""
-    model = header.config["model"]
-    parameters = counted(header.num_parameters, "parameter")
-    is_linear = model["classifier"] == "linear"
-    if model["decoder"] == "graph":
-        if is_linear:
-            return f"Graph-based ({model['trees']} trees), linear scores of arcs, {parameters}"
-        units = f"{model['arc_size']} units for heads, {model['relation_size']} for labels"
-        return f"Graph-based (biaffine scores of arcs), a bidirectional LSTM, {units}, {parameters}"
-    system = f"Transition-based ({model['system']})"
-    if is_linear:
-        return f"{system}, linear: {len(model['templates'])} templates of features, {parameters}"
-    encoder = "a bidirectional LSTM, " if model["encoder"] == "bilstm" else ""
-    return f"{system}, {encoder}{model['hidden_size']} hidden units, {parameters}"
 
 
 load_model = Parser.load

@@ -23,8 +23,9 @@ from seqtool.core.errors import DataError, ModelError
 from seqtool.parsing.model import in_chunks
 from seqtool.parsing.parser import parser as parser_module
 from seqtool.parsing.parser.config import CHEN_MANNING, PRESETS, ParserConfig
+from seqtool.parsing.parser.families import settings_read
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.parser import Parser, settings_read
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.hidden_layer import SCALE, extract
 from seqtool.parsing.parser.transition.network import ParserNetwork
 from seqtool.parsing.parser.transition.search import search
@@ -44,6 +45,20 @@ CHEN = {
 BROKEN = Broken("not CoNLL-U", DataError("nine columns"))
 
 
+def network_of(parser: Parser) -> ParserNetwork:
+    types = parser.types
+    network = ParserNetwork(
+        parser.config.model,
+        types.lexical.num_symbols,
+        types.tags.num_symbols,
+        len(parser.labels),
+        parser.labels.num_transitions,
+        num_characters=types.num_characters,
+    )
+    network.load_state_dict({k: torch.from_numpy(v) for k, v in parser.weights.items()})
+    return network
+
+
 @pytest.mark.parametrize(
     ("system", "model"),
     [
@@ -56,22 +71,12 @@ def test_the_tables_give_the_scores_of_the_plain_network(
     system: str, model: dict[str, Any]
 ) -> None:
     parser = random_parser(tiny_config(system, **model))
-    types = parser.types
-    network = ParserNetwork(
-        parser.config.model,
-        types.lexical.num_symbols,
-        types.tags.num_symbols,
-        len(parser.labels),
-        parser.labels.num_transitions,
-        num_characters=types.num_characters,
-    )
-    network.load_state_dict({k: torch.from_numpy(v) for k, v in parser.weights.items()})
-    network = network.double()
+    network = network_of(parser).double()
     arrays = parser.encode(random_sentences(12, 9))
     parser.prepare()
     classifier: Any = parser.decoder.classifier  # type: ignore[attr-defined]
     scorer = classifier.scorer(arrays.types)
-    symbols = [torch.from_numpy(rows).long() for rows in types.arrays()]
+    symbols = [torch.from_numpy(rows).long() for rows in parser.types.arrays()]
     compared = 0
 
     def check(batch: Configurations, which: Ints, scores: Any) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from seqtool.core.config import from_dict
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.parser.decoder import parser_shapes
+from seqtool.parsing.parser.families import parser_shapes
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
 from seqtool.text.characters import Characters
