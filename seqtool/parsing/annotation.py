@@ -219,37 +219,32 @@ class Annotation:
         self, files: Sequence[str], size: int, on_progress: Progress | None
     ) -> Iterator[tuple[tuple[Stretch, ...], Sequence[str] | None]]:
         """Give stretches that make a chunk, and the columns of the file of the first one."""
-        last: list[Stretch] = []  # a chunk that is whole, unless too little comes after it
-        held: list[Stretch] = []
+        # the last chunks: one that is whole, unless too little comes after it, and the next one
+        parts: list[list[Stretch]] = []
+        names_of: list[Sequence[str] | None] = []
+        names = damaged = None
         num_bytes = 0
-        names = last_names = held_names = None
-        damaged: DataError | None = None
         try:
             for stretch in self._stretches(files, size, on_progress):
                 path, line, content = stretch
                 if self.layout is None and line == 1:
                     names = columns_of(content, path)
-                if not held:
-                    held_names = names
-                held.append(stretch)
-                num_bytes += len(content)
                 # what is read of a file at a time ends with a sentence, so it is some less
-                if num_bytes >= size * 3 // 4:
-                    if last:
-                        yield tuple(last), last_names
-                    last, last_names, held, num_bytes = held, held_names, [], 0
+                if not parts or num_bytes >= size * 3 // 4:
+                    if len(parts) == 2:
+                        yield tuple(parts.pop(0)), names_of.pop(0)
+                    parts.append([])
+                    names_of.append(names)
+                    num_bytes = 0
+                parts[-1].append(stretch)
+                num_bytes += len(content)
         except DataError as error:  # what was read before comes first
             damaged = error
         # a parser that misses a column goes by more words than a small rest may have
-        if last and num_bytes >= size // 2:
-            yield tuple(last), last_names
-            last, last_names = held, held_names
-        elif last:
-            last += held
-        else:
-            last, last_names = held, held_names
-        if last:
-            yield tuple(last), last_names
+        if len(parts) == 2 and num_bytes < size // 2:
+            parts = [parts[0] + parts[1]]
+        for part, part_names in zip(parts, names_of, strict=False):
+            yield tuple(part), part_names
         if damaged is not None:
             raise damaged
 

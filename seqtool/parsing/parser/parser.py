@@ -12,6 +12,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import GEN_CLOSED, getgeneratorstate
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakSet
@@ -457,7 +458,7 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
         """
         if self.decoder.num_bytes > TABLE_BYTES:
             self.types = self.types.as_new()
-            if any(answers.gi_frame is not None for answers in _OPEN):
+            if any(getgeneratorstate(answers) != GEN_CLOSED for answers in _OPEN):
                 self.decoder = self._new_decoder()
             else:
                 self.decoder.clear()

@@ -42,13 +42,14 @@ def parser(seed: int = 0, system: str = "arc-standard", **model: object) -> Pars
 ONE = parser()
 
 
+SIZES = {"encoder_size": 4, "encoder_layers": 1, "arc_size": 4, "relation_size": 3}
+GRAPH: dict[str, Any] = {"decoder": "graph", "encoder": "bilstm", **SIZES}
+LINEAR = {"decoder": "graph", "classifier": "linear", "trees": "projective", "hash_bits": 10}
+
+
 def kinds() -> list[Parser]:
     """Transition parsers of two systems, which read other columns, too; graphs of both sorts."""
-    sizes = {"encoder_size": 4, "encoder_layers": 1, "arc_size": 4, "relation_size": 3}
-    graph = parser(2, "auto", decoder="graph", encoder="bilstm", trees="all", **sizes)
-    linear = parser(
-        3, "auto", decoder="graph", classifier="linear", trees="projective", hash_bits=10
-    )
+    graph, linear = parser(2, "auto", trees="all", **GRAPH), parser(3, "auto", **LINEAR)
     return [parser(), parser(1, "arc-eager", fields=["form", "upos"]), graph, linear]
 
 
@@ -166,7 +167,7 @@ def test_a_parser_agrees_with_itself() -> None:
         sentences, found = random_sentences(20, 9), random_sentences(20, 9)
         one.parse(sentences)
         both.parse(found)
-        assert [item.rows for item in found] == [item.rows for item in sentences]
+        assert found == sentences
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -306,24 +307,19 @@ def test_each_parser_must_find_what_it_reads() -> None:
 
 def test_parsers_that_are_alike_are_an_ensemble_first() -> None:
     first, second, other = parser(), parser(1), parser(2, "swap")
-    both = combine([first, second])
-    assert isinstance(both, Parser)
-    assert both.members == [both, second] or len(both.members) == 2
+    assert combine([first]) is first
     voting = combine([first, other, second])
     assert isinstance(voting, Vote)
     assert voting.weights == [1, 1 / 2]
-    assert combine([first]) is first
     sentences, expected = random_sentences(15, 9), random_sentences(15, 9)
     voting.parse(sentences)
     Vote([first.ensemble([second]), other], [1.0, 0.5]).parse(expected)
-    assert [item.rows for item in sentences] == [item.rows for item in expected]
+    assert sentences == expected
 
 
 def test_parsers_that_differ_in_more_than_the_seed_vote() -> None:
-    sizes = {"encoder_size": 4, "encoder_layers": 1, "arc_size": 4, "relation_size": 3}
-
     def graph(loss: str = "local", **model: object) -> Parser:
-        config = tiny_config("auto", decoder="graph", encoder="bilstm", **{**sizes, **model})
+        config = tiny_config("auto", **{**GRAPH, **model})
         learning = replace(config.learning, loss=loss)
         return random_parser(replace(config, learning=learning))
 
@@ -345,9 +341,9 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
     calibrated = Vote(kinds(), voting.weights, found)
     assert calibrated.is_calibrated
     for beam in (1, 4):
-        plain, told = random_sentences(120, 9), random_sentences(120, 9)
+        plain, scored = random_sentences(120, 9), random_sentences(120, 9)
         voting.parse(plain, beam=beam, scores=True)
-        calibrated.parse(told, beam=beam, scores=True)
+        calibrated.parse(scored, beam=beam, scores=True)
         several = [place for place, heads in enumerate(gold) if len(heads) > 1]
         pooled = [token.score or 0 for place in several for token in plain[place]]
         are_right = [
@@ -358,8 +354,8 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
         expected = calibration.fit_calibration(np.asarray(pooled), np.asarray(are_right))
         # MISC has three digits, and a group's border may fall between two arcs that are alike there
         assert found[beam].outputs == pytest.approx(expected.outputs, abs=0.02)
-        scores = np.asarray([token.score or 0 for place in several for token in told[place]])
-        assert [item.heads() for item in told] == [item.heads() for item in plain]
+        scores = np.asarray([token.score or 0 for place in several for token in scored[place]])
+        assert [item.heads() for item in scored] == [item.heads() for item in plain]
         assert scores == pytest.approx(found[beam](np.asarray(pooled)), abs=0.03)
         assert scores.mean() == pytest.approx(np.mean(are_right), abs=0.02)
         assert abs(np.mean(pooled) - np.mean(are_right)) > 0.03
