@@ -358,9 +358,9 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
 
     def copy(self) -> Parser:
         """Return a copy with types of its own, which it forgets without the others."""
-        other = Parser(self.config, self.types.as_new(), self.labels, self.weights)
-        other.scores, other.calibrations = self.scores, self.calibrations
-        other.data, other.unknown_share = self.data, self.unknown_share
+        other = super().copy()
+        other.types = self.types.as_new()
+        other.decoder = other._new_decoder()
         return other
 
     def _new_decoder(self) -> Decoder:
@@ -538,19 +538,14 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
         better one.
         """
         check_search(beam, num)
-        decoder, types = self.decoder, self.types
+        return _opened(self._ranked(self.decoder, self.types, arrays, num, beam))
 
+    def _ranked(
+        self, decoder: Decoder, types: Types, arrays: TokenArrays, num: int, beam: int
+    ) -> Generator[list[ScoredTree], None, None]:
         def asked(arrays: TokenArrays, num: int) -> Iterator[list[RankedTree]]:
             return _answers(decoder, types, arrays, partial(decoder.ranked, num=num, beam=beam))
 
-        return _opened(self._ranked(asked, arrays, num))
-
-    def _ranked(
-        self,
-        asked: Callable[[TokenArrays, int], Iterator[list[RankedTree]]],
-        arrays: TokenArrays,
-        num: int,
-    ) -> Generator[list[ScoredTree], None, None]:
         for place, ranked in enumerate(asked(arrays, num)):
             trees, wanted = self._different(ranked), num
             # trees that differ in their lifted arcs alone become one when these are put back
