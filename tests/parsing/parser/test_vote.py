@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
+from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 
@@ -296,12 +296,9 @@ def test_each_parser_must_find_what_it_reads() -> None:
     one = parser(fields=["form"])
     one.parse([bare])
     voting = Vote([one, parser(1)])
-    with pytest.raises(DataError, match="UPOS"):
-        voting.parse([bare])
-    with pytest.raises(DataError, match="UPOS"):
-        list(voting.parse_stream([bare]))
-    with pytest.raises(DataError, match="UPOS"):
-        list(voting.nbest([bare], 2))
+    for ask in (lambda: voting.parse([bare]), lambda: list(voting.nbest([bare], 2))):
+        with pytest.raises(DataError, match="UPOS"):
+            ask()
     voting.parse([bare], allow_missing=True)
 
 
@@ -429,12 +426,6 @@ def test_several_are_loaded_as_one(tmp_path: Path) -> None:
         seqtool.load([paths[0], tmp_path / "other"])
 
 
-def test_sentences_given_are_sentences_back() -> None:
-    doc = combine(kinds())([["a", "B"]], allow_missing=True)
-    assert isinstance(doc[0], Sentence)
-    assert LABELS.roots[0] in {token.deprel for token in doc.words}
-
-
 @pytest.mark.parametrize("beam", [0, -1, "4", 1.5, True])
 def test_a_beam_and_a_number_of_trees_are_numbers_from_1_on(beam: Any) -> None:
     sentences = random_sentences(2, 3)
@@ -462,9 +453,9 @@ def test_answers_stay_while_others_are_parsed(
 ) -> None:
     """Whoever asks for trees one by one may parse other sentences before, and between any two."""
     monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
-    monkeypatch.setattr(vote_module, "LONGEST_VOTED", 7)
+    monkeypatch.setattr(vote_module, "LONGEST_VOTED", 6)  # longer ones are the first parser's
     model = Vote(kinds()) if which == 4 else kinds()[which]
-    sentences = random_sentences(12, 9 if which < 4 else 7, seed=1)
+    sentences = random_sentences(12, 9, seed=1)
 
     def ranked() -> Iterator[Any]:
         for trees in model.nbest(sentences, 2):
