@@ -17,6 +17,8 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -342,7 +344,7 @@ class Annotation:
             return item.to_bytes(clear_deps=self.clear_deps)
         if self.form == "conllu" or isinstance(item, Broken):
             return item.to_conllu(clear_deps=self.clear_deps).encode()
-        line = tokens_line(item) if self.form == "text" else written_line(item)
+        line = _tokens_line(item) if self.form == "text" else _written_line(item)
         return f"{line}\n".encode()
 
     def items(self, chunk: Chunk, model: Any) -> Iterator[Item]:
@@ -371,15 +373,9 @@ class Annotation:
         watched = self.watched(
             items, model, result.seen, result.broken.append, looks=chunk.is_early
         )
-        pieces: list[bytes] = []
-        for own, piece in self.parts(watched, model, path):
-            if own != path and pieces:
-                result.parts.append((path, b"".join(pieces)))
-                pieces = []
-            path = own
-            pieces.append(piece)
-        if pieces:
-            result.parts.append((path, b"".join(pieces)))
+        parts = self.parts(watched, model, path)
+        for name, contents in groupby(parts, key=itemgetter(0)):
+            result.parts.append((name, b"".join(content for _, content in contents)))
         return result
 
 
@@ -404,18 +400,11 @@ def put_together(
         seen.add(done.seen)
 
 
-def renumbered(content: bytes, num_before: int, start: str = "") -> bytes:
-    """Return sentences of plain text with their numbers after those of the chunks before.
-
-    Args:
-        content: CoNLL-U whose sentences are numbered from 1 on.
-        num_before: sentences before these.
-        start: of every number.
-    """
-    if not (num_before or start):
+def renumbered(content: bytes, num_before: int) -> bytes:
+    """Return CoNLL-U whose sentences are numbered from 1 on, with `num_before` added to each."""
+    if not num_before:
         return content
-    new = f"# sent_id = {start}".encode().replace(b"%", b"%%") + b"%d"
-    return _SENT_ID.sub(lambda found: new % (int(found[1]) + num_before), content)
+    return _SENT_ID.sub(lambda number: b"# sent_id = %d" % (int(number[1]) + num_before), content)
 
 
 def usable_files(
@@ -474,7 +463,7 @@ def refusal(broken: Broken, model: Any) -> DataError:
     )
 
 
-def tokens_line(sentence: Sentence) -> str:
+def _tokens_line(sentence: Sentence) -> str:
     """Return the tokens of a sentence, as they are written, with blanks between them."""
     forms = dict(enumerate(sentence.column(FORM), start=1))
     for first, last, columns in sentence.multiword_tokens():
@@ -485,7 +474,7 @@ def tokens_line(sentence: Sentence) -> str:
     return " ".join(form.replace(" ", "\u00a0") for form in forms.values())
 
 
-def written_line(sentence: Sentence) -> str:
+def _written_line(sentence: Sentence) -> str:
     """Return a sentence as it is written, with single blanks where there is whitespace."""
     comment = next(line for line in sentence.comments if line.startswith("# text = "))
     return comment.removeprefix("# text = ")
