@@ -672,7 +672,8 @@ _OPEN: WeakSet[Generator[Any, None, None]] = WeakSet()  # answers of decoders, i
 
 def _opened(answers: Generator[Answer, None, None]) -> Generator[Answer, None, None]:
     """Note that answers are open, until they are exhausted or nobody holds them."""
-    _OPEN.add(answers)
+    with AT_WORK:  # as the set must not grow where it is looked at
+        _OPEN.add(answers)
     return answers
 
 
