@@ -63,15 +63,12 @@ def check_search(beam: int, num: int = 1) -> None:
         ConfigError: one is not.
     """
     for name, value in (("beam", beam), ("the number of trees", num)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_number or not 1 <= value <= MOST_HYPOTHESES:
             raise ConfigError(
-                f"{name} is {value!r}, but must be a whole number from 1 on",
-                hint="a beam of 1 is greedy" if name == "beam" else "ask for 1 or more",
-            )
-        if value > MOST_HYPOTHESES:
-            raise ConfigError(
-                f"{name} is {value}, but must be at most {MOST_HYPOTHESES}",
-                hint="beams of more than 8 hardly find better trees",
+                f"{name} is {value!r}, but must be a whole number from 1 on, and no more than "
+                f"{MOST_HYPOTHESES}",
+                hint="a beam of 1 is greedy, and beams of more than 8 hardly find better trees",
             )
 
 

@@ -114,15 +114,10 @@ ONE_WORD = {"Yes": "answer", "Oh": "cry", "Go": "command"}
 @pytest.mark.parametrize("settings", ["fast", "linear", "global"])
 def test_sentences_of_one_word_teach_labels_of_root(settings: str, tmp_path: Path) -> None:
     """Where ROOT has several, each such sentence is a choice, and there is no other to learn by."""
-    words = [*ONE_WORD, *ONE_WORD, "word"] * 8
-    trees = [
-        make_sentence([(word, "X")], [0])
-        if word in ONE_WORD
-        else make_sentence([("a", "Y"), (word, "X")], [2, 0])
-        for word in words
-    ]
-    for word, tree in zip(words, trees, strict=True):
-        tree.rows[-1][7] = ONE_WORD.get(word, "statement")
+    trees = [make_sentence([(word, "X")], [0]) for word in [*ONE_WORD] * 16]
+    trees += [make_sentence([("a", "Y"), ("word", "X")], [2, 0])] * 8
+    for tree in trees:
+        tree.rows[-1][7] = ONE_WORD.get(tree.rows[-1][1], "statement")
     file = tmp_path / "train.conllu"
     write_conllu(trees, file)
     preset = "linear" if settings == "linear" else "fast"
