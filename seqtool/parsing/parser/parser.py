@@ -72,7 +72,7 @@ from seqtool.treebank.layouts import begins_text
 from seqtool.treebank.misc import RANK, SCORE, is_of_tree
 from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.scanner import LabelTexts, TextTable
-from seqtool.treebank.sentence import FORM, Sentence
+from seqtool.treebank.sentence import DEPREL, FORM, HEAD, Sentence
 
 if TYPE_CHECKING:
     from seqtool.parsing.parser.data import GoldTrees, TrainingData
@@ -651,8 +651,13 @@ class Parser(TreebankModel[ParserConfig], TreeParser):
         return parse
 
     def _set_trees(self, sentences: Sequence[Sentence], arrays: TokenArrays, beam: int) -> None:
+        numbers = [*map(str, range(1 + max(arrays.lengths.tolist())))]
         for sentence, tree in zip(sentences, self.trees(arrays, beam=beam), strict=True):
-            sentence.set_tree(*tree)
+            # as Sentence.set_tree, but a number becomes a text once for all sentences
+            for row, head, deprel in zip(sentence.rows, *tree, strict=True):
+                row[HEAD] = numbers[head]
+                row[DEPREL] = deprel
+            sentence.drop_scores()
 
     def _set_scored_trees(
         self, sentences: Sequence[Sentence], arrays: TokenArrays, beam: int
