@@ -1,4 +1,4 @@
-"""What `segment`, `tag` and `parse` do to a corpus, all at once or chunk by chunk.
+"""Annotation of a corpus by `segment`, `tag` and `parse`, all at once or chunk by chunk.
 
     Annotation    what is to be done: which work, how text is split, the options of the model
     Chunk         some of a corpus: whole sentences of CoNLL-U, or whole paragraphs of plain text
@@ -79,7 +79,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Seen:
-    """What is to be told of sentences that went to a model.
+    """Counts of the sentences that went to a model, and of what may be wrong with them.
 
     Attributes:
         num_sentences: whole ones.
@@ -273,7 +273,7 @@ class Annotation:
         *,
         looks: bool = True,
     ) -> Iterator[Item]:
-        """Pass items on to a model, and count them; a broken sentence is told, or refused.
+        """Pass items on to a model, and count them; a broken sentence is reported, or refused.
 
         Args:
             items: sentences, and broken ones.

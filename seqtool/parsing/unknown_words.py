@@ -1,8 +1,7 @@
 """Unknown words and tags: a model that never learnt those of a text answers badly.
 
-A text in another language, or one whose tags are of another tagset than the treebank's, is told by
-its first words: many more of them are unknown than were in the validation part, where hardly any
-tag is unknown.
+The first words show whether a text is in another language than the treebank, or has tags of another
+tagset: many more of them are unknown than were in the validation part, where hardly any tag is.
 """
 
 from __future__ import annotations

@@ -84,9 +84,8 @@ def test_threads_get_the_answers_that_each_gets_alone(
     name: str, switching: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call, model = CALLS[name]()
-    monkeypatch.setattr(
-        parser_module, "TABLE_BYTES", 1 << 13
-    )  # types are forgotten again and again
+    # types are forgotten again and again
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", 1 << 13)
     seeds = [seed % 8 + 1 for seed in range(4 * NUM)]
     alone = {seed: call(model, seed) for seed in set(seeds)}
     with ThreadPoolExecutor(4) as pool:

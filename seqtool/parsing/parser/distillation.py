@@ -1,4 +1,4 @@
-"""What a parser learns from other parsers, its teachers: their trees, and their probabilities.
+"""Distillation: a parser learns from other parsers, its teachers, their trees and probabilities.
 
 The teachers parse text together. Their trees are learnt beside those of the treebank, as if they
 were gold ones (sequence-level distillation, Kim & Rush 2016; of several teachers, Kuncoro et al.
@@ -345,7 +345,7 @@ def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
         num_shares, heads, shares = (table[name] for name in ("counts", "heads", "shares"))
     except (OSError, SafetensorError, KeyError) as error:
         raise ModelError(
-            "has no readable file of what its teachers told of heads",
+            "has no readable file of its teachers' marginals of heads",
             hint="begin the run anew, with --force",
             path=output / HEAD_SHARES,
         ) from error
