@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from seqtool.lm.snm.learning import train_snm as train_snm
     from seqtool.lm.words import score_words as score_words
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
-    from seqtool.parsing.parser.model import Parser as Parser
+    from seqtool.parsing.parser.parser import Parser as Parser
     from seqtool.parsing.parser.train import train_parser as train_parser
     from seqtool.parsing.pipeline.config import PipelineConfig as PipelineConfig
     from seqtool.parsing.pipeline.model import Pipeline as Pipeline
@@ -91,7 +91,7 @@ _MODULES = {
     "lm.snm.learning": "train_snm",
     "lm.words": "score_words",
     "parsing.parser.config": "ParserConfig",
-    "parsing.parser.model": "Parser",
+    "parsing.parser.parser": "Parser",
     "parsing.parser.train": "train_parser",
     "parsing.pipeline.config": "PipelineConfig",
     "parsing.pipeline.model": "Pipeline",

@@ -30,7 +30,7 @@ from seqtool.lm.model import LanguageModel
 from seqtool.lm.states import Pool, SentenceStates, Span, check_layer, word_states
 from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import check_target, open_table
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.parsing.segmenter.documents import TextLayout
 from seqtool.parsing.tagger.model import Tagger

@@ -102,8 +102,8 @@ def _corpus(path: Path) -> tuple[dict[str, Any], list[Section]]:
 
 
 def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
-    from seqtool.parsing.parser import families
     from seqtool.parsing.parser.config import KIND
+    from seqtool.parsing.parser.families import settings_read
 
     path, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(path, header, sums=True)
@@ -122,7 +122,7 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
         "made by": header.command or "the Python library",
         "versions": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
     }
-    settings = families.settings_read(header) if header.kind == KIND else header.config
+    settings = settings_read(header) if header.kind == KIND else header.config
     return {"path": str(path), **content, "bytes": size, **more}, [
         ("", about),
         ("Orders", _order_rows(sizes)),

@@ -58,7 +58,7 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
         "mixture": "seqtool.lm.mixture.model:load_model",
         "neural-lm": "seqtool.lm.neural.model:load_model",
         "ngram": "seqtool.lm.ngram.model:load_model",
-        "parser": "seqtool.parsing.parser.model:load_model",
+        "parser": "seqtool.parsing.parser.parser:load_model",
         "pipeline": "seqtool.parsing.pipeline.model:load_model",
         "segmenter": "seqtool.parsing.segmenter.model:Segmenter.load",
         "snm": "seqtool.lm.snm.model:load_model",

@@ -3,6 +3,6 @@
 Models:          segmenter/, tagger/ (any labels of words, too), parser/, pipeline/ (all of them)
 What they share: model (directories, ensembles, chunks), config, data, train (a run from start to
                  end), encoding/ (words to vectors)
-At work:         inputs (what they can be called with), annotation (of a corpus), unknown (words
-                 that a model never learnt), spacy (a component)
+At work:         inputs (what they can be called with), annotation (of a corpus), missing_columns,
+                 unknown_words (of a text), spacy (a component)
 """

@@ -30,11 +30,12 @@ from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.config import C
 from seqtool.parsing.encoding.sparse import SEEN
-from seqtool.parsing.unknown import SHARE
-from seqtool.treebank.conllu import Broken, no_item
+from seqtool.parsing.unknown_words import UNKNOWN_SHARE
+from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item
 from seqtool.treebank.sentence import Sentence
 
 VOCABULARY = "vocabulary.json"
+CHUNK_BYTES = 1 << 24  # of text, about, that a chunk holds: few words may have long comments
 # arrays of these types are kept as they are: weights of less precision, and bits
 NARROW = (np.dtype(np.float16), np.dtype(np.uint8))
 LEXICAL = "lexical.weight"  # the vectors of forms and their parts, of a network that has them
@@ -165,7 +166,9 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         versions: Mapping[str, str] | None = None,
     ) -> None:
         """Write the model directory: what the header tells, vocabulary, weights and card."""
-        unknown = {} if self.unknown_share is None else {SHARE: round(self.unknown_share, 4)}
+        unknown = (
+            {} if self.unknown_share is None else {UNKNOWN_SHARE: round(self.unknown_share, 4)}
+        )
         header = Header(
             kind=self.kind,
             config=to_dict(self.config),
@@ -215,7 +218,7 @@ class TreebankModel(OneLine, ABC, Generic[C]):
                 path=directory,
             ) from error
         model.scores, model.data = header.scores, header.data
-        share = header.data.get(SHARE)
+        share = header.data.get(UNKNOWN_SHARE)
         model.unknown_share = float(share) if isinstance(share, int | float) else None
         return model
 
@@ -246,28 +249,41 @@ def average(scores: Sequence[Floats]) -> Floats:
     return total
 
 
+def chunks(items: Iterable[Item], num_words: int) -> Iterator[list[Item]]:
+    """Give items in lists of about `num_words` words; no list holds much text besides.
+
+    Raises:
+        TypeError: when iterated: an item is something else.
+    """
+    chunk: list[Item] = []
+    size = num_broken = num_bytes = 0
+    stretch = b""
+    for item in items:
+        chunk.append(item)
+        if isinstance(item, SentenceBatch):
+            size += len(item.words)
+            # batches of one stretch hold it once
+            num_bytes += len(item.stretch) if item.stretch is not stretch else 0
+            stretch = item.stretch
+        elif isinstance(item, Sentence):
+            size += len(item)
+            num_bytes += sum(map(len, item.comments))
+        elif isinstance(item, Broken):
+            num_broken += item.num_lines
+            num_bytes += len(item.text)
+        else:
+            raise no_item(item)
+        if max(size, num_broken) >= num_words or num_bytes >= CHUNK_BYTES:
+            yield chunk
+            chunk, size, num_broken, num_bytes, stretch = [], 0, 0, 0, b""
+    if chunk:
+        yield chunk
+
+
 def in_chunks(
     items: Iterable[Sentence | Broken], num_words: int, work: Callable[[list[Sentence]], None]
 ) -> Iterator[Sentence | Broken]:
-    """Do work on chunks of sentences, of about `num_words`, and yield them in their places.
-
-    Raises:
-        TypeError: an item is neither a sentence nor a broken one.
-    """
-    chunk: list[Sentence | Broken] = []
-    size = num_broken = 0
-    for item in items:
-        chunk.append(item)
-        if isinstance(item, Sentence):
-            size += len(item)
-        elif isinstance(item, Broken):
-            num_broken += item.num_lines
-        else:
-            raise no_item(item)
-        # nor do broken ones gather without end
-        if size >= num_words or num_broken >= num_words:
-            work([item for item in chunk if isinstance(item, Sentence)])
-            yield from chunk
-            chunk, size, num_broken = [], 0, 0
-    work([item for item in chunk if isinstance(item, Sentence)])
-    yield from chunk
+    """Do work on the sentences of `chunks`, and give the items in their places."""
+    for chunk in chunks(items, num_words):
+        work([item for item in chunk if isinstance(item, Sentence)])
+        yield from chunk  # type: ignore[misc]  # there are no batches

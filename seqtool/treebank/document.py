@@ -9,7 +9,6 @@ from typing import IO, TYPE_CHECKING, Any, overload
 from seqtool.core.errors import ConfigError, DataError, counted
 from seqtool.core.reading import whole_text
 from seqtool.treebank.conllu import read_conllu, refuse_no_sentence, to_misc
-from seqtool.treebank.drawing.rendering import inline_html
 from seqtool.treebank.queries import filter as filter_words
 from seqtool.treebank.sentence import (
     FIELDS,
@@ -193,6 +192,8 @@ class Doc(Sequence[Sentence]):
 
     def _repr_html_(self) -> str:
         """Return pictures of the first trees, for a notebook."""
+        from seqtool.treebank.drawing.rendering import inline_html
+
         return inline_html(self.sentences)
 
 

@@ -40,7 +40,7 @@ from benchmarks.tables import (
 
 from seqtool.core import checkpoint, storage
 from seqtool.parsing.parser.config import PRESETS
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.training import hardware
 from seqtool.treebank.alignment import read_annotation

@@ -14,6 +14,8 @@ from seqtool.training.config import TrainingConfig
 from seqtool.treebank.sentence import FORM
 
 KIND = "parser"  # of the model's directory
+PREDICTED_TAGS = "predicted_tags"  # of what a header says of the data
+VARIANT = "# variant = yes"  # the comment of variants of a treebank's sentences
 
 SystemName = Literal["auto", "arc-standard", "arc-eager", "arc-hybrid", "swap"]
 FieldName = Literal["form", "lemma", "prefix", "suffix", "shape", "upos", "xpos", "feats"]

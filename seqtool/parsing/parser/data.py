@@ -27,14 +27,15 @@ from seqtool.parsing.encoding.features import (
 from seqtool.parsing.encoding.vectors import WordVectors, read_vectors
 from seqtool.parsing.parser.config import (
     LEXICAL_FIELDS,
+    PREDICTED_TAGS,
     SMALL_SENTENCES,
     TAG_FIELDS,
+    VARIANT,
     ModelConfig,
     ParserConfig,
 )
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
-from seqtool.parsing.parser.variants import VARIANT
 from seqtool.text.characters import Characters
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
@@ -57,7 +58,7 @@ SWAP_SHARE = 0.15
 # arcs know little of the shape of trees. EWT (2,000 sentences to learn, share 0.03), dev LAS: 78.8
 # of projective trees, 77.2 of all; no share between these two was measured
 SPANNING_SHARE = 0.15
-PREDICTED = "predicted_tags"  # of what a header tells of the data
+PROJECTIVE_SYSTEM = "arc-standard"
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
 LIFTED_SHARE = 1e-4
@@ -223,7 +224,7 @@ class TrainingData:
     @property
     def about(self) -> dict[str, Any]:
         """The summary, and whether the tags are predicted, as the scores are by such then."""
-        return {**self.summary, **({} if self.gold_tags is None else {PREDICTED: True})}
+        return {**self.summary, **({} if self.gold_tags is None else {PREDICTED_TAGS: True})}
 
     @property
     def num_gold_tags(self) -> int:

@@ -25,8 +25,8 @@ from seqtool.parsing.encoding.encoder import (
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ReadingNetwork
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.train import TreebankTask
 from seqtool.text.characters import PAD as NO_CHARACTER
 

@@ -19,6 +19,7 @@ from seqtool.parsing.parser.distillation import (
     check_columns,
     check_teachers,
     describe,
+    variants,
     with_teachers,
     write_heads,
     write_taught,
@@ -27,10 +28,9 @@ from seqtool.parsing.parser.graph.task import GraphTask
 from seqtool.parsing.parser.linear.arcs.task import MiraTask
 from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
 from seqtool.parsing.parser.linear.transitions.templates import chosen
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
-from seqtool.parsing.parser.variants import variants
 from seqtool.parsing.train import Kind, TreebankRecord, WordOptions, train_on_treebank
 from seqtool.training.config import Stage
 from seqtool.training.run import TrainedModel
@@ -159,7 +159,7 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
             )
         checkpoint.load(record.init, Parser)  # an error comes before the treebank is read
     if record.distil or record.unlabelled:
-        check_teachers(record.distil, record.unlabelled, output)
+        check_teachers(record.distil, output)
         # what is broken there is found before the teachers work for minutes
         for files in filter(None, (record.train, record.dev)):
             for _ in read_conllu(files, skip_invalid=record.skip_invalid):

@@ -37,10 +37,13 @@ from seqtool.core.errors import ModelError, counted
 from seqtool.core.one_line import OneLine
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
-from seqtool.parsing.parser import vote
-from seqtool.parsing.parser.calibration import Calibration, from_json
-from seqtool.parsing.parser.model import CALIBRATIONS, Parser
-from seqtool.parsing.parser.vote import Vote
+from seqtool.parsing.parser.calibration import (
+    CALIBRATIONS,
+    Calibration,
+    calibrations_from_json,
+)
+from seqtool.parsing.parser.parser import Parser
+from seqtool.parsing.parser.vote import Vote, combine
 from seqtool.parsing.pipeline.config import KIND, PARSERS, PipelineConfig, folders
 from seqtool.parsing.segmenter.characters import Unit, to_text
 from seqtool.parsing.segmenter.data import MultiwordSplitter, surface_tokens
@@ -48,7 +51,7 @@ from seqtool.parsing.segmenter.documents import assemble, read_text
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.rules import Spans
 from seqtool.parsing.tagger.model import Tagger
-from seqtool.parsing.unknown import Known
+from seqtool.parsing.unknown_words import Known
 from seqtool.treebank.conllu import Broken, Item, refuse_no_sentence, sentences_of
 from seqtool.treebank.derivation import Trace
 from seqtool.treebank.document import Doc
@@ -237,7 +240,7 @@ class Pipeline(OneLine):
         """Give every sentence a tree; its tags and lemmas are kept where they are there.
 
         Batches come back as sentences; broken ones pass through in their places. With `retag`, all
-        tags and lemmas are predicted; `scores` are those of `Parser.parse_stream`.
+        tags and lemmas are predicted; `scores` are those of `TreeParser.parse_stream`.
         """
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         # what its tagger leaves empty, a word has not
@@ -246,7 +249,7 @@ class Pipeline(OneLine):
     def nbest(
         self, items: Iterable[Item], num: int, *, beam: int = 1, retag: bool = False
     ) -> Iterator[list[Sentence] | Broken]:
-        """Give the best trees of each sentence; see `DetailedParser.nbest` and `Vote.nbest`."""
+        """Give the best trees of each sentence; see `TreeParser.nbest`."""
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         return self.parser.nbest(tagged, num, beam=beam, allow_missing=True)
 
@@ -259,7 +262,7 @@ class Pipeline(OneLine):
     def traces(
         self, items: Iterable[Item], *, beam: int = 1, retag: bool = False
     ) -> Iterator[Trace | Broken]:
-        """Give each sentence, and how `detailed` builds its tree; see `DetailedParser.traces`."""
+        """Give each sentence, and how `detailed` builds its tree; see `TreeParser.traces`."""
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         return self.detailed.traces(tagged, beam=beam, allow_missing=True)
 
@@ -278,7 +281,7 @@ def together(models: Sequence[Parser | Vote | Pipeline]) -> Parser | Vote | Pipe
     for model in models:
         parser = model.parser if isinstance(model, Pipeline) else model
         parsers += parser.parsers if isinstance(parser, Vote) else [parser]
-    parser = vote.together(parsers)
+    parser = combine(parsers)
     if not pipelines:
         return parser
     first = pipelines[0]
@@ -292,7 +295,7 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
         ModelError: a part is missing, damaged or of another kind.
     """
     try:
-        calibrations = from_json(header.statistics.get(CALIBRATIONS))
+        calibrations = calibrations_from_json(header.statistics.get(CALIBRATIONS))
     except ValueError as error:
         what, hint = "the calibrations in its header are damaged", "train it again"
         raise ModelError(what, hint=hint, path=directory) from error
@@ -326,7 +329,7 @@ def open_pipeline(
     if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it
         chooser = open_part(directory, "multiword", config.multiwords, Tagger, device=device)
         multiword = MultiwordChooser(chooser, segmenter.splitter)
-    parser = vote.together(parsers, calibrations)
+    parser = combine(parsers, calibrations)
     detailed = parser.parsers[0] if isinstance(parser, Vote) else None
     return Pipeline(segmenter, tagger, parser, multiword, detailed)
 

@@ -34,8 +34,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, RunStarted, StepDone, shows_progress
-from seqtool.parsing.parser.calibration import to_json
-from seqtool.parsing.parser.model import CALIBRATIONS
+from seqtool.parsing.parser.calibration import CALIBRATIONS, calibrations_to_json
 from seqtool.parsing.parser.train import PARSER, train_parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import (
@@ -353,7 +352,9 @@ class _Run:
 
     def limit_of(self, name: str) -> str | None:
         """Return the limit of time of a part, where there is one of all."""
-        return None if self.seconds is None else f"{max(0.1, self.seconds * self.share_of(name)):.1f}s"
+        if self.seconds is None:
+            return None
+        return f"{max(0.1, self.seconds * self.share_of(name)):.1f}s"
 
     def train(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """Train parts: at once, as far as there are threads, and with what these have to share."""
@@ -420,7 +421,7 @@ class _Run:
             sentences = [sentence for sentence, is_dev in held_out(all_sentences) if is_dev]
         if not any(len(sentence) > 1 for sentence in sentences):
             return {}
-        return {CALIBRATIONS: to_json(pipeline.parser.fitted(sentences))}
+        return {CALIBRATIONS: calibrations_to_json(pipeline.parser.fit_calibrations(sentences))}
 
     def scores(self, parts: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
         """Scores from the raw text of the validation part on; without one, those of the parts."""

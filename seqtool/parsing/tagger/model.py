@@ -29,7 +29,7 @@ from seqtool.parsing.tagger.morphology import (
     best_bundles,
     values_there,
 )
-from seqtool.parsing.unknown import Known
+from seqtool.parsing.unknown_words import Known
 from seqtool.text.characters import Characters, filter_shapes
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.document import Doc

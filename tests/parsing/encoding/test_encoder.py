@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.parser.test_model import network_of
+from parsing.parser.test_parser import network_of
 from parsing.parser.test_train import config, trained
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 from safetensors.numpy import load_file

@@ -20,7 +20,7 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict, to_dict
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_items, write_conllu

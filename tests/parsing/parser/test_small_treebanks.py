@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from parsing.parser.tiny import make_sentence, write_treebank
@@ -49,46 +48,37 @@ def test_a_preset_without_them_keeps_its_epochs(tmp_path: Path) -> None:
     assert epochs_on(config, tmp_path) == config.training.epochs
 
 
-@pytest.mark.parametrize("way", ["option", "set", "file", "dictionary"])
-def test_epochs_that_are_given_are_those_of_any_treebank(way: str, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"training": {"epochs": 3}}
-    file = tmp_path / "settings.yaml"
-    file.write_text("training:\n  epochs: 3\n", encoding="utf-8")
-    config = {
-        "option": lambda: PRESETS.resolve(None, None, {"training.epochs": 3}, ()),
-        "set": lambda: PRESETS.resolve("fast", None, {}, ["epochs=3"]),
-        "file": lambda: PRESETS.resolve(None, file, {}, ()),
-        "dictionary": lambda: PRESETS.chosen(given),
-    }[way]()
-    assert config is not None
+@pytest.mark.parametrize(
+    "config",
+    [
+        PRESETS.resolve(None, None, {"training.epochs": 3}, ()),
+        PRESETS.resolve("fast", None, {}, ["epochs=3"]),
+        PRESETS.chosen({"training": {"epochs": 3}}),
+    ],
+)
+def test_epochs_that_are_given_are_those_of_any_treebank(
+    config: ParserConfig, tmp_path: Path
+) -> None:
     assert epochs_on(config, tmp_path) == 3
-    assert given == {"training": {"epochs": 3}}
-
-
-def test_both_may_be_given() -> None:
-    config = PRESETS.resolve(None, None, {}, ["training.epochs=3", "small_epochs=5"])
-    assert (config.training.epochs, config.learning.small_epochs) == (3, 5)
 
 
 def test_other_settings_leave_them() -> None:
     config = PRESETS.resolve(None, None, {"training.learning_rate": 0.1}, ["hidden_size=8"])
     assert config.learning.small_epochs == SMALL
     assert config == PRESETS.chosen(to_dict(config))
+    both = PRESETS.resolve(None, None, {}, ["training.epochs=3", "small_epochs=5"])
+    assert (both.training.epochs, both.learning.small_epochs) == (3, 5)
 
 
 def test_those_of_a_pipeline_are_replaced_part_by_part() -> None:
-    whole = PIPELINES.resolve("fast", None, {}, ())
-    assert whole.parser.learning.small_epochs == SMALL
-    assert (
-        PIPELINES.resolve("fast", None, {"training.epochs": 2}, ()).parser.learning.small_epochs
-        == 0
-    )
-    other = PIPELINES.resolve("fast", None, {}, ["graph.training.epochs=2"])
-    assert other.parser.learning.small_epochs == SMALL
-    assert other.graph.learning.small_epochs == 0
     named = PIPELINES.chosen({"parser": {"training": {"epochs": 2}}})
+    whole = PIPELINES.resolve("fast", None, {}, ())
+    all_parts = PIPELINES.resolve("fast", None, {"training.epochs": 2}, ())
+    other = PIPELINES.resolve("fast", None, {}, ["graph.training.epochs=2"])
     assert named is not None
-    assert named.parser.learning.small_epochs == 0
+    found = [each.parser.learning.small_epochs for each in (whole, all_parts, other, named)]
+    assert found == [SMALL, 0, SMALL, 0]
+    assert other.graph.learning.small_epochs == 0
 
 
 @pytest.mark.parametrize("column", [LEMMA, XPOS])
@@ -124,15 +114,10 @@ ONE_WORD = {"Yes": "answer", "Oh": "cry", "Go": "command"}
 @pytest.mark.parametrize("settings", ["fast", "linear", "global"])
 def test_sentences_of_one_word_teach_labels_of_root(settings: str, tmp_path: Path) -> None:
     """Where ROOT has several, each such sentence is a choice, and there is no other to learn by."""
-    words = [*ONE_WORD, *ONE_WORD, "word"] * 8
-    trees = [
-        make_sentence([(word, "X")], [0])
-        if word in ONE_WORD
-        else make_sentence([("a", "Y"), (word, "X")], [2, 0])
-        for word in words
-    ]
-    for word, tree in zip(words, trees, strict=True):
-        tree.rows[-1][7] = ONE_WORD.get(word, "statement")
+    trees = [make_sentence([(word, "X")], [0]) for word in [*ONE_WORD] * 16]
+    trees += [make_sentence([("a", "Y"), ("word", "X")], [2, 0])] * 8
+    for tree in trees:
+        tree.rows[-1][7] = ONE_WORD.get(tree.rows[-1][1], "statement")
     file = tmp_path / "train.conllu"
     write_conllu(trees, file)
     preset = "linear" if settings == "linear" else "fast"

@@ -245,9 +245,9 @@ def test_parsers_of_other_kinds_vote_with_the_parser(
     # the vote's probabilities of arcs are fitted to the validation part, with predicted tags
     dev = list(read_conllu(output / "treebank" / "dev.conllu"))
     assert pipeline.is_calibrated
-    assert pipeline.parser.calibrations == pipeline.parser.fitted(dev)
+    assert pipeline.parser.calibrations == pipeline.parser.fit_calibrations(dev)
     header = checkpoint.read_header(output)
-    damaged = replace(header, statistics={"calibrations": {"1": [[2.0], [0.5]]}})
+    damaged = replace(header, statistics={"calibrations": {"1": [["x"], [0.5]]}})
     checkpoint.amend(output, damaged, "")
     with pytest.raises(ModelError, match="the calibrations in its header are damaged"):
         checkpoint.load(output)

@@ -13,7 +13,7 @@ from seqtool.core.arrays import Floats
 from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.train import TreebankTask
 
 

@@ -6,7 +6,6 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
-from typing import Self
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class SearchDecoder(Decoder):
     """
 
     def __init__(self, system: str, labels: Labels, temperature: float) -> None:
-        self._system, self._labels, self._temperature = system, labels, temperature
+        self._system, self._labels, self.temperature = system, labels, temperature
 
     @abstractmethod
     def _scorer(self, arrays: TokenArrays) -> Scorer:
@@ -52,7 +51,7 @@ class SearchDecoder(Decoder):
 
     def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
         """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
-        return next(self.decoded(arrays, [self._temperature], beam=beam))
+        return next(self.decoded(arrays, [self.temperature], beam=beam))
 
     def decoded(
         self, arrays: TokenArrays, temperatures: Iterable[float], *, beam: int
@@ -71,12 +70,6 @@ class SearchDecoder(Decoder):
                 margin=BEAM_MARGIN,
                 temperature=temperature,
             )
-
-    def at(self, temperature: float) -> Self:
-        """Return a decoder of the same weights with another temperature."""
-        other = copy.copy(self)
-        other._temperature = temperature
-        return other
 
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees of each sentence; see `Decoder.ranked`.
@@ -146,7 +139,7 @@ class SearchDecoder(Decoder):
             int(lengths.max()),
             beam=beam,
             margin=BEAM_MARGIN if margin is None else margin,
-            temperature=self._temperature,
+            temperature=self.temperature,
             normalised=True,
         )
 
@@ -184,7 +177,7 @@ class TransitionDecoder(SearchDecoder):
         """
         together, members = copy.copy(self), (self, *others)
         together._classifiers = [c for each in members for c in each._classifiers]
-        together._temperature = geometric_mean([each._temperature for each in members])
+        together.temperature = geometric_mean([each.temperature for each in members])
         return together
 
     def prepare(self, types: Types) -> None:

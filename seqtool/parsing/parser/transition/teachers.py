@@ -19,7 +19,7 @@ from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, Types
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import Teacher
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.transitions import NUM_ACTIONS
 from seqtool.treebank.projectivity import LIFTED
 

@@ -20,7 +20,7 @@ from seqtool.parsing.parser.graph import scores as scores_module
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.network import GraphNetwork
 from seqtool.parsing.parser.graph.scores import Layout
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence, find_fault
 

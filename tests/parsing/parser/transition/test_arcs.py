@@ -14,7 +14,7 @@ from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sen
 
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition import decoder
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
 from seqtool.parsing.parser.transition.search import Beams

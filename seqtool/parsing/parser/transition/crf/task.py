@@ -24,10 +24,10 @@ from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.encoder import Dropout
 from seqtool.parsing.encoding.features import token_rows
-from seqtool.parsing.parser import temperature
+from seqtool.parsing.parser.calibration import temperature_of
 from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import BEAM, Parser
+from seqtool.parsing.parser.parser import VALIDATED_BEAM, Parser
 from seqtool.parsing.parser.reading import KnownTypes
 from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.crf.derivations import Derivations, derive
@@ -87,7 +87,7 @@ class GlobalTask(ParserTask):
         super().__init__(config, data, **options)
         self._sentences: list[Longs] = []  # of each step of the running epoch
         self._local_epochs = config.training.epochs if data.initial is None else 0
-        self._temperature = temperature.of(config)
+        self._temperature = temperature_of(config)
 
     def begin_from(self, parser: Parser) -> None:
         """Take the weights of a parser, before the first step.
@@ -252,7 +252,7 @@ class GlobalTask(ParserTask):
     @property
     def about(self) -> dict[str, Any]:
         """That of the data, and the beam that validation has, while the parser is local, too."""
-        return {**super().about, BEAM: self.config.learning.global_beam}
+        return {**super().about, VALIDATED_BEAM: self.config.learning.global_beam}
 
     def model(self) -> Parser:
         """Return the parser of the averaged weights; it is a local one before the second stage."""

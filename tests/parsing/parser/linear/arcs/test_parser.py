@@ -21,7 +21,7 @@ from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS
 from seqtool.parsing.parser.linear.arcs.task import Calibration, MiraTask
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.treebank.conllu import read_conllu
 

@@ -16,10 +16,10 @@ from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
+from seqtool.parsing.parser.calibration import TEMPERATURE
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.temperature import TEMPERATURE
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS

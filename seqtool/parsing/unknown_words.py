@@ -1,8 +1,7 @@
-"""Words and tags of a text that a model never learnt: it answers all the same, and badly.
+"""Unknown words and tags: a model that never learnt those of a text answers badly.
 
-A text in another language, or one whose tags are of another tagset than the treebank's, is told by
-the first words that are not known: of words, many more than were unknown in the validation part; of
-tags, hardly any is unknown there.
+The first words show whether a text is in another language than the treebank, or has tags of another
+tagset: many more of them are unknown than were in the validation part, where hardly any tag is.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from seqtool.parsing.encoding.features import GROUPS, SymbolTable
 from seqtool.treebank.sentence import COLUMNS, FORM, Sentence
 
-LOOKED_AT = 2000  # words at the beginning of a text
+FIRST_WORDS = 2000  # of a text, which are looked at
 LEAST_WORDS = 50  # below which a share says nothing
 MOST_TAGS = 0.2  # of the words, whose tag is unknown
-# of the words, for a model that does not tell its usual share: of a treebank of 150 sentences with
-# long words, 87% are unknown in its own language
-OLD_SHARE = 0.95
-SHOWN = 3  # unknown tags that are named
-SHARE = "dev_unknown_share"  # its name among what a header tells of the data
+# of the words, for a model that was not validated: of a treebank of 150 sentences with long words,
+# 87% are unknown in its own language
+MOST_WORDS = 0.95
+TAGS_SHOWN = 3
+UNKNOWN_SHARE = "dev_unknown_share"  # its name among what a header says of the data
 WHOLE, LOWER = "form", "lower"  # groups of symbols that are forms, the second ones in lower case
 TAG_GROUPS = ("upos", "xpos", "morpheme", "feats", "feature")  # those that are tags, or parts
 
@@ -57,11 +56,6 @@ class Known:
         """What it knows of words, where it does not read their tags."""
         return replace(self, tags={})
 
-    @property
-    def reads_forms(self) -> bool:
-        """Whether it knows any."""
-        return bool(self.forms or self.lower)
-
     def knows(self, form: str) -> bool:
         """Return whether a form is known."""
         return form in self.forms or form.lower() in self.lower
@@ -74,28 +68,21 @@ class Known:
             for symbol in GROUPS[name][1](value)
         )
 
-    def is_empty(self, column: int) -> bool:
-        """Return whether the treebank has nothing in a column of tags."""
-        return all(set(known) <= {"_"} for known in self.tags[column].values())
-
-    @property
-    def most(self) -> float:
-        """The share of unknown words above which a text is of another kind than the treebank."""
-        return OLD_SHARE if self.usual is None else (1 + self.usual) / 2
+    def num_unknown(self, forms: Iterable[str]) -> tuple[int, int]:
+        """Return how many forms with a letter are unknown, and of how many; (0, 0) of no forms."""
+        if not (self.forms or self.lower):
+            return 0, 0
+        words = [form for form in forms if any(map(str.isalpha, form))]
+        return sum(not self.knows(form) for form in words), len(words)
 
     def share_of(self, forms: Iterable[str]) -> float | None:
         """Return how many of the forms with a letter are unknown; None where it reads none."""
-        counted = [form for form in forms if _has_letter(form)]
-        num = sum(not self.knows(form) for form in counted)
-        return num / max(1, len(counted)) if self.reads_forms else None
-
-
-def _has_letter(form: str) -> bool:
-    return any(map(str.isalpha, form))
+        num_unknown, num_words = self.num_unknown(forms)
+        return num_unknown / max(1, num_words) if self.forms or self.lower else None
 
 
 @dataclass(slots=True)
-class Unknown:
+class UnknownWords:
     """The unknown words and tags at the beginning of a text.
 
     Attributes:
@@ -113,10 +100,10 @@ class Unknown:
     @property
     def is_enough(self) -> bool:
         """Whether enough words were looked at."""
-        return self.num_seen >= LOOKED_AT
+        return self.num_seen >= FIRST_WORDS
 
-    def merge(self, other: Unknown) -> None:
-        """Count what was seen later in the text as well, unless there has been enough."""
+    def merge(self, other: UnknownWords) -> None:
+        """Count those of a later part of the text as well, unless there are enough words."""
         if self.is_enough:
             return
         self.num_seen += other.num_seen
@@ -126,21 +113,20 @@ class Unknown:
             self.tags.setdefault(column, Counter()).update(tags)
 
     def add(self, sentences: Iterable[Sentence], known: Known) -> None:
-        """Look at the words of sentences, until there have been enough."""
+        """Look at the words of sentences, until there are enough."""
         for sentence in sentences:
             if self.is_enough:
                 return
-            self.num_seen += len(sentence)
-            if known.reads_forms:
-                forms = [form for form in sentence.column(FORM) if _has_letter(form)]
-                self.num_words += len(forms)
-                self.num_unknown += sum(not known.knows(form) for form in forms)
-            for column in known.tags:
-                self.tags.setdefault(column, Counter()).update(
+            num_unknown, num_words = known.num_unknown(sentence.column(FORM))
+            tags = {
+                column: Counter(
                     value
                     for value in sentence.column(column)
                     if value != "_" and not known.knows_tag(column, value)
                 )
+                for column in known.tags
+            }
+            self.merge(UnknownWords(len(sentence), num_words, num_unknown, tags))
 
     def warnings(self, known: Known, way_out: str = "") -> Iterator[str]:
         """Give what is to be said where the text is of another kind than the treebank.
@@ -149,8 +135,9 @@ class Unknown:
             known: what the model knows.
             way_out: what else helps where tags are unknown.
         """
-        where = f" of the first {LOOKED_AT:,}" if self.is_enough else ""
-        if self.num_words >= LEAST_WORDS and self.num_unknown > known.most * self.num_words:
+        where = f" of the first {FIRST_WORDS:,}" if self.is_enough else ""
+        most = MOST_WORDS if known.usual is None else (1 + known.usual) / 2
+        if self.num_words >= LEAST_WORDS and self.num_unknown > most * self.num_words:
             usual = "" if known.usual is None else f", {known.usual:.0%} where it was validated"
             yield (
                 f"{self.num_unknown / self.num_words:.0%} of the words{where} are unknown to the "
@@ -161,13 +148,14 @@ class Unknown:
             num, name = unknown.total(), COLUMNS[column]
             if self.num_seen < LEAST_WORDS or num <= MOST_TAGS * self.num_seen:
                 continue
-            some = ", ".join(tag for tag, _ in unknown.most_common(SHOWN))
+            some = ", ".join(tag for tag, _ in unknown.most_common(TAGS_SHOWN))
+            is_empty = all(set(symbols) <= {"_"} for symbols in known.tags[column].values())
             yield (
                 f"{num / self.num_seen:.0%} of the words{where} have {name} that the model does "
                 f"not know, such as {some}: "
                 + (
                     f"its treebank has no {name}, so leave the column empty (_)"
-                    if known.is_empty(column)
+                    if is_empty
                     else f"tag them as its treebank is tagged{way_out}"
                 )
             )
