@@ -16,12 +16,12 @@ from seqtool.parsing.parser.decoder import Decoder
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.scores import weight_shapes as graph_shapes
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.linear.arcs import scorer as arc_scorer
-from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
-from seqtool.parsing.parser.linear.transitions import classifier as linear_classifier
-from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
 from seqtool.parsing.parser.transition.classifier import weight_shapes as transition_shapes
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
+from seqtool.parsing.sparse import arcs as arc_scorer
+from seqtool.parsing.sparse import transitions as linear_classifier
+from seqtool.parsing.sparse.arc_decoder import LinearGraphDecoder
+from seqtool.parsing.sparse.transitions import LinearDecoder
 
 # the options that a parser was trained with -> what its header then tells of its data
 TOLD_BY = {"--distil": "teachers", "--raw": PREDICTED}

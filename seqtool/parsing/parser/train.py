@@ -25,13 +25,12 @@ from seqtool.parsing.parser.distillation import (
     write_taught,
 )
 from seqtool.parsing.parser.graph.task import GraphTask
-from seqtool.parsing.parser.linear.arcs.task import MiraTask
-from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
-from seqtool.parsing.parser.linear.transitions.templates import chosen
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.parser.variants import variants
+from seqtool.parsing.sparse.task import LinearTransitionTask, MiraTask
+from seqtool.parsing.sparse.transitions import chosen
 from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
 from seqtool.training.config import Stage
 from seqtool.training.run import TrainedModel

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
-from seqtool.parsing.tagger.sparse import FEWEST_BITS, NAME, chosen, compile_templates
+from seqtool.parsing.sparse.features import NAME
+from seqtool.parsing.sparse.words import FEWEST_BITS, chosen, compile_templates
 from seqtool.training.config import TrainingConfig
 
 KIND = "tagger"  # of the model's directory

@@ -19,12 +19,12 @@ from seqtool.parsing.encoding.encoder import (
     unknown_chances,
     word_numbers,
 )
+from seqtool.parsing.sparse.adagrad import SparseLearner, num_bits
+from seqtool.parsing.sparse.words import attributes_of, chosen, compile_templates, words_of
 from seqtool.parsing.tagger.config import SMALLEST_BATCH, TaggerConfig
 from seqtool.parsing.tagger.data import NO_SCRIPT, TrainingData
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
-from seqtool.parsing.tagger.sparse import attributes_of, chosen, compile_templates, words_of
-from seqtool.parsing.tagger.sparse_learner import SparseLearner, num_bits
 from seqtool.parsing.train import TreebankTask, batches_of_like_lengths
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS
 

@@ -1,0 +1,187 @@
+"""Templates of sparse features, and the hash by which features find their weights.
+
+A template is a text of one value or more, separated by spaces; all of them make one feature:
+
+    w.suffix3             an attribute at a place: the last letters of a word
+    w-1.lower w.suffix3   two of them together
+
+Which places and attributes there are is a matter of each family: `words`, `transitions`, `arcs`.
+A value that is not there is 0, and the feature is one all the same, as those of MaltParser's null
+values are.
+
+A feature is its template's number and its values; its hash is a place in an array of 2^bits
+weights. Features that share a place share its weight (Weinberger et al. 2009): what is rare is
+then learnt less well, and nothing has to be looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from seqtool.core.arrays import Ints, Longs
+from seqtool.core.errors import ConfigError
+from seqtool.core.jit import compiled
+from seqtool.parsing.encoding.features import FIELDS, ROOT, ROOT_TYPE, Types
+
+NAME = "standard"  # stands for the templates of the literature among those of a setting
+
+# an odd number, whose product takes the low bits of a value to all bits above (Knuth: 2^64 / the
+# golden ratio), as Numba has it: a whole number with a sign
+FACTOR = np.int64(0x9E3779B97F4A7C15 - (1 << 64))
+TOP = np.int64(36)  # bits from here on are the best mixed ones
+
+_int = types.int64
+_ints = types.int32[::1]
+_longs = types.int64[::1]
+
+
+class Templates(NamedTuple):
+    """Templates as compiled code reads them.
+
+    Attributes:
+        values: int32 [num_values, 2]: the place and the attribute of each value, as numbers.
+        parts: int32, of one template after another, the numbers of its values.
+        ends: int32 [num_templates], where the parts of each end.
+        states: int64 [num_templates], what the hash of each begins with.
+    """
+
+    values: Ints
+    parts: Ints
+    ends: Ints
+    states: Longs
+
+
+templates_type = types.NamedTuple((types.int32[:, ::1], _ints, _ints, _longs), Templates)
+
+
+def template_list(text: str, *places: str) -> tuple[str, ...]:
+    """Return templates, separated by commas in a text, once for each of some places.
+
+    >>> template_list("{0}.form, {0}.upos {1}.upos", "s1 s0", "s0 b0")
+    ('s1.form', 's1.upos s0.upos', 's0.form', 's0.upos b0.upos')
+    """
+    return tuple(
+        " ".join(one.format(*names.split()).split())
+        for names in places or ("",)
+        for one in text.split(",")
+    )
+
+
+def expanded(texts: Iterable[str], standard: Sequence[str]) -> tuple[str, ...]:
+    """Return templates with `NAME` replaced by the standard ones, and single spaces."""
+    return tuple(
+        one for text in texts for one in (standard if text == NAME else (" ".join(text.split()),))
+    )
+
+
+def compile_templates(
+    texts: Iterable[str], number_of: Callable[[str], tuple[int, int]]
+) -> Templates:
+    """Return templates as tables.
+
+    Args:
+        texts: of templates.
+        number_of: returns the place and the attribute of a value, such as `w-1.lower`; it raises a
+            `ConfigError` where there is none.
+
+    Raises:
+        ConfigError: one that cannot be read; it is quoted.
+    """
+    values: dict[tuple[int, int], int] = {}
+    parts: list[int] = []
+    ends: list[int] = []
+    for text in texts:
+        try:
+            if not text.split():
+                raise ConfigError("there is no value", hint="write one or more, between spaces")
+            parts += [values.setdefault(number_of(one), len(values)) for one in text.split()]
+        except ConfigError as error:
+            raise ConfigError(f"the template {text!r}: {error.message}", hint=error.hint) from error
+        ends.append(len(parts))
+    # not from template 0 on: a hash of zeros would stay 0
+    states = FACTOR * np.arange(1, len(ends) + 1, dtype=np.int64)
+    return Templates(
+        np.asarray(list(values), np.int32).reshape(-1, 2),
+        np.asarray(parts, np.int32),
+        np.asarray(ends, np.int32),
+        states ^ states >> 32,
+    )
+
+
+@compiled(_int(_int, _int))
+def mix(state, value):  # type: ignore[no-untyped-def]
+    """Return the state of a hash after one more value; products wrap around."""
+    state = (state ^ value) * FACTOR
+    # the high bits are mixed best; they come down to where the next product spreads them
+    return state ^ (state >> 32)
+
+
+@compiled(_int(_int, _int))
+def place_of(state, num_bits):  # type: ignore[no-untyped-def]
+    """Return the place of a feature among 2^num_bits weights, of no more than 26 bits."""
+    # 26 bits from bit 36 on stay below the sign, which the shift would repeat
+    return (state * FACTOR) >> TOP & ((1 << num_bits) - 1)
+
+
+@compiled(types.void(_ints, _ints, _longs, _longs, _int, _ints))
+def hash_templates(parts, ends, states, values, num_bits, places):  # type: ignore[no-untyped-def]
+    """Write the places of the features of all templates, [num_templates].
+
+    For the first three see `Templates`; `values` are those of all values.
+    """
+    begin = 0
+    for template in range(ends.shape[0]):
+        state = states[template]
+        for part in range(begin, ends[template]):
+            state = mix(state, values[parts[part]])
+        begin = ends[template]
+        places[template] = place_of(state, num_bits)
+
+
+# a word's attributes: groups of symbols of which every type has exactly one
+ATTRIBUTES = {
+    group: field
+    for field, groups in FIELDS.items()
+    for group, (_, _, most) in groups.items()
+    if most == 1
+}
+
+
+class AttributeTable:
+    """The attributes of all types met so far, as numbers.
+
+    Args:
+        attributes: names in `ATTRIBUTES`, whose fields the types are read by.
+
+    Attributes:
+        table: int32 [num_types, num_attributes]; 0 where no word is, else the number of a symbol.
+    """
+
+    def __init__(self, attributes: Sequence[str]) -> None:
+        self._attributes = tuple(attributes)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all types."""
+        self.table: Ints = np.zeros((0, len(self._attributes)), np.int32)
+
+    def extend(self, types_met: Types) -> None:
+        """Add the types that were met since the last time."""
+        begin = len(self.table)
+        if len(types_met) == begin:
+            return
+        rows = np.zeros((len(types_met) - begin, len(self._attributes)), np.int32)
+        tables = (types_met.lexical, types_met.tags)
+        for symbols, table in zip(types_met.arrays(begin), tables, strict=True):
+            for column, name in enumerate(self._attributes):
+                if name in table.groups:
+                    first, last = table.range_of(name)
+                    is_inside = (symbols >= first) & (symbols <= last)
+                    rows[:, column] = np.where(is_inside, symbols, 0).max(axis=1)
+        if begin <= ROOT_TYPE < len(types_met):
+            rows[ROOT_TYPE - begin] = ROOT
+        self.table = np.concatenate((self.table, rows))
