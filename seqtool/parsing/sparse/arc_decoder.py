@@ -52,13 +52,17 @@ class LinearGraphDecoder(Decoder):
         read = atoms_of(config.fields)
         self._attributes = AttributeTable([*read.values()])
         self.features = compile_features(read, config.hash_bits)
-        self._members = [self]
+        self._others: list[LinearGraphDecoder] = []  # of an ensemble
 
     def joined(self, others: Sequence[LinearGraphDecoder]) -> LinearGraphDecoder:
         """Return a decoder of several members; see `Decoder.joined`."""
         together = copy.copy(self)
-        together._members = [member for each in (self, *others) for member in each._members]
+        together._others = [member for each in (self, *others) for member in each._members][1:]
         return together
+
+    @property
+    def _members(self) -> list[LinearGraphDecoder]:
+        return [self, *self._others]
 
     def prepare(self, types: Types) -> None:
         """Note the symbols of the types that were met since the last time."""

@@ -9,14 +9,14 @@ one factor, with which the gold transitions or trees of the validation part are 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqtool.core.arrays import Bools, Floats, Ints, Longs
+from seqtool.core.arrays import Bools, Bytes, Floats, Ints, Longs
 from seqtool.parsing.encoding.features import token_rows
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import GoldTrees, TrainingData
@@ -181,11 +181,11 @@ class LinearTransitionTask(LinearTask):
         self._oracle = Oracle(system, data.labels, *trees)
         self._calibration = self._gold_configurations(data.dev)
 
-    def _gold_configurations(self, dev: GoldTrees) -> tuple[Ints, Bools, Ints]:
+    def _gold_configurations(self, dev: GoldTrees) -> tuple[Ints, Bools, Ints] | None:
         """Return the configurations on the static oracle's way through the validation part.
 
         Of the first sentences whose trees can be built: the rows of features, int32 [N, templates],
-        which transitions are legal, [N, T], and which one is gold, int32 [N].
+        which transitions are legal, [N, T], and which one is gold, int32 [N]. None without any.
         """
         system, labels, arrays = self.config.model.system, self._data.labels, dev.arrays
         usable = [
@@ -199,32 +199,43 @@ class LinearTransitionTask(LinearTask):
         tokens = (np.cumsum(lengths + 1) - lengths).astype(np.int32)
         heads, label_ids = (array[inside] for array in dev.token_arrays(dev.trees, labels))
         oracle = Oracle(system, labels, heads, label_ids, tokens, lengths)
-        configurations, which = self._started(tokens, lengths)
-        rows = [self._decoder.rows(configurations, which[:0], arrays.types)]
-        masks, gold = [np.zeros(0, np.uint8)], [np.zeros(0, np.int32)]
-        while len(which := configurations.unfinished(which)):
-            rows.append(self._decoder.rows(configurations, which, arrays.types[inside]))
-            masks.append(configurations.legal(which))
+        rows, masks, gold = [], [], []
+        for configurations, which, legal, found in self._walk(
+            tokens, lengths, arrays.types[inside]
+        ):
+            rows.append(found)
+            masks.append(legal)
             gold.append(oracle.transitions(configurations, which))
             configurations.advance(which, gold[-1])
+        if not rows:
+            return None
         bits = np.concatenate(masks)[:, None] >> np.arange(NUM_ACTIONS) & 1
-        legal = np.repeat(bits, np.diff(labels.segments), axis=1).astype(np.bool_)
-        return np.concatenate(rows), legal, np.concatenate(gold)
+        is_legal = np.repeat(bits, np.diff(labels.segments), axis=1).astype(np.bool_)
+        return np.concatenate(rows), is_legal, np.concatenate(gold)
 
-    def _started(self, tokens: Ints, lengths: Ints) -> tuple[Configurations, Ints]:
-        """Return the first configurations of sentences, and their numbers."""
+    def _walk(
+        self, tokens: Ints, lengths: Ints, token_types: Ints
+    ) -> Iterator[tuple[Configurations, Ints, Bytes, Ints]]:
+        """Give configurations of sentences, until they are finished; the caller advances them.
+
+        Each time: all of them, which ones leave a choice, their legal actions and their features.
+        """
         which = np.arange(len(lengths), dtype=np.int32)
         sizes = max(1, len(lengths)), int(lengths.max(initial=1))
         configurations = Configurations(self.config.model.system, self._data.labels, *sizes)
         configurations.start(which, tokens, lengths)
-        return configurations, which
+        while len(which := configurations.unfinished(which)):
+            rows = self._decoder.rows(configurations, which, token_types)
+            yield configurations, which, configurations.legal(which), rows
 
     def factor(self, weights: Floats) -> float:
         """Return the factor with which gold transitions are most likely; see `LinearTask`."""
+        if self._calibration is None:
+            return 1.0
         rows, legal, gold = self._calibration
         scores = np.empty(legal.shape, np.float32)
         score_rows(rows, weights, scores)
-        spread = float(scores[legal].std()) if legal.any() else 0.0
+        spread = float(scores[legal].std())
         if not spread:
             return 1.0
         scores /= np.float32(spread)
@@ -260,10 +271,9 @@ class LinearTransitionTask(LinearTask):
         """Parse sentences, and learn if asked to; return the loss and of how many."""
         learning, arrays = self.config.learning, self._data.train.arrays
         exploration = learning.exploration if self._epoch >= learning.explore_after else 0.0
-        configurations, which = self._started(arrays.tokens[sentences], arrays.lengths[sentences])
+        tokens, lengths = arrays.tokens[sentences], arrays.lengths[sentences]
         loss, num_items = 0.0, 0
-        while len(which := configurations.unfinished(which)):
-            legal = configurations.legal(which)
+        for configurations, which, legal, rows in self._walk(tokens, lengths, arrays.types):
             # of each action the transition that costs nothing, or -1
             free = np.full((len(which), NUM_ACTIONS), -1, np.int32)
             if explores:
@@ -273,15 +283,8 @@ class LinearTransitionTask(LinearTask):
                 # the column does not matter to what is learnt
                 free[:, 0] = self._oracle.transitions(configurations, which)
             more, num, own, best = learn(
-                self._decoder.rows(configurations, which, arrays.types),
-                legal,
-                free,
-                self._data.labels.segments,
-                learns,
-                self.weights,
-                self._counts,
-                learning.feature_count,
-                self._epoch == 0,
+                *(rows, legal, free, self._data.labels.segments, learns, self.weights),
+                *(self._counts, learning.feature_count, self._epoch == 0),
             )
             loss, num_items = loss + more, num_items + num
             # no gold label at all on what is free: only its own choice is left

@@ -16,7 +16,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from time import thread_time
-from typing import NamedTuple
 
 import numpy as np
 from numba import types
@@ -32,7 +31,6 @@ from seqtool.parsing.parser.transition.decoder import SearchDecoder
 from seqtool.parsing.parser.transition.hidden_layer import (
     COUNTS,
     Seen,
-    Slots,
     compile_slots,
     extract,
 )
@@ -120,22 +118,7 @@ STANDARD_JOINED = (
 
 # what a value has in place of an attribute's number where it is no attribute of a word
 LABEL, MEASURE = -1, -2
-
-
-class TransitionTemplates(NamedTuple):
-    """Templates, and what they look at.
-
-    Attributes:
-        tables: the place of a value is a slot for words, for labels or for measures.
-        places: the slots of each kind, as texts.
-        slots: the same as tables.
-        attributes: of words, those that are looked at.
-    """
-
-    tables: Templates
-    places: tuple[list[str], list[str], list[str]]
-    slots: Slots
-    attributes: tuple[str, ...]
+Places = tuple[list[str], list[str], list[str]]  # of words, of labels, and measures
 
 
 def chosen(
@@ -176,8 +159,8 @@ def _fields_of(template: str) -> set[str]:
     return {ATTRIBUTES[name] for name in _attributes_of(template)}
 
 
-def compile_templates(texts: Iterable[str]) -> TransitionTemplates:
-    """Return templates as tables.
+def compile_templates(texts: Iterable[str]) -> tuple[Templates, Places, tuple[str, ...]]:
+    """Return templates as tables, the places that they look at, and the attributes of words.
 
     Raises:
         ConfigError: one that cannot be read; it is quoted.
@@ -204,8 +187,7 @@ def compile_templates(texts: Iterable[str]) -> TransitionTemplates:
         return words.setdefault(address, len(words)), column
 
     tables = features.compile_templates(texts, number_of)
-    places = list(words), list(labels), list(measures)
-    return TransitionTemplates(tables, places, compile_slots(*places), tuple(attributes))
+    return tables, (list(words), list(labels), list(measures)), tuple(attributes)
 
 
 _int = types.int64
@@ -247,18 +229,24 @@ class LinearDecoder(SearchDecoder):
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
         super().__init__(config.system, labels, 1.0)
-        self._num_bits, self._templates = config.hash_bits, compile_templates(config.templates)
+        self._num_bits = config.hash_bits
+        self._templates, self._places, attributes = compile_templates(config.templates)
+        self._slots = compile_slots(*self._places)
         # half precision is what the file has
         self._weights = weights[WEIGHTS].astype(np.float16).view(np.uint16)
-        self._attributes = AttributeTable(self._templates.attributes)
+        self._attributes = AttributeTable(attributes)
         self._seconds = 0.0  # of the processor, spent on features
-        self._members = [self]
+        self._others: list[LinearDecoder] = []  # of an ensemble
 
     def joined(self, others: Sequence[LinearDecoder]) -> LinearDecoder:
         """Return a decoder of several members; see `Decoder.joined`."""
         together = copy.copy(self)
-        together._members = [member for each in (self, *others) for member in each._members]
+        together._others = [member for each in (self, *others) for member in each._members][1:]
         return together
+
+    @property
+    def _members(self) -> list[LinearDecoder]:
+        return [self, *self._others]
 
     def prepare(self, types: Types) -> None:
         """Note the attributes of the types that were met since the last time."""
@@ -285,10 +273,9 @@ class LinearDecoder(SearchDecoder):
             which: which of them.
             token_types: the type of every token.
         """
-        templates = self._templates
-        seen = extract(configurations, which, token_types, templates.slots)
-        rows = np.empty((len(which), len(templates.tables.states)), np.int32)
-        _hash(seen, self._attributes.table, templates.tables, self._num_bits, rows)
+        seen = extract(configurations, which, token_types, self._slots)
+        rows = np.empty((len(which), len(self._templates.states)), np.int32)
+        _hash(seen, self._attributes.table, self._templates, self._num_bits, rows)
         return rows
 
     def _own_scorer(self, token_types: Ints) -> Scorer:
@@ -305,7 +292,7 @@ class LinearDecoder(SearchDecoder):
         return average_scorer([member._own_scorer(arrays.types) for member in self._members])
 
     def _see(self) -> See:
-        return slot_features(*self._templates.places)
+        return slot_features(*self._places)
 
     def feature_share(self, types: Types, arrays: TokenArrays) -> float:
         """Parse sentences twice, greedily; return the share of features in the second time, in %.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parsing.parser.references import is_tree, non_projective_words, projective_trees, trees
+from parsing.parser.references import is_tree, projective_trees, trees
 from parsing.parser.tiny import LABELS, make_sentence, random_sentences, write_treebank
 from parsing.sparse.test_arcs import FIELDS, types_of
 from safetensors.numpy import load_file
@@ -75,21 +75,6 @@ def test_trees_and_their_probabilities(which: str) -> None:
         assert np.allclose(table.probabilities, expected, atol=1e-5)
         names = [parser.deprels[i] for i in table.label_ids[np.arange(len(heads)), heads]]
         assert names == deprels
-
-
-@pytest.mark.parametrize("which", ["projective", "all"])
-def test_every_output_is_a_tree(which: str) -> None:
-    parser = random_parser(which)
-    sentences = random_sentences(60, 30)
-    parser.parse(sentences)
-    crossing = 0
-    for sentence in sentences:
-        heads = tuple(sentence.heads())
-        assert is_tree(heads)
-        crossing += len(non_projective_words(heads))
-        for head, deprel in zip(heads, sentence.column(7), strict=True):
-            assert deprel in (LABELS.arcs if head else LABELS.roots)
-    assert (crossing == 0) == (which == "projective")
 
 
 def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,26 +177,6 @@ def test_a_rule_is_learnt(
     assert weights.dtype == np.float16
     assert np.array_equal(*parser.weights.values(), weights)
     assert described in (tmp_path / "p" / "README.md").read_text()
-
-
-def test_trees_by_transitions_are_ranked_and_arcs_weighed(treebank: Path, tmp_path: Path) -> None:
-    trained(treebank, tmp_path / "p", linear())
-    parser = checkpoint.load(tmp_path / "p")
-    arrays = parser.encode(read_conllu(treebank / "dev.conllu"))
-    parser.decoder.prepare(parser.types)
-    heads, _ = parser.decoder.decode(arrays, beam=4)
-    ranked = list(parser.decoder.ranked(arrays, 4))
-    tables = list(parser.decoder.arc_tables(arrays))
-    agreeing = 0
-    spans = zip(arrays.tokens.tolist(), arrays.lengths.tolist(), strict=True)
-    for (begin, length), best, table in zip(spans, ranked, tables, strict=True):
-        scores = [tree.score for tree in best]
-        assert scores == sorted(scores, reverse=True)
-        assert scores[0] <= 1e-4 * 2 * length  # each of its logarithms is right to 1e-4
-        assert table.probabilities.shape == (length, 1 + length)
-        assert table.probabilities.sum(axis=1).max() <= 1.0 + 1e-5
-        agreeing += np.array_equal(best[0].heads, heads[begin + 1 : begin + 1 + length])
-    assert agreeing >= 0.9 * len(ranked)  # a beam that gives up hypotheses may miss the best one
 
 
 @pytest.mark.parametrize(
