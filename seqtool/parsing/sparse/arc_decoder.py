@@ -39,7 +39,7 @@ class LinearGraphDecoder(Decoder):
     Args:
         config: what is read, and which trees are searched.
         labels: of arcs.
-        weights: of features, as `arcs.weight_shapes` says; they may change from call to call.
+        weights: of features, as `arcs.weight_shapes` says; they may change between calls.
 
     Attributes:
         features: of the first member, those of the types that are known.

@@ -127,15 +127,12 @@ def place_of(state, num_bits):  # type: ignore[no-untyped-def]
     return (state * FACTOR) >> TOP & ((1 << num_bits) - 1)
 
 
-@compiled(types.void(_ints, _ints, _longs, _longs, _int, _ints))
-def hash_templates(parts, ends, states, values, num_bits, places):  # type: ignore[no-untyped-def]
-    """Write the places of the features of all templates, [num_templates].
-
-    For the first three see `Templates`; `values` are those of all values.
-    """
-    begin = 0
+@compiled(types.void(templates_type, _longs, _int, _ints))
+def hash_templates(templates, values, num_bits, places):  # type: ignore[no-untyped-def]
+    """Write the places of the features of all templates, [num_templates], by all values."""
+    parts, ends, begin = templates.parts, templates.ends, 0
     for template in range(ends.shape[0]):
-        state = states[template]
+        state = templates.states[template]
         for part in range(begin, ends[template]):
             state = mix(state, values[parts[part]])
         begin = ends[template]

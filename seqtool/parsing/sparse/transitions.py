@@ -208,9 +208,7 @@ def _hash(seen, of_types, templates, num_bits, rows):  # type: ignore[no-untyped
                 values[number] = seen.labels[place, slot]
             else:
                 values[number] = seen.measures[place, slot]
-        hash_templates(
-            templates.parts, templates.ends, templates.states, values, num_bits, rows[place]
-        )
+        hash_templates(templates, values, num_bits, rows[place])
 
 
 def num_weights(config: ModelConfig, labels: Labels) -> int:

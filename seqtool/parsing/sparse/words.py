@@ -133,9 +133,7 @@ def _hash_words(words, templates, num_bits, rows):  # type: ignore[no-untyped-de
             values[number] = 0  # outside the sentence
             if words.begins[word] <= other < words.ends[word]:
                 values[number] = words.attributes[words.places[other], templates.values[number, 1]]
-        hash_templates(
-            templates.parts, templates.ends, templates.states, values, num_bits, rows[word]
-        )
+        hash_templates(templates, values, num_bits, rows[word])
 
 
 def hash_words(words: Words, templates: Templates, num_bits: int) -> Ints:
