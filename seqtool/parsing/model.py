@@ -28,7 +28,7 @@ from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.sparse.weights import SEEN
+from seqtool.parsing.sparse.engine import SEEN
 from seqtool.parsing.unknown import SHARE
 from seqtool.treebank.conllu import Broken, no_item
 from seqtool.treebank.sentence import Sentence

@@ -17,8 +17,15 @@ from numba import types
 
 from seqtool.core.arrays import Bytes, Floats, Halves, Ints
 from seqtool.core.jit import compiled
-from seqtool.parsing.sparse.features import mix, place_of
-from seqtool.parsing.sparse.weights import SEEN, Averaged, add, averaged_type, sum_rows
+from seqtool.parsing.sparse.engine import (
+    SEEN,
+    Averaged,
+    add,
+    averaged_type,
+    mix,
+    place_of,
+    sum_rows,
+)
 from seqtool.parsing.sparse.words import (
     FEWEST_BITS,
     WEIGHTS,
@@ -54,19 +61,12 @@ def num_bits(config: TaggerConfig, num_words: int) -> int:
 def _learn_words(  # type: ignore[no-untyped-def]
     rows, counts, order, bundles, members, weights, squares, scores, dropout, draw
 ):
-    """Learn words in an order.
+    """Learn words in an order, by the places `rows` of their features and their `bundles`.
 
-    Args:
-        rows: the places of the features of all words.
-        counts: at each place how often its feature is there, up to `LEAST`.
-        order: of words.
-        bundles: of all words.
-        members: the values of bundles, [B, 3].
-        weights: that are learnt.
-        squares: the sums of the squared gradients of all weights.
-        scores: room for the scores of all values.
-        dropout: at each word, the share of its features that is left out.
-        draw: a number of the epoch, by which they are drawn.
+    At each place, `counts` tells how often its feature is there, up to `LEAST`. `members` are the
+    values of bundles, [B, 3]; `squares` the sums of the squared gradients of all weights; `scores`
+    is room for those of all values. At each word, a share `dropout` of its features is left out, by
+    a number `draw` of the epoch.
     """
     num_bundles, num_columns = members.shape
     kept = np.empty((1, rows.shape[1]), np.int32)

@@ -27,7 +27,7 @@ from seqtool.parsing.sparse.arcs import (
     score_arcs,
     score_labels,
 )
-from seqtool.parsing.sparse.features import AttributeTable
+from seqtool.parsing.sparse.engine import AttributeTable
 
 LONGEST = 2047  # words whose arcs are all scored
 HELD_SCORES = LONGEST * (1 + LONGEST)  # of arcs: 16 MB

@@ -1,6 +1,6 @@
 """Sparse features of arcs and of their labels, and the scores that they sum up to.
 
-These are the parsers of McDonald, Crammer & Pereira 2005. A value of a template (`features`) is
+These are the parsers of McDonald, Crammer & Pereira 2005. A value of a template (`engine`) is
 `address.atom`: "h.form d.tag" is the form of the head with the tag of the dependent. Each template
 makes one feature of an arc, and a second one that also has the direction of the arc and its length
 (their table 1; what they call a part of speech is here `tag`, and there are more atoms).
@@ -12,12 +12,12 @@ makes one feature of an arc, and a second one that also has the direction of the
     atoms      form (lower case), lemma, prefix (3 characters), suffix (3), shape,
                tag (UPOS; XPOS where no UPOS is read), fine (XPOS beside UPOS), feats
 
-A feature of labels is a row of weights, see `weights`. Word 0 of a sentence is ROOT.
+A feature of labels is a row of weights, see `engine`. Word 0 of a sentence is ROOT.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +25,11 @@ from numba import types
 
 from seqtool.core.arrays import Ints, Longs
 from seqtool.core.jit import compiled
-from seqtool.parsing.encoding.features import FIELDS, NONE_TYPE
+from seqtool.parsing.encoding.features import NONE_TYPE
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.sparse.features import (
+from seqtool.parsing.sparse.engine import (
+    ATTRIBUTES,
     FACTOR,
     compile_templates,
     mix,
@@ -38,16 +39,10 @@ from seqtool.parsing.sparse.features import (
 
 WEIGHTS = "features"  # their name among the arrays of a model
 
-# atom -> the groups of symbols that it may be, of which the first that is read is taken
+# atom -> the group of symbols that it is
 ATOMS = {
-    "form": ("lower",),
-    "lemma": ("lemma",),
-    "prefix": ("prefix3",),
-    "suffix": ("suffix3",),
-    "shape": ("shape",),
-    "tag": ("upos", "xpos"),
-    "fine": ("xpos",),
-    "feats": ("feats",),
+    **{"form": "lower", "lemma": "lemma", "prefix": "prefix3", "suffix": "suffix3"},
+    **{"shape": "shape", "tag": "upos", "fine": "xpos", "feats": "feats"},
 }
 ADDRESSES = ("h", "d", "h-1", "h+1", "d-1", "d+1", "b", "dl", "dr", "s", "g")
 H, D, H_PREV, H_NEXT, D_PREV, D_NEXT, B, D_LEFT, D_RIGHT, SIBLING, GRAND = range(len(ADDRESSES))
@@ -155,15 +150,12 @@ def weight_shapes(config: ModelConfig, labels: Labels) -> dict[str, tuple[int, .
     return {WEIGHTS: ((1 << config.hash_bits) + len(labels),)}
 
 
-def atoms_of(fields: Iterable[str]) -> dict[str, str]:
+def atoms_of(fields: Sequence[str]) -> dict[str, str]:
     """Return the atoms that a parser of some fields reads, each with its group of symbols."""
-    known = {name for field in fields for name in FIELDS[field]}
-    found: dict[str, str] = {}
-    for atom, names in ATOMS.items():
-        group = next((name for name in names if name in known), None)
-        if group is not None and group not in found.values():
-            found[atom] = group
-    return found
+    read = {atom: group for atom, group in ATOMS.items() if ATTRIBUTES[group] in fields}
+    if "tag" not in read and "fine" in read:
+        read["tag"] = read.pop("fine")
+    return read
 
 
 @compiled(_int(_int, _int))

@@ -27,7 +27,7 @@ from seqtool.parsing.sparse.arcs import (
     outer_children,
     tags_between,
 )
-from seqtool.parsing.sparse.weights import add, averaged_type
+from seqtool.parsing.sparse.engine import add, averaged_type
 
 _ints = types.int32[::1]
 _places = types.int64[::1]

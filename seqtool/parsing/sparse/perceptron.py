@@ -16,7 +16,7 @@ import numpy as np
 from numba import types
 
 from seqtool.core.jit import compiled
-from seqtool.parsing.sparse.weights import add, averaged_type, sum_rows
+from seqtool.parsing.sparse.engine import add, averaged_type, sum_rows
 
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]

@@ -32,10 +32,10 @@ from seqtool.parsing.parser.transition.transitions import (
 )
 from seqtool.parsing.sparse import arcs, transitions
 from seqtool.parsing.sparse.arc_decoder import LinearGraphDecoder
+from seqtool.parsing.sparse.engine import Averaged, score_rows
 from seqtool.parsing.sparse.mira import learn_heads, learn_labels
 from seqtool.parsing.sparse.perceptron import learn
 from seqtool.parsing.sparse.transitions import LinearDecoder
-from seqtool.parsing.sparse.weights import Averaged, score_rows
 from seqtool.parsing.train import TreebankTask
 from seqtool.treebank.projectivity import is_projective
 

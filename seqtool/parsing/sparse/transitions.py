@@ -1,6 +1,6 @@
 """Sparse features of configurations, and the linear classifier that scores transitions by them.
 
-These are the parsers of MaltParser and of Zhang & Nivre 2011. Values of templates (`features`):
+These are the parsers of MaltParser and of Zhang & Nivre 2011. Values of templates (`engine`):
 
     s0.form               an attribute of a word: that of the word on top of the stack
     s0.l1.label           the label of a word's arc, here of the leftmost child of s0
@@ -8,7 +8,7 @@ These are the parsers of MaltParser and of Zhang & Nivre 2011. Values of templat
 
 Addresses and measures are those of `hidden_layer`; attributes are form, lower, lemma, prefix1 to
 prefix3, suffix1 to suffix4, shape, upos, xpos, feats and label. The score of a transition is the
-sum of the weights of features with it; a feature has a row of them (`weights`).
+sum of the weights of features with it; a feature has a row of them (`engine`).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from seqtool.parsing.parser.transition.hidden_layer import (
 from seqtool.parsing.parser.transition.search import Scorer
 from seqtool.parsing.parser.transition.trace import See, slot_features
 from seqtool.parsing.parser.transition.transitions import Configurations
-from seqtool.parsing.sparse import features
-from seqtool.parsing.sparse.features import (
+from seqtool.parsing.sparse import engine
+from seqtool.parsing.sparse.engine import (
     ATTRIBUTES,
     AttributeTable,
     Templates,
     expanded,
     hash_templates,
+    score_rows,
     template_list,
     templates_type,
 )
-from seqtool.parsing.sparse.weights import score_rows
 
 WEIGHTS = "transitions"  # the name of the array
 
@@ -124,7 +124,7 @@ Places = tuple[list[str], list[str], list[str]]  # of words, of labels, and meas
 def chosen(
     texts: Iterable[str], fields: Sequence[str], groups: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return templates with `features.NAME` replaced by the standard ones that fields suffice for.
+    """Return templates with `engine.NAME` replaced by the standard ones that fields suffice for.
 
     Those of joined morphemes are among them where all that they look at is in `groups`, those of
     the symbols of a treebank.
@@ -186,7 +186,7 @@ def compile_templates(texts: Iterable[str]) -> tuple[Templates, Places, tuple[st
         column = attributes.setdefault(name, len(attributes))
         return words.setdefault(address, len(words)), column
 
-    tables = features.compile_templates(texts, number_of)
+    tables = engine.compile_templates(texts, number_of)
     return tables, (list(words), list(labels), list(measures)), tuple(attributes)
 
 

@@ -7,7 +7,7 @@ network, so that neither relies on the other.
 
 The place of a value is that of a word: `w`, `w-1` to `w-9` before it, `w+1` to `w+9` after it. Its
 attribute is `form`, `lower` (case), `prefix1` to `prefix4`, `suffix1` to `suffix5`, `shape` or
-`case`. See `features`.
+`case`. See `engine`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import shape
-from seqtool.parsing.sparse import features
-from seqtool.parsing.sparse.features import (
+from seqtool.parsing.sparse import engine
+from seqtool.parsing.sparse.engine import (
+    SEEN,
     Templates,
     expanded,
     hash_templates,
+    score_rows,
     template_list,
     templates_type,
 )
-from seqtool.parsing.sparse.weights import SEEN, score_rows
 
 WEIGHTS = "sparse.weight"  # the name of the array of weights; that of bits is `SEEN`
 ATTRIBUTES: dict[str, Callable[[str], str]] = {
@@ -81,7 +82,7 @@ words_type = types.NamedTuple((_table, _ints, _ints, _ints), Words)
 
 
 def chosen(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return templates with `features.NAME` replaced by the standard ones."""
+    """Return templates with `engine.NAME` replaced by the standard ones."""
     return expanded(texts, STANDARD)
 
 
@@ -104,7 +105,7 @@ def compile_templates(texts: Sequence[str]) -> tuple[Templates, tuple[str, ...]]
             raise ConfigError(f"{value!r} is no value", hint=hint)
         return int(found[1] or 0), attributes.setdefault(found[2], len(attributes))
 
-    return features.compile_templates(texts, number_of), tuple(attributes)
+    return engine.compile_templates(texts, number_of), tuple(attributes)
 
 
 def attributes_of(forms: Sequence[str], names: Sequence[str]) -> Ints:

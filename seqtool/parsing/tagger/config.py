@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from seqtool.core.config import DEEPEST, WIDEST, Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
-from seqtool.parsing.sparse.features import NAME
+from seqtool.parsing.sparse.engine import NAME
 from seqtool.parsing.sparse.words import FEWEST_BITS, chosen, compile_templates
 from seqtool.training.config import TrainingConfig
 

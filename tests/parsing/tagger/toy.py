@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.parsing.sparse.weights import SEEN
+from seqtool.parsing.sparse.engine import SEEN
 from seqtool.parsing.sparse.words import STANDARD
 from seqtool.parsing.tagger.config import TaggerConfig, preset
 from seqtool.parsing.tagger.lemmas import Lemmas

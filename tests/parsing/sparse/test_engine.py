@@ -17,7 +17,7 @@ from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of, en
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.transitions import LEFT, RIGHT, SHIFT, Configurations
 from seqtool.parsing.sparse import words
-from seqtool.parsing.sparse.features import AttributeTable
+from seqtool.parsing.sparse.engine import AttributeTable, score_rows
 from seqtool.parsing.sparse.transitions import (
     STANDARD,
     STANDARD_JOINED,
@@ -26,7 +26,6 @@ from seqtool.parsing.sparse.transitions import (
     chosen,
     num_weights,
 )
-from seqtool.parsing.sparse.weights import score_rows
 
 FIELDS = ("form", "upos")
 BITS = 20
