@@ -6,13 +6,12 @@ of the later ones depend on that of the first.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from seqtool.core.arrays import Floats, Ints
-from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, Types, token_rows
+from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
 from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
@@ -22,18 +21,19 @@ from seqtool.parsing.parser.graph.spanning import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.sparse.arcs import (
     WEIGHTS,
+    Features,
     atoms_of,
     compile_features,
     score_arcs,
     score_labels,
 )
-from seqtool.parsing.sparse.engine import AttributeTable
+from seqtool.parsing.sparse.engine import AttributeReader
 
 LONGEST = 2047  # words whose arcs are all scored
 HELD_SCORES = LONGEST * (1 + LONGEST)  # of arcs: 16 MB
 
 
-class LinearGraphDecoder(Decoder):
+class LinearGraphDecoder(AttributeReader, Decoder):
     """The best trees by linear scores of arcs; see `Decoder`.
 
     Args:
@@ -42,43 +42,20 @@ class LinearGraphDecoder(Decoder):
         weights: of features, as `arcs.weight_shapes` says; they may change between calls.
 
     Attributes:
-        features: of the first member, those of the types that are known.
         is_projective: projective trees are searched, or all.
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
+        read = atoms_of(config.fields)
+        super().__init__([*read.values()])
         self._labels, self._weights = labels, weights[WEIGHTS]
         self.is_projective = config.trees == "projective"
-        read = atoms_of(config.fields)
-        self._attributes = AttributeTable([*read.values()])
-        self.features = compile_features(read, config.hash_bits)
-        self._others: list[LinearGraphDecoder] = []  # of an ensemble
-
-    def joined(self, others: Sequence[LinearGraphDecoder]) -> LinearGraphDecoder:
-        """Return a decoder of several members; see `Decoder.joined`."""
-        together = copy.copy(self)
-        together._others = [member for each in (self, *others) for member in each._members][1:]
-        return together
+        self._features = compile_features(read, config.hash_bits)
 
     @property
-    def _members(self) -> list[LinearGraphDecoder]:
-        return [self, *self._others]
-
-    def prepare(self, types: Types) -> None:
-        """Note the symbols of the types that were met since the last time."""
-        for member in self._members:
-            member._attributes.extend(types)
-            member.features = member.features._replace(symbols=member._attributes.table)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the symbols of types, of each member."""
-        return self._attributes.table.nbytes
-
-    def clear(self) -> None:
-        """Forget all types."""
-        for member in self._members:
-            member._attributes.clear()
+    def features(self) -> Features:
+        """Those of the first member, with the types that are known."""
+        return self._features._replace(symbols=self.table)
 
     @property
     def has_beam(self) -> bool:
@@ -105,10 +82,10 @@ class LinearGraphDecoder(Decoder):
         """Return the average scores of all arcs of some sentences, flat; see `graph.spanning`."""
         lengths = part.lengths.astype(np.int64)
         scores = np.zeros((lengths * (lengths + 1)).sum(), np.float32)
-        for member in self._members:
+        for member in self.members:
             sentences = part.types, part.tokens, part.lengths
             score_arcs(member.features, *sentences, member._weights, scores)
-        scores /= len(self._members)
+        scores /= len(self.members)
         return scores
 
     def label_scores(self, part: TokenArrays, heads: Ints, tree: Ints) -> Floats:
@@ -122,7 +99,7 @@ class LinearGraphDecoder(Decoder):
             tree: heads of all words, in the trees that the arcs are in, or would be.
         """
         scores_WL = np.zeros((len(heads), len(self._labels)), np.float32)
-        for member in self._members:
+        for member in self.members:
             sentences = part.types, part.tokens, part.lengths
             arcs = heads, tree, len(self._labels.arcs)
             score_labels(member.features, *sentences, *arcs, member._weights, scores_WL)

@@ -90,7 +90,7 @@ class Features(NamedTuple):
             columns of `symbols`.
         begins: int32 [templates + 1], where the parts of each begin.
         states: int64 [templates], what the hash of each begins with.
-        symbols: int32 [types, columns], those of the types that are known; see `AttributeTable`.
+        symbols: int32 [types, columns], those of the types that are known; see `AttributeReader`.
         tag: the column by which the words between are told apart; -1 without one.
         num_bits: of a feature's place among the weights.
     """

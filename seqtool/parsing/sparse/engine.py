@@ -28,8 +28,9 @@ weights after each of the n examples is w - u / n.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numba import types
@@ -231,37 +232,60 @@ ATTRIBUTES = {
 }
 
 
-class AttributeTable:
-    """The attributes of all types met so far, as numbers.
+class AttributeReader:
+    """What linear decoders share: the attributes of types, as numbers, and members of an ensemble.
 
     Args:
         attributes: names in `ATTRIBUTES`, whose fields the types are read by.
 
     Attributes:
-        table: int32 [num_types, num_attributes]; 0 where no word is, else the number of a symbol.
+        table: int32 [num_types, num_attributes], of the types met so far; 0 where no word is, else
+            the number of a symbol.
     """
 
     def __init__(self, attributes: Sequence[str]) -> None:
-        self._attributes = tuple(attributes)
-        self.clear()
+        self._names = tuple(attributes)
+        self.table: Ints = np.zeros((0, len(self._names)), np.int32)
+        self._others: list[Self] = []
+
+    @property
+    def members(self) -> list[Self]:
+        """This one, and those that joined it."""
+        return [self, *self._others]
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """Return an ensemble of this one and others; see `Decoder.joined`."""
+        together = copy.copy(self)
+        together._others = [member for each in (self, *others) for member in each.members][1:]
+        return together
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the attributes of types, of the member with most."""
+        return max(member.table.nbytes for member in self.members)
 
     def clear(self) -> None:
         """Forget all types."""
-        self.table: Ints = np.zeros((0, len(self._attributes)), np.int32)
+        for member in self.members:
+            member.table = np.zeros_like(member.table[:0])
 
-    def extend(self, types_met: Types) -> None:
+    def prepare(self, types: Types) -> None:
         """Add the types that were met since the last time."""
-        begin = len(self.table)
-        if len(types_met) == begin:
-            return
-        rows = np.zeros((len(types_met) - begin, len(self._attributes)), np.int32)
-        tables = (types_met.lexical, types_met.tags)
-        for symbols, table in zip(types_met.arrays(begin), tables, strict=True):
-            for column, name in enumerate(self._attributes):
+        for member in self.members:
+            if len(types) > len(member.table):
+                rows = member._attributes_of(types, len(member.table))
+                member.table = np.concatenate((member.table, rows))
+
+    def _attributes_of(self, types: Types, begin: int) -> Ints:
+        """Return the attributes of the types from a number on."""
+        rows = np.zeros((len(types) - begin, len(self._names)), np.int32)
+        tables = types.lexical, types.tags
+        for symbols, table in zip(types.arrays(begin), tables, strict=True):
+            for column, name in enumerate(self._names):
                 if name in table.groups:
                     first, last = table.range_of(name)
                     is_inside = (symbols >= first) & (symbols <= last)
                     rows[:, column] = np.where(is_inside, symbols, 0).max(axis=1)
-        if begin <= ROOT_TYPE < len(types_met):
+        if begin <= ROOT_TYPE < len(types):
             rows[ROOT_TYPE - begin] = ROOT
-        self.table = np.concatenate((self.table, rows))
+        return rows

@@ -13,7 +13,6 @@ sum of the weights of features with it; a feature has a row of them (`engine`).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from time import thread_time
 
@@ -40,7 +39,7 @@ from seqtool.parsing.parser.transition.transitions import Configurations
 from seqtool.parsing.sparse import engine
 from seqtool.parsing.sparse.engine import (
     ATTRIBUTES,
-    AttributeTable,
+    AttributeReader,
     Templates,
     expanded,
     hash_templates,
@@ -216,7 +215,7 @@ def num_weights(config: ModelConfig, labels: Labels) -> int:
     return (1 << config.hash_bits) + labels.num_transitions - 1
 
 
-class LinearDecoder(SearchDecoder):
+class LinearDecoder(AttributeReader, SearchDecoder):
     """Trees by the transitions of a system, by sparse features.
 
     Args:
@@ -226,40 +225,13 @@ class LinearDecoder(SearchDecoder):
     """
 
     def __init__(self, config: ModelConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
-        super().__init__(config.system, labels, 1.0)
-        self._num_bits = config.hash_bits
         self._templates, self._places, attributes = compile_templates(config.templates)
-        self._slots = compile_slots(*self._places)
+        AttributeReader.__init__(self, attributes)
+        SearchDecoder.__init__(self, config.system, labels, 1.0)
+        self._num_bits, self._slots = config.hash_bits, compile_slots(*self._places)
         # half precision is what the file has
         self._weights = weights[WEIGHTS].astype(np.float16).view(np.uint16)
-        self._attributes = AttributeTable(attributes)
         self._seconds = 0.0  # of the processor, spent on features
-        self._others: list[LinearDecoder] = []  # of an ensemble
-
-    def joined(self, others: Sequence[LinearDecoder]) -> LinearDecoder:
-        """Return a decoder of several members; see `Decoder.joined`."""
-        together = copy.copy(self)
-        together._others = [member for each in (self, *others) for member in each._members][1:]
-        return together
-
-    @property
-    def _members(self) -> list[LinearDecoder]:
-        return [self, *self._others]
-
-    def prepare(self, types: Types) -> None:
-        """Note the attributes of the types that were met since the last time."""
-        for member in self._members:
-            member._attributes.extend(types)
-
-    @property
-    def num_bytes(self) -> int:
-        """Memory of the attributes of types, of the member with most."""
-        return max(member._attributes.table.nbytes for member in self._members)
-
-    def clear(self) -> None:
-        """Forget the attributes of all types."""
-        for member in self._members:
-            member._attributes.clear()
 
     def rows(self, configurations: Configurations, which: Ints, token_types: Ints) -> Ints:
         """Return the places of the features of configurations, int32 [N, templates].
@@ -273,7 +245,7 @@ class LinearDecoder(SearchDecoder):
         """
         seen = extract(configurations, which, token_types, self._slots)
         rows = np.empty((len(which), len(self._templates.states)), np.int32)
-        _hash(seen, self._attributes.table, self._templates, self._num_bits, rows)
+        _hash(seen, self.table, self._templates, self._num_bits, rows)
         return rows
 
     def _own_scorer(self, token_types: Ints) -> Scorer:
@@ -287,7 +259,7 @@ class LinearDecoder(SearchDecoder):
         return score
 
     def _scorer(self, arrays: TokenArrays) -> Scorer:
-        return average_scorer([member._own_scorer(arrays.types) for member in self._members])
+        return average_scorer([member._own_scorer(arrays.types) for member in self.members])
 
     def _see(self) -> See:
         return slot_features(*self._places)

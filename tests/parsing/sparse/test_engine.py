@@ -17,7 +17,7 @@ from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of, en
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.transitions import LEFT, RIGHT, SHIFT, Configurations
 from seqtool.parsing.sparse import words
-from seqtool.parsing.sparse.engine import AttributeTable, score_rows
+from seqtool.parsing.sparse.engine import AttributeReader, score_rows
 from seqtool.parsing.sparse.transitions import (
     STANDARD,
     STANDARD_JOINED,
@@ -101,12 +101,12 @@ def test_attributes_of_types_are_symbols_whatever_the_order_of_fields() -> None:
     lexical = SymbolTable.build(counted, ["form"], 1, columns)
     tags = SymbolTable.build(counted, ["feats", "upos"], 1, columns)
     types = Types(lexical, tags)
-    attributes = AttributeTable(("upos", "feats", "form"))
+    attributes = AttributeReader(("upos", "feats", "form"))
     types.add(keys[0])
-    attributes.extend(types)
+    attributes.prepare(types)
     types.add(keys[1])
     types.add(("c", "Z", "_"))
-    attributes.extend(types)
+    attributes.prepare(types)
     upos, feats, form = (
         {**table.ids_of(name), None: table.range_of(name)[0]}
         for table, name in ((tags, "upos"), (tags, "feats"), (lexical, "form"))
