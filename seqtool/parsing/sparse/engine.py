@@ -267,7 +267,7 @@ class AttributeReader:
     def clear(self) -> None:
         """Forget all types."""
         for member in self.members:
-            member.table = np.zeros_like(member.table[:0])
+            member.table = np.zeros((0, len(member._names)), np.int32)
 
     def prepare(self, types: Types) -> None:
         """Add the types that were met since the last time."""

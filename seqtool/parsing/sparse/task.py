@@ -97,8 +97,7 @@ class LinearTask(TreebankTask[ParserConfig, TrainingData]):
     def _pass(self, sentences: Longs, rate: float | None) -> tuple[float, int]:
         """Go through a batch, and learn each item at a rate, unless it is None.
 
-        Returns their mean loss, each before it is learnt, and their number. What chance decides
-        comes from `self._random`.
+        Returns their mean loss and their number. What chance decides comes from `self._random`.
         """
 
     @abstractmethod
@@ -109,23 +108,22 @@ class LinearTask(TreebankTask[ParserConfig, TrainingData]):
         """Draw an order of the sentences, in batches; return how many batches."""
         self._epoch = epoch
         generator = np.random.default_rng((self.config.training.seed, epoch))
-        self._batches = self._divided(
-            generator.permutation(self._data.of_epoch(epoch, self._usable))
-        )
+        order = generator.permutation(self._data.of_epoch(epoch, self._usable))
+        self._batches = self._divided(order)
         return len(self._batches)
 
-    def learn(self, index: int, rate: float) -> tuple[Tensor, int]:
-        """Learn batch `index`; return its mean loss and number of items."""
-        return self._step(index, rate)
+    def learn(self, index: int, rate: float | None) -> tuple[Tensor, int]:
+        """Learn batch `index`, unless the rate is None; return its mean loss and number of items.
 
-    def loss(self, index: int) -> tuple[Tensor, int]:
-        """Return the same without learning."""
-        return self._step(index, None)
-
-    def _step(self, index: int, rate: float | None) -> tuple[Tensor, int]:
+        The loss of each item is taken before it is learnt.
+        """
         self._begin_step(index)
         loss, num_items = self._pass(self._batches[index], rate)
         return torch.tensor(loss), num_items
+
+    def loss(self, index: int) -> tuple[Tensor, int]:
+        """Return the same without learning."""
+        return self.learn(index, None)
 
     def averages(self) -> dict[str, Floats]:
         """Return the averaged weights, of which scores are log-probabilities.
@@ -200,9 +198,8 @@ class LinearTransitionTask(LinearTask):
         heads, label_ids = (array[inside] for array in dev.token_arrays(dev.trees, labels))
         oracle = Oracle(system, labels, heads, label_ids, tokens, lengths)
         rows, masks, gold = [], [], []
-        for configurations, which, legal, found in self._walk(
-            tokens, lengths, arrays.types[inside]
-        ):
+        walk = self._walk(tokens, lengths, arrays.types[inside])
+        for configurations, which, legal, found in walk:
             rows.append(found)
             masks.append(legal)
             gold.append(oracle.transitions(configurations, which))
