@@ -111,7 +111,7 @@ def compile_templates(
     for text in texts:
         try:
             if not text.split():
-                raise ConfigError("there is no value", hint="write one or more, between spaces")
+                raise ConfigError("there is no value", hint="write one or more, with spaces")
             parts += [values.setdefault(number_of(one), len(values)) for one in text.split()]
         except ConfigError as error:
             raise ConfigError(f"the template {text!r}: {error.message}", hint=error.hint) from error
