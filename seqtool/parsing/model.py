@@ -29,7 +29,7 @@ from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.config import C
-from seqtool.parsing.encoding.sparse import SEEN
+from seqtool.parsing.sparse.engine import SEEN
 from seqtool.parsing.unknown_words import UNKNOWN_SHARE
 from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item
 from seqtool.treebank.sentence import Sentence

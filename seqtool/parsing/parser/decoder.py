@@ -144,7 +144,7 @@ class Decoder(ABC):
 
         There may be fewer. The first one is that of `decode`, if it is the only one or the search
         is exact; a beam that looks further for others may find a better one. They are found by
-        `transition.search`, `graph.ranking` or `linear.arcs.search`.
+        `transition.search` or `graph.ranking`.
         """
 
     @abstractmethod

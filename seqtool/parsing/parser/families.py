@@ -22,7 +22,7 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
     """Return the decoder of a parser of such settings, labels and weights."""
     model, is_linear = config.model, config.model.classifier == "linear"
     if model.decoder == "graph" and is_linear:
-        from seqtool.parsing.parser.linear.arcs.decoder import LinearGraphDecoder
+        from seqtool.parsing.sparse.arc_decoder import LinearGraphDecoder
 
         return LinearGraphDecoder(model, labels, weights)
     if model.decoder == "graph":
@@ -30,7 +30,7 @@ def make_decoder(config: ParserConfig, labels: Labels, weights: Mapping[str, Flo
 
         return GraphDecoder(config, labels, weights)
     if is_linear:
-        from seqtool.parsing.parser.linear.transitions.decoder import LinearDecoder
+        from seqtool.parsing.sparse.transitions import LinearDecoder
 
         return LinearDecoder(model, labels, weights)
     from seqtool.parsing.parser.transition.decoder import TransitionDecoder
@@ -50,11 +50,11 @@ def parser_shapes(
     """
     is_linear = config.classifier == "linear"
     if config.decoder == "graph" and is_linear:
-        from seqtool.parsing.parser.linear.arcs import scorer
+        from seqtool.parsing.sparse import arcs
 
-        return scorer.weight_shapes(config, labels)
+        return arcs.weight_shapes(config, labels)
     if is_linear:
-        from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS, num_weights
+        from seqtool.parsing.sparse.transitions import WEIGHTS, num_weights
 
         return {WEIGHTS: (num_weights(config, labels),)}
     if config.decoder == "graph":

@@ -25,12 +25,11 @@ from seqtool.parsing.parser.distillation import (
     write_taught,
 )
 from seqtool.parsing.parser.graph.task import GraphTask
-from seqtool.parsing.parser.linear.arcs.task import MiraTask
-from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
-from seqtool.parsing.parser.linear.transitions.templates import chosen
 from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
+from seqtool.parsing.sparse.task import LinearTransitionTask, MiraTask
+from seqtool.parsing.sparse.transitions import chosen
 from seqtool.parsing.train import Kind, TreebankRecord, WordOptions, train_on_treebank
 from seqtool.training.config import Stage
 from seqtool.training.run import TrainedModel

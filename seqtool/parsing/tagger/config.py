@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets, count, depth, share, width
-from seqtool.parsing.tagger.sparse import FEWEST_BITS, NAME, chosen, compile_templates
+from seqtool.parsing.sparse.engine import NAME
+from seqtool.parsing.sparse.words import FEWEST_BITS, chosen, compile_templates
 from seqtool.training.config import TrainingConfig
 
 SMALLEST_STEP = 64  # smaller ones take as long

@@ -19,7 +19,7 @@ from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
-from seqtool.parsing.tagger import sparse
+from seqtool.parsing.sparse import words as sparse
 from seqtool.parsing.tagger.config import TAGGERS, TaggerConfig, TaggerModelConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (

@@ -22,7 +22,7 @@ from numba import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import SymbolTable, morphemes
-from seqtool.parsing.tagger.sparse import attributes_of
+from seqtool.parsing.sparse.words import attributes_of
 from seqtool.text.characters import Characters, Convolution
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS
 

@@ -22,6 +22,8 @@ from seqtool.parsing.encoding.encoder import (
     unknown_chances,
     word_numbers,
 )
+from seqtool.parsing.sparse.adagrad import SparseLearner, num_bits
+from seqtool.parsing.sparse.words import attributes_of, chosen, compile_templates, words_of
 from seqtool.parsing.tagger.columns import read_labelled
 from seqtool.parsing.tagger.config import (
     LABELLERS,
@@ -40,8 +42,6 @@ from seqtool.parsing.tagger.data import (
 from seqtool.parsing.tagger.labeller import Labeller
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.network import TaggerNetwork
-from seqtool.parsing.tagger.sparse import attributes_of, chosen, compile_templates, words_of
-from seqtool.parsing.tagger.sparse_learner import SparseLearner, num_bits
 from seqtool.parsing.train import Kind, TreebankTask, WordOptions, read_by, train_on_treebank
 from seqtool.training.run import TrainedModel
 from seqtool.treebank.sentence import FEATS, LEMMA, UPOS, XPOS, Sentence

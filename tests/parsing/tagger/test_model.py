@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.tagger.plain_sparse import sparse_scores
+from parsing.sparse.plain import sparse_scores
 from parsing.tagger.toy import bare, random_tagger, random_treebank, sentence_of, tiny_config
 
 from seqtool.core import checkpoint

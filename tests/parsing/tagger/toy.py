@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.parsing.encoding.sparse import SEEN
+from seqtool.parsing.sparse.engine import SEEN
+from seqtool.parsing.sparse.words import STANDARD
 from seqtool.parsing.tagger.config import LABELLERS, TAGGERS, LabellerConfig, TaggerConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.model import Tagger, tagger_shapes
 from seqtool.parsing.tagger.morphology import Bundles, Characters, lexical_table
-from seqtool.parsing.tagger.sparse import STANDARD
 from seqtool.treebank.sentence import Sentence
 
 SIZES: dict[str, Any] = {

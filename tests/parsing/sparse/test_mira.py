@@ -9,20 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from parsing.parser.linear.arcs import named
-from parsing.parser.linear.arcs.test_features import places_of_arc, places_of_label
 from parsing.parser.references import int32
 from parsing.parser.tiny import write_treebank
+from parsing.sparse import named
+from parsing.sparse.test_arcs import places_of_arc, places_of_label
 
 from seqtool.core.config import from_dict
-from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.encoding.features import encode
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.graph.eisner import projective_trees
-from seqtool.parsing.parser.linear.arcs.mira import take_step
-from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS
-from seqtool.parsing.parser.linear.arcs.task import MiraTask
+from seqtool.parsing.sparse.engine import Averaged
+from seqtool.parsing.sparse.mira import take_step
+from seqtool.parsing.sparse.task import MiraTask
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import FORM, UPOS
 
@@ -76,7 +75,7 @@ def test_a_version_of_dictionaries_learns_the_same(tmp_path: Path) -> None:
     for epoch in range(2):
         for index in range(task.start_epoch(epoch)):
             task.learn(index, longest)
-        for place in task._order.tolist():
+        for place in np.concatenate(task._batches).tolist():
             sentence, begin = sentences[place], int(arrays.tokens[place]) + 1
             words = named.words_of(sentence.column(FORM), sentence.column(UPOS))
             n = len(words) - 1
@@ -106,10 +105,10 @@ def test_a_version_of_dictionaries_learns_the_same(tmp_path: Path) -> None:
             num += 1
             for name, weight in weights.items():
                 totals[name] += weight
-    averages = task.weights[WEIGHTS].average()
+    averages = task.weights.average()
     assert sum(abs(weight) > 1e-3 for weight in weights.values()) > 500
     # the weights of every feature of the treebank, by its place
-    features = task._scorer.features
+    features = task._decoder.features
     for sentence in sentences[:8]:
         words = named.words_of(sentence.column(FORM), sentence.column(UPOS))
         heads, one = sentence.heads(), encode([sentence], data.types)

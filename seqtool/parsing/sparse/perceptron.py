@@ -16,12 +16,12 @@ import numpy as np
 from numba import types
 
 from seqtool.core.jit import compiled
-from seqtool.parsing.encoding.averages import add, averaged_type
-from seqtool.parsing.encoding.sparse import sum_rows
+from seqtool.parsing.sparse.engine import add, averaged_type, sum_rows
 
 _ints = types.int32[::1]
 _table = types.int32[:, ::1]
 _floats = types.float32[::1]
+_bytes = types.uint8[::1]
 _int = types.int64
 
 
@@ -47,42 +47,14 @@ def _best_free(scores, free):  # type: ignore[no-untyped-def]
     return best
 
 
-@compiled(types.void(_table, _int, types.uint8[::1], _int))
-def _count(rows, place, counts, least):  # type: ignore[no-untyped-def]
-    """Count the features of a configuration, each up to `least`."""
-    for feature in range(rows.shape[1]):
-        # no further, as a byte would wrap around
-        if counts[rows[place, feature]] < least:
-            counts[rows[place, feature]] += 1
-
-
-@compiled(types.void(_table, _int, _int, _int, averaged_type, types.uint8[::1], _int))
-def _correct(rows, place, wanted, wrong, weights, counts, least):  # type: ignore[no-untyped-def]
-    """Change the weights of all features of a configuration after a mistake."""
-    for feature in range(rows.shape[1]):
-        row = rows[place, feature]
-        if counts[row] >= least:
-            add(weights, row + wanted, np.float32(1.0))
-            add(weights, row + wrong, np.float32(-1.0))
-
-
 @compiled(
-    types.Tuple((types.float64, _int))(
-        _table,
-        types.uint8[::1],
-        _table,
-        _ints,
+    types.Tuple((types.float64, _int, _ints, _ints))(
+        *(_table, _bytes, _table, _ints, types.boolean, averaged_type, _bytes, _int),
         types.boolean,
-        averaged_type,
-        types.uint8[::1],
-        _int,
-        types.boolean,
-        _ints,
-        _ints,
     )
 )
 def learn(  # type: ignore[no-untyped-def]
-    rows, legal, free, segments, learns, weights, counts, least, counting, own, best
+    rows, legal, free, segments, learns, weights, counts, least, counting
 ):
     """Go through configurations, and learn each before the next is looked at.
 
@@ -97,14 +69,13 @@ def learn(  # type: ignore[no-untyped-def]
         counts: uint8, at the row of each feature how often it was seen, up to `least`.
         least: how often a feature has to be seen before it is learnt.
         counting: whether features are counted.
-        own: int32 [N], to be filled: the transition of the highest score.
-        best: int32 [N], to be filled: the same among the free ones, -1 without any.
 
     Returns:
-        The sum of the losses, 1 for a mistake, and of how many.
+        The sum of the losses, 1 for a mistake, and of how many; then int32 [N] the transition of
+        the highest score, and the same among the free ones, -1 without any.
     """
-    num = segments[segments.shape[0] - 1]
-    scores = np.empty(num, np.float32)
+    scores = np.empty(segments[segments.shape[0] - 1], np.float32)
+    own, best = np.empty(rows.shape[0], np.int32), np.empty(rows.shape[0], np.int32)
     loss, num_items = 0.0, 0
     for place in range(rows.shape[0]):
         sum_rows(rows, place, weights.values, scores)
@@ -114,13 +85,17 @@ def learn(  # type: ignore[no-untyped-def]
         if wanted < 0:
             continue
         num_items += 1
-        if counting and learns:
-            _count(rows, place, counts, least)
         # also where one that is not free comes first of equal scores
-        if highest != wanted:
-            loss += 1.0
-            if learns:
-                _correct(rows, place, wanted, highest, weights, counts, least)
-        if learns:
-            weights.num[0] += 1
-    return loss, num_items
+        loss += highest != wanted
+        if not learns:
+            continue
+        for row in rows[place]:
+            # no further, as a byte would wrap around
+            if counting and counts[row] < least:
+                counts[row] += 1
+        for row in rows[place]:
+            if highest != wanted and counts[row] >= least:
+                add(weights, row + wanted, np.float32(1.0))
+                add(weights, row + highest, np.float32(-1.0))
+        weights.num[0] += 1
+    return loss, num_items, own, best

@@ -17,19 +17,17 @@ import numpy as np
 from numba import types
 
 from seqtool.core.jit import compiled
-from seqtool.parsing.encoding.averages import add, averaged_type
-from seqtool.parsing.parser.linear.arcs.features import (
+from seqtool.parsing.sparse.arcs import (
     NUM_ADDRESSES,
     add_rows,
     arc_places,
-    distance_of,
+    features_type,
     label_places,
     most_places,
     outer_children,
-    stand,
     tags_between,
 )
-from seqtool.parsing.parser.linear.arcs.templates import LABELS, features_type
+from seqtool.parsing.sparse.engine import add, averaged_type
 
 _ints = types.int32[::1]
 _places = types.int64[::1]
@@ -71,87 +69,58 @@ def take_step(weights, places, num_gold, num, loss, longest, changes):  # type: 
     return missing
 
 
-@compiled(
-    _double(
-        features_type,
-        _ints,
-        _int,
-        _int,
-        _ints,
-        _ints,
-        _double,
-        averaged_type,
-        _floats,
-    )
-)
-def learn_heads(  # type: ignore[no-untyped-def]
-    features, token_types, root, num_words, gold, best, longest, weights, changes
-):
+@compiled(_double(features_type, _ints, _ints, _ints, _double, averaged_type, _floats))
+def learn_heads(features, words, gold, best, longest, weights, changes):  # type: ignore[no-untyped-def]
     """Learn the heads of a sentence; return by how much its tree fell short, 0 or more.
 
-    The heads of the gold tree are `gold`, those of the best tree, with a point for each wrong arc,
-    are `best`. For the last three see `take_step`.
+    Args:
+        features: see `arcs.Features`.
+        words: the types of its tokens, ROOT first.
+        gold: the heads of the gold tree.
+        best: those of the best tree, with a point for each wrong arc.
+        longest: see `take_step`, as for all that follow.
+        weights: that are learnt.
+        changes: zeros.
     """
-    num_wrong = 0
-    for word in range(num_words):
-        num_wrong += gold[word] != best[word]
+    num_wrong = (gold != best).sum()
     if num_wrong == 0:
         return 0.0
     where = np.zeros(NUM_ADDRESSES, np.int64)
-    between = np.empty(num_words, np.int32)
-    most = num_wrong * most_places(features, token_types, root, num_words)
-    places = np.empty(2 * most, np.int64)
+    between = np.empty_like(words)
+    places = np.empty(2 * num_wrong * most_places(features, words), np.int64)
     num = num_gold = 0
     for heads in (gold, best):
         # set twice: in the end it is where the features of `best` begin
         num_gold = num
-        for word in range(1, num_words + 1):
+        for word in range(1, words.shape[0]):
             # where both have the same arc, its features would cancel out
             if gold[word - 1] != best[word - 1]:
                 head = np.int64(heads[word - 1])
-                stand(token_types, root, num_words, head, word, where)
-                num_between = tags_between(features, token_types, root, head, word, between)
-                distance = distance_of(head, word)
-                num += arc_places(features, where, between, num_between, distance, places[num:])
+                num_between = tags_between(features, words, head, word, between)
+                num += arc_places(
+                    features, words, head, word, between, num_between, where, places[num:]
+                )
     return take_step(weights, places, num_gold, num, float(num_wrong), longest, changes)
 
 
-@compiled(
-    _double(
-        features_type,
-        _ints,
-        _int,
-        _int,
-        _ints,
-        _ints,
-        _int,
-        _int,
-        _double,
-        averaged_type,
-        _floats,
-    )
-)
+@compiled(_double(features_type, _ints, _ints, _ints, _int, _int, _double, averaged_type, _floats))
 def learn_labels(  # type: ignore[no-untyped-def]
-    features, token_types, root, num_words, heads, gold, num_arc_labels, num_labels,
-    longest, weights, changes,
-):  # fmt: skip
+    features, words, heads, gold, num_arc_labels, num_labels, longest, weights, changes
+):
     """Learn the labels of a sentence in its gold tree; return the sum of what they fell short by.
 
     Heads and labels of its words are `heads` and `gold`; of all labels, the first `num_arc_labels`
-    are of arcs from words. For the last three see `take_step`.
+    are of arcs from words. For the others see `learn_heads`.
     """
-    around = np.empty((3, num_words + 1), np.int32)
-    outer_children(heads, num_words, around)
+    around = outer_children(heads)
     where = np.zeros(NUM_ADDRESSES, np.int64)
-    most = 2 * (features.families[LABELS + 1] - features.families[LABELS])
+    most = 2 * features.states.shape[0]
     places, rivals = np.empty(most, np.int64), np.empty(2 * most, np.int64)
     scores = np.empty(num_labels, np.float32)
     total = 0.0
-    for word in range(1, num_words + 1):
+    for word in range(1, words.shape[0]):
         head = np.int64(heads[word - 1])
-        num = label_places(
-            features, token_types, root, num_words, head, heads, around, word, where, places
-        )
+        num = label_places(features, words, head, word, heads, around, where, places)
         first, last = (0, num_arc_labels) if head else (num_arc_labels, num_labels)
         # a point for each wrong label, as for each wrong arc
         scores[first:last] = 1.0

@@ -5,8 +5,9 @@ taggers had them before (Ratnaparkhi 1996), remember what is said often. P(bundl
 over the sums of its values' scores, as that of the network. Weights are learnt apart from the
 network, so that neither relies on the other.
 
-Where a word stands: `w`, `w-1` to `w-9` before it, `w+1` to `w+9` after it. What is looked at is
-its `form`, `lower` (case), `prefix1` to `prefix4`, `suffix1` to `suffix5`, `shape` or `case`.
+The place of a value is that of a word: `w`, `w-1` to `w-9` before it, `w+1` to `w+9` after it. Its
+attribute is `form`, `lower` (case), `prefix1` to `prefix4`, `suffix1` to `suffix5`, `shape` or
+`case`. See `engine`.
 """
 
 from __future__ import annotations
@@ -24,37 +25,36 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ConfigError, did_you_mean
 from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import shape
-from seqtool.parsing.encoding.sparse import SEEN, hash_templates, score_rows
+from seqtool.parsing.sparse import engine
+from seqtool.parsing.sparse.engine import (
+    SEEN,
+    Templates,
+    expanded,
+    hash_templates,
+    score_rows,
+    template_list,
+    templates_type,
+)
 
 WEIGHTS = "sparse.weight"  # the name of the array of weights; that of bits is `SEEN`
-
-
-def _case(form: str) -> str:
-    """Return whether a form begins with a capital, and whether it has no small letter."""
-    return f"{form[:1].isupper()}{form.upper() == form}"
-
-
 ATTRIBUTES: dict[str, Callable[[str], str]] = {
     "form": str,
     "lower": str.lower,
     **{f"prefix{n}": lambda form, n=n: form[:n].lower() for n in range(1, 5)},  # type: ignore[misc]
     **{f"suffix{n}": lambda form, n=n: form[-n:].lower() for n in range(1, 6)},  # type: ignore[misc]
     "shape": shape,
-    "case": _case,
+    # whether it begins with a capital, and whether it has no small letter
+    "case": lambda form: f"{form[:1].isupper()}{form.upper() == form}",
 }
 FEWEST_BITS = 10  # of a hash
-NAME = "standard"  # stands for these templates
-STANDARD = (
-    *("w.form", "w.lower", "w.shape"),
-    *(f"w.prefix{n}" for n in range(1, 5)),
-    *(f"w.suffix{n}" for n in range(1, 6)),
-    *(f"w{place}.lower" for place in ("-3", "-2", "-1", "+1", "+2", "+3")),
-    *("w-2.lower w-1.lower", "w-1.lower w.lower", "w.lower w+1.lower", "w+1.lower w+2.lower"),
-    *("w-1.lower w+1.lower", "w-1.lower w.lower w+1.lower"),
-    *("w-1.suffix3", "w+1.suffix3", "w-1.suffix2 w.suffix3", "w.suffix3 w+1.suffix2"),
-    *("w-1.lower w.suffix3", "w.suffix3 w+1.lower", "w-1.suffix2 w.suffix2 w+1.suffix2"),
-    *("w-1.shape", "w+1.shape", "w-1.shape w.shape w+1.shape"),
-    *("w-1.case w.case w+1.case", "w-1.case w.shape"),
+STANDARD = template_list(
+    "w.form, w.lower, w.shape, w.prefix1, w.prefix2, w.prefix3, w.prefix4, w.suffix1, w.suffix2,"
+    "w.suffix3, w.suffix4, w.suffix5, w-3.lower, w-2.lower, w-1.lower, w+1.lower, w+2.lower,"
+    "w+3.lower, w-2.lower w-1.lower, w-1.lower w.lower, w.lower w+1.lower, w+1.lower w+2.lower,"
+    "w-1.lower w+1.lower, w-1.lower w.lower w+1.lower, w-1.suffix3, w+1.suffix3,"
+    "w-1.suffix2 w.suffix3, w.suffix3 w+1.suffix2, w-1.lower w.suffix3, w.suffix3 w+1.lower,"
+    "w-1.suffix2 w.suffix2 w+1.suffix2, w-1.shape, w+1.shape, w-1.shape w.shape w+1.shape,"
+    "w-1.case w.case w+1.case, w-1.case w.shape"
 )
 _VALUE = re.compile(r"w([+-][1-9])?\.(\w+)")
 
@@ -78,55 +78,34 @@ class Words(NamedTuple):
     ends: Ints
 
 
-class TagTemplates(NamedTuple):
-    """Templates as compiled code reads them.
-
-    Attributes:
-        values: int32 [num_values, 2]: how far from the word, and which attribute.
-        parts: int32, of one template after another, the numbers of its values.
-        ends: int32 [num_templates], where the parts of each end.
-    """
-
-    values: Ints
-    parts: Ints
-    ends: Ints
-
-
 words_type = types.NamedTuple((_table, _ints, _ints, _ints), Words)
-templates_type = types.NamedTuple((_table, _ints, _ints), TagTemplates)
 
 
 def chosen(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return templates with `NAME` replaced by the standard ones."""
-    return tuple(one for text in texts for one in (STANDARD if text == NAME else (text,)))
+    """Return templates with `engine.NAME` replaced by the standard ones."""
+    return expanded(texts, STANDARD)
 
 
-def compile_templates(texts: Sequence[str]) -> tuple[TagTemplates, tuple[str, ...]]:
+def compile_templates(texts: Sequence[str]) -> tuple[Templates, tuple[str, ...]]:
     """Return templates as tables, and the attributes that they look at, in the tables' order.
+
+    The place of a value is how far from the word it stands.
 
     Raises:
         ConfigError: one that cannot be read; it is quoted.
     """
     attributes: dict[str, int] = {}
-    values: dict[tuple[int, int], int] = {}
-    parts: list[int] = []
-    ends: list[int] = []
-    for text in texts:
-        for part in text.split():
-            found = _VALUE.fullmatch(part)
-            if found is None or found[2] not in ATTRIBUTES:
-                hint = "write w.suffix3, w-1.lower w.lower ..."
-                if found is not None:
-                    hint = did_you_mean(found[2], ATTRIBUTES)
-                raise ConfigError(f"the template {text!r}: {part!r} is no value", hint=hint)
-            key = int(found[1] or 0), attributes.setdefault(found[2], len(attributes))
-            parts.append(values.setdefault(key, len(values)))
-        ends.append(len(parts))
-    tables = np.asarray(list(values), np.int32).reshape(-1, 2)
-    return (
-        TagTemplates(tables, np.asarray(parts, np.int32), np.asarray(ends, np.int32)),
-        tuple(attributes),
-    )
+
+    def number_of(value: str) -> tuple[int, int]:
+        found = _VALUE.fullmatch(value)
+        if found is None or found[2] not in ATTRIBUTES:
+            hint = "write w.suffix3, w-1.lower w.lower ..."
+            if found is not None:
+                hint = did_you_mean(found[2], ATTRIBUTES)
+            raise ConfigError(f"{value!r} is no value", hint=hint)
+        return int(found[1] or 0), attributes.setdefault(found[2], len(attributes))
+
+    return engine.compile_templates(texts, number_of), tuple(attributes)
 
 
 def attributes_of(forms: Sequence[str], names: Sequence[str]) -> Ints:
@@ -146,27 +125,23 @@ def words_of(attributes: Ints, places: Ints, lengths: Ints) -> Words:
     return Words(attributes, places, begins.astype(np.int32), ends)
 
 
-@compiled(types.void(words_type, _int, templates_type, _int, types.int64[::1], _ints))
-def hash_word(words, word, templates, num_bits, values, row):  # type: ignore[no-untyped-def]
-    """Note the place of each feature of a word, [templates]; `values` is room for all values."""
-    for number in range(values.shape[0]):
-        other = word + templates.values[number, 0]
-        values[number] = 0  # outside the sentence
-        if words.begins[word] <= other < words.ends[word]:
-            values[number] = words.attributes[words.places[other], templates.values[number, 1]]
-    hash_templates(values, templates.parts, templates.ends, num_bits, row)
-
-
-@compiled(types.void(words_type, templates_type, _int, types.uint8[::1], _int, _table))
-def _hash_words(words, templates, num_bits, seen, unseen, rows):  # type: ignore[no-untyped-def]
-    """Note the rows of the features of all words, [T, templates]; `unseen` for those not learnt."""
+@compiled(types.void(words_type, templates_type, _int, _table))
+def _hash_words(words, templates, num_bits, rows):  # type: ignore[no-untyped-def]
     values = np.empty(templates.values.shape[0], np.int64)
     for word in range(rows.shape[0]):
-        hash_word(words, word, templates, num_bits, values, rows[word])
-        for template in range(rows.shape[1]):
-            place = rows[word, template]
-            if not seen[place >> 3] >> (7 - (place & 7)) & 1:  # as np.packbits has them
-                rows[word, template] = unseen
+        for number in range(values.shape[0]):
+            other = word + templates.values[number, 0]
+            values[number] = 0  # outside the sentence
+            if words.begins[word] <= other < words.ends[word]:
+                values[number] = words.attributes[words.places[other], templates.values[number, 1]]
+        hash_templates(templates, values, num_bits, rows[word])
+
+
+def hash_words(words: Words, templates: Templates, num_bits: int) -> Ints:
+    """Return the places of the features of words, int32 [T, templates]."""
+    rows = np.empty((len(words.places), len(templates.states)), np.int32)
+    _hash_words(words, templates, num_bits, rows)
+    return rows
 
 
 def shapes(num_bits: int, num_values: int) -> dict[str, tuple[int, ...]]:
@@ -205,9 +180,8 @@ class SparseFeatures:
 
     def scores(self, words: Words) -> Floats:
         """Return the scores of values of words, [T, V]."""
-        num = len(words.places)
-        rows = np.empty((num, len(self._templates.ends)), np.int32)
-        _hash_words(words, self._templates, self._num_bits, self._seen, self._unseen, rows)
-        scores = np.empty((num, self._num_values), np.float32)
-        score_rows(rows, self._weights, scores)
+        rows = hash_words(words, self._templates, self._num_bits)
+        is_seen = self._seen[rows >> 3] >> (7 - (rows & 7)) & 1  # as np.packbits has them
+        scores = np.empty((len(rows), self._num_values), np.float32)
+        score_rows(np.where(is_seen, rows, np.int32(self._unseen)), self._weights, scores)
         return scores

@@ -1,4 +1,4 @@
-"""Sparse features of words in plain Python, without arrays of places or compiled code."""
+"""Sparse features in plain Python, without arrays of places or compiled code."""
 
 from __future__ import annotations
 
@@ -36,26 +36,31 @@ def mixed(state: int, value: int) -> int:
     return state ^ (signed(state, 64) >> 32 & WORD)
 
 
-def place(template: str, number: int, forms: Sequence[str], word: int, num_bits: int) -> int:
-    """Where the weights of a word's feature are."""
+def place(number: int, values: Sequence[int], num_bits: int) -> int:
+    """Where the weights of a feature are, of a template by its number and the values in it."""
     state = mixed(0, number + 1)
-    for part in template.split():
-        where, name = part.split(".")
-        other = word + int(where[1:] or 0)
-        value = 0
-        if 0 <= other < len(forms):
-            text = attribute(forms[other], name)
-            value = signed(zlib.crc32(text.encode("utf-8", "surrogatepass")), 32)
+    for value in values:
         state = mixed(state, value)
     return (state * FACTOR & WORD) >> 36 & ((1 << num_bits) - 1)
 
 
+def value_of(part: str, forms: Sequence[str], word: int) -> int:
+    """The number of a value such as `w-1.lower`."""
+    where, name = part.split(".")
+    other = word + int(where[1:] or 0)
+    if not 0 <= other < len(forms):
+        return 0
+    text = attribute(forms[other], name)
+    return signed(zlib.crc32(text.encode("utf-8", "surrogatepass")), 32)
+
+
 def places(config: TaggerModelConfig, forms: Sequence[str]) -> list[list[int]]:
     """The places of the features of each word."""
+    bits = config.sparse_bits
     return [
         [
-            place(template, number, forms, word, config.sparse_bits)
-            for number, template in enumerate(config.sparse_templates)
+            place(number, [value_of(part, forms, word) for part in text.split()], bits)
+            for number, text in enumerate(config.sparse_templates)
         ]
         for word in range(len(forms))
     ]

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqtool.parsing.parser.linear.arcs.templates import (
-    ARC_TEMPLATES,
-    BETWEEN_TEMPLATES,
-    LABEL_TEMPLATES,
-)
+from seqtool.parsing.sparse.arcs import ARC_TEMPLATES, BETWEEN_TEMPLATES, LABEL_TEMPLATES
 
 Row = dict[str, str]  # atom -> value
 Feature = tuple[object, ...]

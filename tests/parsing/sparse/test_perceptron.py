@@ -9,14 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parsing.parser.linear.transitions.test_templates import place
 from parsing.parser.tiny import write_treebank
+from parsing.sparse.plain import place
 
 from seqtool.core.config import from_dict
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import TrainingData, prepare_data
-from seqtool.parsing.parser.linear.transitions.classifier import WEIGHTS
-from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.transitions import (
     BASE,
@@ -28,6 +26,7 @@ from seqtool.parsing.parser.transition.transitions import (
     STACK_SIZE,
     Configurations,
 )
+from seqtool.parsing.sparse.task import LinearTransitionTask
 
 TEMPLATES = ("s0.form", "s1.upos s0.upos", "b0.upos", "s0.lefts")
 
@@ -125,7 +124,7 @@ def test_the_perceptron_learns_as_one_of_dictionaries_does(least: int, tmp_path:
         for index in range(num):
             task.learn(index, 1.0)
     weights, averages = perceptron(data, order)
-    found = task.weights[WEIGHTS]
+    found = task.weights
     places = {
         key: place(key[0][0], list(key[0][1:]), config.model.hash_bits) + key[1] for key in weights
     }
@@ -142,7 +141,7 @@ def test_measuring_changes_nothing(tmp_path: Path) -> None:
     task, _ = task_of(settings(), tmp_path)
     task.start_epoch(0)
     task.learn(0, 1.0)
-    before = [np.copy(array) for array in task.weights[WEIGHTS]]
+    before = [np.copy(array) for array in task.weights]
     measured = task.loss(1)
-    assert all(np.array_equal(a, b) for a, b in zip(before, task.weights[WEIGHTS], strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(before, task.weights, strict=True))
     assert measured[1] == task.learn(1, 1.0)[1]
