@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import types
 from parsing.parser.test_model import network_of
 from parsing.parser.test_train import config, trained
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
@@ -22,6 +23,7 @@ from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.encoder import (
     ROW_MULTIPLE,
     AveragedWeights,
@@ -30,7 +32,7 @@ from seqtool.parsing.encoding.encoder import (
     dropout_mask,
 )
 from seqtool.parsing.encoding.features import token_rows
-from seqtool.parsing.encoding.lstm import Recurrence
+from seqtool.parsing.encoding.lstm import Recurrence, tanh
 from seqtool.parsing.parser import reading
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.transition import classifier
@@ -213,6 +215,24 @@ def test_large_numbers_are_bounded() -> None:
     with torch.no_grad():
         encoder.get_parameter("layers.0.forwards.weight_ih_l0").mul_(1e4)
     assert all(np.isfinite(states).all() for states in read(encoder, [9, 4], [0, 1]))
+
+
+@compiled(types.void(types.float32[::1], types.float32[::1]))
+def tanh_of_all(values, results):  # type: ignore[no-untyped-def]
+    for place in range(len(values)):
+        results[place] = tanh(values[place])
+
+
+def test_tanh() -> None:
+    near_zero = np.logspace(-30, 0, 5001)
+    values = np.concatenate([np.linspace(-12, 12, 500_001), near_zero, -near_zero])
+    values = np.append(values, [0, 1e30, -np.inf, np.inf]).astype(np.float32)
+    found = np.empty_like(values)
+    tanh_of_all(values, found)
+    np.testing.assert_allclose(found, np.tanh(values.astype(np.float64)), rtol=7e-7, atol=0)
+    unknown = np.asarray([np.nan], np.float32)
+    tanh_of_all(unknown, unknown)
+    assert np.isnan(unknown[0])
 
 
 def test_no_sentences() -> None:

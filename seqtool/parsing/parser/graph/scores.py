@@ -25,7 +25,6 @@ from numba import types
 from seqtool.core.arrays import Floats, Ints, Longs
 from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import TokenArrays, token_rows
-from seqtool.parsing.encoding.products import Room, Weights
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.labels import Labels
@@ -210,11 +209,11 @@ class Scorer:
         self.tokens = TokenReader(weights)
         names = ["units"] if config.second_order == "none" else ["units", "pairs"]
         units = np.concatenate([weights[f"{name}.weight"] for name in names])
-        self._units = Weights(units.T)
+        self._units = np.ascontiguousarray(units.T)
         self._units_bias = np.concatenate([weights[f"{name}.bias"] for name in names])
-        self._arcs = Weights(weights["arcs.weight"].T)
+        self._arcs = np.ascontiguousarray(weights["arcs.weight"].T)
         self._arcs_bias = weights["arcs.bias"]
-        self._relations = Weights(weights["relations.weight"].T)
+        self._relations = np.ascontiguousarray(weights["relations.weight"].T)
         self._relations_bias = weights["relations.bias"]
         self._distances: tuple[Floats, Floats, Floats] | None = None
         if config.distances:
@@ -227,37 +226,28 @@ class Scorer:
         self._labels_bias = weights["labels.bias"]
         self._config = config
         self._borders = [*unit_borders(config), len(weights["units.bias"])]
-        self._room = Room()
 
     def units(self, arrays: TokenArrays, layout: Layout) -> list[Floats]:
         """Return what tokens are as dependents and heads, [T, A] twice, [T, R] twice.
 
-        What pairs of arcs are scored by comes last, [T, P], P being 0 of first order. All lie in
-        memory that the next call takes again; the types of all tokens are known.
+        What pairs of arcs are scored by comes last, [T, P], P being 0 of first order. The types of
+        all tokens are known.
         """
         tokens, states = self.tokens.read_group(
             self.types.vectors, arrays, layout.group, layout.rows
         )
-        sums = self._room.array("sums", len(states), len(self._units_bias))
-        self._units.multiply(states, sums, self._room)
-        units = self._room.array("units", *sums.shape)
+        sums = states @ self._units
+        units = np.empty_like(sums)
         # states come step by step, and go back to the order of sentences; units of pairs are linear
         _write_units(sums, self._units_bias, tokens, self._borders[-1], units)
         return np.split(units, self._borders, axis=1)
 
     def arc_scores(self, units: Sequence[Floats], layout: Layout) -> Floats:
-        """Return the scores of all arcs, flat, part after part; see `spanning`.
-
-        They lie in memory that the next call takes again.
-        """
+        """Return the scores of all arcs, flat, part after part; see `spanning`."""
         dependents, heads = units[:2]
-        through = self._room.array("through", len(dependents), heads.shape[1])
-        # units are columns of a wider array, and compiled code takes rows without gaps
-        dependents = np.ascontiguousarray(dependents)
-        self._arcs.multiply(dependents, through, self._room)
-        through += self._arcs_bias
+        through = dependents @ self._arcs + self._arcs_bias
         by_distance = self._by_distance(dependents, heads)
-        scores = self._room.array("scores", int(layout.ends[-1]), 1)[:, 0]
+        scores = np.empty(int(layout.ends[-1]), np.float32)
         for part, (root, begin, length) in enumerate(
             zip(layout.roots.tolist(), layout.begins.tolist(), layout.lengths.tolist(), strict=True)
         ):
@@ -298,12 +288,7 @@ class Scorer:
         if self._distances is None:
             return None
         of_words, bias, of_heads = self._distances
-        by_word = self._room.array("distances", len(dependents), NUM_DISTANCES)
-        by_head = self._room.array("head distances", len(heads), NUM_DISTANCES)
-        np.matmul(dependents, of_words, out=by_word)
-        by_word += bias
-        np.matmul(heads, of_heads, out=by_head)
-        return by_word, by_head
+        return dependents @ of_words + bias, heads @ of_heads
 
     def label_scores(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
         """Return the scores of the labels of arcs between tokens at some places, [N, K]."""
@@ -314,9 +299,7 @@ class Scorer:
         dependents, of_heads = units[2][words[firsts]], np.ascontiguousarray(units[3])
         scores: Floats = (dependents @ self._labels + self._labels_bias)[own]
         for begin in range(0, len(firsts), LABEL_WORDS):
-            num_words = min(LABEL_WORDS, len(firsts) - begin)
-            through = self._room.array("labels", num_words, len(self._relations_bias))
-            self._relations.multiply(dependents, through, self._room, begin=begin)
+            through = dependents[begin : begin + LABEL_WORDS] @ self._relations
             through += self._relations_bias
             arcs = slice(*np.searchsorted(own, (begin, begin + LABEL_WORDS)))
             _add_products(through, own[arcs] - begin, of_heads, heads[arcs], scores[arcs])
