@@ -41,7 +41,7 @@ from seqtool.parsing.parser.data import PREDICTED
 from seqtool.parsing.parser.decoder import ArcTable, check_search
 from seqtool.parsing.parser.details import ScoredTree, chunks, with_trees
 from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser, Tree
 from seqtool.parsing.parser.stream import ParsesInputs, in_stream

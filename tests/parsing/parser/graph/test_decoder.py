@@ -18,8 +18,8 @@ from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.graph import decoder as decoder_module
 from seqtool.parsing.parser.graph import scores as scores_module
 from seqtool.parsing.parser.graph.decoder import GraphDecoder
-from seqtool.parsing.parser.graph.network import GraphNetwork
 from seqtool.parsing.parser.graph.scores import Layout
+from seqtool.parsing.parser.graph.task import GraphNetwork
 from seqtool.parsing.parser.model import Parser
 from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence, find_fault

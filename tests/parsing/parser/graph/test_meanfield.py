@@ -13,8 +13,7 @@ from parsing.parser.tiny import random_sentences
 
 from seqtool.core.config import from_dict
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig
-from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
-from seqtool.parsing.parser.graph.scores import softmax
+from seqtool.parsing.parser.graph.scores import pair_borders, refined_scores, softmax
 
 S = 3
 

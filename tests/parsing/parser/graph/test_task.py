@@ -21,9 +21,9 @@ from seqtool.core.errors import ConfigError, DataError, Interrupted
 from seqtool.parsing.parser.config import ParserConfig, implied, preset
 from seqtool.parsing.parser.data import HeadShares, prepare_data
 from seqtool.parsing.parser.graph import task as task_module
-from seqtool.parsing.parser.graph.network import GraphNetwork
 from seqtool.parsing.parser.graph.task import (
     LEAST_SHARE,
+    GraphNetwork,
     GraphTask,
     shares_of_trees,
     smoothed,

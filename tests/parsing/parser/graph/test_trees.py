@@ -14,8 +14,7 @@ from parsing.parser import references
 from parsing.parser.references import Heads, int32, is_tree, non_projective_words
 
 from seqtool.core.arrays import Floats, Ints
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE, projective_trees, spanning_trees
 
 Find = Callable[[Floats, Ints], Ints]
 Every = Callable[[int], tuple[Heads, ...]]

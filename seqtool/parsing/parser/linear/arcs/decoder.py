@@ -11,10 +11,9 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, Types, token_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE, projective_trees, spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer
 
@@ -76,11 +75,11 @@ class LinearGraphDecoder(Decoder):
 
     @property
     def longest(self) -> int:
-        """Words of the longest sentence that gets its best tree; see `eisner`."""
+        """Words of the longest sentence that gets its best tree; see `graph.trees`."""
         return LONGEST_PROJECTIVE if self._is_projective else LONGEST
 
     def _arc_scores(self, part: TokenArrays) -> Floats:
-        """Return the average scores of all arcs of some sentences, flat; see `graph.spanning`."""
+        """Return the average scores of all arcs of some sentences, flat; see `graph.trees`."""
         lengths = part.lengths.astype(np.int64)
         scores = np.zeros((lengths * (lengths + 1)).sum(), np.float32)
         for scorer, weights in self._members:

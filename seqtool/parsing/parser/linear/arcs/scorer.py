@@ -46,7 +46,7 @@ class ArcScorer:
         self.features = self.features._replace(values=self._values.table)
 
     def add_arc_scores(self, weights: Floats, arrays: TokenArrays, scores: Floats) -> None:
-        """Add the scores of all arcs of sentences to `scores`, flat, as `graph.spanning` says."""
+        """Add the scores of all arcs of sentences to `scores`, flat, as `graph.trees` says."""
         tokens, lengths = arrays.tokens, arrays.lengths
         score_sentences(self.features, arrays.types, tokens, lengths, weights, scores)
 

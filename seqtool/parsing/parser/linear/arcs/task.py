@@ -14,9 +14,8 @@ import numpy as np
 from seqtool.core.arrays import Floats
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import GoldTrees, TrainingData
-from seqtool.parsing.parser.graph.eisner import projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import projective_trees, spanning_trees
 from seqtool.parsing.parser.linear.arcs.features import score_arcs
 from seqtool.parsing.parser.linear.arcs.mira import learn_heads, learn_labels
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS, ArcScorer, weight_shapes

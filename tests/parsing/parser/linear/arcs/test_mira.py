@@ -19,7 +19,7 @@ from seqtool.parsing.encoding.averages import Averaged
 from seqtool.parsing.encoding.features import encode
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.graph.eisner import projective_trees
+from seqtool.parsing.parser.graph.trees import projective_trees
 from seqtool.parsing.parser.linear.arcs.mira import take_step
 from seqtool.parsing.parser.linear.arcs.scorer import WEIGHTS
 from seqtool.parsing.parser.linear.arcs.task import MiraTask
