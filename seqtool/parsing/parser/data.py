@@ -121,7 +121,7 @@ class Teacher(NamedTuple):
 
     Attributes:
         config: what the classifier is.
-        weights: of the classifier, by their names in `network.ParserNetwork`; labels and
+        weights: of the classifier, by their names in `task.ParserNetwork`; labels and
             transitions have the student's numbers.
         symbols: of the student's types, the teacher's symbols, as `Types.arrays` gives them.
     """

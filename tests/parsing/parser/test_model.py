@@ -24,7 +24,7 @@ from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition import classifier
 from seqtool.parsing.parser.transition.hidden_layer import SCALE, extract
-from seqtool.parsing.parser.transition.network import ParserNetwork
+from seqtool.parsing.parser.transition.task import ParserNetwork
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.projectivity import LIFTED

@@ -129,7 +129,7 @@ def weight_shapes(
     labels: Labels,
     num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array of a classifier, by its name in `network.ParserNetwork`.
+    """Return the shape of every array of a classifier, by its name in `task.ParserNetwork`.
 
     `num_lexical`, `num_tags` and `num_characters` are numbers of symbols.
     """
@@ -153,7 +153,7 @@ def weight_shapes(
 
 
 class Classifier:
-    """Scores transitions by the types of words, as `network.ParserNetwork` does.
+    """Scores transitions by the types of words, as `task.ParserNetwork` does.
 
     Args:
         config: what the network is.

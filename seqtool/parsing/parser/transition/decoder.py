@@ -157,7 +157,7 @@ class TransitionDecoder(SearchDecoder):
     Args:
         config: what the classifier is; its system is no longer auto.
         labels: of arcs.
-        weights: of the classifier, by their names in `network.ParserNetwork`.
+        weights: of the classifier, by their names in `task.ParserNetwork`.
         temperature: see `SearchDecoder`.
 
     Attributes:

@@ -16,10 +16,11 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from seqtool.core.arrays import Floats
 from seqtool.parsing.encoding.features import TokenArrays, Types, encode
 from seqtool.parsing.parser.data import Teacher, TrainingData, prepare_data
+from seqtool.parsing.parser.distillation import teachers_of
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.task import ParserTask
-from seqtool.parsing.parser.transition.teachers import shares, teachers_of
+from seqtool.parsing.parser.transition.task import probabilities_of as shares
 from seqtool.parsing.parser.transition.transitions import NUM_ACTIONS, SYSTEMS, Configurations
 
 # the student's labels: those of the teacher in another order, and one that it does not know
