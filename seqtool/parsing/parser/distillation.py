@@ -34,7 +34,7 @@ from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_treebank
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, Types, token_rows
 from seqtool.parsing.parser import columns
-from seqtool.parsing.parser.config import LONGEST_LEARNT, ModelConfig, ParserConfig
+from seqtool.parsing.parser.config import LONGEST_LEARNT, ParserConfig
 from seqtool.parsing.parser.data import HeadShares, Teacher, TrainingData
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
@@ -53,7 +53,7 @@ BEAM = 4  # of teachers that have one: they parse once, and their trees are read
 
 
 def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) -> None:
-    """Refuse text without teachers, one teacher twice, and a run that would be its own teacher.
+    """Refuse text without teachers, and a run that would be its own teacher.
 
     Raises:
         ConfigError: it is so.
@@ -64,8 +64,6 @@ def check_teachers(teachers: Sequence[str], files: Sequence[str], output: Path) 
             hint="name parsers over the same treebank with --distil",
         )
     for teacher in teachers:
-        if [*teachers].count(teacher) > 1:
-            raise ConfigError(f"{teacher} is named twice", hint="name each teacher once")
         if Path(teacher).resolve().is_relative_to(output.resolve()):
             raise ConfigError(
                 f"the parser would replace {teacher}, which is to teach it",
@@ -104,9 +102,11 @@ def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> 
     parsers = [parser for path in asked for parser in _parsers(path)]
     asked_teachers = teachers_of(parsers, data.config, data.types, data.labels)
     if not (asked_teachers or data.num_taught):
+        model = data.config.model
+        decided = "arcs" if model.decoder == "graph" else f"{model.system} transitions"
         raise ConfigError(
-            f"no teacher tells the probabilities of {_what(data.config.model)}, and there is no "
-            "text that they could parse",
+            f"no teacher tells the probabilities of {decided}, and there is no text that they "
+            "could parse",
             hint="give text with --unlabelled, or --set variants=2 and a treebank with UPOS tags",
         )
     return dataclasses.replace(data, teachers=asked_teachers)
@@ -218,11 +218,6 @@ def check_columns(teachers: Sequence[str], treebank: Iterable[Sentence]) -> None
 def _hinted(error: DataError, hint: str) -> DataError:
     """Return an error of columns with what is to be done about them here."""
     return DataError(error.message, hint=hint, path=error.path, line=error.line)
-
-
-def _what(model: ModelConfig) -> str:
-    """Return what a parser of such settings decides."""
-    return "arcs" if model.decoder == "graph" else f"{model.system} transitions"
 
 
 def _no_parser(path: str) -> ModelError:
@@ -356,35 +351,23 @@ def read_heads(output: Path, arrays: TokenArrays) -> HeadShares:
     Raises:
         ModelError: it is not there, is damaged, or tells of other sentences.
     """
+    path = output / SHARES
+    is_learnt = arrays.lengths <= LONGEST_LEARNT
+    rows = token_rows(arrays.tokens[is_learnt] + 1, arrays.lengths[is_learnt] - 1)
     try:
-        table = load_file(output / SHARES)
+        table = load_file(path)
         num_shares, heads, shares = (table[name] for name in ("counts", "heads", "shares"))
     except (OSError, SafetensorError, KeyError) as error:
         raise ModelError(
             "has no readable file of what its teachers told of heads",
             hint="begin the run anew, with --force",
-            path=output / SHARES,
+            path=path,
         ) from error
-    is_learnt = arrays.lengths <= LONGEST_LEARNT
-    rows = token_rows(arrays.tokens[is_learnt] + 1, arrays.lengths[is_learnt] - 1)
-    if len(num_shares) != len(rows):
+    if len(num_shares) != len(rows) or not len(heads) == len(shares) == num_shares.sum():
         raise ModelError(
             "tells of the heads of another treebank",
             hint="give the treebank that the run began with, or begin anew with --force",
-            path=output / SHARES,
-        )
-    lengths = np.repeat(arrays.lengths[is_learnt], arrays.lengths[is_learnt])
-    is_sound = (
-        [num_shares.dtype, heads.dtype, shares.dtype] == list(map(np.dtype, ("i4", "i2", "f2")))
-        and bool((num_shares >= 0).all() and np.isfinite(shares).all())
-        and len(heads) == len(shares) == int(num_shares.sum(dtype=np.int64))
-        and not ((heads < 0) | (heads > np.repeat(lengths, num_shares))).any()
-    )
-    if not is_sound:
-        raise ModelError(
-            "tells of heads that no word has",
-            hint="begin the run anew, with --force",
-            path=output / SHARES,
+            path=path,
         )
     counts = np.zeros(len(arrays.types) + 1, np.int64)
     counts[rows + 1] = num_shares

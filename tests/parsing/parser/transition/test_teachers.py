@@ -176,10 +176,3 @@ def test_what_teachers_told_is_carried(data: TrainingData) -> None:
     assert resumed._examples is not None
     assert task._examples is not None
     assert np.array_equal(resumed._examples.shares, task._examples.shares)
-    # without teachers there is nothing to carry
-    alone = task_of(dataclasses.replace(data, teachers=()), 0.5)
-    alone.loss(0)
-    carried = alone.carried()
-    assert "examples.shares" not in carried
-    with pytest.raises(ValueError, match="shares"):
-        resumed.restore_carried(carried)

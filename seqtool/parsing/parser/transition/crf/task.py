@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from seqtool.core.arrays import Bools, Bytes, Floats, Ints, Longs
-from seqtool.core.config import to_dict
 from seqtool.core.errors import ModelError
 from seqtool.parsing.encoding.encoder import Dropout
 from seqtool.parsing.encoding.features import token_rows
@@ -224,22 +223,6 @@ def losses(scores_NA: Tensor, derivations: Derivations) -> Tensor:
     return loss_B
 
 
-class PartOfNetwork(NamedTuple):
-    """What dropout leaves of the network in a step.
-
-    Attributes:
-        read: what it makes of words.
-        drop_inputs, drop_hidden: leave out inputs of the classifier, and hidden units; the same
-            ones of every configuration.
-        scorer: the same part, for a search.
-    """
-
-    read: WordsRead
-    drop_inputs: Dropout
-    drop_hidden: Dropout
-    scorer: Scorer
-
-
 class GlobalTask(ParserTask):
     """The choice of transitions, first one by one, then by whole beams."""
 
@@ -255,28 +238,20 @@ class GlobalTask(ParserTask):
         Raises:
             ModelError: it was trained on another treebank, with other settings, or globally.
         """
+        initial = f"training cannot begin from {self._data.initial}: it"
         if parser.config.learning.loss == "global":
             raise ModelError(
-                f"training cannot begin from {self._data.initial}: it was trained globally before",
+                f"{initial} was trained globally before",
                 hint="give a locally trained parser, and more epochs by learning.global_epochs",
             )
-        mine, its = (to_dict(config.model) for config in (self.config, parser.config))
-        if others := [name for name in mine if mine[name] != its[name]]:
-            name = others[0]
-            raise ModelError(
-                f"training cannot begin from {self._data.initial}: its {name} is {its[name]}, and "
-                f"that of this run {mine[name]}",
-                hint="give the preset and the settings that it was trained with",
-            )
-        data = self._data
-        mine_known, its_known = (
-            (read.lexical, read.tags, read.known_characters, labels)
-            for read, labels in ((data.types, data.labels), (parser.types, parser.labels))
+        mine, its = (
+            (known.config.model, known.labels, types.lexical, types.tags, types.known_characters)
+            for known, types in ((self._data, self._data.types), (parser, parser.types))
         )
-        if mine_known != its_known:
+        if mine != its:
             raise ModelError(
-                f"training cannot begin from {data.initial}: it knows other words, tags or labels",
-                hint="give the treebank that it was trained on",
+                f"{initial} has other settings, or knows other words, tags or labels",
+                hint="give the preset, the settings and the treebank that it was trained with",
             )
         self._average.take(parser.weights)
 
@@ -312,42 +287,43 @@ class GlobalTask(ParserTask):
         self._average.update()
         self._begin_step(index)
         sentences = self._sentences[index]
-        part = self._part(sentences)
-        derivations, seen, masks = self._derive(sentences, part.scorer)
-        scores_NA = self._transitions(part.read, seen, part.drop_inputs, part.drop_hidden)
+        read, scorer, drop_inputs, drop_hidden = self._part(sentences)
+        derivations, seen, masks = self._derive(sentences, scorer)
+        scores_NA = self._transitions(read, seen, drop_inputs, drop_hidden)
         scores_NA = scores_NA.float() / self._temperature
         legal = torch.from_numpy(masks).long().to(self._device)
         scores_NA = (scores_NA + self._barred[legal]).log_softmax(1)
-        return part.read.loss + losses(scores_NA, derivations).mean(), len(sentences)
+        return read.loss + losses(scores_NA, derivations).mean(), len(sentences)
 
-    def _part(self, sentences: Longs) -> PartOfNetwork:
+    def _part(self, sentences: Longs) -> tuple[WordsRead, Scorer, Dropout, Dropout]:
         """Return a part of the network for some sentences, drawn by chance: what dropout leaves.
 
         In local training, each configuration has a part of its own. Here one part searches, and
         learns from what it found itself: the hypotheses that it preferred, not those that another
         part did. And as it searches worse than the whole network does, it has more to learn from.
+
+        Returns:
+            What it makes of words; the scorer of a search; the dropout of the classifier's inputs
+            and of its hidden units, the same ones in every configuration.
         """
-        learning, model = self.config.learning, self.config.model
+        learning = self.config.learning
         begins = self._arrays.tokens[sentences]
         inside = token_rows(begins, self._arrays.lengths[sentences])
         types = self._arrays.types[inside]
         read = self._read_words(types, np.sort(begins))
         weights = self._average.arrays(averaged=False)
-        first, output = weights["first.weight"], weights["output.weight"]
-        num_inputs, num_units = first.shape[1], output.shape[1]
-        inputs_D, hidden_H = (
+        kept = [
             self._kept(torch.empty(size), dropout) * torch.ones(size)
             for size, dropout in (
-                (num_inputs, learning.dropout_embeddings),
-                (num_units, learning.dropout_hidden),
+                (weights["first.weight"].shape[1], learning.dropout_embeddings),
+                (weights["output.weight"].shape[1], learning.dropout_hidden),
             )
-        )
-        weights |= {
-            "first.weight": first * inputs_D.numpy(),
-            "output.weight": output * hidden_H.numpy(),
-        }
+        ]
+        for name, mask in zip(("first.weight", "output.weight"), kept, strict=True):
+            weights[name] = weights[name] * mask.numpy()
         vectors = read.vectors_UD.detach().float().cpu().numpy()
-        classifier = Classifier(model, weights, reserved=0, reader=KnownTypes(vectors))
+        reader = KnownTypes(vectors)
+        classifier = Classifier(self.config.model, weights, reserved=0, reader=reader)
         numbers = np.arange(len(vectors), dtype=np.int32)[:, None]
         classifier.products.extend(numbers, numbers)
         local = np.zeros(len(self._arrays.types), np.int32)
@@ -356,13 +332,12 @@ class GlobalTask(ParserTask):
         if read.units_TK is not None:
             in_context = classifier.of_units(read.units_TK.detach().float().cpu().numpy())
             rows = read.rows.astype(np.int32)
-        inputs_D, hidden_H = inputs_D.to(self._device), hidden_H.to(self._device)
-        return PartOfNetwork(
-            read,
-            lambda inputs: inputs * inputs_D.to(inputs.dtype),
-            lambda hidden: hidden * hidden_H.to(hidden.dtype),
-            classifier.scorer(local, in_context, rows),
-        )
+
+        def drop(mask: Tensor) -> Dropout:
+            mask = mask.to(self._device)
+            return lambda values: values * mask.to(values.dtype)
+
+        return (read, classifier.scorer(local, in_context, rows), *map(drop, kept))
 
     def _derive(self, sentences: Longs, scorer: Scorer) -> tuple[Derivations, Seen, Bytes]:
         """Search some sentences; also return what the configurations show, and what is legal there.
@@ -397,17 +372,16 @@ class GlobalTask(ParserTask):
             self._arrays.tokens[sentences],
             lengths,
             scorer,
-            self._canonical if is_static else self._oracle.free,
+            # the one transition that the static oracle takes for correct
+            (lambda found, which, legal: self._oracle.transitions(found, which)[:, None])
+            if is_static
+            else self._oracle.free,
             observe,
         )
         seen = (np.concatenate(column) for column in zip(*found, strict=True))
         numbers = derivations.configurations
         masks = np.concatenate(legal)[numbers]
         return derivations, Seen(*(column[numbers] for column in seen)), masks
-
-    def _canonical(self, configurations: Configurations, which: Ints, legal: Bytes) -> Ints:
-        """Return the one transition that the static oracle takes for correct, [N, 1]."""
-        return self._oracle.transitions(configurations, which)[:, None]
 
     @property
     def about(self) -> dict[str, Any]:
@@ -418,18 +392,15 @@ class GlobalTask(ParserTask):
         """Return the parser of the averaged weights; it is a local one before the second stage."""
         config, data = self.config, self._data
         weights = self._average.arrays()
+        # a local parser is searched with this temperature; after global training it is in the
+        # weights
+        learning = dataclasses.replace(config.learning, beam_temperature=self._temperature)
         if self._is_local:
-            # with the temperature by which it was searched, as its scores are of that
-            learning = dataclasses.replace(
-                config.learning, loss="local", beam_temperature=self._temperature
-            )
-            config = dataclasses.replace(config, learning=learning)
+            learning = dataclasses.replace(learning, loss="local")
         else:
-            # from here on no temperature is needed; the settings say which one was
-            learning = dataclasses.replace(config.learning, beam_temperature=self._temperature)
-            config = dataclasses.replace(config, learning=learning)
             for name in ("output.weight", "output.bias"):
                 weights[name] = weights[name] / np.float32(self._temperature)
+        config = dataclasses.replace(config, learning=learning)
         return Parser(config, data.types, data.labels, weights)
 
     def validate(self) -> dict[str, float]:
