@@ -15,7 +15,6 @@ from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sen
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.transition import decoder
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
 from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (
@@ -197,28 +196,6 @@ def test_derivations_of_one_tree_take_no_place_of_another(system: str) -> None:
                 assert all(a <= b.score + 1e-3 for a, b in zip(scores, best, strict=False))
 
 
-def test_a_beam_grows_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = random_parser(tiny_config("arc-eager"))
-    arrays = parser.encode(random_sentences(10, 8))
-    nums = []
-    for widest in (1, 4096):
-        monkeypatch.setattr(decoder, "WIDEST", widest)
-        nums.append([len(found) for found in parser.ranked(arrays, 300)])
-    assert min(nums[0]) < 300
-    assert all(few <= many for few, many in zip(*nums, strict=True))
-    assert sum(nums[0]) < sum(nums[1])
-
-
-def test_an_ensemble_of_one_parser_twice_says_what_it_says() -> None:
-    parser = random_parser(tiny_config())
-    twice = parser.ensemble([parser])
-    sentences = random_sentences(5, 6)
-    tables = [list(p.arc_tables(p.encode(sentences), beam=3)) for p in (parser, twice)]
-    for once, again in zip(*tables, strict=True):
-        assert np.array_equal(once.label_ids, again.label_ids)
-        assert once.probabilities == pytest.approx(again.probabilities, abs=1e-6)
-
-
 LIFTING = Labels(("nsubj", f"nsubj{LIFTED}obj", f"obj{LIFTED}nsubj"), ("root",))
 
 
@@ -274,12 +251,6 @@ def test_of_scores_that_are_no_numbers_no_arc_is_known(beam: int, bad: float) ->
     [table] = arc_tables(beams_of("arc-standard", 5, beam), LABELS, *one(5), scorer)
     assert np.isfinite(table.probabilities).all()
     assert (table.probabilities.sum(axis=1) <= 1).all()
-
-
-def test_nothing_to_parse() -> None:
-    parser = random_parser(tiny_config())
-    arrays = parser.encode([])
-    assert list(parser.ranked(arrays, 3)) == list(parser.arc_tables(arrays)) == []
 
 
 def test_a_sentence_of_one_word_has_one_tree() -> None:

@@ -10,7 +10,6 @@ import pytest
 from parsing.parser.random_scores import (
     legal_log_probs,
     legal_scores,
-    position,
     random_scores,
 )
 from parsing.parser.references import is_tree
@@ -140,24 +139,6 @@ def test_sentences_do_not_depend_on_their_neighbours(
         roots = [label for head, label in zip(heads, labels, strict=True) if head == 0]
         assert roots == [len(LABELS.arcs)]
         assert len(heads) == length
-
-
-def num_seen(system: str, length: int, beam: int) -> int:
-    """How many different configurations the search has scored."""
-    seen: set[tuple[int, ...]] = set()
-
-    def recording(batch: Configurations, which: Ints, scores: Any) -> None:
-        random_scores(batch, which, scores)
-        seen.update(position(batch, row) for row in which)
-
-    sizes = np.asarray([length], np.int32)
-    search(system, LABELS, np.ones(1, np.int32), sizes, length + 2, recording, beam=beam)
-    return len(seen)
-
-
-def test_a_wider_beam_looks_at_more() -> None:
-    looked = [num_seen("arc-standard", 6, beam) for beam in (1, 2, 4)]
-    assert looked == sorted(set(looked))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
