@@ -232,12 +232,6 @@ class TrainingData:
         return 0 if self.gold_tags is None else 1 + int(self.gold_tags.max())
 
 
-def _tags_of(sentence: Sentence) -> list[str]:
-    """Return the tags of the words of a sentence, UPOS, XPOS and FEATS of each as one text."""
-    # in this form they are sorted and numbered as ever, so that a seed gives the same weights
-    return ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in sentence.rows]
-
-
 class _Reader:
     """Reads sentences into lists of numbers, so that none is kept."""
 
@@ -269,9 +263,14 @@ class _Reader:
         first = ROOT_TYPE + 1
         into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
         into.trees.append((sentence.heads(), sentence.column(DEPREL)))
-        tags = [] if gold is None else [_tags_of(gold)]
-        into.gold_tags += ["", *(tags[0] if tags else [""] * len(keys))]
-        self.digest.update(repr((keys, into.trees[-1], *tags)).encode())
+        tags = [""] * len(keys)
+        if gold is not None:
+            # in this form they are sorted and numbered as ever, so that a seed gives the same
+            # weights
+            tags = ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in gold.rows]
+        into.gold_tags += ["", *tags]
+        told = (keys, into.trees[-1]) if gold is None else (keys, into.trees[-1], tags)
+        self.digest.update(repr(told).encode())
 
 
 @dataclass
@@ -355,7 +354,7 @@ def prepare_data(
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
     num_non_projective = sum(non_projective[:num_gold])
     share = num_non_projective / num_gold
-    config = _with_epochs(_with_trees(_with_system(config, share), share), num_gold)
+    config = _with_choices(config, share, num_gold)
     trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
@@ -514,15 +513,6 @@ def _refuse_other_labels(gold: Sequence[Tree], taught: Sequence[Tree]) -> None:
         )
 
 
-def _with_system(config: ParserConfig, share: float) -> ParserConfig:
-    """Return the settings with the system `auto` chosen by the share of non-projective trees."""
-    if config.model.system != "auto" or config.model.decoder == "graph":
-        return config
-    system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
-    model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
-    return dataclasses.replace(config, model=model)
-
-
 def _with_characters(
     config: ParserConfig, columns: Sequence[int], counts: Mapping[tuple[str, ...], float]
 ) -> ParserConfig:
@@ -537,38 +527,37 @@ def _with_characters(
     return dataclasses.replace(config, model=dataclasses.replace(model, joined_characters=True))
 
 
-def _with_epochs(config: ParserConfig, num_sentences: int) -> ParserConfig:
-    """Return settings with the epochs of a treebank of so many sentences."""
-    learning, training = config.learning, config.training
+def _with_choices(config: ParserConfig, share: float, num_sentences: int) -> ParserConfig:
+    """Return settings with the system, or a graph's trees, and the epochs of such a treebank.
+
+    Args:
+        config: what is `auto` there is chosen.
+        share: of its trees that are not projective.
+        num_sentences: of the treebank.
+    """
+    model, learning, training = config.model, config.learning, config.training
+    if model.decoder == "graph" and model.trees == "auto":
+        if model.classifier == "linear":
+            is_projective = share < SPANNING_SHARE
+        else:
+            is_projective = not share or learning.loss == "crf"
+        model = dataclasses.replace(model, trees="projective" if is_projective else "all")
+    elif model.decoder != "graph" and model.system == "auto":
+        system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
+        model = dataclasses.replace(model, system=system)  # type: ignore[arg-type]
     if learning.small_epochs and num_sentences < SMALL_SENTENCES:
         training = dataclasses.replace(training, epochs=learning.small_epochs)
-    return dataclasses.replace(
-        config, learning=dataclasses.replace(learning, small_epochs=0), training=training
-    )
-
-
-def _with_trees(config: ParserConfig, share: float) -> ParserConfig:
-    """Return the settings of a graph with `model.trees` chosen by the share of non-projective."""
-    if config.model.decoder != "graph" or config.model.trees != "auto":
-        return config
-    if config.model.classifier == "linear":
-        is_projective = share < SPANNING_SHARE
-    else:
-        is_projective = not share or config.learning.loss == "crf"
-    model = dataclasses.replace(config.model, trees="projective" if is_projective else "all")
-    return dataclasses.replace(config, model=model)
-
-
-def _is_projective(config: ModelConfig) -> bool:
-    """Return whether no parser of such settings builds arcs that cross."""
-    if config.decoder == "graph":
-        return config.trees == "projective"
-    return SYSTEMS[config.system].projective
+    learning = dataclasses.replace(learning, small_epochs=0)
+    return dataclasses.replace(config, model=model, learning=learning, training=training)
 
 
 def _buildable(trees: list[Tree], config: ParserConfig, num_non_projective: int) -> list[Tree]:
     """Return the trees as the parser can build them."""
-    if not num_non_projective or not _is_projective(config.model):
+    model = config.model
+    crosses = (
+        model.trees == "all" if model.decoder == "graph" else not SYSTEMS[model.system].projective
+    )
+    if not num_non_projective or crosses:
         return trees
     lifted = [projectivise(*tree) for tree in trees]
     counts = Counter(label for _, labels in lifted for label in labels)

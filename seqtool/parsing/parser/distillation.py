@@ -197,29 +197,6 @@ def _parsers(path: str) -> Sequence[Parser]:
     return found
 
 
-def check_columns(teachers: Sequence[str], treebank: Iterable[Sentence]) -> None:
-    """Refuse a treebank without columns that a teacher reads, as it would tell rubbish.
-
-    Raises:
-        ModelError: a teacher cannot be opened, or is no parser.
-        DataError: the treebank lacks a column.
-    """
-    parsers = [(path, parser) for path in teachers for parser in _parsers(path)]
-    checks = [columns.ColumnCheck(parser.types) for _, parser in parsers]
-    for chunk in _chunks(treebank):
-        for (path, parser), check in zip(parsers, checks, strict=True):
-            try:
-                columns.refuse_lacking(chunk, parser.encode(chunk), check, is_all=False)
-            except DataError as error:
-                hint = f"it is the teacher {path}: name those that read the treebank's columns"
-                raise _hinted(error, hint) from error
-
-
-def _hinted(error: DataError, hint: str) -> DataError:
-    """Return an error of columns with what is to be done about them here."""
-    return DataError(error.message, hint=hint, path=error.path, line=error.line)
-
-
 def _no_parser(path: str) -> ModelError:
     hint = "name parsers, or what `seqtool train-parser --raw` made"
     return ModelError("is no parser, so it teaches none", hint=hint, path=path)
@@ -259,7 +236,7 @@ def write_taught(
         if error.hint != columns.HINT:
             raise
         hint = "tag it with `seqtool tag`, or name a model of `train-parser --raw` in --distil"
-        raise _hinted(error, hint) from error
+        raise DataError(error.message, hint=hint, path=error.path, line=error.line) from error
 
 
 def _parsed(model: Any, paths: Sequence[str], variants: Iterable[Sentence]) -> Iterator[Sentence]:

@@ -27,7 +27,7 @@ from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.conllu import read_conllu, write_conllu
-from seqtool.treebank.sentence import FORM, LEMMA, UPOS, find_fault
+from seqtool.treebank.sentence import FORM, UPOS, find_fault
 
 
 @pytest.fixture(scope="module")
@@ -399,22 +399,3 @@ def test_no_parser_replaces_its_teacher(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="would replace"):
         train(folder, tmp_path / "a", config(1), **options, force=True)
     assert seqtool.load(tmp_path / "a")
-
-
-def test_the_treebank_must_have_what_the_teachers_read(folder: Path, tmp_path: Path) -> None:
-    """Even if they are asked about nothing but the treebank, and the student does without."""
-    bare = tmp_path / "train.conllu"
-    sentences = list(read_conllu(folder / "train.conllu"))
-    for sentence in sentences:
-        for row in sentence.rows:
-            row[LEMMA] = "_"
-    write_conllu(sentences, bare)
-    settings = config(1, model__fields=["form", "upos"], learning__variants=0)
-    options = {"distil": [folder / "a"], "device": "cpu"}
-    with pytest.raises(DataError, match="LEMMA, which this parser reads") as raised:
-        train_parser(bare, tmp_path / "p", settings, dev=folder / "dev.conllu", **options)
-    assert (raised.value.path, raised.value.line) == (str(bare), 1 + len(sentences[0].comments))
-    assert raised.value.hint == (
-        f"it is the teacher {folder / 'a'}: name those that read the treebank's columns"
-    )
-    assert not (tmp_path / "p").exists()

@@ -155,6 +155,9 @@ def weight_shapes(
 class Classifier:
     """Scores transitions by the types of words, as `task.ParserNetwork` does.
 
+    Attributes:
+        tokens: what reads tokens in context; None without an encoder.
+
     Args:
         config: what the network is.
         weights: its arrays, by their names there.
@@ -187,9 +190,9 @@ class Classifier:
         # what NONE adds in each slot; the tables have what others add beyond that
         for products in (self.products.base, label_products[0], by_bucket[0]):
             bias = bias + products.reshape(-1, num_sums).sum(axis=0)
-        self._in_context: TokenProducts | None = None
+        self.tokens: TokenProducts | None = None
         if config.encoder == "bilstm":
-            self._in_context = TokenProducts(config, weights)
+            self.tokens = TokenProducts(config, weights)
         self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)
         self._fixed = (_table_of(label_products, num_sums), _table_of(by_bucket, num_sums))
         self._output = np.ascontiguousarray(weights["output.weight"].T)
@@ -207,28 +210,9 @@ class Classifier:
 
         A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
         """
-        if self._in_context is None:
+        if self.tokens is None:
             return np.empty((0, self._num_sums), np.int16)
-        return self._in_context.table(self.products.vectors, arrays)
-
-    def of_units(self, units: Floats) -> Shorts:
-        """Return the same of tokens whose units behind the encoder are known, [T, K]."""
-        assert self._in_context is not None
-        return self._in_context.of_units(units)
-
-    @property
-    def num_layers(self) -> int:
-        """How many layers the encoder has; 0 without one."""
-        return 0 if self._in_context is None else self._in_context.num_layers
-
-    def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
-        """Return the encoder's states of all tokens, [T, 2H]; the rows of no sentence are zeros.
-
-        Their types are known by now, and there is an encoder. `layer` counts from 1, and is the
-        last one when not given.
-        """
-        assert self._in_context is not None
-        return self._in_context.states(self.products.vectors, arrays, layer)
+        return self.tokens.table(self.products.vectors, arrays)
 
     def scorer(
         self,

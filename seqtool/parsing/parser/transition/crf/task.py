@@ -330,14 +330,16 @@ class GlobalTask(ParserTask):
         local[inside] = read.places[types]
         in_context = rows = None
         if read.units_TK is not None:
-            in_context = classifier.of_units(read.units_TK.detach().float().cpu().numpy())
+            assert classifier.tokens is not None
+            in_context = classifier.tokens.of_units(read.units_TK.detach().float().cpu().numpy())
             rows = read.rows.astype(np.int32)
 
         def drop(mask: Tensor) -> Dropout:
             mask = mask.to(self._device)
             return lambda values: values * mask.to(values.dtype)
 
-        return (read, classifier.scorer(local, in_context, rows), *map(drop, kept))
+        drop_inputs, drop_hidden = map(drop, kept)
+        return read, classifier.scorer(local, in_context, rows), drop_inputs, drop_hidden
 
     def _derive(self, sentences: Longs, scorer: Scorer) -> tuple[Derivations, Seen, Bytes]:
         """Search some sentences; also return what the configurations show, and what is legal there.
