@@ -21,7 +21,7 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.parsing.encoding.features import TokenArrays
 from seqtool.parsing.parser.config import LONGEST_LEARNT
-from seqtool.parsing.parser.data import GoldTrees, TrainingData, prepare_data
+from seqtool.parsing.parser.data import GoldTrees, TrainingData
 from seqtool.parsing.parser.distillation import BEAM, LEAST_SHARE, SHARES, TAUGHT
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.train import train_parser
@@ -86,12 +86,6 @@ def data_of(
         none,
         num_taught=num_taught,
     )
-
-
-def test_without_teachers_an_epoch_has_the_sentences_as_they_are() -> None:
-    data = data_of([3, 1, 4], 0)
-    usable = np.flatnonzero(data.train.arrays.lengths > 1)
-    assert data.of_epoch(7, usable) is usable
 
 
 @settings(max_examples=60)
@@ -195,15 +189,6 @@ def test_a_resumed_run_refuses_other_sources(folder: Path, tmp_path: Path) -> No
         with pytest.raises(ConfigError, match=f"--{next(iter(other))} is not what the run began"):
             train_parser(None, tmp_path / "p", resume=True, device="cpu", **other)
     train_parser(None, tmp_path / "p", resume=True, device="cpu", **taught_by(folder))
-
-
-def test_what_is_taught_is_no_part_of_a_small_treebanks_validation(
-    folder: Path, tmp_path: Path
-) -> None:
-    few = write_treebank(tmp_path / "few.conllu", 3)  # nothing is held out
-    data = prepare_data([str(few)], None, config(1), taught=str(folder / "dev.conllu"))
-    assert (len(data.train.trees), len(data.dev.trees)) == (13, 3)
-    assert len(data.dev.arrays.lengths) == 3
 
 
 def test_plain_text_is_split_by_a_pipeline(

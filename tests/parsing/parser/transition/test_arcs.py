@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parsing.parser.random_scores import SEGMENTS, legal_log_probs, random_scores
+from parsing.parser.random_scores import SEGMENTS, Tree, derivations, legal_log_probs, random_scores
 from parsing.parser.references import is_tree
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
@@ -18,7 +18,6 @@ from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
 from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (
-    BASE,
     BUFFER,
     HEAD,
     LABEL,
@@ -30,7 +29,6 @@ from seqtool.parsing.parser.transition.transitions import (
 from seqtool.treebank.projectivity import LIFTED
 
 ALL = list(SYSTEMS)
-Tree = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def beams_of(system: str, length: int, beam: int) -> Beams:
@@ -53,28 +51,6 @@ def one(length: int) -> tuple[Any, Any]:
 def table_of(system: str, length: int, beam: int) -> ArcTable:
     [table] = arc_tables(beams_of(system, length, beam), LABELS, *one(length), random_scores)
     return table
-
-
-def derivations(system: str, length: int) -> list[tuple[Tree, float]]:
-    """The tree and log-probability of every derivation, each followed in a batch of its own."""
-    batch = Configurations(system, LABELS, 64, length)
-    found: list[tuple[Tree, float]] = []
-
-    def explore(depth: int, score: float) -> None:
-        if batch.configs[depth, UNATTACHED] == 0:
-            begin = batch.configs[depth, BASE]
-            words = batch.nodes[begin + 1 : begin + 1 + length]
-            found.append(((tuple(words[:, HEAD].tolist()), tuple(words[:, LABEL].tolist())), score))
-            return
-        for transition, log_prob in legal_log_probs(batch, depth).items():
-            here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
-            batch.copy(here, below)
-            batch.advance(below, np.asarray([transition], np.int32))
-            explore(depth + 1, score + log_prob)
-
-    batch.start(np.zeros(1, np.int32), *one(length))
-    explore(0, 0.0)
-    return found
 
 
 @pytest.mark.parametrize("system", ALL)
@@ -223,23 +199,6 @@ def test_lifted_arcs_are_put_back(beam: int) -> None:
     assert num_moved > 0
     names = [LIFTING.names[i] for i in label_ids[1:] if i >= 0]
     assert any(LIFTED in name for name in names)
-
-
-def test_lifted_arcs_take_no_place_of_other_trees() -> None:
-    """Trees that are one when arcs are put back are asked for again, until there are enough."""
-    parser: Parser = random_parser(tiny_config("arc-hybrid"), LIFTING, seed=6)
-    arrays = parser.encode(random_sentences(20, 6))
-    num_lost = 0
-    by_decoder = list(parser.decoder.ranked(arrays, 20))
-    for found, wide, built in zip(
-        parser.ranked(arrays, 20), parser.ranked(arrays, 400), by_decoder, strict=True
-    ):
-        assert len(found) == min(20, len(wide))
-        assert len({(tuple(tree.heads), tuple(tree.deprels)) for tree in found}) == len(found)
-        scores = [tree.score for tree in found]
-        assert scores == sorted(scores, reverse=True)
-        num_lost += len(built) - len(parser._different(built))
-    assert num_lost > 0
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

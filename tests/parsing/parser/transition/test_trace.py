@@ -10,12 +10,11 @@ from parsing.parser.random_scores import legal_log_probs, legal_transitions, ran
 from parsing.parser.references import Configuration, initial, legal
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
-from seqtool.core.errors import DataError, ModelError
+from seqtool.core.errors import ModelError
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition import trace
 from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
-from seqtool.treebank.conllu import Broken
 from seqtool.treebank.derivation import Arc, Derivation, Feature, Trace
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import DEPREL
@@ -213,18 +212,6 @@ def test_lifted_arcs_are_told_as_they_were_built_and_as_they_are() -> None:
             )
             num_moved += built.head != put.head
     assert num_moved > 5
-
-
-def test_a_sentence_given_is_not_changed_and_broken_ones_pass() -> None:
-    parser = random_parser(tiny_config())
-    sentence = make_sentence([("a", "X"), ("B", "Y")])
-    before = sentence.to_conllu()
-    found = parser.trace(sentence, beam=2)
-    assert sentence.to_conllu() == before
-    assert sorted(found.sentence.heads()) in ([0, 1], [0, 2])
-    broken = Broken("1\tx", DataError("no columns", hint="fix it"))
-    given = [broken, sentence.copy(), broken]
-    assert [isinstance(item, Broken) for item in parser.traces(given)] == [True, False, True]
 
 
 @pytest.mark.parametrize("beam", [1, 3])
