@@ -54,6 +54,7 @@ from seqtool.parsing.encoding.features import TokenArrays, token_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import (
+    BLOCK,
     Number,
     TokenReader,
     TypeReader,
@@ -224,12 +225,15 @@ class Scorer:
         tokens, states = self.tokens.read_group(
             self.types.vectors, arrays, layout.group, layout.rows
         )
-        sums = states @ self._units + self._units_bias
-        rectified = sums[:, : self._borders[-1]]  # units of pairs are linear
-        np.maximum(rectified, np.float32(SLOPE) * rectified, out=rectified)
-        # states come step by step, and go back to the order of sentences
-        units = np.empty_like(sums)
-        units[tokens] = sums
+        units = np.empty((len(states), len(self._units_bias)), np.float32)
+        # some at a time, which stay in a core's own cache
+        for begin in range(0, len(states), BLOCK):
+            sums = states[begin : begin + BLOCK] @ self._units
+            sums += self._units_bias
+            rectified = sums[:, : self._borders[-1]]  # units of pairs are linear
+            np.maximum(rectified, np.float32(SLOPE) * rectified, out=rectified)
+            # states come step by step, and go back to the order of sentences
+            units[tokens[begin : begin + BLOCK]] = sums
         return np.split(units, self._borders, axis=1)
 
     def arc_scores(self, units: Sequence[Floats], layout: Layout) -> Floats:
