@@ -121,7 +121,7 @@ class Teacher(NamedTuple):
 
     Attributes:
         config: what the classifier is.
-        weights: of the classifier, by their names in `network.ParserNetwork`; labels and
+        weights: of the classifier, by their names in `task.ParserNetwork`; labels and
             transitions have the student's numbers.
         symbols: of the student's types, the teacher's symbols, as `Types.arrays` gives them.
     """
@@ -232,12 +232,6 @@ class TrainingData:
         return 0 if self.gold_tags is None else 1 + int(self.gold_tags.max())
 
 
-def _tags_of(sentence: Sentence) -> list[str]:
-    """Return the tags of the words of a sentence, UPOS, XPOS and FEATS of each as one text."""
-    # in this form they are sorted and numbered as ever, so that a seed gives the same weights
-    return ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in sentence.rows]
-
-
 class _Reader:
     """Reads sentences into lists of numbers, so that none is kept."""
 
@@ -269,9 +263,14 @@ class _Reader:
         first = ROOT_TYPE + 1
         into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
         into.trees.append((sentence.heads(), sentence.column(DEPREL)))
-        tags = [] if gold is None else [_tags_of(gold)]
-        into.gold_tags += ["", *(tags[0] if tags else [""] * len(keys))]
-        self.digest.update(repr((keys, into.trees[-1], *tags)).encode())
+        tags = [""] * len(keys)
+        if gold is not None:
+            # in this form they are sorted and numbered as ever, so that a seed gives the same
+            # weights
+            tags = ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in gold.rows]
+        into.gold_tags += ["", *tags]
+        told = (keys, into.trees[-1]) if gold is None else (keys, into.trees[-1], tags)
+        self.digest.update(repr(told).encode())
 
 
 @dataclass
@@ -559,7 +558,11 @@ def _is_projective(config: ModelConfig) -> bool:
 
 def _buildable(trees: list[Tree], config: ParserConfig, num_non_projective: int) -> list[Tree]:
     """Return the trees as the parser can build them."""
-    if not num_non_projective or not _is_projective(config.model):
+    model = config.model
+    crosses = (
+        model.trees == "all" if model.decoder == "graph" else not SYSTEMS[model.system].projective
+    )
+    if not num_non_projective or crosses:
         return trees
     lifted = [projectivise(*tree) for tree in trees]
     counts = Counter(label for _, labels in lifted for label in labels)

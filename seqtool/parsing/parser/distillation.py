@@ -8,8 +8,10 @@ They also tell, of the treebank and of the text, how probable they take what the
 - Heads, of a student that scores arcs: the mean of all teachers' probabilities, as a vote has them,
   written once as well. Half of a word's loss is that of its gold head, and half is that of a head
   drawn from these (Hinton, Vinyals & Dean 2015). Teachers of any kind tell them.
-- Transitions, of a student that chooses these, by teachers of its transition system: see
-  `transition.teachers`.
+- Transitions, of a student that chooses these. A teacher that has the student's transition system
+  is asked in each configuration that the student comes through, those after its own mistakes too
+  (Liu et al. 2018): the student is to give the transitions the probabilities that the teacher gives
+  them, or the mean of those of several such teachers.
 
 Where there is no other text, the teachers parse variants of the treebank's sentences: a word of an
 open class gives way to one with the same tags (nonce sentences: Gulordava et al. 2018; as training
@@ -23,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -34,18 +36,20 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Floats, Ints
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.progress import progress_bar
 from seqtool.core.reading import find_files, is_treebank
-from seqtool.parsing.encoding.features import TokenArrays, token_rows
+from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, Types, token_rows
 from seqtool.parsing.missing_columns import MISSING_HINT, ColumnCheck
 from seqtool.parsing.model import chunks
 from seqtool.parsing.parser.config import LONGEST_LEARNT, VARIANT, ParserConfig
-from seqtool.parsing.parser.data import HeadShares, TrainingData
+from seqtool.parsing.parser.data import HeadShares, Teacher, TrainingData
+from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
-from seqtool.parsing.parser.transition.teachers import teachers_of
 from seqtool.parsing.parser.vote import Vote
 from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import (
     DEPREL,
     FEATS,
@@ -185,6 +189,77 @@ def with_teachers(data: TrainingData, teachers: Sequence[str], output: Path) -> 
             hint="give text with --unlabelled, or --set variants=2 and a treebank with UPOS tags",
         )
     return dataclasses.replace(data, teachers=asked_teachers)
+
+
+def teachers_of(
+    parsers: Sequence[Parser], config: ParserConfig, types: Types, labels: Labels
+) -> tuple[Teacher, ...]:
+    """Return those of some parsers that can be asked in a student's configurations.
+
+    These are neural, and have learnt transitions of the same system one by one; they read no
+    columns that the student does not.
+
+    Args:
+        parsers: members of an ensemble count one by one.
+        config: of the student, with the system chosen.
+        types: of the student.
+        labels: of the student.
+    """
+    if (config.model.decoder, config.model.classifier) != ("transition", "neural"):
+        return ()
+    members = [member for parser in parsers for member in parser.members]
+    return tuple(
+        Teacher(
+            member.config.model,
+            _renumbered(member.weights, member.labels, labels),
+            _symbols(member.types, types),
+        )
+        for member in members
+        if member.config.model.decoder == "transition"
+        and member.config.model.classifier == "neural"
+        and member.config.model.system == config.model.system
+        and member.config.learning.loss == "local"
+        and {*member.types.lexical.columns} <= {*types.lexical.columns}
+    )
+
+
+def _symbols(own: Types, wanted: Types) -> tuple[Ints, ...]:
+    """Return the symbols that a parser has for another one's types."""
+    places = [wanted.lexical.columns.index(column) for column in own.lexical.columns]
+    # of its own, so that the parser keeps none of them
+    met = own.as_new()
+    numbers = [NONE_TYPE, ROOT_TYPE]
+    numbers += [met.add(tuple([key[place] for place in places])) for key in wanted.texts()]
+    return tuple(table[numbers] for table in met.arrays())
+
+
+def _renumbered(weights: Mapping[str, Floats], own: Labels, wanted: Labels) -> Mapping[str, Floats]:
+    """Return a classifier's weights with labels and transitions numbered as another one's.
+
+    A transition that the classifier does not know is never chosen: its score is minus infinity. An
+    arc of a label that it does not know looks as one without the mark of a lifted arc, or as none.
+    """
+    arcs = [own.arcs.index(label) if label in own.arcs else -1 for label in wanted.arcs]
+    roots = [own.roots.index(label) if label in own.roots else -1 for label in wanted.roots]
+    places = {label: number for number, label in enumerate(own.names, start=1)}
+    seen = [places.get(label, places.get(label.partition(LIFTED)[0], 0)) for label in wanted.names]
+    left, right, root = own.segments[2:5].tolist()
+    transitions = np.asarray(
+        [
+            *(0, 1),
+            *(left + place if place >= 0 else -1 for place in arcs),
+            *(right + place if place >= 0 else -1 for place in arcs),
+            *(root + place if place >= 0 else -1 for place in roots),
+        ]
+    )
+    output, bias = weights["output.weight"][transitions], weights["output.bias"][transitions]
+    output[transitions < 0], bias[transitions < 0] = 0.0, -np.inf
+    return {
+        **weights,
+        "labels.weight": weights["labels.weight"][[0, *seen]],
+        "output.weight": output,
+        "output.bias": bias,
+    }
 
 
 def _parsers(path: str) -> Sequence[Parser]:

@@ -194,8 +194,6 @@ class TokenReader:
     ) -> tuple[Longs, Floats]:
         """Return which token of some sentences each state is of, and the states, [tokens, 2H].
 
-        The states lie in memory that the next group takes again.
-
         Args:
             vectors: of types.
             arrays: sentences.

@@ -16,7 +16,6 @@ from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import (
     TAUGHT,
     asks_for_heads,
-    check_columns,
     check_teachers,
     describe,
     variants,
@@ -165,7 +164,6 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
                 pass
     if not record.distil:
         return
-    check_columns(record.distil, _treebank(record))
     learning = record.config.learning
     made = variants(
         _treebank(record),

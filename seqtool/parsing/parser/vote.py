@@ -28,7 +28,7 @@ from seqtool.parsing.parser.calibration import (
 from seqtool.parsing.parser.config import KIND, PREDICTED_TAGS
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import spanning_trees
 from seqtool.parsing.parser.parser import (
     PARSED_WORDS,
     ChunkParser,

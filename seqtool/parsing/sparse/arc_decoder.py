@@ -14,10 +14,9 @@ from seqtool.core.arrays import Floats, Ints
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE, TokenArrays, token_rows
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE, projective_trees, spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.sparse.arcs import (
     WEIGHTS,
@@ -79,7 +78,7 @@ class LinearGraphDecoder(AttributeReader, Decoder):
         return heads, label_ids
 
     def arc_scores(self, part: TokenArrays) -> Floats:
-        """Return the average scores of all arcs of some sentences, flat; see `graph.spanning`."""
+        """Return the average scores of all arcs of some sentences, flat; see `graph.trees`."""
         lengths = part.lengths.astype(np.int64)
         scores = np.zeros((lengths * (lengths + 1)).sum(), np.float32)
         for member in self.members:

@@ -10,30 +10,26 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import types
 from parsing.parser.test_parser import network_of
 from parsing.parser.test_train import config, trained
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 from safetensors.numpy import load_file
 from torch import Tensor, nn
-from torch.nn import functional
-from toy_networks import run_as_on_gpu
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, Interrupted
+from seqtool.core.errors import Interrupted
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.encoder import (
-    ROW_MULTIPLE,
     AveragedWeights,
     ContextEncoder,
     Linear,
     dropout_mask,
 )
 from seqtool.parsing.encoding.features import token_rows
-from seqtool.parsing.encoding.lstm import Recurrence
-from seqtool.parsing.parser import reading
-from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.transition import classifier
+from seqtool.parsing.encoding.lstm import Recurrence, tanh
+from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.transition.hidden_layer import SCALE, compile_slots, extract
 from seqtool.parsing.parser.transition.search import search
 from seqtool.parsing.parser.transition.task import Examples
@@ -61,44 +57,23 @@ def encoder_of(num_layers: int) -> ContextEncoder:
 
 
 @pytest.mark.parametrize("num", [0, 1, 63, 64, 65, 130])
-def test_products_in_bfloat16_have_few_shapes(num: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of zeros fill them up; outputs and gradients are as without these."""
+@pytest.mark.parametrize("half", [False, True])
+def test_rows_that_fill_up_a_product_change_nothing(half: bool, num: int) -> None:
     torch.manual_seed(num)
     layer, plain = Linear(WIDTH, SIZE), nn.Linear(WIDTH, SIZE)
     plain.load_state_dict(layer.state_dict())
     inputs, slopes = torch.randn(num, WIDTH), torch.randn(num, SIZE)
-    multiplied: list[int] = []
-    product = functional.linear
-
-    def recorded(read: Tensor, *rest: Any) -> Tensor:
-        multiplied.append(len(read))
-        return product(read, *rest)
-
-    for half in (False, True):
-        found = []
-        for module in (plain, layer):
-            module.zero_grad()
-            leaf = inputs.clone().requires_grad_()
-            with monkeypatch.context() as patch, torch.autocast("cpu", enabled=half):
-                patch.setattr(functional, "linear", recorded)
-                outputs = module(leaf)
-            outputs.backward(slopes.to(outputs))
-            found.append((outputs, leaf.grad, module.weight.grad, module.bias.grad))
-        for ours, theirs in zip(found[1], found[0], strict=True):
-            assert ours is not None
-            assert theirs is not None
-            assert ours.shape == theirs.shape
-            assert ours.dtype == theirs.dtype
-            # the order of sums may differ: an ulp of bfloat16 is 2^-7
-            close = {"rtol": 2**-7, "atol": 2**-7} if half else {"rtol": 0.0, "atol": 0.0}
-            torch.testing.assert_close(ours, theirs, **close)
-    full = -(-num // ROW_MULTIPLE) * ROW_MULTIPLE
-    assert multiplied == [num, num, num, full]
-    # one row by itself, or tables of rows, are as of torch's own layer
-    for shape in ((WIDTH,), (2, 3, WIDTH)):
-        read = torch.randn(shape)
-        with torch.autocast("cpu"):
-            assert torch.equal(layer(read), plain(read))
+    found = []
+    for module in (plain, layer):
+        leaf = inputs.clone().requires_grad_()
+        with torch.autocast("cpu", enabled=half):
+            outputs = module(leaf)
+        outputs.backward(slopes.to(outputs))
+        found.append((outputs, leaf.grad, module.weight.grad, module.bias.grad))
+    # the order of sums may differ: an ulp of bfloat16 is 2^-7
+    error = 2**-7 if half else 0.0
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=error, atol=error)
 
 
 def reference_of(encoder: ContextEncoder) -> nn.LSTM:
@@ -139,18 +114,6 @@ def test_states_and_gradients_are_those_of_torch(num_layers: int, lengths: list[
         results.append((states_TD.detach(), given_TD.grad))
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
-
-
-def test_on_a_gpu_all_layers_are_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, lengths = encoder_of(2), torch.tensor([4, 2])
-    inputs_TD = torch.randn(6, WIDTH).bfloat16()
-    expected = network.first_and_last(inputs_TD.float(), lengths)
-    monkeypatch.setattr("seqtool.parsing.encoding.encoder.run_recurrent", run_as_on_gpu)
-    with torch.autocast("cpu"):
-        found = network.first_and_last(inputs_TD, lengths)
-    for states_TH, wanted_TH in zip(found, expected, strict=True):
-        assert states_TH.dtype == torch.float32
-        assert torch.equal(states_TH, wanted_TH)
 
 
 def test_dropout_is_for_what_later_layers_read() -> None:
@@ -207,20 +170,22 @@ def test_numpy_reads_as_torch_whatever_is_beside(
         np.testing.assert_allclose(states, alone, rtol=0, atol=1e-6)
 
 
-def test_large_numbers_are_bounded() -> None:
-    """Gates far outside the range in which tanh is anything but 1."""
-    encoder = encoder_of(1)
-    with torch.no_grad():
-        encoder.get_parameter("layers.0.forwards.weight_ih_l0").mul_(1e4)
-    assert all(np.isfinite(states).all() for states in read(encoder, [9, 4], [0, 1]))
+@compiled(types.void(types.float32[::1], types.float32[::1]))
+def tanh_of_all(values, results):  # type: ignore[no-untyped-def]
+    for place in range(len(values)):
+        results[place] = tanh(values[place])
 
 
-def test_no_sentences() -> None:
-    weights = {name: value.numpy() for name, value in encoder_of(2).state_dict().items()}
-    none = np.zeros(0, np.int32)
-    states, tokens = Recurrence(weights).states(np.zeros((1, WIDTH), np.float32), none, none)
-    assert states.shape == (0, 2 * SIZE)
-    assert tokens.shape == (0,)
+def test_tanh() -> None:
+    near_zero = np.logspace(-30, 0, 5001)
+    values = np.concatenate([np.linspace(-12, 12, 500_001), near_zero, -near_zero])
+    values = np.append(values, [0, 1e30, -np.inf, np.inf]).astype(np.float32)
+    found = np.empty_like(values)
+    tanh_of_all(values, found)
+    np.testing.assert_allclose(found, np.tanh(values.astype(np.float64)), rtol=7e-7, atol=0)
+    unknown = np.asarray([np.nan], np.float32)
+    tanh_of_all(unknown, unknown)
+    assert np.isnan(unknown[0])
 
 
 def test_rows_of_tokens() -> None:
@@ -272,36 +237,6 @@ def test_the_tables_give_the_scores_of_the_plain_network(system: str, num_filter
     search(system, LABELS, arrays.tokens, arrays.lengths, len(arrays.types), check)
     assert compared > 50
     assert share > 5.0
-
-
-def test_tokens_may_be_numbered_otherwise() -> None:
-    """As in training, where only the sentences of a block are read."""
-    parser = random_parser(tiny_config(**BILSTM))
-    arrays = parser.encode(random_sentences(6, 9))
-    parser.decoder.prepare(parser.types)
-    in_context = parser.decoder.classifier.in_context(arrays)
-    by_itself = parser.decoder.classifier.scorer(arrays.types, in_context)
-    # the same tokens, behind 100 others
-    shift = np.concatenate([np.zeros(100, np.int32), np.arange(len(arrays.types), dtype=np.int32)])
-    shifted = parser.decoder.classifier.scorer(arrays.types[shift], in_context, shift)
-    trees = [
-        search("swap", LABELS, arrays.tokens + more, arrays.lengths, len(arrays.types) + more, s)
-        for s, more in ((by_itself, 0), (shifted, 100))
-    ]
-    for plain, moved in zip(*trees, strict=True):
-        np.testing.assert_array_equal(plain[1:], moved[101:])
-
-
-def test_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = random_parser(tiny_config(**BILSTM))
-    arrays = parser.encode(random_sentences(20, 9))
-    parser.decoder.prepare(parser.types)
-    whole = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
-    monkeypatch.setattr(reading, "GROUP_TOKENS", 12)
-    monkeypatch.setattr(classifier, "BLOCK", 5)
-    parts = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1)
-    # a sum in another order may be rounded to the next whole number; row 0 is of no token
-    assert np.abs(whole[1:].astype(int) - parts[1:]).max() <= 1
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -396,18 +331,6 @@ def test_a_resumed_run_ends_with_the_same_weights(far_treebank: Path, tmp_path: 
     assert {"encoder.layers.1.backwards.weight_hh_l0", "contexts.weight"} <= whole.keys()
     for name, array in whole.items():
         np.testing.assert_array_equal(array, cut[name])
-
-
-def test_the_preset() -> None:
-    model = from_dict(ParserConfig, preset("accurate")).model
-    assert model.encoder == "bilstm"
-    assert model.contexts == model.context_slots
-    assert from_dict(ParserConfig, preset("fast")).model.contexts == ()
-
-
-def test_an_encoder_is_looked_at() -> None:
-    with pytest.raises(ConfigError, match="context_slots is empty"):
-        tiny_config(encoder="bilstm", context_slots=[])
 
 
 def test_the_average_of_a_few_steps_has_learnt() -> None:

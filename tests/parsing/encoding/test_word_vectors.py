@@ -56,11 +56,6 @@ def test_a_smaller_width_keeps_the_most_of_the_variance(tmp_path: Path) -> None:
     assert len(set(np.sign(found[[0, 2]]))) == len(set(np.sign(found[[1, 3]]))) == 1
 
 
-def test_a_larger_width_is_filled_up(tmp_path: Path) -> None:
-    found = read(tmp_path / "v", TEXT, 5).rows
-    assert not found[:, 3:].any()
-
-
 @pytest.mark.parametrize(
     ("content", "message", "line"),
     [
@@ -88,8 +83,3 @@ def test_forms_must_be_read(tmp_path: Path) -> None:
     (tmp_path / "v").write_bytes(TEXT)
     with pytest.raises(ConfigError, match="for forms"):
         read_vectors(tmp_path / "v", ["upos"], 3)
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        read_vectors(tmp_path / "nothing", ["form"], 3)

@@ -17,6 +17,7 @@ from seqtool.parsing.parser.transition.transitions import (
     NUM_ACTIONS,
     STACK_SIZE,
     TOKENS,
+    UNATTACHED,
     Configurations,
 )
 
@@ -60,3 +61,33 @@ def legal_log_probs(batch: Configurations, row: int, temperature: float = 1.0) -
     scores = legal_scores(batch, row)
     total = math.log(sum(math.exp(score / temperature) for score in scores.values()))
     return {t: score / temperature - total for t, score in scores.items()}
+
+
+Tree = tuple[tuple[int, ...], tuple[int, ...]]  # heads and labels
+
+
+def derivations(system: str, length: int, temperature: float = 1.0) -> list[tuple[Tree, float]]:
+    """The tree and log-probability of every derivation, each followed in a batch of its own."""
+    batch = Configurations(system, LABELS, 64, length)
+    found: list[tuple[Tree, float]] = []
+
+    def explore(depth: int, score: float) -> None:
+        if batch.configs[depth, UNATTACHED] == 0:
+            begin = batch.configs[depth, BASE]
+            words = batch.nodes[begin + 1 : begin + 1 + length]
+            found.append(((tuple(words[:, HEAD].tolist()), tuple(words[:, LABEL].tolist())), score))
+            return
+        for transition, log_prob in legal_log_probs(batch, depth, temperature).items():
+            here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
+            batch.copy(here, below)
+            batch.advance(below, np.asarray([transition], np.int32))
+            explore(depth + 1, score + log_prob)
+
+    batch.start(np.zeros(1, np.int32), np.ones(1, np.int32), np.asarray([length], np.int32))
+    explore(0, 0.0)
+    return found
+
+
+def best_tree(system: str, length: int, temperature: float = 1.0) -> Tree:
+    """That of the best derivation, by trying them all."""
+    return max(derivations(system, length, temperature), key=lambda found: found[1])[0]

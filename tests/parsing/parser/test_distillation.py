@@ -21,13 +21,13 @@ from seqtool.core import checkpoint, storage
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.parsing.encoding.features import TokenArrays
 from seqtool.parsing.parser.config import LONGEST_LEARNT
-from seqtool.parsing.parser.data import GoldTrees, TrainingData, prepare_data
+from seqtool.parsing.parser.data import GoldTrees, TrainingData
 from seqtool.parsing.parser.distillation import HEAD_SHARES, LEAST_SHARE, TAUGHT, TEACHER_BEAM
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.conllu import read_conllu, write_conllu
-from seqtool.treebank.sentence import FORM, LEMMA, UPOS, find_fault
+from seqtool.treebank.sentence import FORM, UPOS, find_fault
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +86,6 @@ def data_of(
         none,
         num_taught=num_taught,
     )
-
-
-def test_without_teachers_an_epoch_has_the_sentences_as_they_are() -> None:
-    data = data_of([3, 1, 4], 0)
-    usable = np.flatnonzero(data.train.arrays.lengths > 1)
-    assert data.of_epoch(7, usable) is usable
 
 
 @settings(max_examples=60)
@@ -197,23 +191,6 @@ def test_a_resumed_run_refuses_other_sources(folder: Path, tmp_path: Path) -> No
     train_parser(None, tmp_path / "p", resume=True, device="cpu", **taught_by(folder))
 
 
-def test_what_is_taught_is_no_part_of_a_small_treebanks_validation(
-    folder: Path, tmp_path: Path
-) -> None:
-    few = write_treebank(tmp_path / "few.conllu", 3)  # nothing is held out
-    data = prepare_data([str(few)], None, config(1), taught=str(folder / "dev.conllu"))
-    assert (len(data.train.trees), len(data.dev.trees)) == (13, 3)
-    assert len(data.dev.arrays.lengths) == 3
-
-
-def test_a_directory_gives_texts_beside_treebanks(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "texts").mkdir()
-    shutil.copy(folder / "text.conllu", tmp_path / "texts")
-    (tmp_path / "texts" / "a.txt").write_text("One two.\n")
-    with pytest.raises(ConfigError, match="is plain text, and no teacher can split it"):
-        train(folder, tmp_path / "p", config(1), **taught_by(folder, unlabelled=tmp_path / "texts"))
-
-
 def test_plain_text_is_split_by_a_pipeline(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,7 +225,6 @@ def test_plain_text_is_split_by_a_pipeline(
         ({"unlabelled": "{}/none.conllu"}, DataError, "none.conllu"),
         ({"unlabelled": "{}/bare.conllu"}, DataError, "UPOS"),
         ({"distil": "{}/other"}, DataError, "labels that the treebank has not"),
-        ({"distil": ["{}/a", "{}/b", "{}/a"]}, ConfigError, "a is named twice"),
         ({"distil": ["{}/a", "{}/other"]}, ModelError, "labels of the parsers differ"),
         ({"distil": "{}/tagger"}, ModelError, "is no parser"),
     ],
@@ -408,50 +384,3 @@ def test_no_parser_replaces_its_teacher(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="would replace"):
         train(folder, tmp_path / "a", config(1), **options, force=True)
     assert seqtool.load(tmp_path / "a")
-
-
-def test_a_broken_treebank_is_found_before_the_teachers_work(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tmp_path / "dev.conllu"
-    broken.write_text(make_sentence([("x", "X"), ("y", "X")], [2, 1]).to_conllu(), "utf-8")
-    monkeypatch.setattr(checkpoint, "load", None)
-    with pytest.raises(DataError, match="no root"):
-        train_parser(
-            folder / "train.conllu", tmp_path / "p", dev=broken, device="cpu", **taught_by(folder)
-        )
-
-
-def test_the_treebank_must_have_what_the_teachers_read(folder: Path, tmp_path: Path) -> None:
-    """Even if they are asked about nothing but the treebank, and the student does without."""
-    bare = tmp_path / "train.conllu"
-    sentences = list(read_conllu(folder / "train.conllu"))
-    for sentence in sentences:
-        for row in sentence.rows:
-            row[LEMMA] = "_"
-    write_conllu(sentences, bare)
-    settings = config(1, model__fields=["form", "upos"], learning__variants=0)
-    options = {"distil": [folder / "a"], "device": "cpu"}
-    with pytest.raises(DataError, match="LEMMA, which this parser reads") as raised:
-        train_parser(bare, tmp_path / "p", settings, dev=folder / "dev.conllu", **options)
-    assert (raised.value.path, raised.value.line) == (str(bare), 1 + len(sentences[0].comments))
-    assert raised.value.hint == (
-        f"it is the teacher {folder / 'a'}: name those that read the treebank's columns"
-    )
-    assert not (tmp_path / "p").exists()
-
-
-def test_text_must_have_what_the_new_parser_reads(folder: Path, tmp_path: Path) -> None:
-    """Even if the teachers did without."""
-    own = {"fields": ["form", "upos"], **SMALL}
-    train(folder, tmp_path / "a", {"model": own, "training": {"epochs": 1}})
-    text = list(read_conllu(folder / "text.conllu", check="columns"))
-    for sentence in text:
-        for row in sentence.rows:
-            row[2] = "_"
-    write_conllu(text, tmp_path / "text.conllu")
-    options = {"distil": tmp_path / "a", "unlabelled": tmp_path / "text.conllu"}
-    with pytest.raises(DataError, match="lacks LEMMA"):
-        train(folder, tmp_path / "p", config(1), **options)
-    # a sentence of the treebank alone is trained on as ever
-    assert prepare_data([str(folder / "train.conllu")], None, config()).num_taught == 0

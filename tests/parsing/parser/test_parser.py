@@ -27,8 +27,8 @@ from seqtool.parsing.parser.families import settings_read
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.hidden_layer import SCALE, extract
-from seqtool.parsing.parser.transition.network import ParserNetwork
 from seqtool.parsing.parser.transition.search import search
+from seqtool.parsing.parser.transition.task import ParserNetwork
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.conllu import Broken

@@ -18,7 +18,7 @@ from seqtool.core.config import from_dict
 from seqtool.parsing.encoding.features import encode
 from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.graph.eisner import projective_trees
+from seqtool.parsing.parser.graph.trees import projective_trees
 from seqtool.parsing.sparse.engine import Averaged
 from seqtool.parsing.sparse.mira import take_step
 from seqtool.parsing.sparse.task import MiraTask

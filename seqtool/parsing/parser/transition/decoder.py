@@ -150,7 +150,7 @@ class TransitionDecoder(SearchDecoder):
     Args:
         config: what the classifier is; its system is no longer auto.
         labels: of arcs.
-        weights: of the classifier, by their names in `network.ParserNetwork`.
+        weights: of the classifier, by their names in `task.ParserNetwork`.
         temperature: see `SearchDecoder`.
 
     Attributes:
@@ -200,11 +200,13 @@ class TransitionDecoder(SearchDecoder):
     @property
     def num_layers(self) -> int:
         """How many layers the encoder has; 0 without one."""
-        return self.classifier.num_layers
+        tokens = self.classifier.tokens
+        return 0 if tokens is None else tokens.num_layers
 
     def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
         """Return the encoder's states; see `Decoder.states`."""
-        return self.classifier.states(arrays, layer)
+        assert self.classifier.tokens is not None
+        return self.classifier.tokens.states(self.classifier.products.vectors, arrays, layer)
 
     def _scorer(self, arrays: TokenArrays) -> Scorer:
         return average_scorer(

@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from parsing.parser.graph.test_decoder import graph_parser, network_of, scores_of
-from parsing.parser.tiny import random_sentences
+from parsing.parser.graph.test_decoder import graph_parser, network_of
 
 from seqtool.core.config import from_dict
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig
-from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
-from seqtool.parsing.parser.graph.scores import softmax
+from seqtool.parsing.parser.graph.scores import pair_borders, refined_scores, softmax
 
 S = 3
 
@@ -171,21 +169,3 @@ def test_padding_changes_nothing() -> None:
         (alone,), slope_alone = scored(own, [len(own)])
         torch.testing.assert_close(table, alone, rtol=0, atol=1e-5)
         torch.testing.assert_close(slope, slope_alone, rtol=1e-4, atol=1e-5)
-
-
-def test_pairs_begin_with_the_same_score() -> None:
-    """So a parser of second order begins as one of first order."""
-    sentence = random_sentences(1, 6)[0]
-    parser = graph_parser(second_order="both", second_size=S)
-    assert parser.weights["pairs.weight"].shape[0] == 5 * S
-    once = pair_borders(parser.config.model)[0]
-    tables = []
-    for scale in (1.0, 0.0):
-        for name in ("pairs.weight", "pairs.bias"):
-            parser.weights[name][:once] *= scale
-        tables.append(scores_of(parser, sentence)[0])
-    for name in ("pairs.weight", "pairs.bias"):
-        parser.weights[name][once:] *= 2.0
-    np.testing.assert_array_equal(scores_of(parser, sentence)[0], tables[1])
-    inside = np.isfinite(tables[0])
-    assert np.abs(tables[0][inside] - tables[1][inside]).max() > 1e-3

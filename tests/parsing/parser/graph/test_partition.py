@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hypothesis_numpy
 from parsing.parser.references import Heads, int32, projective_trees, trees
 
 from seqtool.core.arrays import Doubles
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.task import tree_loss
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE
 
 KINDS = pytest.mark.parametrize(("projective", "every"), [(True, projective_trees), (False, trees)])
 

@@ -19,10 +19,9 @@ from parsing.parser.references import (
 )
 
 from seqtool.core.arrays import Floats
-from seqtool.parsing.parser.graph import eisner
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE
 from seqtool.parsing.parser.graph.ranking import ranked_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE, spanning_trees
+from seqtool.parsing.parser.graph.trees import projective_trees as best_projective
 
 KINDS = pytest.mark.parametrize(("projective", "every"), [(True, projective_trees), (False, trees)])
 Every = Callable[[int], tuple[Heads, ...]]
@@ -113,7 +112,7 @@ def test_the_first_is_the_best_tree_and_a_long_sentence_is_no_burden(projective:
     rng = np.random.default_rng(3)
     # more words than a projective tree is found for, in the end
     for length in (30, 200, LONGEST_PROJECTIVE + 1):
-        find = eisner.projective_trees if projective else spanning_trees
+        find = best_projective if projective else spanning_trees
         # whole numbers: many trees are as good as the best one
         scores = rng.integers(-9, 9, (length, length + 1)).astype(np.float32)
         found = ranked_trees(scores, 20, projective)

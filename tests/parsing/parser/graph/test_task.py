@@ -18,12 +18,12 @@ from torch.nn import functional
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted
-from seqtool.parsing.parser.config import ParserConfig, implied, preset
+from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.data import HeadShares, prepare_data
 from seqtool.parsing.parser.graph import task as task_module
-from seqtool.parsing.parser.graph.network import GraphNetwork
 from seqtool.parsing.parser.graph.task import (
     LEAST_SHARE,
+    GraphNetwork,
     GraphTask,
     shares_of_trees,
     smoothed,
@@ -283,29 +283,6 @@ def test_a_resumed_run_ends_with_the_same_weights(
     assert not any(name.startswith(("cloze", "gold_tags")) for name in whole)
 
 
-def test_parts_of_a_word_are_left_out_as_a_whole(treebank: Path) -> None:
-    path = str(treebank / "train.conllu")
-    rest = {f"learning__{name}": value for name, value in NO_NOISE.items()}
-    rest |= {"model__num_filters": 6, "model__type_units": 0, "learning__dropout_fields": 0.25}
-    data = prepare_data([path], path, graph_settings(**rest))
-    task = GraphTask(data.config, data)
-    types = np.arange(len(data.types))
-    whole = task.module.type_vectors(*task._symbols)
-    left_out = 0
-    for index in range(40):
-        task._begin_step(index)
-        vectors, places = task._type_vectors(types)
-        for part, all_of_it in zip(
-            vectors[places].split([8, 8, 6], 1), whole.split([8, 8, 6], 1), strict=True
-        ):
-            is_there = (part != 0).any(1)
-            # what is there makes up for what is not
-            torch.testing.assert_close(part[is_there], all_of_it[is_there] / 0.75)
-            left_out += int((~is_there & (all_of_it != 0).any(1)).sum())
-    num = 40 * int(sum((part != 0).any(1).sum() for part in whole.split([8, 8, 6], 1)))
-    assert left_out == pytest.approx(0.25 * num, abs=4 * (0.25 * 0.75 * num) ** 0.5)
-
-
 def test_gold_tags_teach_the_encoder(treebank: Path) -> None:
     path = str(treebank / "train.conllu")
     losses = []
@@ -362,8 +339,3 @@ def test_settings_that_do_not_go_together_are_refused(
     with pytest.raises(ConfigError, match=message) as caught:
         from_dict(ParserConfig, settings)
     assert caught.value.hint
-
-
-def test_the_option_stands_for_the_preset() -> None:
-    assert implied({"model.decoder": "graph"}) == "graph"
-    assert implied({}) is None

@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parsing.parser.random_scores import SEGMENTS, legal_log_probs, random_scores
+from parsing.parser.random_scores import SEGMENTS, Tree, derivations, legal_log_probs, random_scores
 from parsing.parser.references import is_tree
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
-from seqtool.parsing.parser.transition import decoder
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
 from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (
-    BASE,
     BUFFER,
     HEAD,
     LABEL,
@@ -31,7 +29,6 @@ from seqtool.parsing.parser.transition.transitions import (
 from seqtool.treebank.projectivity import LIFTED
 
 ALL = list(SYSTEMS)
-Tree = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def beams_of(system: str, length: int, beam: int) -> Beams:
@@ -54,28 +51,6 @@ def one(length: int) -> tuple[Any, Any]:
 def table_of(system: str, length: int, beam: int) -> ArcTable:
     [table] = arc_tables(beams_of(system, length, beam), LABELS, *one(length), random_scores)
     return table
-
-
-def derivations(system: str, length: int) -> list[tuple[Tree, float]]:
-    """The tree and log-probability of every derivation, each followed in a batch of its own."""
-    batch = Configurations(system, LABELS, 64, length)
-    found: list[tuple[Tree, float]] = []
-
-    def explore(depth: int, score: float) -> None:
-        if batch.configs[depth, UNATTACHED] == 0:
-            begin = batch.configs[depth, BASE]
-            words = batch.nodes[begin + 1 : begin + 1 + length]
-            found.append(((tuple(words[:, HEAD].tolist()), tuple(words[:, LABEL].tolist())), score))
-            return
-        for transition, log_prob in legal_log_probs(batch, depth).items():
-            here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
-            batch.copy(here, below)
-            batch.advance(below, np.asarray([transition], np.int32))
-            explore(depth + 1, score + log_prob)
-
-    batch.start(np.zeros(1, np.int32), *one(length))
-    explore(0, 0.0)
-    return found
 
 
 @pytest.mark.parametrize("system", ALL)
@@ -197,28 +172,6 @@ def test_derivations_of_one_tree_take_no_place_of_another(system: str) -> None:
                 assert all(a <= b.score + 1e-3 for a, b in zip(scores, best, strict=False))
 
 
-def test_a_beam_grows_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = random_parser(tiny_config("arc-eager"))
-    arrays = parser.encode(random_sentences(10, 8))
-    nums = []
-    for widest in (1, 4096):
-        monkeypatch.setattr(decoder, "WIDEST", widest)
-        nums.append([len(found) for found in parser.ranked(arrays, 300)])
-    assert min(nums[0]) < 300
-    assert all(few <= many for few, many in zip(*nums, strict=True))
-    assert sum(nums[0]) < sum(nums[1])
-
-
-def test_an_ensemble_of_one_parser_twice_says_what_it_says() -> None:
-    parser = random_parser(tiny_config())
-    twice = parser.ensemble([parser])
-    sentences = random_sentences(5, 6)
-    tables = [list(p.arc_tables(p.encode(sentences), beam=3)) for p in (parser, twice)]
-    for once, again in zip(*tables, strict=True):
-        assert np.array_equal(once.label_ids, again.label_ids)
-        assert once.probabilities == pytest.approx(again.probabilities, abs=1e-6)
-
-
 LIFTING = Labels(("nsubj", f"nsubj{LIFTED}obj", f"obj{LIFTED}nsubj"), ("root",))
 
 
@@ -248,23 +201,6 @@ def test_lifted_arcs_are_put_back(beam: int) -> None:
     assert any(LIFTED in name for name in names)
 
 
-def test_lifted_arcs_take_no_place_of_other_trees() -> None:
-    """Trees that are one when arcs are put back are asked for again, until there are enough."""
-    parser: Parser = random_parser(tiny_config("arc-hybrid"), LIFTING, seed=6)
-    arrays = parser.encode(random_sentences(20, 6))
-    num_lost = 0
-    by_decoder = list(parser.decoder.ranked(arrays, 20))
-    for found, wide, built in zip(
-        parser.ranked(arrays, 20), parser.ranked(arrays, 400), by_decoder, strict=True
-    ):
-        assert len(found) == min(20, len(wide))
-        assert len({(tuple(tree.heads), tuple(tree.deprels)) for tree in found}) == len(found)
-        scores = [tree.score for tree in found]
-        assert scores == sorted(scores, reverse=True)
-        num_lost += len(built) - len(parser._different(built))
-    assert num_lost > 0
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("beam", [1, 3])
 def test_of_scores_that_are_no_numbers_no_arc_is_known(beam: int, bad: float) -> None:
@@ -274,12 +210,6 @@ def test_of_scores_that_are_no_numbers_no_arc_is_known(beam: int, bad: float) ->
     [table] = arc_tables(beams_of("arc-standard", 5, beam), LABELS, *one(5), scorer)
     assert np.isfinite(table.probabilities).all()
     assert (table.probabilities.sum(axis=1) <= 1).all()
-
-
-def test_nothing_to_parse() -> None:
-    parser = random_parser(tiny_config())
-    arrays = parser.encode([])
-    assert list(parser.ranked(arrays, 3)) == list(parser.arc_tables(arrays)) == []
 
 
 def test_a_sentence_of_one_word_has_one_tree() -> None:

@@ -221,20 +221,3 @@ def test_trees_that_a_system_cannot_build_are_refused() -> None:
             treebank = Treebank(system, trees)
             with pytest.raises(ValueError, match="no dynamic oracle"):
                 treebank.costs(treebank.start())
-
-
-@pytest.mark.parametrize("system", DYNAMIC)
-def test_the_static_oracle_knows_when_it_is_lost(system: str) -> None:
-    """Of ROOT -> w1 -> w2, w3, w4, w1 gets another head first, or none before it is pushed."""
-    treebank = Treebank(system, [(0, 1, 1, 1)])
-    active = treebank.start()
-    wrong = SHIFT if system == "arc-eager" else LEFT
-    treebank.batch.advance(active, LABELS.segments[wrong : wrong + 1])
-
-    def follow(active: Ints) -> None:
-        while len(active):
-            treebank.batch.advance(active, treebank.oracle.transitions(treebank.batch, active))
-            active = treebank.batch.unfinished(active)
-
-    with pytest.raises(ValueError, match="never leads to"):
-        follow(active)

@@ -10,12 +10,11 @@ from parsing.parser.random_scores import legal_log_probs, legal_transitions, ran
 from parsing.parser.references import Configuration, initial, legal
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
-from seqtool.core.errors import DataError, ModelError
+from seqtool.core.errors import ModelError
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition import trace
 from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
-from seqtool.treebank.conllu import Broken
 from seqtool.treebank.derivation import Arc, Derivation, Feature, Trace
 from seqtool.treebank.projectivity import LIFTED
 from seqtool.treebank.sentence import DEPREL
@@ -67,11 +66,8 @@ def test_the_tree_is_the_one_that_is_parsed(system: str, encoder: str, beam: int
 
 @pytest.mark.parametrize("beam", [1, 5])
 @pytest.mark.parametrize("system", ALL)
-def test_steps_are_those_of_the_textbook(
-    system: str, beam: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_are_those_of_the_textbook(system: str, beam: int) -> None:
     """Each step's transition leads to the next one's stack and buffer, and to the arcs."""
-    monkeypatch.setattr(trace, "NUM_OTHERS", LABELS.num_transitions)
     length = 5
     found = derived(system, length, beam)
     batch = Configurations(system, LABELS, 1, length)
@@ -90,10 +86,11 @@ def test_steps_are_those_of_the_textbook(
             assert (step.probability, step.others) == (1.0, ())
         else:
             assert step.probability == pytest.approx(math.exp(log_probs[taken]), rel=1e-6)
-            assert {names[choice.transition] for choice in step.others} == {*possible} - {taken}
+            others = {names[choice.transition] for choice in step.others}
+            assert others <= {*possible} - {taken}
+            assert len(others) == min(trace.NUM_OTHERS, len(possible) - 1)
             shares = [choice.probability for choice in step.others]
             assert shares == sorted(shares, reverse=True)
-            assert step.probability + sum(shares) == pytest.approx(1.0, abs=1e-12)
             score += log_probs[taken]
         batch.take(0, taken)
         here = _following(system, here, LABELS.action_of(taken)[0])
@@ -168,13 +165,6 @@ def test_a_sentence_without_choices_has_no_rounds() -> None:
     assert found.arcs == (Arc(0, 1, "root"),)
 
 
-def test_names_of_transitions() -> None:
-    names = [trace.transition_name("swap", LABELS, t) for t in range(LABELS.num_transitions)]
-    assert names[:4] == ["SHIFT", "SWAP", "LEFT-ARC nsubj", "LEFT-ARC obj"]
-    assert names[-2:] == ["RIGHT-ARC det", "RIGHT-ARC root"]
-    assert trace.transition_name("arc-eager", LABELS, 1) == "REDUCE"
-
-
 def test_features_by_hand() -> None:
     """The configuration before word 3 is shifted: `a` is a child of `B`, which is on the stack."""
     config = tiny_config(
@@ -202,17 +192,6 @@ def test_features_by_hand() -> None:
     )
 
 
-def test_an_encoder_s_places_are_features_too() -> None:
-    parser = random_parser(tiny_config(encoder="bilstm", encoder_size=4, context_units=3))
-    found = parser.trace(make_sentence([("a", "X"), ("B", "Y"), ("cc", "X")]))
-    (features,) = {
-        tuple(feature.place for feature in step.features if feature.kind == "context")
-        for step in found.derivation.steps
-        if step.round is not None
-    }
-    assert features == parser.config.model.contexts
-
-
 def test_lifted_arcs_are_told_as_they_were_built_and_as_they_are() -> None:
     labels = Labels(("nsubj", "obj", f"nsubj{LIFTED}obj", f"obj{LIFTED}nsubj"), ("root",))
     parser = random_parser(tiny_config(), labels, seed=3)
@@ -233,36 +212,6 @@ def test_lifted_arcs_are_told_as_they_were_built_and_as_they_are() -> None:
             )
             num_moved += built.head != put.head
     assert num_moved > 5
-
-
-def test_a_sentence_given_is_not_changed_and_broken_ones_pass() -> None:
-    parser = random_parser(tiny_config())
-    sentence = make_sentence([("a", "X"), ("B", "Y")])
-    before = sentence.to_conllu()
-    found = parser.trace(sentence, beam=2)
-    assert sentence.to_conllu() == before
-    assert sorted(found.sentence.heads()) in ([0, 1], [0, 2])
-    broken = Broken("1\tx", DataError("no columns", hint="fix it"))
-    given = [broken, sentence.copy(), broken]
-    assert [isinstance(item, Broken) for item in parser.traces(given)] == [True, False, True]
-
-
-def test_sentences_without_their_columns_are_refused() -> None:
-    parser = random_parser(tiny_config())
-    sentences = [make_sentence([("a", "_"), ("B", "_")])]
-    with pytest.raises(DataError, match="no word of the sentence has UPOS"):
-        list(parser.traces(sentences))
-    assert len(list(parser.traces(sentences, allow_missing=True))) == 1
-
-
-def test_an_ensemble_is_traced_by_the_mean_of_its_scores() -> None:
-    first, second = (random_parser(tiny_config("arc-eager"), seed=seed) for seed in (0, 1))
-    together = first.ensemble([second])
-    sentences = random_sentences(10, 9)
-    parsed = [sentence.copy() for sentence in sentences]
-    together.parse(parsed, beam=3)
-    traces = together.traces([sentence.copy() for sentence in sentences], beam=3)
-    assert [found.sentence for found in traces if isinstance(found, Trace)] == parsed
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -29,9 +29,7 @@ from seqtool.core.arrays import Ints
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import (
     BASE,
-    HEAD,
     LABEL,
-    LEFT,
     NUM_ACTIONS,
     ROOT,
     SYSTEMS,
@@ -110,14 +108,6 @@ def test_a_sentence_begins_with_what_leaves_no_choice(system: str) -> None:
 
 
 @pytest.mark.parametrize("system", ALL)
-def test_no_choice_is_left_of_one_word_and_one_label(system: str) -> None:
-    batch, which = start(system, [1, 0, 1], Labels(("dep",), ("root",)))
-    assert not len(batch.unfinished(which))
-    assert batch.legal(which).tolist() == [0, 0, 0]
-    assert trees(batch, which, [1, 0, 1]) == [((0,), (1,)), ((), ()), ((0,), (1,))]
-
-
-@pytest.mark.parametrize("system", ALL)
 @given(
     lengths=st.lists(st.integers(0, 12), min_size=1, max_size=6),
     seed=st.integers(0, 2**32 - 1),
@@ -193,18 +183,6 @@ def test_copies_go_their_own_way() -> None:
     run(batch, which[2:], lambda masks: batch.choose(masks, np.ones((1, 10), np.float32)))
     np.testing.assert_array_equal(snapshot(batch, 0), before)
     assert batch.configs[:, BASE].tolist() == [0, 6, 12]
-
-
-@pytest.mark.parametrize("system", ALL)
-def test_two_thousand_words(system: str) -> None:
-    rng = np.random.default_rng(1)
-    scores = rng.random((1, LABELS.num_transitions), np.float32)
-    scores[0, LEFT] = 2.0
-    batch, which = start(system, [2000])
-    run(batch, which, lambda masks: batch.choose(masks, scores))
-    [(heads, _)] = trees(batch, which, [2000])
-    assert heads.count(0) == 1
-    assert (batch.nodes[1:, HEAD] >= 0).all()
 
 
 def test_labels_of_a_treebank() -> None:

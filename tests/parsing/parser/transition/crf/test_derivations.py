@@ -14,8 +14,7 @@ from parsing.parser.random_scores import legal_transitions, position, random_sco
 from parsing.parser.tiny import LABELS
 
 from seqtool.core.arrays import Bytes, Floats, Ints
-from seqtool.parsing.parser.transition.crf.derivations import Choices, Derivations, derive
-from seqtool.parsing.parser.transition.crf.task import losses
+from seqtool.parsing.parser.transition.crf.task import Choices, Derivations, derive, losses
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (

@@ -1,4 +1,4 @@
-"""The loss of choosing heads by states alone: against loops, word by word."""
+"""The side losses of an encoder, of heads and of words: against loops, word by word."""
 
 from __future__ import annotations
 
@@ -15,12 +15,21 @@ from parsing.parser.test_train import config
 from parsing.parser.tiny import make_sentence
 
 from seqtool.core.errors import DataError
-from seqtool.parsing.encoding import encoder
-from seqtool.parsing.encoding.encoder import NONE, HeadChoice
+from seqtool.parsing.encoding.encoder import (
+    CLOZE_SIZE,
+    NONE,
+    Cloze,
+    ContextEncoder,
+    HeadChoice,
+    word_numbers,
+)
+from seqtool.parsing.encoding.features import PAD, ROOT, SymbolTable
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.transition.task import ParserTask
+from seqtool.treebank.sentence import FORM
 
 WIDTH, NUM_LABELS = 6, 4
+UNITS, NUM_WORDS = 3, 5
 
 
 def by_loops(
@@ -96,9 +105,8 @@ def test_gold_tags_are_a_loss_too(tmp_path: Path) -> None:
     np.testing.assert_allclose(found - without, 0.5 * of_tags, rtol=1e-4)
 
 
-def test_it_teaches_the_encoder_and_is_no_part_of_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["head_choice", "cloze"])
+def test_it_teaches_the_encoder_and_is_no_part_of_the_model(name: str, tmp_path: Path) -> None:
     path = tmp_path / "train.conllu"
     trees = [[2, 0, 2], [0], [2, 3, 0, 3, 4]]
     sentences = [make_sentence([("a", "X")] * len(heads), heads) for heads in trees]
@@ -106,26 +114,75 @@ def test_it_teaches_the_encoder_and_is_no_part_of_the_model(
     wanted = config(**{f"model__{name}": value for name, value in BILSTM.items()})
     data = prepare_data([str(path)], str(path), wanted)
     task = ParserTask(data.config, data)
-    assert not any(name.startswith("head_choice") for name in task.model().weights)
-
-    arrays, choice = data.train.arrays, task.module.head_choice
-    inside = np.arange(1, len(arrays.types))
-    states = torch.randn(len(inside), 2 * BILSTM["encoder_size"])
-    parts = [
-        (states[rows - 1], data.heads[rows].tolist(), data.label_ids[rows].tolist())
-        for begin, length in zip(arrays.tokens.tolist(), arrays.lengths.tolist(), strict=True)
-        for rows in [np.arange(begin, begin + 1 + length)]
-    ]
-    # long sentences are left out, since scores grow with the square
-    for longest, included in ((400, parts), (4, parts[:2])):
-        monkeypatch.setattr(encoder, "HEAD_CHOICE_LONGEST", longest)
-        found = task._head_loss(states, inside, arrays.lengths).item()
-        np.testing.assert_allclose(found, by_loops(choice, included), rtol=1e-5)
-    monkeypatch.setattr(encoder, "HEAD_CHOICE_LONGEST", 0)
-    assert task._head_loss(states, inside, arrays.lengths).item() == 0.0
-
-    monkeypatch.undo()
+    assert not any(weight.startswith(name) for weight in task.model().weights)
     task.start_epoch(1)
     task.loss(0)[0].backward()
-    assert choice.heads.weight.grad is not None
-    assert choice.heads.weight.grad.abs().sum() > 0
+    slopes = [weight.grad for weight in getattr(task.module, name).parameters()]
+    assert all(slope is not None and slope.abs().sum() > 0 for slope in slopes)
+
+
+def cloze_by_loops(cloze: Cloze, sentences: list[tuple[torch.Tensor, list[int]]]) -> float:
+    """The loss of sentences, each a table of states and the numbers of its words."""
+    losses = []
+    for states, words in sentences:
+        for place, word in enumerate(words):
+            if word == NONE:
+                continue
+            context = torch.zeros(CLOZE_SIZE, dtype=states.dtype)
+            if place > 0:
+                context = context + cloze.before.weight @ states[place - 1][:UNITS]
+            if place < len(words) - 1:
+                context = context + cloze.behind.weight @ states[place + 1][UNITS:]
+            losses.append(-cloze.words(torch.tanh(context)).log_softmax(0)[word].item())
+    return float(np.mean(losses)) if losses else 0.0
+
+
+@settings(max_examples=40)
+@given(
+    sentences=st.lists(
+        st.lists(st.integers(NONE, NUM_WORDS - 1), min_size=1, max_size=6), min_size=1, max_size=4
+    ),
+    seed=st.integers(0, 99),
+)
+def test_the_loss_of_words_is_that_of_one_by_one(sentences: list[list[int]], seed: int) -> None:
+    torch.manual_seed(seed)
+    network = Cloze(UNITS, NUM_WORDS).double()
+    states = [torch.randn(len(words), 2 * UNITS, dtype=torch.float64) for words in sentences]
+    words = torch.tensor([word for words in sentences for word in words])
+    before = words.clone()
+    loss = network(torch.cat(states), words, torch.tensor([len(words) for words in sentences]))
+    # scores are in float32
+    wanted = cloze_by_loops(network, list(zip(states, sentences, strict=True)))
+    np.testing.assert_allclose(loss.item(), wanted, rtol=1e-5)
+    assert words.equal(before)
+
+
+def test_the_states_have_not_seen_what_is_to_be_told() -> None:
+    """The forward ones of the first layer nothing of later words, nor the others of earlier."""
+    torch.manual_seed(0)
+    encoder = ContextEncoder(4, UNITS, 2)
+    lengths = torch.tensor([5, 2])
+    inputs = torch.randn(7, 4, requires_grad=True)
+    first, last = encoder.first_and_last(inputs, lengths)
+    assert last.equal(encoder(inputs, lengths))
+    for half, seen in (
+        (first[:, :UNITS], [[*range(word + 1)] for word in range(5)] + [[5], [5, 6]]),
+        (first[:, UNITS:], [[*range(word, 5)] for word in range(5)] + [[5, 6], [6]]),
+    ):
+        for state, words in zip(half, seen, strict=True):
+            (slopes,) = torch.autograd.grad(state.sum(), inputs, retain_graph=True)
+            assert slopes.abs().sum(1).nonzero().flatten().tolist() == words
+
+
+def test_words_are_numbered_by_how_common_they_are() -> None:
+    counts = {"the": 5, "The": 4, "dog": 6, "cat": 3, "rare": 1}
+    types = [((form,), count) for form, count in counts.items()]
+    symbols = SymbolTable.build(types, ("form", "suffix"), 2, (FORM,))
+    forms = ["THE", "dog", "cat", "rare", "new"]
+    root = [ROOT] + [PAD] * (symbols.width - 1)
+    rows = np.asarray([*(symbols.row((form,)) for form in forms), root], np.int32)
+    # in lower case: the 9, dog 6, cat 3, then those that are unknown, then ROOT
+    found = word_numbers(symbols, rows)
+    assert found is not None
+    assert found.tolist() == [1, 2, 3, 0, 0, NONE]
+    assert word_numbers(SymbolTable.build(types, ("suffix",), 2, (FORM,)), rows) is None

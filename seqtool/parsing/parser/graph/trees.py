@@ -1,7 +1,7 @@
-"""The best tree by arc scores, of all trees with exactly one arc from ROOT.
+"""The best tree by arc scores, of all trees, or of all projective ones.
 
-Scores of sentences stand one after another in one flat array; those of a sentence of n words are a
-table with a row for each dependent, [n, 1 + n]:
+Each tree has exactly one arc from ROOT. Scores of sentences stand one after another in one flat
+array; those of a sentence of n words are a table with a row for each dependent, [n, 1 + n]:
 
                 ROOT   word 1   word 2   ...   word n       (heads)
     word 1       .       -        .              .
@@ -10,11 +10,17 @@ table with a row for each dependent, [n, 1 + n]:
 
 A score that is NaN or minus infinity forbids an arc, one that is plus infinity demands it: a tree
 takes as few of the former as it can, and then as many of the latter.
+
+A projective tree (Eisner 1996) is put together from spans of words, i..j, whose head is one of both
+ends:
+
+    incomplete   with an arc from i to j (or from j to i): complete spans of i over i..k and of j
+                 over k+1..j, which have nothing more on the sides where they meet
+    complete     with all that is below the head on this side: an incomplete span from i to k, and
+                 the complete one of k over k..j (or, from j, mirrored)
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 from numba import types
@@ -22,20 +28,23 @@ from numba import types
 from seqtool.core.arrays import Floats, Ints, Reals
 from seqtool.core.jit import compiled
 
+# in words; charts and weights of so long a sentence take 32 MB and half a second. A longer one gets
+# its best spanning tree, projective or not
+LONGEST_PROJECTIVE = 1000
+
 _floats = types.float32[::1]
 _doubles = types.float64[::1]
 _ints = types.int32[::1]
 _int = types.int64
 
 
-@compiled(types.void(_floats, _doubles, _int, types.float64))
-def finite_weights(scores, weights, num_words, other_range):  # type: ignore[no-untyped-def]
+@compiled(types.void(_floats, _doubles, _int))
+def finite_weights(scores, weights, num_words):  # type: ignore[no-untyped-def]
     """Copy the scores of a sentence as doubles, with finite numbers for infinite ones and NaN.
 
     The step from the finite scores up to a demanded arc outweighs whatever the other arcs of a tree
     can gain, and the step down to a forbidden one outweighs demanded ones, too; they are no larger,
-    so that the differences of the others keep their digits. `other_range` is the largest difference
-    between two scores of another kind (siblings), of which a tree has one for each word.
+    so that the differences of the others keep their digits.
     """
     width = num_words + 1
     low, high = np.inf, -np.inf
@@ -49,7 +58,7 @@ def finite_weights(scores, weights, num_words, other_range):  # type: ignore[no-
     if low > high:
         low = high = 0.0
     # + 1: a forbidden arc costs something also where all scores are alike
-    up = num_words * (high - low + other_range + 1.0)
+    up = num_words * (high - low + 1.0)
     down = up + num_words * up if any_demanded else up
     for word in range(num_words):
         row = scores[word * width : (word + 1) * width]
@@ -158,26 +167,142 @@ def spanning_tree(  # type: ignore[no-untyped-def]
     return num_nodes
 
 
-@compiled(types.void(_floats, _ints, _ints))
-def _spanning_trees(scores, lengths, heads):  # type: ignore[no-untyped-def]
-    longest = np.int64(0)
+# no number is a NaN, and the highest of them is the same in any order: several at a time
+@compiled(types.float64(_doubles, _doubles), fastmath={"nnan", "nsz", "reassoc"})
+def highest_sum(left, right):  # type: ignore[no-untyped-def]
+    """Return the highest of the sums of two numbers at the same place."""
+    highest = left[0] + right[0]
+    for place in range(1, left.shape[0]):
+        highest = max(highest, left[place] + right[place])
+    return highest
+
+
+@compiled(_int(_doubles, _doubles))
+def place_of_highest(left, right):  # type: ignore[no-untyped-def]
+    """Return the place of the highest sum; of equal ones the first."""
+    best = 0
+    for place in range(1, left.shape[0]):
+        if left[place] + right[place] > left[best] + right[best]:
+            best = place
+    return best
+
+
+@compiled(_int(_doubles, _doubles, _int, _int, _int))
+def place_in_complete(incomplete, by_end, size, head, end):  # type: ignore[no-untyped-def]
+    """Return where the best complete span of a head consists of an incomplete and a complete one.
+
+    `by_end` are the charts of complete spans turned around, see `fill_charts`.
+    """
+    of_head, of_end = head * size, end * size
+    # the split is where the incomplete span ends: at `end` at the farthest, and never at the head
+    first, last = (head + 1, end + 1) if head < end else (end, head)
+    return first + place_of_highest(
+        incomplete[of_head + first : of_head + last], by_end[of_end + first : of_end + last]
+    )
+
+
+@compiled(types.void(_doubles, _int, _doubles, _doubles, _doubles))
+def fill_charts(weights, num_words, incomplete, complete, by_end):  # type: ignore[no-untyped-def]
+    """Write the sums of the best spans of one sentence, in O(n^3).
+
+    Words are 0..n-1 here. The charts are tables [head, other end]; `by_end` is `complete` turned
+    around, so that every row is read from left to right. ROOT is in no span: the root word is the
+    head of all others, on both of its sides.
+    """
+    size, width = num_words, num_words + 1
+    # no span is much longer than those before it, so that the rows that are read stay in the cache
+    for j in range(size):
+        complete[j * size + j] = by_end[j * size + j] = 0.0
+        # downwards: a span over i..j is made of such as begin after i, or end before j
+        for i in range(j - 1, -1, -1):
+            in_i, in_j = i * size, j * size
+            # an arc in either direction joins the same two halves, so that one maximum serves both
+            joined = highest_sum(
+                complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]
+            )
+            incomplete[in_i + j] = joined + weights[j * width + i + 1]
+            incomplete[in_j + i] = joined + weights[i * width + j + 1]
+            # after the incomplete spans, as one over all of i..j is among the splits
+            complete[in_i + j] = by_end[in_j + i] = highest_sum(
+                incomplete[in_i + i + 1 : in_i + j + 1], by_end[in_j + i + 1 : in_j + j + 1]
+            )
+            complete[in_j + i] = by_end[in_i + j] = highest_sum(
+                incomplete[in_j + i : in_j + j], by_end[in_i + i : in_i + j]
+            )
+
+
+@compiled(types.void(_doubles, _int, _doubles, _doubles, _doubles, _ints))
+def _projective_tree(  # type: ignore[no-untyped-def]
+    weights, num_words, incomplete, complete, by_end, heads
+):
+    """Write the heads of the best projective tree of one sentence."""
+    fill_charts(weights, num_words, incomplete, complete, by_end)
+    size, width = num_words, num_words + 1
+    root, highest = 0, -np.inf
+    for word in range(size):
+        score = weights[word * width] + complete[word * size] + complete[word * size + size - 1]
+        if score > highest:
+            root, highest = word, score
+    heads[root] = 0
+    # what the best spans were made of is found again, which is cheaper than to keep it
+    waiting = np.empty((num_words + 2, 3), np.int32)  # complete or not, head, other end
+    waiting[0, 0] = waiting[1, 0] = 1
+    waiting[0, 1] = waiting[1, 1] = root
+    waiting[0, 2], waiting[1, 2] = 0, size - 1
+    # never above num_words + 1: taken apart, a span over m words is m spans that wait at most
+    depth = 2
+    while depth > 0:
+        depth -= 1
+        is_complete, head, end = waiting[depth]
+        i, j = min(head, end), max(head, end)
+        if i == j:
+            continue
+        in_i, in_j = np.int64(i) * size, np.int64(j) * size
+        if not is_complete:
+            heads[end] = head + 1
+            k = i + place_of_highest(
+                complete[in_i + i : in_i + j], complete[in_j + i + 1 : in_j + j + 1]
+            )
+            waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = 1, i, k
+            waiting[depth + 1, 0], waiting[depth + 1, 1], waiting[depth + 1, 2] = 1, j, k + 1
+        else:
+            k = place_in_complete(incomplete, by_end, size, head, end)
+            waiting[depth, 0], waiting[depth, 1], waiting[depth, 2] = 0, head, k
+            waiting[depth + 1, 0], waiting[depth + 1, 1], waiting[depth + 1, 2] = 1, k, end
+        depth += 2
+
+
+@compiled(types.void(_floats, _ints, _int, _ints))
+def _best_trees(scores, lengths, longest_projective, heads):  # type: ignore[no-untyped-def]
+    """Write the heads of the best trees, projective ones of sentences up to so many words."""
+    longest = longest_chart = np.int64(0)
     for length in lengths:
         if length > longest:
             longest = np.int64(length)
+        if longest_chart < length <= longest_projective:
+            longest_chart = np.int64(length)
     weights = np.empty(longest * (longest + 1), np.float64)
-    ends = np.empty(longest * (longest + 1), np.int32)
+    # of spanning trees alone, if there are any
+    ends = np.empty(longest * (longest + 1) if longest > longest_chart else 0, np.int32)
     parents, gains = np.empty(2 * longest, np.int32), np.empty(2 * longest, np.float64)
+    # charts have the size of the longest sentence that is parsed by them, not of the longest of all
+    incomplete = np.empty(longest_chart * longest_chart, np.float64)
+    complete, by_end = np.empty_like(incomplete), np.empty_like(incomplete)
     at = begin = np.int64(0)
     for length in lengths:
         num_words = np.int64(length)
         end = begin + num_words * (num_words + 1)
-        finite_weights(scores[begin:end], weights, num_words, 0.0)
-        spanning_tree(weights, num_words, ends, parents, gains, heads[at : at + num_words])
+        finite_weights(scores[begin:end], weights, num_words)
+        into = heads[at : at + num_words]
+        if num_words <= longest_projective:
+            _projective_tree(weights, num_words, incomplete, complete, by_end, into)
+        else:
+            spanning_tree(weights, num_words, ends, parents, gains, into)
         at, begin = at + num_words, end
 
 
 def spanning_trees(scores: Floats, lengths: Ints) -> Ints:
-    """Return the best trees of sentences, each with exactly one arc from ROOT.
+    """Return the best trees of sentences.
 
     Takes O(n^2) for a sentence of n words, and 12 n^2 bytes for the longest one.
 
@@ -191,14 +316,22 @@ def spanning_trees(scores: Floats, lengths: Ints) -> Ints:
     Raises:
         ValueError: there are not as many scores as arcs.
     """
-    return best_trees(_spanning_trees, scores, lengths)
+    return _checked(scores, lengths, 0)
 
 
-def best_trees(find: Callable[..., None], scores: Floats, lengths: Ints) -> Ints:
-    """Return the heads that a compiled function finds in flat scores, which are checked first."""
+def projective_trees(scores: Floats, lengths: Ints) -> Ints:
+    """Return the best projective trees of sentences, as `spanning_trees` does.
+
+    Takes O(n^3) for a sentence of n words, and 32 n^2 bytes for the longest one. A sentence of more
+    than `LONGEST_PROJECTIVE` words gets its best spanning tree, which may not be projective.
+    """
+    return _checked(scores, lengths, LONGEST_PROJECTIVE)
+
+
+def _checked(scores: Floats, lengths: Ints, longest_projective: int) -> Ints:
     check_sizes(scores, lengths)
     heads = np.empty(lengths.sum(), np.int32)
-    find(scores, lengths, heads)
+    _best_trees(scores, lengths, longest_projective, heads)
     return heads
 
 
