@@ -343,3 +343,11 @@ def test_the_average_of_a_few_steps_has_learnt() -> None:
     moved = average.arrays()["weight"] - before
     assert (moved > 1.0).all()  # after three steps of 1
     assert (moved < 3.0).all()
+
+
+def test_large_numbers_are_bounded() -> None:
+    """Gates far outside the range in which tanh is anything but 1."""
+    encoder = encoder_of(1)
+    with torch.no_grad():
+        encoder.get_parameter("layers.0.forwards.weight_ih_l0").mul_(1e4)
+    assert all(np.isfinite(states).all() for states in read(encoder, [9, 4], [0, 1]))

@@ -256,3 +256,16 @@ def test_a_sentence_of_two_thousand_words() -> None:
     assert best(spanning_trees, scores) == tuple(heads)
     assert len(heads) > LONGEST_PROJECTIVE
     assert best(projective_trees, scores) == tuple(heads)
+
+
+def test_a_long_projective_tree() -> None:
+    rng = np.random.default_rng(4)
+    heads = np.zeros(120, np.int32)
+    span = [(0, 120, 0)]
+    while span:  # a root somewhere in each span, its head outside
+        begin, end, head = span.pop()
+        if begin < end:
+            word = int(rng.integers(begin, end))
+            heads[word] = head
+            span += [(begin, word, word + 1), (word + 1, end, word + 1)]
+    assert best(projective_trees, planted(rng, heads)) == tuple(heads)

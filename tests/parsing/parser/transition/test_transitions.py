@@ -29,7 +29,9 @@ from seqtool.core.arrays import Ints
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import (
     BASE,
+    HEAD,
     LABEL,
+    LEFT,
     NUM_ACTIONS,
     ROOT,
     SYSTEMS,
@@ -221,3 +223,15 @@ def test_the_reference_finds_the_known_numbers_of_trees() -> None:
             if length <= LONGEST[system]:
                 known = projective_trees if SYSTEMS[system].projective else all_trees
                 assert reachable(system, initial(length)) == set(known(length))
+
+
+@pytest.mark.parametrize("system", ALL)
+def test_two_thousand_words(system: str) -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.random((1, LABELS.num_transitions), np.float32)
+    scores[0, LEFT] = 2.0
+    batch, which = start(system, [2000])
+    run(batch, which, lambda masks: batch.choose(masks, scores))
+    [(heads, _)] = trees(batch, which, [2000])
+    assert heads.count(0) == 1
+    assert (batch.nodes[1:, HEAD] >= 0).all()
