@@ -82,9 +82,9 @@ def train_parser(
     ),
     preset: str | None = setting_option(
         None,
-        "Settings by name (default fast; graph with --raw, where best is a vote of three parsers "
-        "that takes three times as long). Words of chen-manning have two vectors, summed: of the "
-        "form, and of its lower case, which the paper has not.",
+        "Settings by name (default fast; accurate with --raw, where best takes twice as long or "
+        "more). Words of chen-manning have two vectors, summed: of the form, and of its lower "
+        "case, which the paper has not.",
         "fast|accurate|graph|chen-manning|linear|mst|best",
     ),
     fast: bool = setting_option(False, "The same as --preset fast, also with --raw."),

@@ -20,8 +20,7 @@ KIND = "pipeline"
 PARTS = ("segmenter", "multiword", "tagger", "parser", "graph", "perceptron")
 PARSERS = ("parser", "graph", "perceptron")  # those of PARTS that find heads
 NEURAL = ("parser", "graph")  # those of PARSERS that read vectors
-# the members of `best`; other presets have one of a tagger and of a parser
-_BEST = {"taggers": 2, "graphs": 1, "perceptrons": 1}
+_VOTES = {"graphs": 1, "perceptrons": 1}  # of `accurate` and `best`: parsers of three kinds
 
 
 def _number(default: int, help: str, *, minimum: int = 0) -> Any:
@@ -122,26 +121,22 @@ def _multiword() -> dict[str, Any]:
 def _settings_of(name: str) -> dict[str, Any]:
     """Return the settings of all parts that go with a preset: of the parser's, or `best`."""
     parser = parsers.PRESETS.settings("accurate" if name == "best" else name)
-    if name == "graph":  # of a large treebank, fewer passes lose little
-        parser["learning"]["small_epochs"] = parser["training"]["epochs"]
-        parser["training"]["epochs"] = 18
+    graph = parsers.PRESETS.settings("graph")
+    if name == "accurate":  # fewer passes lose little, but of a graph by a small treebank
+        parser["learning"]["small_epochs"] = 0
+        graph["learning"]["small_epochs"] = graph["training"]["epochs"]
+        graph["training"]["epochs"] = 18
     return {
         "segmenter": SEGMENTERS.settings(),
         "multiword": _multiword(),
         "tagger": _tagger(name),
         "parser": parser,
-        "graph": parsers.PRESETS.settings("graph"),
+        "graph": graph,
         "perceptron": parsers.PRESETS.settings("linear"),
+        "taggers": 1 + (name == "best"),
         "multiwords": int(name in ("accurate", "graph", "best")),
-        **(_BEST if name == "best" else {}),
+        **(_VOTES if name in ("accurate", "best") else {}),
     }
-
-
-def _implied(values: Mapping[str, Any]) -> str | None:
-    """Return the preset that options stand for: steps by a network are those of `accurate`."""
-    if values.get("model.decoder") == "transition":
-        return parsers.implied(values) or "accurate"
-    return parsers.implied(values)
 
 
 def _targets(option: str) -> list[str]:
@@ -163,8 +158,8 @@ PRESETS = Presets(
     KIND,
     PipelineConfig,
     {name: _settings_of(name) for name in (*parsers.PRESETS.table, "best")},
-    default="graph",
+    default="accurate",
     targets=_targets,
-    implied=_implied,
+    implied=parsers.implied,
 )
 preset = PRESETS.settings

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -545,8 +545,34 @@ class ParserTask(TreeTask):
         self._examples = None
         if parts:
             parts.setdefault("shares", np.zeros((len(parts["legal"]), 0), np.float32))
+            self._check(parts)
             self._examples = Examples(**parts)
         self._batches = []  # of other examples
+
+    def _check(self, parts: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Refuse what is no examples of this treebank, network and system: a ValueError."""
+        labels, slots = self._data.labels, self._slots
+        num, num_transitions = len(parts["legal"]), labels.num_transitions
+        taught = num_transitions if self._data.teachers else 0
+        # of each column, its type, its width, and what its numbers are below
+        wanted: dict[str, tuple[type[np.generic], tuple[int, ...], float]] = {
+            "tokens": (np.int32, (len(slots.words),), len(self._arrays.types)),
+            "labels": (np.int32, (len(slots.labels),), 1 + len(labels)),
+            "measures": (np.int32, (len(slots.measures),), NUM_BUCKETS),
+            "legal": (np.uint8, (), 1 << NUM_ACTIONS),
+            "free": (np.int32, (NUM_ACTIONS,), num_transitions),
+            "sentences": (np.int32, (), len(self._arrays.types)),
+            "shares": (np.float32, (taught,), np.inf),
+        }
+        for name, (dtype, width, end) in wanted.items():
+            column, least = parts[name], -1 if name == "free" else 0
+            if not num or column.dtype != dtype or column.shape != (num, *width):
+                raise ValueError(f"{name} of other examples")
+            if column.size and not least <= column.min() <= column.max() < end:
+                raise ValueError(f"{name} outside of the treebank")
+        is_of_roots = np.isin(parts["sentences"], self._arrays.tokens).all()
+        if parts.keys() != wanted.keys() or not is_of_roots:
+            raise ValueError("examples of another treebank")
 
 
 def _best_of(free: Ints, scores: Floats) -> Ints:
