@@ -207,6 +207,7 @@ def test_a_training_shows_itself_unless_somebody_listens(
         on_event: Any = None,
         on_part: Any = None,
         on_plan: Any = None,
+        on_estimate: Any = None,
         progress: bool | None = None,
     ) -> tuple[bool, bool]:
         if on_part is not None:

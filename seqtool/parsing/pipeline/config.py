@@ -103,10 +103,9 @@ def folders(part: str, num: int) -> list[str]:
 def _tagger(name: str) -> dict[str, Any]:
     """Return the settings of the taggers that go with a preset."""
     settings = TAGGERS.settings("fast" if name == "fast" else "accurate")
-    if name not in ("fast", "best"):
-        # an adversary takes more than half of the time for 0.2 points of UPOS
-        settings["learning"] |= {"adversarial": 0.0, "min_steps": 128}
-        settings["training"]["epochs"] = 15
+    if name not in ("fast", "best"):  # which is most of the time otherwise
+        settings["learning"]["min_steps"] = 128
+        settings["training"]["epochs"] = 10
     return settings
 
 
@@ -121,17 +120,14 @@ def _multiword() -> dict[str, Any]:
 def _settings_of(name: str) -> dict[str, Any]:
     """Return the settings of all parts that go with a preset: of the parser's, or `best`."""
     parser = parsers.PRESETS.settings("accurate" if name == "best" else name)
-    graph = parsers.PRESETS.settings("graph")
-    if name == "accurate":  # fewer passes lose little, but of a graph by a small treebank
+    if name == "accurate":  # the graph-based parser finds more in a small treebank
         parser["learning"]["small_epochs"] = 0
-        graph["learning"]["small_epochs"] = graph["training"]["epochs"]
-        graph["training"]["epochs"] = 18
     return {
         "segmenter": SEGMENTERS.settings(),
         "multiword": _multiword(),
         "tagger": _tagger(name),
         "parser": parser,
-        "graph": graph,
+        "graph": parsers.PRESETS.settings("graph"),
         "perceptron": parsers.PRESETS.settings("linear"),
         "taggers": 1 + (name == "best"),
         "multiwords": int(name in ("accurate", "graph", "best")),

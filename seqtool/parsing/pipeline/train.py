@@ -85,7 +85,7 @@ TRAINED_AS: dict[str, tuple[Kind[Any], Callable[..., Any]]] = {
 }
 # about how long parts take beside one another; those that find heads by what does so
 SHARES = {
-    **{"segmenter": 1.0, "multiword": 2.0, "tagger": 4.0, "adversarial": 9.0, "fold": 0.6},
+    **{"segmenter": 1.0, "multiword": 2.0, "tagger": 6.0, "fold": 0.6},
     **{"graph": 10.0, "transition": 6.0, "linear": 1.0},
 }
 ESTIMATE_STEPS = 100  # of a tagger, after which the time of all is told
@@ -341,8 +341,6 @@ class _Run:
         if part in PARSERS:
             model = getattr(self.config, part).model
             part = "linear" if model.classifier == "linear" else model.decoder
-        elif part == "tagger" and self.config.tagger.learning.adversarial:
-            part = "adversarial"
         return SHARES[part]
 
     def time_of(self, names: Sequence[str]) -> float:

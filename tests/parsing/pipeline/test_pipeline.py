@@ -425,6 +425,26 @@ def test_vectors_are_for_the_parts_that_have_some(
     assert parsed.column(HEAD).count("0") == 1
 
 
+def test_the_first_steps_tell_how_long_all_takes(models: Path, tmp_path: Path) -> None:
+    config = from_dict(PipelineConfig, {**TINY, "taggers": 1})
+    tagger = replace(config.tagger, training=replace(config.tagger.training, epochs=300))
+    told: list[float] = []
+    with pytest.raises(Interrupted):
+        train_pipeline(
+            models / "train.conllu", tmp_path / "p", replace(config, tagger=tagger),
+            device="cpu", threads=1, on_estimate=told.append, should_stop=lambda step: bool(told),
+        )  # fmt: skip
+    # the tagger has 6 of 21.2 shares, beside 2 segmenters, 2 folds and 2 parsers
+    log = [json.loads(line) for line in (tmp_path / "p/tagger/log.jsonl").read_text().splitlines()]
+    steps = [event for event in log if event["event"] == "step" and event["step"] >= 100]
+    seconds = (
+        steps[0]["seconds_left"]
+        * log[0]["total_steps"]
+        / (log[0]["total_steps"] - steps[0]["step"])
+    )
+    assert told == pytest.approx([seconds * 21.2 / 6])
+
+
 def test_a_limit_of_all_and_one_of_a_part_exclude_each_other() -> None:
     values = {"time_limit": "1h", "tagger": {"training": {"time_limit": "5m"}}}
     with pytest.raises(ConfigError) as error:
@@ -445,7 +465,7 @@ def test_parts_share_a_limit_of_time(models: Path, tmp_path: Path, seqtool: Run)
     parts = [output / part for part in PARTS]
     runs = [json.loads((part / "run.json").read_text()) for part in parts]
     limits = [seconds_of(run["config"]["training"]["time_limit"]) for run in runs]
-    # 1, 5 and 6 shares; the two folds have half of one each
-    assert limits == pytest.approx([4 * share / 13 for share in (1, 5, 6)], abs=0.06)
+    # 1, 6 and 6 shares; the two folds have 0.6 each
+    assert limits == pytest.approx([4 * share / 14.2 for share in (1, 6, 6)], abs=0.06)
     logs = [(part / "log.jsonl").read_text().splitlines() for part in parts]
     assert all(json.loads(log[-1])["reason"] == "finished" for log in logs)
