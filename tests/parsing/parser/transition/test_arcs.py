@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from parsing.parser.random_scores import SEGMENTS, Tree, derivations, legal_log_probs, random_scores
 from parsing.parser.references import is_tree
-from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
+from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config
 
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
@@ -210,12 +210,3 @@ def test_of_scores_that_are_no_numbers_no_arc_is_known(beam: int, bad: float) ->
     [table] = arc_tables(beams_of("arc-standard", 5, beam), LABELS, *one(5), scorer)
     assert np.isfinite(table.probabilities).all()
     assert (table.probabilities.sum(axis=1) <= 1).all()
-
-
-def test_a_sentence_of_one_word_has_one_tree() -> None:
-    parser = random_parser(tiny_config())
-    arrays = parser.encode([make_sentence([("a", "X")])])
-    [[tree]] = parser.ranked(arrays, 3)
-    assert (tree.heads, tree.deprels, tree.score) == ([0], ["root"], 0.0)
-    [table] = parser.arc_tables(arrays)
-    assert table.probabilities.tolist() == [[1.0, 0.0]]
