@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from parsing.parser.references import all_trees
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.core.arrays import Ints
@@ -21,7 +21,6 @@ from seqtool.parsing.parser.graph.decoder import GraphDecoder
 from seqtool.parsing.parser.graph.scores import Layout
 from seqtool.parsing.parser.graph.task import GraphNetwork
 from seqtool.parsing.parser.parser import Parser
-from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence, find_fault
 
 LARGE = ("units.weight", "arcs.weight", "arcs.bias", "relations.weight", "labels.weight")
@@ -109,15 +108,6 @@ def test_the_distance_of_a_head_is_scored_by_hand() -> None:
             found = arcs.scores.reshape(24, 25)[word - 1, place]
             assert found == pytest.approx(of_class[number], abs=1e-5)
     assert len({round(float(x), 3) for x in of_class}) > 10
-
-
-def all_trees(length: int, *, projective: bool) -> list[tuple[int, ...]]:
-    return [
-        heads
-        for heads in product(range(length + 1), repeat=length)
-        if heads.count(0) == 1 and find_fault(heads) is None
-        if not projective or is_projective(heads)
-    ]
 
 
 def check_trees(parser: Parser, trees: str, *, num: int = 25) -> tuple[int, int]:

@@ -2,84 +2,61 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from parsing.parser import test_train
+from parsing.parser.test_train import assert_same_weights, trained
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config, write_treebank
-from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser.calibration import TEMPERATURE
-from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 
-SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
-LSTM = {"encoder": "bilstm", "encoder_size": 6, "encoder_layers": 1, "context_units": 8}
+
+def config(epochs: int = 2, **rest: Any) -> ParserConfig:
+    """Settings of a small parser: three epochs of local training, and some of global training."""
+    settings = {"loss": "global", "global_beam": 3, "global_words": 64, "min_steps": 10}
+    settings = {f"learning__{name}": value for name, value in settings.items()}
+    settings |= {"training__learning_rate": 0.03, "learning__global_epochs": epochs}
+    return test_train.config(3, **settings | rest)
 
 
-def config(**model: Any) -> ParserConfig:
-    """Settings of a small parser: three epochs of local training, two of global training."""
-    base = preset("fast")
-    base["model"] = {**SMALL, **model}
-    base["learning"] = {
-        **{"loss": "global", "global_epochs": 2, "global_beam": 3, "global_words": 64},
-        **{"batch_size": 64, "min_steps": 10, "averaging": 0.9},
-    }
-    base["training"] |= {"epochs": 3, "learning_rate": 0.03, "precision": "float32"}
-    return from_dict(ParserConfig, base)
+LOCAL = config(learning__loss="local")  # the same classifier, trained locally only
 
 
-@pytest.fixture(scope="module")
-def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("treebank")
-    write_treebank(folder / "train.conllu", 60)
-    write_treebank(folder / "dev.conllu", 20, seed=1)
-    return folder
-
-
-def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> list[EpochDone]:
+def epochs_of(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> list[EpochDone]:
     events: list[Event] = []
-    train_parser(
-        folder / "train.conllu",
-        output,
-        settings,
-        dev=folder / "dev.conllu",
-        device="cpu",
-        on_event=events.append,
-        **rest,
-    )
+    trained(folder, output, settings, on_event=events.append, **rest)
     return [event for event in events if isinstance(event, EpochDone)]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_rule_is_learnt(system: str, treebank: Path, tmp_path: Path) -> None:
-    settings = config(system=system)
     # by the whole network in each epoch, so that their losses can be compared
-    learning = dataclasses.replace(
-        settings.learning,
-        dropout_hidden=0.0,
-        dropout_embeddings=0.0,
-    )
-    epochs = trained(treebank, tmp_path / "p", dataclasses.replace(settings, learning=learning))
+    dropouts = {"learning__dropout_hidden": 0.0, "learning__dropout_embeddings": 0.0}
+    epochs = epochs_of(treebank, tmp_path / "p", config(model__system=system, **dropouts))
     assert [epoch.items for epoch in epochs] == ["configurations"] * 3 + ["sentences"] * 2
     assert epochs[-1].scores["dev_las"] == 100.0
     assert epochs[-1].loss < epochs[-2].loss
 
 
 def test_a_resumed_run_ends_with_the_same_weights(treebank: Path, tmp_path: Path) -> None:
-    settings = config(**LSTM)
-    epochs = trained(treebank, tmp_path / "whole", settings)
+    sizes = {"encoder_size": 6, "encoder_layers": 1, "context_units": 8}
+    model = {f"model__{name}": size for name, size in sizes.items()}
+    settings = config(model__encoder="bilstm", **model)
+    epochs = epochs_of(treebank, tmp_path / "whole", settings)
     assert epochs[3].loss > epochs[4].loss
     # amid the first stage, at the end of its last epoch, and amid an epoch of the second stage
     for stop_at in (5, epochs[2].step, epochs[3].step + 2):
@@ -92,12 +69,7 @@ def test_a_resumed_run_ends_with_the_same_weights(treebank: Path, tmp_path: Path
                 force=True,
             )
         train_parser(None, tmp_path / "parts", resume=True, device="cpu")
-        whole, parts = (
-            load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "parts")
-        )
-        assert whole.keys() == parts.keys()
-        for name, array in whole.items():
-            assert np.array_equal(array, parts[name]), name
+        assert_same_weights(tmp_path / "whole", tmp_path / "parts")
 
 
 def of_loss(loss: str, seed: int = 0) -> Any:
@@ -135,20 +107,12 @@ def test_ensembles_are_of_one_kind() -> None:
         one.ensemble([of_loss("local")])
 
 
-def local_settings() -> ParserConfig:
-    """The same classifier, trained locally only."""
-    whole = config()
-    learning = dataclasses.replace(whole.learning, loss="local")
-    return dataclasses.replace(whole, learning=learning)
-
-
 def test_training_begins_from_a_parser(treebank: Path, tmp_path: Path) -> None:
-    trained(treebank, tmp_path / "local", local_settings())
-    settings = config()
+    init = tmp_path / "local"
+    trained(treebank, init, LOCAL)
     # nothing is moved, so that the parser stays what it begins from
-    still = dataclasses.replace(settings.learning, global_rate=1e-12, global_epochs=1)
-    still = dataclasses.replace(settings, learning=still)
-    epochs = trained(treebank, tmp_path / "still", still, init=tmp_path / "local")
+    still = config(1, learning__global_rate=1e-12)
+    epochs = epochs_of(treebank, tmp_path / "still", still, init=init)
     assert [epoch.items for epoch in epochs] == ["sentences"]
     before, after = (checkpoint.load(tmp_path / name) for name in ("local", "still"))
     assert after.config.learning.loss == "global"
@@ -156,78 +120,46 @@ def test_training_begins_from_a_parser(treebank: Path, tmp_path: Path) -> None:
     found = [list(p.trees(p.encode(sentences))) for p in (before, after)]
     assert found[0] == found[1]
     assert checkpoint.read_header(tmp_path / "still").data["initial"] == "local"
-    # a run that is resumed needs its beginning no more
-    trained(treebank, tmp_path / "whole", settings, init=tmp_path / "local")
-    with pytest.raises(Interrupted):
-        trained(
-            treebank,
-            tmp_path / "parts",
-            settings,
-            init=tmp_path / "local",
-            should_stop=lambda step: step == 3,
-        )
-    shutil.rmtree(tmp_path / "local")
-    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
-    whole, parts = (
-        load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "parts")
-    )
-    for name, array in whole.items():
-        assert np.array_equal(array, parts[name]), name
     with pytest.raises(ModelError, match="trained globally before"):
-        trained(treebank, tmp_path / "again", settings, init=tmp_path / "still")
-
-
-def test_a_run_that_saved_nothing_yet_begins_from_the_parser_when_it_is_resumed(
-    treebank: Path, tmp_path: Path
-) -> None:
-    trained(treebank, tmp_path / "local", local_settings())
-    trained(treebank, tmp_path / "whole", config(), init=tmp_path / "local")
-    with pytest.raises(Interrupted):
-        trained(
-            treebank,
-            tmp_path / "killed",
-            config(),
-            init=tmp_path / "local",
-            should_stop=lambda step: True,
-        )
-    shutil.rmtree(tmp_path / "killed" / "last")  # as if it was killed before it saved its state
-    train_parser(None, tmp_path / "killed", resume=True, device="cpu")
-    whole, killed = (
-        load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "killed")
-    )
-    for name, array in whole.items():
-        assert np.array_equal(array, killed[name]), name
+        trained(treebank, tmp_path / "again", config(), init=tmp_path / "still")
+    # a run that saved nothing yet begins from the parser again; another one needs it no more
+    trained(treebank, tmp_path / "whole", config(), init=init)
+    for name, step in (("killed", 1), ("parts", 3)):
+        stop = {"should_stop": lambda done, step=step: done == step}
+        with pytest.raises(Interrupted):
+            trained(treebank, tmp_path / name, config(), init=init, **stop)
+        shutil.rmtree(tmp_path / "killed/last" if name == "killed" else init)
+        train_parser(None, tmp_path / name, resume=True, device="cpu")
+        assert_same_weights(tmp_path / "whole", tmp_path / name)
 
 
 def test_what_training_cannot_begin_from(treebank: Path, tmp_path: Path) -> None:
-    trained(treebank, tmp_path / "local", local_settings())
-    output = tmp_path / "p"
-    with pytest.raises(ConfigError, match="the loss is local"):
-        trained(treebank, output, local_settings(), init=tmp_path / "local")
-    with pytest.raises(ConfigError, match="would replace"):
-        trained(treebank, tmp_path / "local", config(), init=tmp_path / "local", force=True)
-    with pytest.raises(ModelError, match="other settings"):
-        trained(treebank, output, config(hidden_size=32), init=tmp_path / "local")
+    init, output = tmp_path / "local", tmp_path / "p"
+    trained(treebank, init, LOCAL)
     write_treebank(tmp_path / "train.conllu", 20, seed=5)
     shutil.copy(treebank / "dev.conllu", tmp_path)
-    with pytest.raises(ModelError, match="other words, tags or labels"):
-        trained(tmp_path, output, config(), init=tmp_path / "local")
-    with pytest.raises(ModelError):
-        trained(treebank, output, config(), init=tmp_path / "nothing")
+    for folder, settings, begin, message in (
+        (treebank, LOCAL, init, "the loss is local"),
+        (treebank, config(model__hidden_size=32), init, "other settings"),
+        (tmp_path, config(), init, "other words, tags or labels"),
+        (treebank, config(), tmp_path / "nothing", "no such model"),
+    ):
+        with pytest.raises((ConfigError, ModelError), match=message):
+            trained(folder, output, settings, init=begin)
     assert not output.exists()
+    with pytest.raises(ConfigError, match="would replace"):
+        trained(treebank, init, config(), init=init, force=True)
 
 
 def test_scores_are_those_of_the_parser_that_is_kept_where_global_training_spoils_it(
     treebank: Path, tmp_path: Path
 ) -> None:
-    whole = config()
-    learning = dataclasses.replace(whole.learning, global_rate=3.0, global_epochs=1)
-    epochs = trained(treebank, tmp_path / "p", dataclasses.replace(whole, learning=learning))
+    epochs = epochs_of(treebank, tmp_path / "p", config(1, learning__global_rate=3.0))
     best = max(epochs, key=lambda epoch: epoch.scores["dev_las"])
     assert best.items != "sentences"  # of local training
     header = checkpoint.read_header(tmp_path / "p")
     beam = header.data["validated_with_beam"]
-    assert beam == whole.learning.global_beam
+    assert beam == 3
     found = list(read_conllu(treebank / "dev.conllu"))
     checkpoint.load(tmp_path / "p").parse(found, beam=beam)
     scores = evaluate_parser(treebank / "dev.conllu", found).scores
