@@ -65,10 +65,7 @@ def graph_settings(epochs: int = 8, **rest: Any) -> ParserConfig:
 def test_a_rule_is_learnt(
     loss: str, trees: str, lifted: bool, more: bool, second: str, treebank: Path, tmp_path: Path
 ) -> None:
-    """Arcs that cross are built, or lifted and put back; characters and distances may be read.
-
-    Pairs of arcs may be scored, too.
-    """
+    """Arcs that cross are built, or lifted and put back."""
     settings = graph_settings(
         14,
         learning__loss=loss,
@@ -118,8 +115,8 @@ def told_heads(lengths: Any, generator: np.random.Generator) -> tuple[HeadShares
             heads += found.tolist()
             shares += table[word, found].tolist()
         tables.append(table)
-    told = HeadShares(np.concatenate(([0], np.cumsum(counts))), np.int16(heads), np.float16(shares))
-    return told, tables
+    ends = np.concatenate(([0], np.cumsum(counts)))
+    return HeadShares(ends, np.int16(heads), np.float16(shares)), tables
 
 
 def drawn_trees(shares: np.ndarray, *, projective: bool) -> np.ndarray:
