@@ -44,11 +44,7 @@ def graph_parser(trees: str = "all", seed: int = 0, **model: Any) -> Parser:
 def network_of(parser: Parser) -> GraphNetwork:
     lexical, tags = parser.types.lexical.num_symbols, parser.types.tags.num_symbols
     network = GraphNetwork(
-        parser.config.model,
-        lexical,
-        tags,
-        len(LABELS),
-        num_characters=parser.types.num_characters,
+        parser.config.model, lexical, tags, len(LABELS), num_characters=parser.types.num_characters
     )
     network.load_state_dict({k: torch.from_numpy(v) for k, v in parser.weights.items()})
     return network.double()

@@ -33,14 +33,7 @@ ALL = list(SYSTEMS)
 
 def beams_of(system: str, length: int, beam: int) -> Beams:
     return Beams(
-        system,
-        LABELS,
-        1,
-        length,
-        beam=beam,
-        margin=math.inf,
-        temperature=1.0,
-        normalised=True,
+        system, LABELS, 1, length, beam=beam, margin=math.inf, temperature=1.0, normalised=True
     )
 
 

@@ -36,14 +36,7 @@ def derived(system: str, length: int, beam: int = 1, *, margin: float = math.inf
         temperature=TEMPERATURE,
         normalised=True,
     )
-    return trace.derivation(
-        system,
-        beams,
-        random_scores,
-        lambda configurations: (),
-        1,
-        length,
-    )
+    return trace.derivation(system, beams, random_scores, lambda configurations: (), 1, length)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
