@@ -9,6 +9,7 @@ import numpy as np
 from parsing.parser.tiny import LABELS
 
 from seqtool.core.arrays import Ints
+from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (
     BASE,
     FRONT,
@@ -91,3 +92,9 @@ def derivations(system: str, length: int, temperature: float = 1.0) -> list[tupl
 def best_tree(system: str, length: int, temperature: float = 1.0) -> Tree:
     """That of the best derivation, by trying them all."""
     return max(derivations(system, length, temperature), key=lambda found: found[1])[0]
+
+
+def beams_of(system: str, lengths: Any, beam: int, **options: Any) -> Beams:
+    """The lanes of a search in which nothing falls behind."""
+    settings = {"margin": math.inf, "temperature": 1.0, "normalised": True, **options}
+    return Beams(system, LABELS, len(lengths), max(lengths), beam=beam, **settings)

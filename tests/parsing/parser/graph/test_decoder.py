@@ -321,7 +321,7 @@ def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(loss: str, 
         for heads, score in scores.items():
             assert score == pytest.approx(totals[heads], abs=2e-5)
         assert [one.score for one in found] == sorted(scores.values(), reverse=True)
-        assert found[0].heads.tolist() == tree[0]
+        assert found[0].heads.tolist() == table.heads.tolist() == tree[0]
         assert [LABELS.names[i] for i in found[0].label_ids] == tree[1]
         np.testing.assert_allclose(table.probabilities, expected, rtol=0, atol=1e-5)
         own = labels[:, :, : len(LABELS.arcs)].argmax(2)

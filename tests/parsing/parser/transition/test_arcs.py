@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parsing.parser.random_scores import SEGMENTS, Tree, derivations, legal_log_probs, random_scores
+from parsing.parser.random_scores import (
+    SEGMENTS,
+    Tree,
+    beams_of,
+    derivations,
+    legal_log_probs,
+    random_scores,
+)
 from parsing.parser.references import is_tree
 from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config
 
@@ -16,7 +23,6 @@ from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.arcs import arc_tables, hypotheses
-from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import (
     BUFFER,
     HEAD,
@@ -31,18 +37,12 @@ from seqtool.treebank.projectivity import LIFTED
 ALL = list(SYSTEMS)
 
 
-def beams_of(system: str, length: int, beam: int) -> Beams:
-    return Beams(
-        system, LABELS, 1, length, beam=beam, margin=math.inf, temperature=1.0, normalised=True
-    )
-
-
 def one(length: int) -> tuple[Any, Any]:
     return np.ones(1, np.int32), np.asarray([length], np.int32)
 
 
 def table_of(system: str, length: int, beam: int) -> ArcTable:
-    [table] = arc_tables(beams_of(system, length, beam), LABELS, *one(length), random_scores)
+    [table] = arc_tables(beams_of(system, [length], beam), LABELS, *one(length), random_scores)
     return table
 
 
@@ -51,7 +51,7 @@ def test_a_beam_of_all_derivations_ranks_all_trees(system: str) -> None:
     best: dict[Tree, float] = {}
     for tree, score in derivations(system, 3):
         best[tree] = max(score, best.get(tree, -math.inf))
-    [found] = hypotheses(beams_of(system, 3, 4096), *one(3), random_scores)
+    [found] = hypotheses(beams_of(system, [3], 4096), *one(3), random_scores)
     scores: dict[Tree, float] = {}
     for heads, labels, score, *_ in found:
         scores.setdefault((tuple(heads.tolist()), tuple(labels.tolist())), score)
@@ -141,6 +141,7 @@ def test_of_a_parser(system: str, beam: int) -> None:
             assert len(tree.heads) == len(sentence)
             assert is_tree(tuple(tree.heads))
     for (heads, deprels), table in zip(trees, parser.arc_tables(arrays, beam=beam), strict=True):
+        assert table.heads.tolist() == heads
         words = np.arange(len(heads))
         assert table.probabilities.shape == (len(heads), 1 + len(heads))
         assert (table.probabilities >= 0).all()
@@ -185,6 +186,7 @@ def test_lifted_arcs_are_put_back(beam: int) -> None:
         built = heads[begin + 1 : begin + 1 + len(back)]
         words = np.arange(len(back))
         num_moved += int((built != back).sum())
+        assert table.heads.tolist() == back
         there, then = table.probabilities[words, back], before.probabilities[words, built]
         assert there.tolist() == then.tolist()
         assert [parser.deprels[i] for i in table.label_ids[words, back]] == deprels
@@ -200,6 +202,6 @@ def test_of_scores_that_are_no_numbers_no_arc_is_known(beam: int, bad: float) ->
     def scorer(batch: Configurations, which: Any, scores: Any) -> None:
         scores[:] = bad
 
-    [table] = arc_tables(beams_of("arc-standard", 5, beam), LABELS, *one(5), scorer)
+    [table] = arc_tables(beams_of("arc-standard", [5], beam), LABELS, *one(5), scorer)
     assert np.isfinite(table.probabilities).all()
     assert (table.probabilities.sum(axis=1) <= 1).all()

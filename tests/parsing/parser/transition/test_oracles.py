@@ -27,11 +27,8 @@ from seqtool.core.arrays import Ints
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.oracles import ILLEGAL, Oracle
 from seqtool.parsing.parser.transition.transitions import (
-    LEFT,
     NUM_ACTIONS,
     REDUCE,
-    RIGHT,
-    SHIFT,
     SYSTEMS,
     TOKENS,
     Configurations,
@@ -192,23 +189,6 @@ def test_targets_name_the_gold_label_of_the_dependent() -> None:
         treebank = Treebank(system, [gold])
         active = treebank.start()
         assert treebank.oracle.targets(treebank.batch, active).tolist() == [targets]
-
-
-def test_what_a_last_word_costs_arc_eager() -> None:
-    """An orphan on the stack must be popped by the last word, which it then cannot govern.
-
-    ROOT -> w1 -> w2 -> w3, and SHIFT: [ROOT w1] w2 w3. w1 can no longer hang on ROOT, and one of
-    w2 and w3 must become its head, so that it has another wrong head itself: two words.
-    """
-    treebank = Treebank("arc-eager", [(0, 1, 2)])
-    active = treebank.start()
-    assert treebank.costs(active).tolist() == [[2, ILLEGAL, ILLEGAL, ILLEGAL, 0]]
-    treebank.batch.advance(active, int32([0]))
-    # LEFT w1 <- w2: then ROOT -> w2 -> w3, where w1 and w2 are wrong: 2, none more
-    # RIGHT w1 -> w2: then w3 must pop w2 and take w1, where w1 and w3 are wrong: 2, none more
-    # SHIFT: w3 must take w2 and w1, where all are wrong: 3, one more
-    costs = treebank.costs(active)[0]
-    assert costs[[LEFT, RIGHT, SHIFT]].tolist() == [0, 0, 1]
 
 
 def test_trees_that_a_system_cannot_build_are_refused() -> None:

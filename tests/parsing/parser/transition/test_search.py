@@ -7,13 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from parsing.parser.random_scores import (
-    Tree,
-    best_tree,
-    legal_log_probs,
-    legal_scores,
-    random_scores,
-)
+from parsing.parser.random_scores import Tree, best_tree, legal_transitions, random_scores
 from parsing.parser.references import is_tree
 from parsing.parser.tiny import LABELS
 
@@ -53,43 +47,6 @@ def test_a_temperature_divides_the_scores() -> None:
         assert parsed("arc-eager", [3], beam=4096, **options) == [found[-1]]
         assert parsed("arc-eager", [3], **options) == parsed("arc-eager", [3])
     assert found[0] != found[2]
-
-
-@pytest.mark.parametrize("system", ALL)
-def test_a_beam_of_one_takes_the_best_transition_each_time(system: str) -> None:
-    length = 9
-    batch = Configurations(system, LABELS, 1, length)
-    which = np.zeros(1, np.int32)
-    batch.start(which, np.ones(1, np.int32), np.asarray([length], np.int32))
-    while batch.configs[0, UNATTACHED]:
-        log_probs = legal_log_probs(batch, 0)
-        batch.advance(which, np.asarray([max(log_probs, key=log_probs.__getitem__)], np.int32))
-    heads, labels = (
-        tuple(batch.nodes[1 : length + 1, column].tolist()) for column in (HEAD, LABEL)
-    )
-    assert parsed(system, [length]) == [(heads, labels)]
-
-
-def test_small_differences_count_at_the_end_of_a_long_sentence() -> None:
-    """Each transition adds 100 to the score, and they differ by thousandths."""
-
-    def scorer(batch: Configurations, which: Ints, scores: Any) -> None:
-        random_scores(batch, which, scores)
-        scores *= 1e-3
-        scores += 100.0
-
-    length = 700
-    batch = Configurations("arc-standard", LABELS, 1, length)
-    which, scores = np.zeros(1, np.int32), np.empty((1, LABELS.num_transitions), np.float32)
-    one, lengths = np.ones(1, np.int32), np.asarray([length], np.int32)
-    batch.start(which, one, lengths)
-    while batch.configs[0, UNATTACHED]:
-        scorer(batch, which, scores)
-        best = max(legal_scores(batch, 0), key=scores[0].__getitem__)
-        batch.advance(which, np.asarray([best], np.int32))
-    heads, labels = search("arc-standard", LABELS, one, lengths, length + 2, scorer)
-    assert heads[2:].tolist() == batch.nodes[1 : length + 1, HEAD].tolist()
-    assert labels[2:].tolist() == batch.nodes[1 : length + 1, LABEL].tolist()
 
 
 @pytest.mark.parametrize("system", ALL)
@@ -144,3 +101,31 @@ def test_nothing_to_parse() -> None:
     none = np.zeros(0, np.int32)
     heads, labels = search("swap", LABELS, none, none, 1, random_scores)
     assert (heads.tolist(), labels.tolist()) == ([-1], [-1])
+
+
+def small_differences(batch: Configurations, which: Ints, scores: Any) -> None:
+    """Each transition adds 100 to the score, and they differ by thousandths."""
+    random_scores(batch, which, scores)
+    scores *= 1e-3
+    scores += 100.0
+
+
+@pytest.mark.parametrize(
+    ("system", "length", "scorer"),
+    [*((system, 9, random_scores) for system in ALL), ("arc-standard", 700, small_differences)],
+)
+def test_a_beam_of_one_takes_the_best_transition_each_time(
+    system: str, length: int, scorer: Any
+) -> None:
+    """At the end of a long sentence, too."""
+    batch = Configurations(system, LABELS, 1, length)
+    which, scores = np.zeros(1, np.int32), np.empty((1, LABELS.num_transitions), np.float32)
+    one, lengths = np.ones(1, np.int32), np.asarray([length], np.int32)
+    batch.start(which, one, lengths)
+    while batch.configs[0, UNATTACHED]:
+        scorer(batch, which, scores)
+        best = max(legal_transitions(batch, 0), key=scores[0].__getitem__)
+        batch.advance(which, np.asarray([best], np.int32))
+    heads, labels = search(system, LABELS, one, lengths, length + 2, scorer)
+    assert heads[2:].tolist() == batch.nodes[1 : length + 1, HEAD].tolist()
+    assert labels[2:].tolist() == batch.nodes[1 : length + 1, LABEL].tolist()

@@ -176,17 +176,6 @@ def test_what_is_not_legal_is_refused() -> None:
         batch.start(which, int32([1, 6]), int32([4, 5]))
 
 
-def test_copies_go_their_own_way() -> None:
-    batch, which = start("arc-eager", [5, 3, 5])
-    batch.advance(which[:1], LABELS.segments[ROOT : ROOT + 1])
-    batch.copy(int32([0]), int32([2]))
-    np.testing.assert_array_equal(snapshot(batch, 0), snapshot(batch, 2))
-    before = snapshot(batch, 0)
-    run(batch, which[2:], lambda masks: batch.choose(masks, np.ones((1, 10), np.float32)))
-    np.testing.assert_array_equal(snapshot(batch, 0), before)
-    assert batch.configs[:, BASE].tolist() == [0, 6, 12]
-
-
 def test_labels_of_a_treebank() -> None:
     trees = [
         ([2, 0, 2], ["det", "root", "obj"]),
