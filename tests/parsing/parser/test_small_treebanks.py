@@ -16,58 +16,38 @@ from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
 from seqtool.treebank.conllu import write_conllu
 from seqtool.treebank.sentence import LEMMA, XPOS
 
-NUM = 30  # sentences of the treebank, a tenth of which is held out
-
-
-def fast() -> ParserConfig:
-    return from_dict(ParserConfig, PRESETS.settings("fast"))
-
-
-SMALL = fast().learning.small_epochs
-
-
-def epochs_on(config: ParserConfig, folder: Path) -> int:
-    found = prepare_data([str(write_treebank(folder / "train.conllu", NUM))], None, config)
-    assert found.summary["sentences"] == NUM - NUM // 10
-    assert found.config.learning.small_epochs == 0  # nothing is left to be chosen
-    return found.config.training.epochs
+FAST, CHEN = (from_dict(ParserConfig, PRESETS.settings(name)) for name in ("fast", "chen-manning"))
+SMALL, USUAL = FAST.learning.small_epochs, FAST.training.epochs
 
 
 @pytest.mark.parametrize(
-    ("limit", "is_small"), [(NUM - NUM // 10 + 1, True), (NUM - NUM // 10, False)]
-)
-def test_a_treebank_of_fewer_sentences_is_small(
-    limit: int, is_small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(data, "SMALL_SENTENCES", limit)
-    assert epochs_on(fast(), tmp_path) == (SMALL if is_small else fast().training.epochs)
-
-
-def test_a_preset_without_them_keeps_its_epochs(tmp_path: Path) -> None:
-    config = from_dict(ParserConfig, PRESETS.settings("chen-manning"))
-    assert epochs_on(config, tmp_path) == config.training.epochs
-
-
-@pytest.mark.parametrize(
-    "config",
+    ("config", "limit", "epochs"),
     [
-        PRESETS.resolve(None, None, {"training.epochs": 3}, ()),
-        PRESETS.resolve("fast", None, {}, ["epochs=3"]),
-        PRESETS.chosen({"training": {"epochs": 3}}),
+        (FAST, 28, SMALL),  # the 27 sentences that are not held out are fewer
+        (FAST, 27, USUAL),
+        (CHEN, 28, CHEN.training.epochs),
+        # epochs that are given are those of any treebank
+        (PRESETS.resolve(None, None, {"training.epochs": 3}, ()), 28, 3),
+        (PRESETS.resolve("fast", None, {}, ["epochs=3"]), 28, 3),
+        (PRESETS.chosen({"training": {"epochs": 3}}), 28, 3),
+        (PRESETS.resolve(None, None, {}, ["training.epochs=3", "small_epochs=5"]), 28, 5),
+        # other settings leave them
+        (
+            PRESETS.resolve(None, None, {"training.learning_rate": 0.1}, ["hidden_size=8"]),
+            28,
+            SMALL,
+        ),
     ],
 )
-def test_epochs_that_are_given_are_those_of_any_treebank(
-    config: ParserConfig, tmp_path: Path
+def test_a_treebank_of_fewer_sentences_is_small(
+    config: ParserConfig, limit: int, epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert epochs_on(config, tmp_path) == 3
-
-
-def test_other_settings_leave_them() -> None:
-    config = PRESETS.resolve(None, None, {"training.learning_rate": 0.1}, ["hidden_size=8"])
-    assert config.learning.small_epochs == SMALL
+    monkeypatch.setattr(data, "SMALL_SENTENCES", limit)
     assert config == PRESETS.chosen(to_dict(config))
-    both = PRESETS.resolve(None, None, {}, ["training.epochs=3", "small_epochs=5"])
-    assert (both.training.epochs, both.learning.small_epochs) == (3, 5)
+    found = prepare_data([str(write_treebank(tmp_path / "train.conllu", 30))], None, config)
+    assert found.summary["sentences"] == 27
+    assert found.config.learning.small_epochs == 0  # nothing is left to be chosen
+    assert found.config.training.epochs == epochs
 
 
 def test_those_of_a_pipeline_are_replaced_part_by_part() -> None:
