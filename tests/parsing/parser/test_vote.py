@@ -150,7 +150,7 @@ def test_no_tree_has_a_higher_sum(drawn: tuple[list[tuple[int, ...]], list[float
     assert all(total(heads) >= total(tree) - 1e-6 for tree in own_trees)
 
 
-def test_the_best_trees_are_those_of_trees() -> None:
+def test_the_best_trees_are_those_of_all_trees() -> None:
     """And the first one is the one that is parsed."""
     voting = Vote(kinds(), [1.0, 0.5, 0.25, 0.75])
     sentences = random_sentences(15, 4)
