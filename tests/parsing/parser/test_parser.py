@@ -169,26 +169,6 @@ def test_runs_of_broken_sentences_are_passed_on() -> None:
     assert worked == sentences
 
 
-@pytest.mark.parametrize("which", ["parser", "encoder"])
-def test_traces_stay_while_others_are_parsed(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
-    sizes = {"encoder": "bilstm", "encoder_size": 4} if which == "encoder" else {}
-    parser = random_parser(tiny_config(**sizes))
-    for name in parser.weights:
-        if name.startswith(("contexts", "bottleneck")):
-            parser.weights[name] *= 5  # so that the context counts
-    parser = parser.copy()
-    sentences, others = random_sentences(10, 12, seed=1), random_sentences(10, 12, seed=2)
-    expected = [trace.sentence.heads() for trace in parser.traces(sentences)]  # type: ignore[union-attr]
-    assert expected == [trees[0].heads() for trees in parser.nbest(sentences, 1)]  # type: ignore[index]
-    both = zip(parser.traces(sentences), parser.traces(others), strict=True)
-    assert [trace.sentence.heads() for trace, _ in both] == expected  # type: ignore[union-attr]
-    monkeypatch.setattr(parser_module, "TABLE_BYTES", 0)
-    for number, trace in enumerate(parser.traces(sentences)):
-        assert trace.sentence.heads() == expected[number]  # type: ignore[union-attr]
-        parser.parse([make_sentence([(f"new{number}", "X")])])
-
-
 def test_the_best_trees_of_a_sentence() -> None:
     parser = random_parser(tiny_config("arc-hybrid"))
     sentences = random_sentences(20, 8)

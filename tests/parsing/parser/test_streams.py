@@ -53,7 +53,7 @@ def result_of(write: Callable[[], bytes]) -> Result:
 
 
 def parsed(
-    parser: Parser, path: Path, road: str, *, skip_invalid: bool = False, beam: int = 1
+    parser: Parser, path: Path, road: str, skip_invalid: bool = False, beam: int = 1
 ) -> bytes:
     """What is written of a file that is read by sentences, or in batches."""
     items: Any = read_batches([str(path)], skip_invalid=skip_invalid)
@@ -140,24 +140,10 @@ def test_the_same_bytes_and_the_same_errors(
         patch.setattr(conllu, "read_stretches", partial(read_stretches, block_size=block_size))
         for skip_invalid in (False, True):
             found, expected = (
-                result_of(partial(parsed, parser, path, road, skip_invalid=skip_invalid))
+                result_of(partial(parsed, parser, path, road, skip_invalid, beam=1 + which))
                 for road in ("batches", "sentences")
             )
             assert found == expected
-
-
-@pytest.mark.parametrize(
-    "path", [sample_treebank("en", "test"), sample_treebank("ko", "test"), GOLDEN]
-)
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_treebank_is_parsed_without_its_sentences(
-    path: Path, beam: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of the golden file have multiword tokens and empty nodes."""
-    parser = random_parser(tiny_config("swap"))
-    expected = parsed(parser, path, "sentences", beam=beam)
-    monkeypatch.delattr(conllu, "read_item")
-    assert parsed(parser, path, "batches", beam=beam) == expected
 
 
 def test_small_rooms_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

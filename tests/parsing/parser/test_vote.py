@@ -390,14 +390,15 @@ def new_words(number: int) -> list[Sentence]:
 
 
 @pytest.mark.parametrize("table_bytes", [-1, 0, parser_module.TABLE_BYTES])
-@pytest.mark.parametrize("which", range(6))
+@pytest.mark.parametrize("which", range(7))
 def test_answers_stay_while_others_are_parsed(
     monkeypatch: pytest.MonkeyPatch, which: int, table_bytes: int
 ) -> None:
     """Whoever asks for trees one by one may parse other sentences before, and between any two."""
     monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
     monkeypatch.setattr(vote_module, "LONGEST_VOTED", 6)  # longer ones are the first parser's
-    model = [*kinds(), Vote(kinds()), parser(4).ensemble([parser(5)])][which]
+    encoder = parser(encoder="bilstm", encoder_size=4, context_units=3)
+    model = [*kinds(), Vote(kinds()), parser(4).ensemble([parser(5)]), encoder][which]
     sentences = random_sentences(12, 9, seed=1)
 
     def ranked() -> Iterator[Any]:
@@ -406,6 +407,7 @@ def test_answers_stay_while_others_are_parsed(
                 yield tree.heads(), tree.column(7), float(tree.metadata["parse_score"])
 
     expected, tables = list(ranked()), list(model.head_probabilities(sentences))
+    traced = [trace.sentence for trace in model.traces(sentences)] if which in (0, 6) else []
     monkeypatch.setattr(parser_module, "TABLE_BYTES", table_bytes)
     for number, (*tree, score) in enumerate(ranked()):
         assert tree == [*expected[number][:2]]
@@ -418,6 +420,9 @@ def test_answers_stay_while_others_are_parsed(
     for table, same in zip((first, *answers), tables, strict=True):
         np.testing.assert_allclose(table, same, rtol=1e-5)
         model.parse(new_words(1))
+    for number, trace in enumerate(model.traces(sentences) if traced else ()):
+        assert trace.sentence == traced[number]
+        model.parse(new_words(number))
     if isinstance(model, Parser):
         # another thread may parse between the encoding and the first answer
         unfetched = model.ranked(model.encode(sentences), 2)
