@@ -42,6 +42,9 @@ CHEN = {
     "type_units": 0,
     "activation": "cube",
 }
+LSTM = {"encoder": "bilstm", "encoder_size": 4, "context_units": 3}
+GRAPH = {"decoder": "graph", "encoder": "bilstm", "trees": "all"}
+GRAPH |= {"encoder_size": 4, "arc_size": 6, "relation_size": 3}
 BROKEN = Broken("not CoNLL-U", DataError("nine columns"))
 
 
@@ -100,11 +103,12 @@ def test_the_tables_give_the_scores_of_the_plain_network(
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("encoder", ["none", "bilstm"])
-def test_ensembles_go_by_the_mean_of_their_scores(encoder: str, beam: int) -> None:
+@pytest.mark.parametrize("model", [{}, LSTM, GRAPH], ids=["", "lstm", "graph"])
+def test_ensembles_go_by_the_mean_of_their_scores(model: dict[str, Any], beam: int) -> None:
     """Scores are linear in the output layer: where only that differs, its mean gives the mean."""
-    first = random_parser(tiny_config(encoder=encoder, encoder_size=4, context_units=3))
-    names = ("output.weight", "output.bias")
+    first = random_parser(tiny_config(**model))
+    layers = ("arcs", "relations", "labels") if "decoder" in model else ("output",)
+    names = [name for name in first.weights if name.startswith(layers)]
     outputs = [random_parser(first.config, seed=seed).weights for seed in (0, 1, 2)]
 
     def with_outputs(arrays: dict[str, Any]) -> Parser:
@@ -123,7 +127,7 @@ def test_ensembles_go_by_the_mean_of_their_scores(encoder: str, beam: int) -> No
     for config, labels in (
         (first.config, Labels(("nsubj", "det", "obj"), ("root",))),
         (tiny_config("arc-eager"), LABELS),
-        (tiny_config(fields=["form", "upos"]), LABELS),
+        (tiny_config(**{**model, "fields": ["form", "upos"]}), LABELS),
     ):
         with pytest.raises(ModelError, match="different treebanks or settings"):
             first.ensemble([random_parser(config, labels)])

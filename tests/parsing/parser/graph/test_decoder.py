@@ -12,7 +12,6 @@ from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sen
 
 from seqtool.core.arrays import Ints
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ModelError
 from seqtool.parsing.parser import reading
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.graph import decoder as decoder_module
@@ -212,28 +211,6 @@ def test_a_sentence_of_two_thousand_words_and_one_of_none() -> None:
     graph_parser("projective").parse(sentences)
     assert sentences[0].heads() == [0]
     assert find_fault(long.heads()) is None
-
-
-def test_joined_parsers_go_by_the_mean_of_their_scores() -> None:
-    """Scores are linear in `arcs` and `relations`: where only these differ, their mean gives it."""
-    first = graph_parser()
-    names = ("arcs.weight", "arcs.bias", "relations.weight", "labels.weight")
-    others = [graph_parser(seed=seed).weights for seed in (0, 1, 2)]
-
-    def with_outputs(arrays: dict[str, Any]) -> Parser:
-        return Parser(first.config, first.types, LABELS, {**first.weights, **arrays})
-
-    members = [with_outputs({name: of[name] for name in names}) for of in others]
-    means = {name: np.mean([of[name] for of in others], axis=0) for name in names}
-
-    def trees(parser: Parser) -> list[Any]:
-        return list(parser.trees(parser.encode(random_sentences(30, 9))))
-
-    together = trees(members[0].ensemble(members[1:]))
-    assert together == trees(with_outputs(means))
-    assert all(together != trees(member) for member in members)
-    with pytest.raises(ModelError, match="different treebanks or settings"):
-        first.ensemble([random_parser(tiny_config(encoder="bilstm"))])
 
 
 def test_states_are_those_of_the_encoder() -> None:

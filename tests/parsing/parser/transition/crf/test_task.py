@@ -1,18 +1,24 @@
-"""Global training: one run of two stages, resumed exactly, and what its parsers do."""
+"""Global training: its loss by all derivations and by hand, runs of two stages, their parsers."""
 
 from __future__ import annotations
 
+import math
 import shutil
+from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from parsing.parser import test_train
+from parsing.parser.random_scores import beams_of, legal_transitions, position, random_scores
 from parsing.parser.test_train import assert_same_weights, trained
-from parsing.parser.tiny import random_parser, random_sentences, tiny_config, write_treebank
+from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config, write_treebank
 
 from seqtool.core import checkpoint
+from seqtool.core.arrays import Bytes, Floats, Ints
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.core.progress import EpochDone, Event
@@ -20,7 +26,15 @@ from seqtool.parsing.parser.calibration import TEMPERATURE
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
-from seqtool.parsing.parser.transition.transitions import SYSTEMS
+from seqtool.parsing.parser.transition.crf.task import Choices, Derivations, derive, losses
+from seqtool.parsing.parser.transition.oracles import Oracle
+from seqtool.parsing.parser.transition.transitions import (
+    ROOT,
+    SHIFT,
+    SYSTEMS,
+    UNATTACHED,
+    Configurations,
+)
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 
@@ -165,3 +179,181 @@ def test_scores_are_those_of_the_parser_that_is_kept_where_global_training_spoil
     scores = evaluate_parser(treebank / "dev.conllu", found).scores
     assert scores["LAS"].f1 == pytest.approx(header.scores["dev_las"])
     assert f"--beam {beam}" in (tmp_path / "p" / "README.md").read_text()
+
+
+Key = tuple[int, ...]
+# two sentences behind NONE's row: of three words, and of two
+HEADS = np.asarray([-1, -1, 2, 0, 2, -1, 0, 1], np.int32)
+LABEL_IDS = np.asarray([-1, -1, 2, 3, 1, -1, 3, 0], np.int32)
+TOKENS, LENGTHS = np.asarray([1, 5], np.int32), np.asarray([3, 2], np.int32)
+
+
+def oracle_of(system: str) -> Oracle:
+    return Oracle(system, LABELS, HEADS, LABEL_IDS, TOKENS, LENGTHS)
+
+
+class Observed:
+    """The configurations of a search, and their scores in float64, of which gradients are taken."""
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self.scores: list[Floats] = []
+
+    def __call__(
+        self, configurations: Configurations, which: Ints, masks: Bytes, scores: Floats
+    ) -> None:
+        self.keys += [position(configurations, row) for row in which]
+        self.scores += list(scores.copy())
+
+    def of(self, derivations: Derivations) -> tuple[list[Key], torch.Tensor]:
+        numbers = derivations.configurations.tolist()
+        scores = np.asarray([self.scores[number] for number in numbers], np.float64)
+        scores = scores.reshape(len(numbers), LABELS.num_transitions)
+        return [self.keys[number] for number in numbers], torch.tensor(scores, requires_grad=True)
+
+
+def correct(oracle: Oracle, *, canonical: bool = False) -> Choices:
+    """What leads on to the gold tree: all that does, or one way where the oracle knows no more."""
+    if oracle.system.dynamic and not canonical:
+        return oracle.free
+    return lambda configurations, which, legal: oracle.transitions(configurations, which)[:, None]
+
+
+def searched(
+    system: str, beam: int, scorer: Callable[..., None], *, canonical: bool = False
+) -> tuple[Derivations, Observed]:
+    observed = Observed()
+    choices = correct(oracle_of(system), canonical=canonical)
+    beams = beams_of(system, LENGTHS, beam, normalised=False)
+    return derive(beams, TOKENS, LENGTHS, scorer, choices, observed), observed
+
+
+def enumerated(
+    system: str, place: int, *, canonical: bool
+) -> tuple[float, dict[tuple[Key, int], float], int]:
+    """The loss of a sentence and its gradient, by all derivations; how many of these are correct.
+
+    A derivation is correct if its tree is the gold one; `canonical` if it is the static oracle's.
+    """
+    length, token = int(LENGTHS[place]), int(TOKENS[place])
+    batch = Configurations(system, LABELS, 64, length)
+    oracle = oracle_of(system)
+    found: list[tuple[float, list[tuple[Key, int]], bool]] = []
+    words = slice(token + 1, token + 1 + length)
+
+    def explore(depth: int, score: float, steps: list[tuple[Key, int]]) -> None:
+        if batch.configs[depth, UNATTACHED] == 0:
+            heads, labels = (np.zeros(len(HEADS), np.int32) for _ in range(2))
+            batch.collect(np.asarray([depth], np.int32), heads, labels)
+            is_gold = (heads == HEADS)[words].all() and (labels == LABEL_IDS)[words].all()
+            found.append((score, steps, bool(is_gold)))
+            return
+        here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
+        scores = np.empty((1, LABELS.num_transitions), np.float32)
+        random_scores(batch, here, scores)
+        key = position(batch, depth)
+        for transition in legal_transitions(batch, depth):
+            batch.copy(here, below)
+            batch.advance(below, np.asarray([transition], np.int32))
+            explore(depth + 1, score + float(scores[0, transition]), [*steps, (key, transition)])
+
+    zero, place_ = np.zeros(1, np.int32), slice(place, place + 1)
+    batch.start(zero, TOKENS[place_], LENGTHS[place_])
+    explore(0, 0.0, [])
+    gold: list[tuple[Key, int]] = []
+    batch.start(zero, TOKENS[place_], LENGTHS[place_])
+    while batch.configs[0, UNATTACHED]:
+        transition = int(oracle.transitions(batch, zero)[0])
+        gold.append((position(batch, 0), transition))
+        batch.advance(zero, np.asarray([transition], np.int32))
+    if canonical:
+        found = [(score, steps, steps == gold) for score, steps, _ in found]
+    highest = max(score for score, _, _ in found)
+    total = sum(math.exp(score - highest) for score, _, _ in found)
+    right = sum(math.exp(score - highest) for score, _, is_gold in found if is_gold)
+    gradient: dict[tuple[Key, int], float] = defaultdict(float)
+    for score, steps, is_gold in found:
+        for step in steps:
+            gradient[step] += math.exp(score - highest) * (1 / total - is_gold / right)
+    return math.log(total) - math.log(right), gradient, sum(is_gold for _, _, is_gold in found)
+
+
+@pytest.mark.parametrize("canonical", [False, True])
+@pytest.mark.parametrize("system", list(SYSTEMS))
+def test_a_beam_of_all_derivations(system: str, canonical: bool) -> None:
+    # swap's oracle is static: of a tree it knows one derivation
+    canonical = canonical or system == "swap"
+    derivations, observed = searched(system, 4096, random_scores, canonical=canonical)
+    keys, scores = observed.of(derivations)
+    found = losses(scores, derivations)
+    found.sum().backward()
+    assert scores.grad is not None
+    expected: dict[tuple[Key, int], float] = {}
+    for place in (0, 1):
+        loss, gradient, num_correct = enumerated(system, place, canonical=canonical)
+        assert found[place].item() == pytest.approx(loss, abs=1e-9)
+        expected |= gradient
+        assert derivations.is_gold[derivations.sentences == place].sum() == num_correct
+    # swap comes to one configuration in several ways, each with a number of its own
+    here: dict[tuple[Key, int], float] = defaultdict(float)
+    for key, row in zip(keys, scores.grad.tolist(), strict=True):
+        for transition, value in enumerate(row):
+            here[key, transition] += value
+    for step in expected.keys() | here.keys():
+        assert here.get(step, 0.0) == pytest.approx(expected.get(step, 0.0), abs=1e-9)
+
+
+def test_the_gradient_is_that_of_the_loss() -> None:
+    derivations, observed = searched("arc-hybrid", 3, random_scores)
+    _, scores = observed.of(derivations)
+    assert torch.autograd.gradcheck(lambda values: losses(values, derivations), scores)
+
+
+def test_an_early_update_by_hand() -> None:
+    # arc-standard: both sentences begin with two words on the stack, as nothing else is legal.
+    # In the first one, 2 -> 1 by LEFT with label 2 is the first gold choice, then SHIFT is forced,
+    # and RIGHT with label 1 is the second and last one, but for the only arc from ROOT.
+    # In the second one, RIGHT with label 0 is the only choice.
+    left, right = 2 + 2, 2 + 3 + 1
+
+    def scorer(batch: Configurations, which: Ints, scores: Any) -> None:
+        scores[:] = -100.0
+        for place, row in enumerate(which):
+            if batch.configs[row, 1] == TOKENS[1]:
+                scores[place, 2 + 3 + 0] = 1.0
+                scores[place, 2] = 2.0
+            elif batch.nodes[batch.configs[row, 0] + 1, 0] < 0:  # word 1 has no head yet
+                scores[place, SHIFT], scores[place, left] = 4.0, 3.0
+                scores[place, left - 1] = 3.5
+            else:
+                scores[place, right], scores[place, right + 1] = 0.5, 5.0
+
+    derivations, observed = searched("arc-standard", 2, scorer, canonical=True)
+    _, scores = observed.of(derivations)
+    # a beam of two loses the first gold derivation at once: SHIFT has 4, LEFT 3.5, the gold one 3.
+    # That of the second sentence stays: 2 against 1
+    expected = [
+        math.log(math.exp(4.0) + math.exp(3.5) + math.exp(3.0)) - 3.0,
+        math.log(math.exp(2.0) + math.exp(1.0)) - 1.0,
+    ]
+    assert losses(scores, derivations).tolist() == pytest.approx(expected, abs=1e-12)
+    assert derivations.sentences.tolist() == [0, 0, 0, 1, 1]
+    assert derivations.is_gold.tolist().count(True) == 2
+    # a beam of three keeps it, with LEFT of label 1, and SHIFT. Then the gold one has 3 + 0.5; the
+    # beam is filled with 3.5 + 5, 3 + 5 and, after SHIFT, LEFT's best: 4 + 3.5
+    derivations, observed = searched("arc-standard", 3, scorer, canonical=True)
+    _, scores = observed.of(derivations)
+    rest = [math.exp(value) for value in (8.5, 8.0, 7.5, 3.5)]
+    loss = math.log(sum(rest)) - 3.5
+    assert losses(scores, derivations)[0].item() == pytest.approx(loss, abs=1e-12)
+
+
+def test_sentences_without_a_choice() -> None:
+    heads = np.asarray([-1, -1, 0, -1, 0], np.int32)
+    labels = np.asarray([-1, -1, ROOT - 1, -1, 3], np.int32)
+    tokens, lengths = np.asarray([1, 3], np.int32), np.ones(2, np.int32)
+    oracle = Oracle("swap", LABELS, heads, labels, tokens, lengths)
+    beams = beams_of("swap", lengths, 4, normalised=False)
+    found = derive(beams, tokens, lengths, random_scores, correct(oracle), Observed())
+    assert len(found.configurations) == len(found.steps) == 0
+    assert found.is_gold.tolist() == [True, True]
