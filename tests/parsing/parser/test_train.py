@@ -132,18 +132,6 @@ def test_data_that_cannot_be_learnt_from(treebank: Path, tmp_path: Path) -> None
         trained(treebank, tmp_path / "p", config(), force=True)
 
 
-def test_broken_sentences_are_left_out(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "broken.conllu"
-    text = (treebank / "train.conllu").read_text()
-    broken = make_sentence([("x", "X"), ("y", "X")], [2, 1]).to_conllu()
-    path.write_text(broken + text)
-    with pytest.raises(DataError, match="no root") as caught:
-        prepare_data([str(path)], None, config())
-    assert caught.value.line == 1
-    data = prepare_data([str(path)], None, config(), skip_invalid=True)
-    assert data.summary["sentences"] + data.summary["dev_sentences"] == 60
-
-
 FAST, CHEN = (from_dict(ParserConfig, PRESETS.settings(name)) for name in ("fast", "chen-manning"))
 SMALL_EPOCHS, USUAL = FAST.learning.small_epochs, FAST.training.epochs
 

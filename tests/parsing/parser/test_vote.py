@@ -287,6 +287,8 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
         plain, scored = random_sentences(120, 9), random_sentences(120, 9)
         voting.parse(plain, beam=beam, scores=True)
         calibrated.parse(scored, beam=beam, scores=True)
+        # a sentence of one word has one tree, whatever the calibration says
+        assert {item[0].score for item in scored if len(item) == 1} == {1.0}
         several = [place for place, heads in enumerate(gold) if len(heads) > 1]
         pooled = [token.score or 0 for place in several for token in plain[place]]
         are_right = [
@@ -304,21 +306,13 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
         assert abs(np.mean(pooled) - np.mean(are_right)) > 0.03
 
 
-def test_a_sentence_of_one_word_has_one_tree() -> None:
-    """So its arc is right for certain, whatever the parsers' calibration says."""
-    for model in (parser(), Vote([parser(), parser()])):
-        (sentence,) = random_sentences(1, 1)
-        model.parse([sentence], scores=True)
-        assert (sentence.rows[0][6], sentence.rows[0][9]) == ("0", "Score=1.000")
-
-
 def test_other_labels_are_refused() -> None:
     other = random_parser(tiny_config("swap"), Labels(("nsubj", "iobj", "amod"), ("root",)))
-    with pytest.raises(ModelError, match=r"between words.* amod, det, iobj, obj"):
+    with pytest.raises(ModelError, match="iobj"):
         combine([parser(), other])
     # the same label, but one parser has it for arcs from ROOT, too
     roots = (Labels(("det",), ("root",)), Labels(("det",), ("root", "det")))
-    with pytest.raises(ModelError, match=r"from ROOT.* det"):
+    with pytest.raises(ModelError, match="ROOT"):
         Vote([random_parser(tiny_config(), labels) for labels in roots])
     # in another order, and with the marks of lifted arcs, they are the same
     lifting = Labels(("det", "obj", "nsubj", "obj↑nsubj"), ("root",))

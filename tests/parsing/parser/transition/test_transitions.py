@@ -32,9 +32,7 @@ from seqtool.core.arrays import Ints
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.oracles import ILLEGAL, Oracle
 from seqtool.parsing.parser.transition.transitions import (
-    BASE,
     HEAD,
-    LABEL,
     LEFT,
     NUM_ACTIONS,
     REDUCE,
@@ -101,18 +99,6 @@ def test_each_action_does_what_the_textbook_says(system: str) -> None:
                 batch.advance(int32([1]), LABELS.segments[action : action + 1])
                 load(expected, 1, forced(system, following))
                 np.testing.assert_array_equal(*(snapshot(each, 1) for each in (batch, expected)))
-
-
-@pytest.mark.parametrize("system", ALL)
-def test_a_sentence_begins_with_what_leaves_no_choice(system: str) -> None:
-    for length in range(1, 6):
-        batch, which = start(system, [3, length])
-        expected = Configurations(system, LABELS, 2, max(3, length))
-        load(expected, 1, forced(system, initial(length)), tokens=5)
-        np.testing.assert_array_equal(*(snapshot(each, 1) for each in (batch, expected)))
-        base = batch.configs[1, BASE]
-        assert (batch.nodes[base : base + length + 1, LABEL] == -1).all()
-        assert which.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("system", ALL)
