@@ -125,17 +125,3 @@ def test_any_input_that_reads_gets_trees_and_keeps_all_else(
     judged = udeval.load_conllu(io.StringIO(written(items, clear_deps=True), newline="\n"), "", {})
     assert len(judged.sentences) == len(texts)
     assert len(judged.words) == sum(len(item) for item in items if isinstance(item, Sentence))
-
-
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_the_sample_is_valid_after_parsing(
-    language: str, parsers: Callable[..., Parser], errors_of: Callable[[str], str], root: Path
-) -> None:
-    path = root / "data" / language / "valid.conllu"
-    items = list(read_items(path))[:60]
-    before = written(items)
-    assert errors_of(before) == ""
-    for system in SYSTEMS:
-        parsed = written(parsers("random", system, "none").parse_stream(items))
-        assert parsed != before
-        assert errors_of(parsed) == ""

@@ -160,7 +160,7 @@ def table_of(system: str, length: int, beam: int) -> ArcTable:
 @pytest.mark.parametrize("system", ALL)
 def test_a_beam_of_all_derivations_ranks_all_trees(system: str) -> None:
     best: dict[Tree, float] = {}
-    for tree, score in derivations(system, 3):
+    for tree, score, _ in derivations(system, 3):
         best[tree] = max(score, best.get(tree, -math.inf))
     [found] = hypotheses(beams_of(system, [3], 4096), *one(3), random_scores)
     scores: dict[Tree, float] = {}
@@ -173,7 +173,7 @@ def test_a_beam_of_all_derivations_ranks_all_trees(system: str) -> None:
 @pytest.mark.parametrize("system", ALL)
 def test_a_beam_of_all_derivations_gives_the_marginals(system: str) -> None:
     marginals = np.zeros((3, 4))
-    for (heads, _), score in derivations(system, 3):
+    for (heads, _), score, _ in derivations(system, 3):
         marginals[np.arange(3), heads] += math.exp(score)
     assert marginals.sum(axis=1) == pytest.approx([1, 1, 1])
     probabilities = table_of(system, 3, 4096).probabilities

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from parsing.parser import test_train
-from parsing.parser.random_scores import beams_of, legal_transitions, position, random_scores
+from parsing.parser.random_scores import Key, Steps, beams_of, derivations, position, random_scores
 from parsing.parser.test_train import assert_same_weights, trained
 from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_config, write_treebank
 
@@ -181,7 +181,6 @@ def test_scores_are_those_of_the_parser_that_is_kept_where_global_training_spoil
     assert f"--beam {beam}" in (tmp_path / "p" / "README.md").read_text()
 
 
-Key = tuple[int, ...]
 # two sentences behind NONE's row: of three words, and of two
 HEADS = np.asarray([-1, -1, 2, 0, 2, -1, 0, 1], np.int32)
 LABEL_IDS = np.asarray([-1, -1, 2, 3, 1, -1, 3, 0], np.int32)
@@ -236,31 +235,15 @@ def enumerated(
     A derivation is correct if its tree is the gold one; `canonical` if it is the static oracle's.
     """
     length, token = int(LENGTHS[place]), int(TOKENS[place])
-    batch = Configurations(system, LABELS, 64, length)
-    oracle = oracle_of(system)
-    found: list[tuple[float, list[tuple[Key, int]], bool]] = []
     words = slice(token + 1, token + 1 + length)
-
-    def explore(depth: int, score: float, steps: list[tuple[Key, int]]) -> None:
-        if batch.configs[depth, UNATTACHED] == 0:
-            heads, labels = (np.zeros(len(HEADS), np.int32) for _ in range(2))
-            batch.collect(np.asarray([depth], np.int32), heads, labels)
-            is_gold = (heads == HEADS)[words].all() and (labels == LABEL_IDS)[words].all()
-            found.append((score, steps, bool(is_gold)))
-            return
-        here, below = np.asarray([depth], np.int32), np.asarray([depth + 1], np.int32)
-        scores = np.empty((1, LABELS.num_transitions), np.float32)
-        random_scores(batch, here, scores)
-        key = position(batch, depth)
-        for transition in legal_transitions(batch, depth):
-            batch.copy(here, below)
-            batch.advance(below, np.asarray([transition], np.int32))
-            explore(depth + 1, score + float(scores[0, transition]), [*steps, (key, transition)])
-
+    gold_tree = tuple(HEADS[words].tolist()), tuple(LABEL_IDS[words].tolist())
+    found = [
+        (score, steps, tree == gold_tree)
+        for tree, score, steps in derivations(system, length, token=token, normalised=False)
+    ]
+    batch, oracle = Configurations(system, LABELS, 1, length), oracle_of(system)
     zero, place_ = np.zeros(1, np.int32), slice(place, place + 1)
-    batch.start(zero, TOKENS[place_], LENGTHS[place_])
-    explore(0, 0.0, [])
-    gold: list[tuple[Key, int]] = []
+    gold: Steps = []
     batch.start(zero, TOKENS[place_], LENGTHS[place_])
     while batch.configs[0, UNATTACHED]:
         transition = int(oracle.transitions(batch, zero)[0])
