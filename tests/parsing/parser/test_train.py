@@ -49,6 +49,13 @@ def weights(path: Path) -> dict[str, Any]:
     return load_file(path / "weights.safetensors")
 
 
+def assert_parses_as(model: Path, gold: Path) -> None:
+    """The parser that is opened finds all that it found when it was measured."""
+    sentences = list(read_conllu(gold))
+    checkpoint.load(model).parse(sentences)
+    assert sentences == list(read_conllu(gold))
+
+
 def assert_same_weights(one: Path, other: Path) -> None:
     expected, found = weights(one), weights(other)
     assert expected.keys() == found.keys()
@@ -67,12 +74,7 @@ def test_a_rule_is_learnt(system: str, oracle: str, treebank: Path, tmp_path: Pa
     epochs = [event for event in events if isinstance(event, EpochDone)]
     assert len(epochs) == result.epochs == 6
     assert epochs[-1].loss < 0.5 * epochs[0].loss
-    # the model that is opened parses as the one that was measured
-    parser = checkpoint.load(tmp_path / "p")
-    sentences = list(read_conllu(treebank / "dev.conllu"))
-    gold = [sentence.to_conllu() for sentence in sentences]
-    parser.parse(sentences)
-    assert [sentence.to_conllu() for sentence in sentences] == gold
+    assert_parses_as(tmp_path / "p", treebank / "dev.conllu")
 
 
 @pytest.mark.parametrize(
