@@ -30,7 +30,6 @@ from seqtool.parsing.parser.calibration import (
     calibrations_to_json,
     fit_calibration,
     fit_temperature,
-    needs_temperature,
 )
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import GoldTrees
@@ -104,6 +103,8 @@ def test_the_temperature_that_is_fitted_is_used_and_saved(
     one.save(tmp_path / "parser", scores={}, data={})
     opened = checkpoint.load(tmp_path / "parser", Parser)
     assert opened.config == one.config
+    assert opened.is_calibrated
+    assert opened.calibrations == opened.copy().calibrations == one.calibrations
     sentences = random_sentences(60, 12, seed=1)
 
     def parsed(other: Parser, beam: int = 4) -> list[Tree]:
@@ -134,21 +135,6 @@ def test_a_temperature_that_is_given_stays() -> None:
     for value in (-1.0, 0.01, 11.0):
         with pytest.raises(ConfigError, match="beam_temperature is"):
             from_dict(ParserConfig, {"learning": {"beam_temperature": value}})
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, True),
-        ({"model": {"encoder": "bilstm"}}, True),
-        ({"learning": {"beam_temperature": 1.25}}, False),
-        ({"learning": {"loss": "global"}}, False),
-        ({"model": {"classifier": "linear"}}, False),
-        ({"model": {"decoder": "graph", "encoder": "bilstm"}}, False),
-    ],
-)
-def test_which_parsers_need_a_temperature(settings: dict[str, Any], expected: bool) -> None:
-    assert needs_temperature(from_dict(ParserConfig, settings)) == expected
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
@@ -247,9 +233,6 @@ def test_the_order_of_words_makes_no_difference_to_the_error() -> None:
     first = calibration_error(probabilities, are_right)
     second = calibration_error(probabilities[order], are_right[order])
     assert second.error == pytest.approx(first.error, abs=1e-12)
-    # of all arcs together, confidence and accuracy are what they are
-    whole = calibration_error(probabilities, are_right, num_bins=1)
-    assert whole.error == pytest.approx(abs(probabilities.mean() - are_right.mean()))
 
 
 def tuned(**learning: Any) -> tuple[Parser, list[Sentence]]:
@@ -262,54 +245,34 @@ def tuned(**learning: Any) -> tuple[Parser, list[Sentence]]:
     return tune(one, sentences, gold), sentences
 
 
-def test_a_parser_keeps_its_calibrations(tmp_path: Path) -> None:
-    one, sentences = tuned()
-    assert set(one.calibrations) == set(CALIBRATED_BEAMS)
-    one.save(tmp_path / "parser", scores={}, data={})
-    opened = checkpoint.load(tmp_path / "parser", Parser)
-    assert opened.calibrations == opened.copy().calibrations == one.calibrations
-    assert opened.is_calibrated
-    found = [[sentence.copy() for sentence in sentences] for _ in range(2)]
-    for each, parsed in zip((one, opened), found, strict=True):
-        each.parse(parsed, scores=True)
-    assert found[0] == found[1]
-
-
 def test_a_globally_trained_parser_is_calibrated_for_its_own_beam() -> None:
     one, _ = tuned(loss="global", global_beam=6)
     assert set(one.calibrations) == {*CALIBRATED_BEAMS, 6}
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_scores_are_those_of_the_arc_tables(beam: int) -> None:
+def test_scores_are_calibrated_change_no_tree_and_keep_what_misc_has(
+    beam: int, tmp_path: Path
+) -> None:
     one, sentences = tuned()
-    parsed = [sentence.copy() for sentence in sentences]
-    one.parse(parsed, beam=beam, scores=True)
+    assert set(one.calibrations) == set(CALIBRATED_BEAMS)
+    for sentence in sentences[::2]:
+        sentence.rows[0][9] = "SpaceAfter=No|Score=0.1|x"
+    path = tmp_path / "text.conllu"
+    path.write_text("".join(sentence.to_conllu() for sentence in sentences), encoding="utf-8")
+    scored: Any = list(one.parse_stream(read_batches(str(path)), beam=beam, scores=True))
     tables = one.arc_tables(one.encode(sentences), beam=beam)
-    for sentence, table in zip(parsed, tables, strict=True):
+    one.parse(sentences, beam=beam)
+    for place, (sentence, plain, table) in enumerate(zip(scored, sentences, tables, strict=True)):
+        assert sentence.heads() == plain.heads()
         words = np.arange(len(sentence))
         expected = one.calibrations[beam](table.probabilities[words, sentence.heads()])
         if len(sentence) == 1:  # there is no other tree
             expected = np.ones(1)
         scores = [token.score for token in sentence]
         assert scores == pytest.approx(expected.tolist(), abs=0.0005 + 1e-9)
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_scores_change_no_tree_and_keep_what_misc_has(beam: int, tmp_path: Path) -> None:
-    one, sentences = tuned()
-    for sentence in sentences[::2]:
-        sentence.rows[0][9] = "SpaceAfter=No|Score=0.1|x"
-    plain = [sentence.copy() for sentence in sentences]
-    one.parse(plain, beam=beam)
-    path = tmp_path / "text.conllu"
-    path.write_text("".join(sentence.to_conllu() for sentence in sentences), encoding="utf-8")
-    scored: Any = list(one.parse_stream(read_batches(str(path)), beam=beam, scores=True))
-    assert [sentence.heads() for sentence in scored] == [sentence.heads() for sentence in plain]
-    for place, sentence in enumerate(scored):
         items = sentence.rows[0][9].split("|")
         assert items[:-1] == (["SpaceAfter=No", "x"] if place % 2 == 0 else [])
-        assert all(0 <= token.score <= 1 for token in sentence)
 
 
 def test_a_parser_without_calibrations_gives_its_marginals() -> None:

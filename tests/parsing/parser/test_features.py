@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parsing.parser.tiny import make_sentence
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import Vocabulary
@@ -25,22 +26,13 @@ from seqtool.parsing.parser.config import parse_fields
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
 from seqtool.parsing.parser.transition.transitions import Configurations
-from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS
 
 WORDS = st.lists(
     st.tuples(st.text("abA1", min_size=1, max_size=4), st.sampled_from(["NOUN", "VERB"])),
     min_size=1,
     max_size=8,
 )
-
-
-def sentence(*words: tuple[str, str, str, str]) -> Sentence:
-    """Of (form, lemma, upos, feats)."""
-    rows = [
-        [str(i), form, lemma, upos, "_", feats, "_", "_", "_", "_"]
-        for i, (form, lemma, upos, feats) in enumerate(words, 1)
-    ]
-    return Sentence([], rows, [])
 
 
 def tables(counts: dict[tuple[str, ...], int], fields: tuple[str, ...], **rest: int) -> SymbolTable:
@@ -152,7 +144,9 @@ def test_words_share_a_type_if_and_only_if_their_columns_are_the_same(
         SymbolTable.build(counts.items(), ["form"], 1, columns),
         SymbolTable.build(counts.items(), ["upos"], 1, columns),
     )
-    sentences = [sentence(*((f, f"lemma{i}", u, "_") for i, (f, u) in enumerate(t))) for t in texts]
+    sentences = [make_sentence(text) for text in texts]
+    for place, row in enumerate(row for sentence in sentences for row in sentence.rows):
+        row[LEMMA] = f"lemma{place}"  # which no field reads
     arrays = encode(sentences, types)
     assert arrays.lengths.tolist() == [len(text) for text in texts]
     assert arrays.types[0] == NONE_TYPE

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import torch
 from faults.attacks import reseal
 from parsing.parser.references import is_tree
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
+from parsing.tagger.toy import random_tagger
 from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint
@@ -32,8 +33,7 @@ from seqtool.parsing.parser.transition.task import ParserNetwork
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.conllu import Broken
-from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.sentence import DEPREL, FORM, HEAD, UPOS, Sentence, find_fault
+from seqtool.treebank.sentence import DEPREL, FORM, Sentence
 
 CHEN = {
     "fields": ["form", "upos"],
@@ -42,6 +42,9 @@ CHEN = {
     "type_units": 0,
     "activation": "cube",
 }
+LSTM = {"encoder": "bilstm", "encoder_size": 4, "context_units": 3}
+GRAPH = {"decoder": "graph", "encoder": "bilstm", "trees": "all"}
+GRAPH |= {"encoder_size": 4, "arc_size": 6, "relation_size": 3}
 BROKEN = Broken("not CoNLL-U", DataError("nine columns"))
 
 
@@ -100,11 +103,12 @@ def test_the_tables_give_the_scores_of_the_plain_network(
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize("encoder", ["none", "bilstm"])
-def test_ensembles_go_by_the_mean_of_their_scores(encoder: str, beam: int) -> None:
+@pytest.mark.parametrize("model", [{}, LSTM, GRAPH], ids=["", "lstm", "graph"])
+def test_ensembles_go_by_the_mean_of_their_scores(model: dict[str, Any], beam: int) -> None:
     """Scores are linear in the output layer: where only that differs, its mean gives the mean."""
-    first = random_parser(tiny_config(encoder=encoder, encoder_size=4, context_units=3))
-    names = ("output.weight", "output.bias")
+    first = random_parser(tiny_config(**model))
+    layers = ("arcs", "relations", "labels") if "decoder" in model else ("output",)
+    names = [name for name in first.weights if name.startswith(layers)]
     outputs = [random_parser(first.config, seed=seed).weights for seed in (0, 1, 2)]
 
     def with_outputs(arrays: dict[str, Any]) -> Parser:
@@ -120,39 +124,13 @@ def test_ensembles_go_by_the_mean_of_their_scores(encoder: str, beam: int) -> No
     assert together == trees(with_outputs(means))
     assert together == trees(members[0].ensemble([members[1]]).ensemble([members[2]]))
     assert all(together != trees(member) for member in members)
-
-
-@pytest.mark.parametrize(
-    ("config", "labels"),
-    [
-        (tiny_config(), Labels(("nsubj", "det", "obj"), ("root",))),
+    for config, labels in (
+        (first.config, Labels(("nsubj", "det", "obj"), ("root",))),
         (tiny_config("arc-eager"), LABELS),
-        (tiny_config(fields=["form", "upos"]), LABELS),
-    ],
-)
-def test_parsers_of_other_treebanks_are_no_ensemble(config: ParserConfig, labels: Labels) -> None:
-    with pytest.raises(ModelError, match="different treebanks or settings"):
-        random_parser(tiny_config()).ensemble([random_parser(config, labels)])
-
-
-@pytest.mark.parametrize("system", list(SYSTEMS))
-@pytest.mark.parametrize("beam", [1, 3])
-def test_every_sentence_gets_a_tree_and_keeps_the_rest(system: str, beam: int) -> None:
-    sentences = random_sentences(30, 12)
-    before = [[row[:HEAD] + row[DEPREL + 1 :] for row in s.rows] for s in sentences]
-    random_parser(tiny_config(system)).parse(sentences, beam=beam)
-    for sentence, rows in zip(sentences, before, strict=True):
-        assert find_fault(sentence.heads()) is None
-        assert [row[:HEAD] + row[DEPREL + 1 :] for row in sentence.rows] == rows
-        for head, deprel in zip(sentence.heads(), sentence.column(DEPREL), strict=True):
-            assert (deprel == "root") == (head == 0)
-
-
-def test_words_of_no_known_symbol_parse() -> None:
-    sentence = random_sentences(1, 1)[0]
-    sentence.rows[0][FORM] = "𝄞" * 50
-    random_parser(tiny_config()).parse([sentence])
-    assert sentence.heads() == [0]
+        (tiny_config(**{**model, "fields": ["form", "upos"]}), LABELS),
+    ):
+        with pytest.raises(ModelError, match="different treebanks or settings"):
+            first.ensemble([random_parser(config, labels)])
 
 
 def test_a_stream_is_parsed_in_chunks_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,42 +173,6 @@ def test_runs_of_broken_sentences_are_passed_on() -> None:
     assert worked == sentences
 
 
-def test_forgotten_types_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of the parser nor of an ensemble that it is in."""
-    first, second = (random_parser(tiny_config(), seed=seed) for seed in (0, 1))
-    for parser in (first, first.ensemble([second])):
-        expected = random_sentences(30, 9)
-        parser.parse(expected)
-        with monkeypatch.context() as patched:
-            patched.setattr(parser_module, "TABLE_BYTES", 1)
-            for sentence in expected:
-                again = sentence.copy()
-                parser.parse([again])
-                assert again == sentence
-                assert len(parser.types) <= 2 + len(sentence)
-            first.parse(random_sentences(30, 9, 2))
-
-
-@pytest.mark.parametrize("which", ["parser", "encoder"])
-def test_traces_stay_while_others_are_parsed(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
-    sizes = {"encoder": "bilstm", "encoder_size": 4} if which == "encoder" else {}
-    parser = random_parser(tiny_config(**sizes))
-    for name in parser.weights:
-        if name.startswith(("contexts", "bottleneck")):
-            parser.weights[name] *= 5  # so that the context counts
-    parser = parser.copy()
-    sentences, others = random_sentences(10, 12, seed=1), random_sentences(10, 12, seed=2)
-    expected = [trace.sentence.heads() for trace in parser.traces(sentences)]  # type: ignore[union-attr]
-    assert expected == [trees[0].heads() for trees in parser.nbest(sentences, 1)]  # type: ignore[index]
-    both = zip(parser.traces(sentences), parser.traces(others), strict=True)
-    assert [trace.sentence.heads() for trace, _ in both] == expected  # type: ignore[union-attr]
-    monkeypatch.setattr(parser_module, "TABLE_BYTES", 0)
-    for number, trace in enumerate(parser.traces(sentences)):
-        assert trace.sentence.heads() == expected[number]  # type: ignore[union-attr]
-        parser.parse([make_sentence([(f"new{number}", "X")])])
-
-
 def test_the_best_trees_of_a_sentence() -> None:
     parser = random_parser(tiny_config("arc-hybrid"))
     sentences = random_sentences(20, 8)
@@ -257,13 +199,6 @@ def test_the_best_trees_of_a_sentence() -> None:
     assert max(map(len, groups)) == 5
 
 
-def test_one_tree_is_the_one_that_is_parsed() -> None:
-    parser, sentences = random_parser(tiny_config("swap")), random_sentences(20, 8)
-    best = [group[0] for group in parser.nbest(sentences, 1, beam=4) if isinstance(group, list)]
-    parser.parse(sentences, beam=4)
-    assert [tree.rows for tree in best] == [sentence.rows for sentence in sentences]
-
-
 def test_best_trees_and_broken_sentences_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
     parser, sentences = random_parser(tiny_config()), random_sentences(9, 8)
     items = [BROKEN, *sentences[:4], BROKEN, *sentences[4:], BROKEN]
@@ -278,41 +213,12 @@ def test_best_trees_and_broken_sentences_keep_their_order(monkeypatch: pytest.Mo
         list(parser.nbest([make_sentence([("a", "_"), ("B", "_")])], 2))
 
 
-def test_lifted_arcs_are_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is parsed, words 1-3 of a chain get heads 0 1 1, and word 3 says that it was lifted.
-
-    Its label asks for an obj, and the only one below word 1 is word 2.
-    """
-    parser = random_parser(tiny_config(), Labels(("obj", f"det{LIFTED}obj"), ("root",)))
-    sentence = make_sentence([("a", "X")] * 3)
-
-    def fixed(arrays: Any, **options: Any) -> tuple[Ints, Ints]:
-        return np.asarray([-1, -1, 0, 1, 1], np.int32), np.asarray([-1, -1, 2, 0, 1], np.int32)
-
-    monkeypatch.setattr(parser.decoder, "decode", fixed)
-    parser.parse([sentence])
-    assert sentence.heads() == [0, 1, 2]
-    assert sentence.column(DEPREL) == ["root", "obj", "det"]
-
-
-class Reader:
-    """Stands for the tagger of a pipeline: it gives every word without a tag the tag X."""
-
-    def tag_stream(
-        self, items: Iterable[Sentence | Broken], *, retag: bool = False
-    ) -> Iterator[Sentence | Broken]:
-        for item in items:
-            for row in item.rows if isinstance(item, Sentence) else []:
-                row[UPOS] = "X" if retag or row[UPOS] == "_" else row[UPOS]
-            yield item
-
-
 @pytest.mark.parametrize("retag", [False, True])
 def test_a_pipeline_tags_first(retag: bool) -> None:
-    parser = random_parser(tiny_config("arc-eager"))
-    nlp = Pipeline(cast(Any, None), cast(Any, Reader()), parser)
+    parser, tagger = random_parser(tiny_config("arc-eager")), random_tagger()
+    nlp = Pipeline(cast(Any, None), tagger, parser)
     sentences = [make_sentence([("a", "_"), ("B", "Y"), ("cc", "_")]) for _ in range(3)]
-    tagged: Any = list(Reader().tag_stream([one.copy() for one in sentences], retag=retag))
+    tagged: Any = list(tagger.tag_stream([one.copy() for one in sentences], retag=retag))
 
     def given() -> list[Sentence]:
         return [sentence.copy() for sentence in sentences]
@@ -328,91 +234,60 @@ def test_a_pipeline_tags_first(retag: bool) -> None:
     assert not nlp.is_calibrated
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    parser = random_parser(tiny_config(activation="cube", fields=["form", "feats"]))
-    parser.save(tmp_path / "model", scores={"dev_las": 12.5}, data={"words": 7})
-    return tmp_path / "model"
-
-
-def test_a_saved_parser_parses_the_same(saved: Path) -> None:
+def test_a_saved_parser_parses_the_same_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    parser, path = random_parser(tiny_config(activation="cube")), tmp_path / "model"
+    parser.save(path, scores={"dev_las": 12.5}, data={"words": 7})
     sentences, again = random_sentences(20, 9), random_sentences(20, 9)
-    random_parser(tiny_config(activation="cube", fields=["form", "feats"])).parse(sentences)
-    loaded = checkpoint.load(saved, Parser)
-    loaded.parse(again)
+    parser.parse(sentences)
+    checkpoint.load(path, Parser).parse(again)
     assert again == sentences
-    card = (saved / "README.md").read_text()
-    assert "| dev las | 12.50 |" in card
-    assert "form, feats" in card
-
-
-def test_a_parser_that_does_not_fit_its_description(saved: Path) -> None:
-    header = checkpoint.read_header(saved)
-    header.config["model"]["hidden_size"] = 9
-    checkpoint.amend(saved, header, "")
-    with pytest.raises(ModelError, match="does not fit"):
-        checkpoint.load(saved)
-
-
-def test_weights_of_another_type_are_damaged(saved: Path) -> None:
-    """Compiled code takes one type of an array only; bytes are the bits of a tagger alone."""
-    weights = load_file(saved / "weights.safetensors")
+    assert "| dev las | 12.50 |" in (path / "README.md").read_text()
+    # compiled code takes one type of an array only; bytes are the bits of a tagger alone
+    weights = load_file(path / "weights.safetensors")
     name = next(iter(weights))
-    save_file({**weights, name: weights[name].astype(np.uint8)}, saved / "weights.safetensors")
-    reseal(saved)
-    with pytest.raises(ModelError, match="does not fit its own description"):
-        checkpoint.load(saved)
+    save_file({**weights, name: weights[name].astype(np.uint8)}, path / "weights.safetensors")
+    reseal(path)
+    with pytest.raises(ModelError, match="does not fit"):
+        checkpoint.load(path)
+    save_file(weights, path / "weights.safetensors")
+    reseal(path)
+    header = checkpoint.read_header(path)
+    header.config["model"]["hidden_size"] = 9
+    checkpoint.amend(path, header, "")
+    with pytest.raises(ModelError, match="does not fit"):
+        checkpoint.load(path)
 
 
-def test_a_damaged_vocabulary_is_found(saved: Path, seqtool: Callable[..., Any]) -> None:
-    path = saved / "vocabulary.json"
-    path.write_text(path.read_text().replace("nsubj", "nsubk"))
-    assert "damaged" in seqtool("inspect", saved).stderr
+TEACHERS, TAGS = {"teachers": "a"}, {"predicted_tags": True}
 
 
-def shown_settings(preset: str, changes: dict[str, str], data: dict[str, Any]) -> set[str]:
+@pytest.mark.parametrize(
+    ("preset", "changes", "data", "own", "others"),
+    [
+        ("fast", {}, {}, "slots oracle exploration mark_lifted", "encoder_size trees"),
+        ("accurate", {}, {}, "slots head_weight", "arc_size"),
+        ("graph", {}, {}, "arc_size second_order", "slots system head_weight"),
+        ("graph", {}, TAGS, "head_weight", ""),
+        ("linear", {}, {}, "templates exploration", "slots trees"),
+        ("mst", {}, {}, "trees learning_rate", "templates arc_size"),
+        # a static oracle explores nothing, and the swap system has no other
+        ("chen-manning", {}, {}, "oracle optimiser", "exploration"),
+        ("fast", {"learning.oracle": "static"}, {}, "", "exploration"),
+        ("fast", {"model.system": "swap"}, {}, "", "exploration mark_lifted"),
+        ("fast", {}, TEACHERS, "teacher_weight", ""),
+        ("linear", {}, TEACHERS, "taught_words", "teacher_weight"),
+        ("mst", {"model.trees": "projective"}, {}, "mark_lifted", ""),
+        ("mst", {"model.trees": "all"}, {}, "", "mark_lifted"),
+    ],
+)
+def test_a_family_has_settings_of_its_own(
+    preset: str, changes: dict[str, str], data: dict[str, Any], own: str, others: str
+) -> None:
     settings = to_dict(from_dict(ParserConfig, PRESETS.settings(preset)))
     for setting, value in changes.items():
         set_value(ParserConfig, settings, setting, value)
     sections = settings_read(Header("parser", settings, {}, data=data))
-    return {f"{section}.{name}" for section, values in sections.items() for name in values}
-
-
-@pytest.mark.parametrize(
-    ("preset", "own", "others"),
-    [
-        ("fast", ["model.slots", "learning.oracle"], ["model.encoder_size", "model.trees"]),
-        ("accurate", ["model.slots", "learning.head_weight"], ["model.arc_size"]),
-        ("graph", ["model.arc_size", "model.second_order"], ["model.slots", "model.system"]),
-        ("linear", ["model.templates", "learning.exploration"], ["model.slots", "model.trees"]),
-        ("mst", ["model.trees", "training.learning_rate"], ["model.templates", "model.arc_size"]),
-        # a static oracle explores nothing, and the swap system has no other
-        ("chen-manning", ["learning.oracle", "training.optimiser"], ["learning.exploration"]),
-    ],
-)
-def test_a_family_has_settings_of_its_own(preset: str, own: list[str], others: list[str]) -> None:
-    shown = shown_settings(preset, {}, {})
-    assert {*own, "model.fields", "training.epochs"} <= shown
-    assert not {*others, "learning.global_beam", "learning.taught_words"} & shown
-
-
-@pytest.mark.parametrize(
-    ("preset", "changes", "data", "name", "is_read"),
-    [
-        ("fast", {"model.system": "swap"}, {}, "learning.exploration", False),
-        ("fast", {"learning.oracle": "static"}, {}, "learning.exploration", False),
-        ("linear", {}, {"teachers": "a"}, "learning.taught_words", True),
-        ("fast", {}, {"teachers": "a"}, "learning.teacher_weight", True),
-        ("linear", {}, {"teachers": "a"}, "learning.teacher_weight", False),
-        ("graph", {}, {}, "learning.head_weight", False),
-        ("graph", {}, {"predicted_tags": True}, "learning.head_weight", True),
-        ("fast", {}, {}, "learning.mark_lifted", True),
-        ("fast", {"model.system": "swap"}, {}, "learning.mark_lifted", False),
-        ("mst", {"model.trees": "projective"}, {}, "learning.mark_lifted", True),
-        ("mst", {"model.trees": "all"}, {}, "learning.mark_lifted", False),
-    ],
-)
-def test_what_decides_whether_a_setting_counts(
-    preset: str, changes: dict[str, str], data: dict[str, Any], name: str, is_read: bool
-) -> None:
-    assert (name in shown_settings(preset, changes, data)) == is_read
+    shown = {name for values in sections.values() for name in values}
+    assert {*own.split(), "fields", "epochs"} <= shown
+    hidden = {*others.split(), "global_beam"} | (set() if data else {"taught_words"})
+    assert not hidden & shown

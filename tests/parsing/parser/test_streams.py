@@ -53,14 +53,18 @@ def result_of(write: Callable[[], bytes]) -> Result:
 
 
 def parsed(
-    parser: Parser, path: Path, road: str, *, skip_invalid: bool = False, beam: int = 1
+    parser: Parser, path: Path, road: str, skip_invalid: bool = False, beam: int = 1
 ) -> bytes:
     """What is written of a file that is read by sentences, or in batches."""
     items: Any = read_batches([str(path)], skip_invalid=skip_invalid)
     if road == "sentences":
         items = (read_items if skip_invalid else read_conllu)(path, check="columns")
+    return written(parser.parse_stream(items, beam=beam))
+
+
+def written(items: Any, clear_deps: bool = False) -> bytes:
     stream = io.BytesIO()
-    write_conllu(parser.parse_stream(items, beam=beam), stream)
+    write_conllu(items, stream, clear_deps=clear_deps)
     return stream.getvalue()
 
 
@@ -136,44 +140,27 @@ def test_the_same_bytes_and_the_same_errors(
         patch.setattr(conllu, "read_stretches", partial(read_stretches, block_size=block_size))
         for skip_invalid in (False, True):
             found, expected = (
-                result_of(partial(parsed, parser, path, road, skip_invalid=skip_invalid))
+                result_of(partial(parsed, parser, path, road, skip_invalid, beam=1 + which))
                 for road in ("batches", "sentences")
             )
             assert found == expected
 
 
-@pytest.mark.parametrize(
-    "path", [sample_treebank("en", "test"), sample_treebank("ko", "test"), GOLDEN]
-)
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_treebank_is_parsed_without_its_sentences(
-    path: Path, beam: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of the golden file have multiword tokens and empty nodes."""
-    parser = random_parser(tiny_config("swap"))
-    expected = parsed(parser, path, "sentences", beam=beam)
-    monkeypatch.delattr(conllu, "read_item")
-    assert parsed(parser, path, "batches", beam=beam) == expected
-
-
-def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer than the room that there is at first, and more bytes than are held."""
+def test_small_rooms_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several files, longer sentences than there is room for at first, more bytes than are held."""
     for number, longest in enumerate((7, 5000, 7)):
         text = "".join(s.to_conllu() for s in random_sentences(3, longest, seed=number))
         (tmp_path / f"{number}.conllu").write_text(text)
+    (tmp_path / "golden.conllu").write_bytes(GOLDEN.read_bytes())
     expected = parsed(PARSERS[0], tmp_path, "sentences")
     assert parsed(PARSERS[0], tmp_path, "batches") == expected
     monkeypatch.setattr(shared, "CHUNK_BYTES", 100)
     monkeypatch.setattr(conllu, "TEXT_TABLE_BYTES", 1)
     assert parsed(PARSERS[0], tmp_path, "batches") == expected
-
-
-def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = parsed(PARSERS[0], GOLDEN.parent, "sentences")
     monkeypatch.setattr(parser_module, "PARSED_WORDS", 2)
     monkeypatch.setattr(conllu, "BATCH_WORDS", 2)
     monkeypatch.setattr(parser_module, "TABLE_BYTES", 1)
-    assert parsed(PARSERS[0], GOLDEN.parent, "batches") == expected
+    assert parsed(PARSERS[0], tmp_path, "batches") == expected
 
 
 def test_batches_are_the_sentences_that_are_read_one_by_one(tmp_path: Path) -> None:
@@ -210,12 +197,6 @@ def vars_of(item: Any) -> Any:
     return item.text, item.error.message, item.error.path, item.error.line
 
 
-def written(items: Any, clear_deps: bool = False) -> bytes:
-    stream = io.BytesIO()
-    write_conllu(items, stream, clear_deps=clear_deps)
-    return stream.getvalue()
-
-
 def test_blanks_are_those_of_unicode() -> None:
     for code in range(0x3100):
         data = np.frombuffer(chr(code).encode() + b"\n", np.uint8)
@@ -243,25 +224,3 @@ def test_texts_are_numbered_as_by_a_dictionary(first: list[str], second: list[st
         expected = [numbers.setdefault(text, len(numbers)) for text in texts]
         assert table.numbers(*places_of(texts)).tolist() == expected
     assert table.texts(np.arange(len(table), dtype=np.int32)) == list(numbers)
-
-
-def test_the_table_grows() -> None:
-    texts = [f"{number}\t{'x' * (number % 40 + 1)}\tc\td\te" for number in range(30_000)]
-    table = TextTable()
-    for begin in (0, 5_000, 0):
-        numbers = table.numbers(*places_of(texts[begin : begin + 25_000]))
-        assert numbers.tolist() == list(range(begin, begin + 25_000))
-    assert table.texts(np.asarray([29_999], np.int32)) == texts[-1:]
-
-
-def test_texts_of_the_same_hash_are_told_apart() -> None:
-    one, other = "same\tbee\tc\td\te", "same\tbee\tc\td\tf"
-    table, forged = TextTable(), TextTable()
-    table.numbers(*places_of([other]))
-    forged.numbers(*places_of([one]))
-    # the slot in which the other text would be looked up says that the first one is there
-    slots, forged_slots = table._table.arrays.slots, forged._table.arrays.slots
-    slot = slots.nonzero()[0][0]
-    forged_slots[slot : slot + 2] = slots[slot : slot + 2]
-    assert forged.numbers(*places_of([other, one, other])).tolist() == [1, 0, 1]
-    assert forged.texts(np.asarray([1], np.int32)) == [other]

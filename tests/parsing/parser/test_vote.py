@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, partial
-from itertools import product
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parsing.parser.references import trees
 from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
@@ -25,11 +25,10 @@ from seqtool.parsing.parser import vote as vote_module
 from seqtool.parsing.parser.decoder import ArcTable
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.parser import Parser
-from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.parsing.parser.vote import Vote, combine, vote_scores, voted_labels, weights_of
 from seqtool.parsing.pipeline import model as pipelines
 from seqtool.parsing.pipeline.model import Pipeline
-from seqtool.treebank.conllu import Broken, read_batches, read_items
+from seqtool.treebank.conllu import Broken, read_batches
 from seqtool.treebank.sentence import Sentence, find_fault
 
 NSUBJ, OBJ, DET, ROOT = range(4)  # of LABELS
@@ -40,8 +39,6 @@ def parser(seed: int = 0, system: str = "arc-standard", **model: object) -> Pars
 
 
 ONE = parser()
-
-
 SIZES = {"encoder_size": 4, "encoder_layers": 1, "arc_size": 4, "relation_size": 3}
 GRAPH: dict[str, Any] = {"decoder": "graph", "encoder": "bilstm", **SIZES}
 LINEAR = {"decoder": "graph", "classifier": "linear", "trees": "projective", "hash_bits": 10}
@@ -61,13 +58,6 @@ def table(heads: Sequence[int], labels: Sequence[int], probability: float) -> Ar
     probabilities[np.arange(num), heads] = probability
     label_ids[np.arange(num), heads] = labels
     return ArcTable(probabilities, label_ids, np.asarray(heads, np.int32))
-
-
-@cache
-def all_trees(num: int) -> list[tuple[int, ...]]:
-    """All trees of so many words with one arc from ROOT."""
-    found = product(range(num + 1), repeat=num)
-    return [heads for heads in found if heads.count(0) == 1 and find_fault(heads) is None]
 
 
 def test_three_small_trees_by_hand() -> None:
@@ -137,67 +127,27 @@ def test_an_arc_that_nobody_labels_gets_the_label_of_the_word_elsewhere() -> Non
 @given(
     st.integers(1, 4).flatmap(
         lambda num: st.tuples(
-            st.lists(st.sampled_from(all_trees(num)), min_size=2, max_size=4),
+            st.lists(st.sampled_from(trees(num)), min_size=2, max_size=4),
             st.lists(st.floats(0.125, 1.0), min_size=4, max_size=4),
         )
     )
 )
 def test_no_tree_has_a_higher_sum(drawn: tuple[list[tuple[int, ...]], list[float]]) -> None:
     """Nor any parser's own."""
-    trees, weights = drawn
-    num = len(trees[0])
-    voting = Vote([ONE] * len(trees), weights[: len(trees)])
-    tables = [table(heads, [NSUBJ] * num, 1.0) for heads in trees]
+    own_trees, weights = drawn
+    num = len(own_trees[0])
+    voting = Vote([ONE] * len(own_trees), weights[: len(own_trees)])
+    tables = [table(heads, [NSUBJ] * num, 1.0) for heads in own_trees]
     heads, _ = voting.tree(tables)
     scores = vote_scores(tables, voting.weights).astype(np.float64)
 
     def total(tree: Sequence[int]) -> float:
         return float(scores[np.arange(num), list(tree)].sum())
 
-    best = max(map(total, all_trees(num)))
+    best = max(map(total, trees(num)))
     assert find_fault(heads) is None
     assert total(heads) == pytest.approx(best, abs=1e-6)
-    assert all(total(heads) >= total(tree) - 1e-6 for tree in trees)
-
-
-def test_a_parser_agrees_with_itself() -> None:
-    for one in kinds():
-        both = combine([one, one.copy()])
-        assert isinstance(both, Parser)  # scores are averaged
-        sentences, found = random_sentences(20, 9), random_sentences(20, 9)
-        one.parse(sentences)
-        both.parse(found)
-        assert found == sentences
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_tables_have_the_parser_s_own_tree(beam: int) -> None:
-    """Also where arcs were lifted, and are put back."""
-    lifting = Labels(("obj", "det↑obj", "nsubj↑root", "obj↑nsubj"), ("root",))
-    moved = 0
-    for one in (*kinds(), random_parser(tiny_config(), lifting, 1)):
-        arrays = one.encode(random_sentences(30, 12))
-        trees = one.trees(arrays, beam=beam)
-        for table, (heads, deprels) in zip(one.arc_tables(arrays, beam=beam), trees, strict=True):
-            assert table.heads.tolist() == heads
-            labels = table.label_ids[np.arange(len(heads)), table.heads]
-            assert [one.deprels[label] for label in labels] == deprels
-        _, label_ids = one.heads_and_labels(arrays, beam=beam)
-        moved += len(one.with_lifted_arcs(arrays, label_ids))
-    assert moved
-
-
-@pytest.mark.parametrize("system", list(SYSTEMS))
-@pytest.mark.parametrize("beam", [1, 3])
-def test_with_all_weight_a_tree_is_its_parser_s_own(
-    system: str, beam: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vote_module, "OWN_TREE", 100.0)
-    one = parser(system=system)
-    sentences, voted = random_sentences(20, 9), random_sentences(20, 9)
-    one.parse(sentences, beam=beam)
-    Vote([one, parser(1, system)], [1.0, 0.0]).parse(voted, beam=beam)
-    assert voted == sentences
+    assert all(total(heads) >= total(tree) - 1e-6 for tree in own_trees)
 
 
 def test_the_best_trees_are_those_of_all_trees() -> None:
@@ -214,11 +164,11 @@ def test_the_best_trees_are_those_of_all_trees() -> None:
         scores = vote_scores([tables[place] for tables in of_each], voting.weights).astype(
             np.float64
         )
-        sums = sorted((scores[np.arange(num), tree].sum() for tree in all_trees(num)), reverse=True)
+        sums = sorted((scores[np.arange(num), tree].sum() for tree in trees(num)), reverse=True)
         found_scores = [float(tree.metadata["parse_score"] or "nan") for tree in found]
         assert found_scores == pytest.approx([total / 2.5 for total in sums[:20]], abs=2e-4)
         heads = {tuple(tree.heads()) for tree in found}
-        assert len(heads) == len(found) == min(20, len(all_trees(num)))
+        assert len(heads) == len(found) == min(20, len(trees(num)))
 
 
 def test_long_sentences_are_the_first_parsers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +185,7 @@ def test_long_sentences_are_the_first_parsers(monkeypatch: pytest.MonkeyPatch) -
     ]
     items = [broken, *sentences[:3], broken, *sentences[3:], broken]
     assert list(voting.nbest(items, 3)) == [broken, *expected[:3], broken, *expected[3:], broken]
-    best = [trees[0].rows for trees in voting.nbest(sentences, 1)]  # type: ignore[union-attr]
+    best = [group[0].rows for group in voting.nbest(sentences, 1)]  # type: ignore[union-attr]
     voting.parse(sentences)
     assert [sentence.rows for sentence in sentences] == best
 
@@ -283,10 +233,6 @@ def test_streams_and_documents_say_the_same(tmp_path: Path) -> None:
     assert voting(path, beam=2).to_conllu() == expected
     assert "".join(doc.to_conllu() for doc in voting.pipe([path, path], beam=2)) == 2 * expected
     assert list(voting.parse_stream([])) == []
-    path.write_text("1\ta\n\n" + path.read_text("utf-8"), "utf-8")
-    first, *rest = voting.parse_stream(read_items(path, check="columns"), beam=2)
-    assert isinstance(first, Broken)
-    assert seqtool.write_conllu(rest) == expected
     with pytest.raises(TypeError):
         list(voting.parse_stream([1]))  # type: ignore[list-item]
 
@@ -341,6 +287,8 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
         plain, scored = random_sentences(120, 9), random_sentences(120, 9)
         voting.parse(plain, beam=beam, scores=True)
         calibrated.parse(scored, beam=beam, scores=True)
+        # a sentence of one word has one tree, whatever the calibration says
+        assert {item[0].score for item in scored if len(item) == 1} == {1.0}
         several = [place for place, heads in enumerate(gold) if len(heads) > 1]
         pooled = [token.score or 0 for place in several for token in plain[place]]
         are_right = [
@@ -358,21 +306,13 @@ def test_a_vote_has_a_calibration_of_its_own() -> None:
         assert abs(np.mean(pooled) - np.mean(are_right)) > 0.03
 
 
-def test_a_sentence_of_one_word_has_one_tree() -> None:
-    """So its arc is right for certain, whatever the parsers' calibration says."""
-    for model in (parser(), Vote([parser(), parser()])):
-        (sentence,) = random_sentences(1, 1)
-        model.parse([sentence], scores=True)
-        assert (sentence.rows[0][6], sentence.rows[0][9]) == ("0", "Score=1.000")
-
-
 def test_other_labels_are_refused() -> None:
     other = random_parser(tiny_config("swap"), Labels(("nsubj", "iobj", "amod"), ("root",)))
-    with pytest.raises(ModelError, match=r"between words.* amod, det, iobj, obj"):
+    with pytest.raises(ModelError, match="iobj"):
         combine([parser(), other])
     # the same label, but one parser has it for arcs from ROOT, too
     roots = (Labels(("det",), ("root",)), Labels(("det",), ("root", "det")))
-    with pytest.raises(ModelError, match=r"from ROOT.* det"):
+    with pytest.raises(ModelError, match="ROOT"):
         Vote([random_parser(tiny_config(), labels) for labels in roots])
     # in another order, and with the marks of lifted arcs, they are the same
     lifting = Labels(("det", "obj", "nsubj", "obj↑nsubj"), ("root",))
@@ -413,17 +353,14 @@ def test_several_are_loaded_as_one(tmp_path: Path) -> None:
     combine(kinds()).parse(expected)
     assert [item.rows for item in sentences] == [item.rows for item in expected]
     assert isinstance(seqtool.load(paths[:1]), Parser)
-    with pytest.raises(ModelError, match="is a Vote, not a Parser"):
-        seqtool.load(paths, Parser)
-    with pytest.raises(ModelError, match="no model is given"):
-        seqtool.load([])
     random_tagger().save(tmp_path / "tagger", scores={}, data={})
-    with pytest.raises(ModelError, match="works alone"):
-        seqtool.load([paths[0], tmp_path / "tagger"])
-    other = random_parser(tiny_config("swap"), Labels(("nsubj", "iobj"), ("root",)))
-    other.save(tmp_path / "other", scores={}, data={})
-    with pytest.raises(ModelError, match=r"a, .*other: the labels of the parsers differ"):
-        seqtool.load([paths[0], tmp_path / "other"])
+    for wrong, kind, word in (
+        (paths, Parser, "Vote"),
+        ([], None, "no model"),
+        ([paths[0], tmp_path / "tagger"], None, "alone"),
+    ):
+        with pytest.raises(ModelError, match=word):
+            seqtool.load(wrong, *([kind] if kind else []))
 
 
 @pytest.mark.parametrize("beam", [0, -1, "4", 1.5, True])
@@ -447,22 +384,24 @@ def new_words(number: int) -> list[Sentence]:
 
 
 @pytest.mark.parametrize("table_bytes", [-1, 0, parser_module.TABLE_BYTES])
-@pytest.mark.parametrize("which", range(5))
+@pytest.mark.parametrize("which", range(7))
 def test_answers_stay_while_others_are_parsed(
     monkeypatch: pytest.MonkeyPatch, which: int, table_bytes: int
 ) -> None:
     """Whoever asks for trees one by one may parse other sentences before, and between any two."""
     monkeypatch.setattr(parser_module, "GROUP_ARCS", 1)
     monkeypatch.setattr(vote_module, "LONGEST_VOTED", 6)  # longer ones are the first parser's
-    model = Vote(kinds()) if which == 4 else kinds()[which]
+    encoder = parser(encoder="bilstm", encoder_size=4, context_units=3)
+    model = [*kinds(), Vote(kinds()), parser(4).ensemble([parser(5)]), encoder][which]
     sentences = random_sentences(12, 9, seed=1)
 
     def ranked() -> Iterator[Any]:
-        for trees in model.nbest(sentences, 2):
-            for tree in trees:
+        for group in model.nbest(sentences, 2):
+            for tree in group:
                 yield tree.heads(), tree.column(7), float(tree.metadata["parse_score"])
 
     expected, tables = list(ranked()), list(model.head_probabilities(sentences))
+    traced = [trace.sentence for trace in model.traces(sentences)] if which in (0, 6) else []
     monkeypatch.setattr(parser_module, "TABLE_BYTES", table_bytes)
     for number, (*tree, score) in enumerate(ranked()):
         assert tree == [*expected[number][:2]]
@@ -475,28 +414,15 @@ def test_answers_stay_while_others_are_parsed(
     for table, same in zip((first, *answers), tables, strict=True):
         np.testing.assert_allclose(table, same, rtol=1e-5)
         model.parse(new_words(1))
-    if table_bytes <= 0 and isinstance(model, Parser):
-        assert len(model.types) <= 2 + 9
-
-
-@pytest.mark.parametrize("which", range(4))
-def test_types_stay_from_the_question_to_the_last_answer(
-    monkeypatch: pytest.MonkeyPatch, which: int
-) -> None:
-    """Another thread may parse before the first answer is fetched."""
-    model, sentences = kinds()[which], random_sentences(12, 9, seed=1)
-    expected = [[tree[:2] for tree in each] for each in model.ranked(model.encode(sentences), 2)]
-    monkeypatch.setattr(parser_module, "TABLE_BYTES", -1)
-    answers = model.ranked(model.encode(sentences), 2)
-    tables = model.arc_tables(model.encode(sentences))
-    model.parse(new_words(0))
-    assert [[tree[:2] for tree in each] for each in answers] == expected
-    model.parse(new_words(1))
-    assert len(list(tables)) == len(sentences)
-
-
-def test_a_vote_has_no_steps() -> None:
-    sentences = random_sentences(2, 3)
-    for ask in (lambda vote: vote.trace(sentences[0]), lambda vote: vote.traces(sentences)):
-        with pytest.raises(ModelError, match="no tree step by step"):
-            ask(Vote(kinds()))
+    for number, trace in enumerate(model.traces(sentences) if traced else ()):
+        assert trace.sentence == traced[number]
+        model.parse(new_words(number))
+    if isinstance(model, Parser):
+        # another thread may parse between the encoding and the first answer
+        unfetched = model.ranked(model.encode(sentences), 2)
+        model.parse(new_words(2))
+        heads = [tree.heads for group in unfetched for tree in group]
+        assert heads == [each[0] for each in expected]
+        if table_bytes <= 0:
+            model.parse(new_words(3))
+            assert len(model.types) <= 2 + 9

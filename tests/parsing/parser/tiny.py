@@ -71,11 +71,7 @@ def random_parser(config: ParserConfig, labels: Labels = LABELS, seed: int = 0) 
     empty = [float(all(key[i] == "_" for key in counts)) for i in range(len(columns))]
     types = Types(lexical, tags, empty, characters)
     shapes = parser_shapes(
-        model,
-        lexical.num_symbols,
-        tags.num_symbols,
-        labels,
-        types.num_characters,
+        model, lexical.num_symbols, tags.num_symbols, labels, types.num_characters
     )
     generator = np.random.default_rng(seed)
     weights = {

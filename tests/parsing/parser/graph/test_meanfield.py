@@ -37,13 +37,7 @@ def pair_scores(units: np.ndarray) -> tuple[Any, Any]:
 
     Words are numbered from 1.
     """
-    parts = dict(
-        zip(
-            "ambdg",
-            np.split(units, units.shape[1] // S, axis=1),
-            strict=True,
-        )
-    )
+    parts = dict(zip("ambdg", np.split(units, units.shape[1] // S, axis=1), strict=True))
 
     def of_siblings(i: int, j: int, k: int) -> float:
         if i == k:

@@ -165,14 +165,3 @@ def test_the_loss_is_by_weight(data: TrainingData) -> None:
     told = task._examples.shares[task._batches[0]].astype(np.float64)
     entropy = -np.where(told > 0, told * np.log(np.maximum(told, 1e-300)), 0.0).sum(axis=1).mean()
     assert losses[1.0] == pytest.approx(entropy, abs=1e-4)
-
-
-def test_what_teachers_told_is_carried(data: TrainingData) -> None:
-    task, resumed = task_of(data, 0.5), task_of(data, 0.5)
-    task.loss(0)
-    carried = task.carried()
-    assert carried["examples.shares"].shape[1] == data.labels.num_transitions
-    resumed.restore_carried(carried)
-    assert resumed._examples is not None
-    assert task._examples is not None
-    assert np.array_equal(resumed._examples.shares, task._examples.shares)

@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from parsing.parser.random_scores import legal_log_probs, legal_transitions, random_scores
-from parsing.parser.references import Configuration, initial, legal
+from parsing.parser.random_scores import beams_of, legal_log_probs, legal_transitions, random_scores
+from parsing.parser.references import initial, legal
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.core.errors import ModelError
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition import trace
-from seqtool.parsing.parser.transition.search import Beams
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.treebank.derivation import Arc, Derivation, Feature, Trace
 from seqtool.treebank.projectivity import LIFTED
@@ -26,24 +25,8 @@ TEMPERATURE = 1.5
 
 def derived(system: str, length: int, beam: int = 1, *, margin: float = math.inf) -> Derivation:
     """The derivation of a sentence by random scores."""
-    beams = Beams(
-        system,
-        LABELS,
-        1,
-        length,
-        beam=beam,
-        margin=margin,
-        temperature=TEMPERATURE,
-        normalised=True,
-    )
-    return trace.derivation(
-        system,
-        beams,
-        random_scores,
-        lambda configurations: (),
-        1,
-        length,
-    )
+    beams = beams_of(system, [length], beam, margin=margin, temperature=TEMPERATURE)
+    return trace.derivation(system, beams, random_scores, lambda configurations: (), 1, length)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -93,17 +76,13 @@ def test_steps_are_those_of_the_textbook(system: str, beam: int) -> None:
             assert shares == sorted(shares, reverse=True)
             score += log_probs[taken]
         batch.take(0, taken)
-        here = _following(system, here, LABELS.action_of(taken)[0])
+        here = legal(system, here)[LABELS.action_of(taken)[0]]
         if step.arc is not None:
             assert here.heads[step.arc.word - 1] == step.arc.head
     assert found.score == pytest.approx(score, abs=1e-6)
     assert here.heads == tuple(arc.head for arc in found.arcs)
     assert sum(step.arc is not None for step in found.steps) == length
     assert {step.arc for step in found.steps} - {None} == set(found.arcs)
-
-
-def _following(system: str, config: Configuration, action: int) -> Configuration:
-    return legal(system, config)[action]
 
 
 @pytest.mark.parametrize("system", ALL)
@@ -167,28 +146,23 @@ def test_a_sentence_without_choices_has_no_rounds() -> None:
 
 def test_features_by_hand() -> None:
     """The configuration before word 3 is shifted: `a` is a child of `B`, which is on the stack."""
-    config = tiny_config(
-        slots=["s0", "s1", "s0.l1", "b0", "b1", "s0.prev"],
-        label_slots=["s0.l1", "s0.r1"],
-        measures=["s1-s0", "s0.lefts", "s0-b0"],
-    )
     batch = Configurations("arc-standard", LABELS, 1, 3)
     batch.begin(0, 5, 3)
     for transition in (0, 0, 2):  # SHIFT, SHIFT, LEFT-ARC nsubj
         batch.take(0, transition)
-    model = config.model
-    assert trace.slot_features(model.slots, model.label_slots, model.measures)(batch) == (
-        Feature("s0", "word", "", 2),
-        Feature("s1", "word", "", 0),
-        Feature("s0.l1", "word", "", 1),
-        Feature("b0", "word", "", 3),
-        Feature("b1", "word", "", None),
-        Feature("s0.prev", "word", "", 1),
+    slots = ["s0", "s1", "s0.l1", "b0", "b1", "s0.prev"]
+    measures = ["s1-s0", "s0.lefts", "s0-b0"]
+    assert trace.slot_features(slots, ["s0.l1", "s0.r1"], measures)(batch) == (
+        *(
+            Feature(slot, "word", "", word)
+            for slot, word in zip(slots, (2, 0, 1, 3, None, 1), strict=True)
+        ),
         Feature("s0.l1", "label", "nsubj", None),
         Feature("s0.r1", "label", "", None),
-        Feature("s1-s0", "measure", "2", None),
-        Feature("s0.lefts", "measure", "1", None),
-        Feature("s0-b0", "measure", "1", None),
+        *(
+            Feature(name, "measure", value, None)
+            for name, value in zip(measures, "211", strict=True)
+        ),
     )
 
 
