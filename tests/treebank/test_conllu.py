@@ -274,7 +274,9 @@ BAD: dict[str, tuple[tuple[str, ...], int, str]] = {
     "no trees": ((row(1, "_"), row(2, "_")), 1, "head '_'"),
     "cycle": ((row(1), row(2, 3), row(3, 4), row(4, 2)), 2, "cycle: 2 -> 3 -> 4 -> 2"),
     "long cycle": (
-        (row(1), *(row(n, n + 1) for n in range(2, 11)), row(11, 2)), 2, "cycle: 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> ... -> 2",
+        (row(1), *(row(n, n + 1) for n in range(2, 11)), row(11, 2)),
+        2,
+        "cycle: 2 -> 3 -> 4 -> 5 -> 6 -> 7 -> ... -> 2",
     ),
     "own head": ((row(1), row(2, 2)), 2, "cycle: 2 -> 2"),
     "two roots": ((*GOOD, row(4, 0)), 4, "tokens 1 and 4"),
