@@ -26,13 +26,8 @@ def test_entities_by_hand() -> None:
         ("PER", 7, 8),  # an I that goes on with nothing begins
         ("LOC", 8, 10),
     ]
-    assert entities_of(["B-A", "I-A", "E-A", "I-A", "S-A", "S-A", "E-A"]) == [
-        ("A", 0, 3),
-        ("A", 3, 4),
-        ("A", 4, 5),
-        ("A", 5, 6),
-        ("A", 6, 7),
-    ]
+    found = entities_of(["B-A", "I-A", "E-A", "I-A", "S-A", "S-A", "E-A"])
+    assert found == [("A", *span) for span in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7))]
     assert entities_of(["B-A-b", "I-A-b"]) == [("A-b", 0, 2)]
     assert entities_of([]) == entities_of(["O"]) == []
 
@@ -63,15 +58,9 @@ def test_entities_are_those_of_seqeval(alphabet: str) -> None:
             spans = [(span.type, span.begin, span.end - 1) for span in entities_of(labels)]
             assert spans == judge.get_entities(labels)
             counts.add(labels, others)
-        assert counts.total.precision == pytest.approx(
-            100 * metrics.precision_score(gold, found, zero_division=0)
-        )
-        assert counts.total.recall == pytest.approx(
-            100 * metrics.recall_score(gold, found, zero_division=0)
-        )
-        assert counts.total.f1 == pytest.approx(
-            100 * metrics.f1_score(gold, found, zero_division=0)
-        )
+        for name in ("precision", "recall", "f1"):
+            expected = getattr(metrics, f"{name}_score")(gold, found, zero_division=0)
+            assert getattr(counts.total, name) == pytest.approx(100 * expected)
         assert counts.accuracy == pytest.approx(100 * metrics.accuracy_score(gold, found))
         report = metrics.classification_report(gold, found, output_dict=True, zero_division=0)
         for name, scores in counts.by_type.items():
