@@ -1,23 +1,32 @@
-"""What is taken from a treebank, and the raw text that is laid out of it."""
+"""What is taken from a treebank, the raw text that is laid out of it, and what is learnt."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
-from parsing.segmenter.tiny_segmenter import sentence_of, write_treebank
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from parsing.segmenter.tiny_segmenter import TRAINING, sentence_of, write_treebank
 
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
 from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen, to_text
 from seqtool.parsing.segmenter.config import SegmenterConfig, SegmenterLearningConfig
 from seqtool.parsing.segmenter.data import (
+    MultiwordSplitter,
     gold_text,
     lay_out,
     raw_text,
     segmenter_data,
     surface_tokens,
 )
-from seqtool.parsing.segmenter.train import segmentation_scores
+from seqtool.parsing.segmenter.train import SegmenterTask, segmentation_scores, train_segmenter
 from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.document import rebuild
 from seqtool.treebank.sentence import DEPREL, UPOS
 
 SENTENCES = [
@@ -150,3 +159,110 @@ def test_what_is_learnt_of_a_treebank(tmp_path: Path) -> None:
     path.write_text(path.read_text("utf-8").replace("du", "d\u00a0u"), "utf-8")
     odd = segmenter_data(read_conllu(path, check="columns"), None, SegmenterConfig())
     assert odd.has_spaces
+
+
+FRENCH = [("du", ("de", "le")), ("Du", ("De", "le")), ("au", ("\u00e0", "le")), ("du", ("du", ""))]
+ENGLISH = [
+    ("don't", ("do", "n't")),
+    ("Isn't", ("Is", "n't")),
+    ("can't", ("ca", "n't")),
+    ("it's", ("it", "'s")),
+    ("he's", ("he", "'s")),
+    ("cannot", ("can", "not")),
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("du", ("de", "le")),
+        ("Du", ("De", "le")),
+        ("DU", ("DE", "LE")),
+        ("Au", ("\u00c0", "le")),
+        ("AU", ("\u00c0", "LE")),
+        ("des", None),
+    ],
+)
+def test_the_commonest_split_is_taken_and_case_is_kept(
+    form: str, words: tuple[str, ...] | None
+) -> None:
+    assert MultiwordSplitter.learn(FRENCH).split(form) == words
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("can't", ("ca", "n't")),
+        # two of three words in n't keep what is before it; of those in t, o't and s't are no rule
+        ("Mustn't", ("Must", "n't")),
+        ("MUSTN'T", ("MUST", "N'T")),
+        ("McDonald's", ("McDonald", "'s")),
+        ("Cannot", ("Can", "not")),
+        ("robots", None),
+        ("'s", None),  # nothing would be left
+    ],
+)
+def test_rules_split_unseen_tokens(form: str, words: tuple[str, ...] | None) -> None:
+    assert MultiwordSplitter.learn(ENGLISH).split(form) == words
+
+
+@given(st.text(min_size=1, max_size=12))
+def test_no_token_is_too_strange(form: str) -> None:
+    splitter = MultiwordSplitter.learn(ENGLISH + FRENCH[:3])
+    words = splitter.split(form)
+    assert words is None or (len(words) > 1 and all(words))
+
+
+@given(st.lists(st.text(st.sampled_from("ab'cAB"), min_size=1, max_size=4), min_size=2, max_size=3))
+def test_what_was_learnt_is_given_back(words: list[str]) -> None:
+    form = "".join(words)
+    splitter = MultiwordSplitter.learn([(form, tuple(words))])
+    assert splitter.split(form) == tuple(words)
+    assert MultiwordSplitter(splitter.table, splitter.rules).split(form) == tuple(words)
+
+
+@pytest.fixture(scope="module")
+def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("treebank")
+    write_treebank(folder / "train.conllu", 80)
+    write_treebank(folder / "dev.conllu", 30, seed=1)
+    return folder
+
+
+def test_rules_are_learnt(treebank: Path, tmp_path: Path) -> None:
+    train, dev = treebank / "train.conllu", treebank / "dev.conllu"
+    whole = train_segmenter(train, tmp_path / "whole", TRAINING, dev=dev, device="cpu")
+    assert whole.scores["dev_words"] == whole.scores["dev_multiword"] == 100.0
+    assert whole.scores["dev_sentences"] == 100.0
+    segmenter = checkpoint.load(tmp_path / "whole")
+    # an unseen word, and line breaks where the treebank has none
+    text = "  aba ab-ba du\nab-ba Du. bab\tdu. aa.\n"
+    sentences = list(segmenter.segment([text]))
+    assert [s.column(1) for s in sentences] == [
+        ["aba", "ab", "-", "ba", "de", "le", "ab", "-", "ba", "De", "le", "."],
+        ["bab", "de", "le", "."],
+        ["aa", "."],
+    ]
+    assert rebuild(sentences) == text
+
+
+def test_tags_add_their_loss(treebank: Path) -> None:
+    data = segmenter_data(
+        *(read_conllu(treebank / f"{name}.conllu", check="columns") for name in ("train", "dev")),
+        SegmenterConfig(),
+    )
+    assert data.text.num_tags == 2  # a word without tags, or two
+    losses = []
+    for weight in (0.0, 3.0):
+        config = from_dict(SegmenterConfig, {"learning": {"tag_weight": weight}})
+        task = SegmenterTask(config, data)
+        torch.nn.init.zeros_(task.module.tags.weight)
+        torch.nn.init.zeros_(task.module.tags.bias)
+        task.start_epoch(0)
+        loss, num_characters = task.loss(0)
+        losses.append(loss.item())
+    windows = task._batches[0]
+    num_tokens = int((task._layout.windows[windows + 1] - task._layout.windows[windows]).sum())
+    # both tags are equally likely at first
+    expected = 3.0 * math.log(2.0) * num_tokens / num_characters
+    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-4)
