@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
-from parsing.segmenter.tiny_segmenter import random_segmenter
 
 from seqtool.core.errors import DataError
 from seqtool.core.processes import Pool
@@ -137,14 +136,3 @@ def test_parts_of_a_text_are_segmented_as_the_whole(
     chunks = annotation.read_chunks([str(path)], size=size)
     done = (annotation.annotate(chunk, None) for chunk in chunks)
     assert joined(put_together(annotation, done, Seen(), print)) == expected
-
-
-def test_a_model_segments_parts_as_the_whole(tmp_path: Path) -> None:
-    segmenter = random_segmenter()
-    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
-    for path in paths:
-        path.write_text("The dog sleeps. A cat\nsees it!\n\n" * 20 + "  The end")
-    files = [str(path) for path in paths]
-    for form in ("conllu", "lines"):
-        annotation = Annotation("segment", TextLayout(), form)  # type: ignore[arg-type]
-        assert in_chunks(annotation, files, segmenter, 100) == whole(annotation, files, segmenter)

@@ -14,6 +14,7 @@ from seqtool.core import checkpoint
 from seqtool.core.errors import DataError
 from seqtool.parsing.encoding.features import SymbolTable, Types, encode
 from seqtool.parsing.missing_columns import CHANCE, CLUSTER, ColumnCheck, most_without
+from seqtool.parsing.parser.vote import combine
 from seqtool.treebank.conllu import read_batches, read_conllu, write_conllu
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS, Sentence
 
@@ -116,9 +117,13 @@ def test_both_roads_refuse_the_same_sentence(tmp_path: Path) -> None:
 
 
 def test_the_shares_are_kept_with_the_model(tmp_path: Path) -> None:
-    parser = random_parser(tiny_config())
-    parser.types.empty_shares = [0.25] * len(parser.types.lexical.columns)
+    parser = random_parser(tiny_config(lexical_size=1))
+    parser.save(tmp_path / "old", scores={}, data={})
+    assert checkpoint.load(tmp_path / "old").known.usual is None
+    empty = parser.types.empty_shares = [0.25] * len(parser.types.lexical.columns)
+    parser.unknown_share = 0.12341
     parser.save(tmp_path / "p", scores={}, data={})
     loaded = checkpoint.load(tmp_path / "p")
-    assert loaded.types.empty_shares == parser.types.empty_shares
-    assert loaded.copy().types.empty_shares == parser.types.empty_shares
+    for model in (loaded, loaded.copy()):
+        assert (model.types.empty_shares, model.known.usual) == (empty, 0.1234)
+    assert combine([random_parser(tiny_config("swap")), loaded]).known.usual is None

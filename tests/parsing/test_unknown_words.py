@@ -14,7 +14,6 @@ from parsing.tagger.toy import random_tagger
 from seqtool.core.checkpoint import load
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.parser import vote
-from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.parsing.unknown_words import FIRST_WORDS, LEAST_WORDS, Known, UnknownWords
 from seqtool.treebank.conllu import write_conllu
@@ -135,19 +134,6 @@ def test_only_the_beginning_is_looked_at() -> None:
     unknown.merge(later)
     unknown.add([words(("house", "N", "_", "_"))], known())
     assert (unknown.num_seen, unknown.num_unknown) == (3 * FIRST_WORDS // 2, 0)
-
-
-def test_the_usual_share_is_kept(tmp_path: Path) -> None:
-    parser = random_parser(tiny_config(lexical_size=1))
-    parser.save(tmp_path / "old", scores={}, data={})
-    assert load(tmp_path / "old").known.usual is None
-    parser.unknown_share = 0.12341
-    parser.save(tmp_path / "new", scores={}, data={"words": 3})
-    opened = load(tmp_path / "new")
-    assert isinstance(opened, Parser)
-    other = random_parser(tiny_config("swap"))
-    for model in (opened, opened.copy(), vote.combine([other, opened])):
-        assert model.known.usual == (None if isinstance(model, vote.Vote) else 0.1234)
 
 
 def test_what_a_vote_and_a_pipeline_know() -> None:

@@ -254,10 +254,7 @@ def test_what_they_cannot_do_is_refused(treebank: Path, tmp_path: Path) -> None:
         ("reads no bilstm", lambda: linear(encoder="bilstm")),
         ("reads no bilstm", lambda: mst(encoder="bilstm")),
         ("loss", lambda: linear({"loss": "global"})),
-        (
-            "loss is crf",
-            lambda: from_dict(ParserConfig, {**preset("mst"), "learning": {"loss": "crf"}}),
-        ),
+        ("loss is crf", lambda: from_dict(ParserConfig, crf)),
         ("not read", lambda: trained(treebank, tmp_path / "p", linear(templates=["s0.shape"]))),
         ("has none", lambda: trained(treebank, tmp_path / "p", linear(), embeddings=vectors)),
     ):
