@@ -26,8 +26,10 @@ from seqtool.parsing.encoding.encoder import (
 from seqtool.parsing.encoding.features import PAD, ROOT, SymbolTable
 from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.transition.task import ParserTask
+from seqtool.treebank.conllu import write_conllu
 from seqtool.treebank.sentence import FORM
 
+WANTED = config(**{f"model__{name}": value for name, value in BILSTM.items()})
 WIDTH, NUM_LABELS = 6, 4
 UNITS, NUM_WORDS = 3, 5
 
@@ -70,28 +72,21 @@ def test_the_loss_is_that_of_words_one_by_one(lengths: list[int], seed: int) -> 
 
 def test_gold_tags_are_a_loss_too(tmp_path: Path) -> None:
     """Those of the same sentences in another file; by loops, from the files on."""
-    sentences = [
-        make_sentence([("a", "X")] * len(heads), heads) for heads in ([2, 0, 2], [0], [2, 0])
-    ]
-    tags = (("N", "V", "N"), ("V",), ("N", "V"))
-    gold = [
-        make_sentence([("a", tag) for tag in of_words], sentence.heads())
-        for of_words, sentence in zip(tags, sentences, strict=True)
-    ]
+    path, gold_path = tmp_path / "train.conllu", tmp_path / "gold.conllu"
+    trees = {"NVN": [2, 0, 2], "V": [0], "NV": [2, 0]}
+    write_conllu((make_sentence([("a", "X")] * len(t), t) for t in trees.values()), path)
+    gold = [make_sentence([("a", tag) for tag in tags], tree) for tags, tree in trees.items()]
     for sentence in gold[:2]:
         sentence.rows[0][5] = "Case=Nom|Number=Sing"
-    path, gold_path = tmp_path / "train.conllu", tmp_path / "gold.conllu"
-    for file, items in ((path, sentences), (gold_path, gold)):
-        file.write_text("".join(item.to_conllu() for item in items), encoding="utf-8")
-    wanted = config(**{f"model__{name}": value for name, value in BILSTM.items()})
-    assert prepare_data([str(path)], str(path), wanted).gold_tags is None
-    data = prepare_data([str(path)], str(path), wanted, gold_tags=str(gold_path))
+    write_conllu(gold[:2], gold_path)
+    with pytest.raises(DataError, match="other sentences"):
+        prepare_data([str(path)], str(path), WANTED, gold_tags=str(gold_path))
+    write_conllu(gold, gold_path)
+    assert prepare_data([str(path)], str(path), WANTED).gold_tags is None
+    data = prepare_data([str(path)], str(path), WANTED, gold_tags=str(gold_path))
     assert data.gold_tags is not None
     # N with features, N, V with features, V
     assert data.gold_tags.tolist() == [-1, -1, 0, 3, 1, -1, 2, -1, 1, 3]
-    gold_path.write_text("".join(item.to_conllu() for item in gold[:2]), encoding="utf-8")
-    with pytest.raises(DataError, match="other sentences"):
-        prepare_data([str(path)], str(path), wanted, gold_tags=str(gold_path))
     task = ParserTask(data.config, data)
     choice = task.module.head_choice
     arrays = data.train.arrays
@@ -109,10 +104,8 @@ def test_gold_tags_are_a_loss_too(tmp_path: Path) -> None:
 def test_it_teaches_the_encoder_and_is_no_part_of_the_model(name: str, tmp_path: Path) -> None:
     path = tmp_path / "train.conllu"
     trees = [[2, 0, 2], [0], [2, 3, 0, 3, 4]]
-    sentences = [make_sentence([("a", "X")] * len(heads), heads) for heads in trees]
-    path.write_text("".join(sentence.to_conllu() for sentence in sentences), encoding="utf-8")
-    wanted = config(**{f"model__{name}": value for name, value in BILSTM.items()})
-    data = prepare_data([str(path)], str(path), wanted)
+    write_conllu((make_sentence([("a", "X")] * len(heads), heads) for heads in trees), path)
+    data = prepare_data([str(path)], str(path), WANTED)
     task = ParserTask(data.config, data)
     assert not any(weight.startswith(name) for weight in task.model().weights)
     task.start_epoch(1)
