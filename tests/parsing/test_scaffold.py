@@ -16,6 +16,7 @@ from parsing.tagger.toy import tiny_config as tiny_tagger
 from parsing.tagger.toy import tiny_labeller
 from safetensors.numpy import load_file
 
+import seqtool
 from seqtool.core import checkpoint, runtime
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
@@ -281,3 +282,37 @@ def test_the_record_of_a_run(presets: Any, tmp_path: Path) -> None:
         (tmp_path / "run.json").write_text(json.dumps({**content, name: value}))
         with pytest.raises(ModelError, match="the run's record is damaged"):
             TreebankRecord.read_as(tmp_path, presets.config, presets.kind)
+
+
+def test_a_parser_is_trained_from_python_and_used(
+    treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, output = treebank / "train.conllu", tmp_path / "p"
+    heard: list[Any] = []
+    for more, is_shown in (
+        ({}, True),
+        ({"progress": False}, False),
+        ({"on_event": heard.append}, False),
+        ({"on_event": heard.append, "progress": True}, True),
+    ):
+        num = len(heard)
+        result = seqtool.train_parser(train, output, PARSING, device="cpu", force=True, **more)
+        shown = capsys.readouterr()
+        assert (shown.out, bool(shown.err)) == ("", is_shown)
+        assert (len(heard) > num) == ("on_event" in more)
+    assert result.model.config.model.hidden_size == 16
+    # what is not given is as in the default preset
+    assert type(result.model.config.learning) is type(PARSERS.configuration().learning)
+    (sentence, *_) = result.model(train)
+    assert sentence.root is not None
+
+
+def test_settings_from_python_have_names(treebank: Path, tmp_path: Path) -> None:
+    for train, config, message in (
+        (seqtool.train_parser, {"model": {"hiden": 3}}, "hiden"),
+        (seqtool.train_parser, 3, "the settings are 3"),
+        *((train, "slow", "slow") for train in (seqtool.train_pipeline, seqtool.train_lm)),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            train(treebank / "train.conllu", tmp_path / "p", config)
+    assert not (tmp_path / "p").exists()
