@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from hypothesis import strategies as st
+from strategies import tree_heads
 
 from seqtool.treebank.drawing.rendering import Format, grouped, render_groups
 from seqtool.treebank.sentence import Sentence, parse_sentence
@@ -33,12 +34,7 @@ def sentence(
 @st.composite
 def trees(draw: st.DrawFn) -> list[int]:
     """Heads of any tree of up to ten words, crossing arcs and all."""
-    num_words = draw(st.integers(1, 10))
-    order = draw(st.permutations(range(1, num_words + 1)))
-    heads = [0] * num_words
-    for i, word in enumerate(order[1:], start=1):
-        heads[word - 1] = order[draw(st.integers(0, i - 1))]
-    return heads
+    return tree_heads(draw, draw(st.integers(1, 10)))
 
 
 def render(

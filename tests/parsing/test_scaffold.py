@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,16 +16,15 @@ from parsing.tagger.toy import tiny_config as tiny_tagger
 from parsing.tagger.toy import tiny_labeller
 from safetensors.numpy import load_file
 
+import seqtool
 from seqtool.core import checkpoint, runtime
-from seqtool.core.checkpoint import FORMAT_VERSION
-from seqtool.core.config import from_dict, to_dict
+from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, Interrupted, ModelError
 from seqtool.parsing.parser.config import PRESETS as PARSERS
 from seqtool.parsing.parser.data import prepare_data as parser_data
 from seqtool.parsing.parser.train import PARSER, train_parser
 from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
-from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmenter.config import SEGMENTERS
 from seqtool.parsing.segmenter.train import SEGMENTER, SegmenterTask, train_segmenter
 from seqtool.parsing.tagger.config import LABELLERS, TAGGERS
@@ -162,17 +161,16 @@ def test_settings_and_treebanks_have_to_be_given_well(name: str, tmp_path: Path)
     file.write_text("model:\n  min_count: 7\ntraining:\n  epochs: 3\n  beta2: 0.5\n")
     config: Any = presets.resolve(None, file, {"training.epochs": 4}, ["training.beta2=0.6"])
     assert (config.model.min_count, config.training.epochs, config.training.beta2) == (7, 4, 0.6)
-    for bad in ("min_coun=3", "min_count=0", "min_count=x"):
-        with pytest.raises(ConfigError, match="min_coun"):
-            presets.resolve(None, None, {}, [bad])
-    with pytest.raises(ConfigError, match="no preset"):
-        presets.resolve("quick", None, {}, [])
-    with pytest.raises(ConfigError, match="nothing is given to train on"):
-        family.train(output=output)
-    with pytest.raises(ConfigError, match="cannot come from stdin"):
-        family.train("-", output)
-    with pytest.raises(TypeError, match="unheard"):
-        family.train(file, output, unheard=1)
+    for preset, more in (("quick", []), *((None, [f"min_coun{x}"]) for x in ("=3", "t=0", "t=x"))):
+        with pytest.raises(ConfigError, match=r"no preset|min_coun"):
+            presets.resolve(preset, None, {}, more)
+    for train, options, error in (
+        (None, {}, ConfigError),
+        ("-", {}, ConfigError),
+        (file, {"unheard": 1}, TypeError),
+    ):
+        with pytest.raises(error, match=r"nothing is given|stdin|unheard"):
+            family.train(train, output, **options)
     assert not output.exists()
     output.mkdir()
     (output / "run.json").write_text('{"kind": "other"}')
@@ -241,22 +239,6 @@ def test_vectors_are_what_forms_begin_with(treebank: Path, tmp_path: Path) -> No
         np.testing.assert_allclose(rows[:, :2], expected, rtol=1e-6)
 
 
-@pytest.fixture
-def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """Makes this processor one of these features."""
-
-    def change(flags: str | None, vendor: str = "GenuineIntel") -> None:
-        path = tmp_path / "cpuinfo"
-        if flags is not None:
-            path.write_text(f"vendor_id\t: {vendor}\nflags\t\t: fpu sse2 {flags}\n")
-        monkeypatch.setattr(runtime, "CPU_INFO", path)
-        runtime.has_bf16_products.cache_clear()
-        monkeypatch.setattr(hardware, "has_bf16_layers", lambda: True)
-
-    yield change
-    runtime.has_bf16_products.cache_clear()
-
-
 @pytest.mark.parametrize(
     ("flags", "vendor", "expected"),
     [
@@ -268,59 +250,69 @@ def processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Calla
     ],
 )
 def test_features_decide_the_precision(
-    flags: str, vendor: str, expected: str, processor: Callable[..., None]
+    flags: str | None, vendor: str, expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    processor(flags, vendor)
-    for name, family in FAMILIES.items():
-        config = family.kind.presets.configuration()
-        assert config.training.precision == "auto"
-        precision = with_precision(config, "cpu", family.kind).training.precision
-        assert precision == ("float32" if name == "segmenter" else expected)
-
-
-@pytest.mark.parametrize(("num", "numbers"), [(35, (32, 3)), (9, (9, 9))])
-def test_a_pipeline_says_what_is_held_out(
-    num: int, numbers: tuple[int, int], tmp_path: Path
-) -> None:
-    class Said(Exception):
-        pass
-
-    def on_held_out(*given: int) -> None:
-        assert given == numbers
-        raise Said
-
-    path = tagged_treebank(tmp_path / "t.conllu", num)
-    with pytest.raises(Said):
-        train_pipeline(path, tmp_path / "p", device="cpu", on_held_out=on_held_out)
-    assert not (tmp_path / "p").exists()
+    path = tmp_path / "cpuinfo"
+    if flags is not None:
+        path.write_text(f"vendor_id\t: {vendor}\nflags\t\t: fpu sse2 {flags}\n")
+    monkeypatch.setattr(runtime, "CPU_INFO", path)
+    monkeypatch.setattr(hardware, "has_bf16_layers", lambda: True)
+    runtime.has_bf16_products.cache_clear()
+    try:
+        for name, family in FAMILIES.items():
+            config = family.kind.presets.configuration()
+            precision = with_precision(config, "cpu", family.kind).training.precision
+            assert precision == ("float32" if name == "segmenter" else expected)
+    finally:
+        runtime.has_bf16_products.cache_clear()
 
 
 @pytest.mark.parametrize("presets", [SEGMENTERS, TAGGERS, LABELLERS, PARSERS, PIPELINES])
 def test_the_record_of_a_run(presets: Any, tmp_path: Path) -> None:
     config = presets.configuration()
-    content = {
-        "format_version": FORMAT_VERSION,
-        "kind": presets.kind,
-        "config": to_dict(config),
-        "train": ["a.conllu", "b.conllu"],
-        "dev": None,
-        "embeddings": None,
-        "skip_invalid": True,
-        "threads": 2,
-        "command": "seqtool train",
-        **{"gold_tags": None, "distil": [], "unlabelled": [], "init": None},
-    }
-    (tmp_path / "run.json").write_text(json.dumps(content))
-    record = TreebankRecord.read_as(tmp_path, presets.config, presets.kind)
-    expected = TreebankRecord(
+    record = TreebankRecord(
         presets.kind, config, ("a.conllu", "b.conllu"), skip_invalid=True, threads=2,
         command="seqtool train",
     )  # fmt: skip
-    assert record == expected
     record.write(tmp_path)
-    assert json.loads((tmp_path / "run.json").read_text()) == content
+    assert TreebankRecord.read_as(tmp_path, presets.config, presets.kind) == record
     assert presets.resolve(None, None, {}, [], run=tmp_path) == config
+    content = json.loads((tmp_path / "run.json").read_text())
     for name, value in (("train", "a.conllu"), ("skip_invalid", "yes"), ("threads", -1)):
         (tmp_path / "run.json").write_text(json.dumps({**content, name: value}))
         with pytest.raises(ModelError, match="the run's record is damaged"):
             TreebankRecord.read_as(tmp_path, presets.config, presets.kind)
+
+
+def test_a_parser_is_trained_from_python_and_used(
+    treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train, output = treebank / "train.conllu", tmp_path / "p"
+    heard: list[Any] = []
+    for more, is_shown in (
+        ({}, True),
+        ({"progress": False}, False),
+        ({"on_event": heard.append}, False),
+        ({"on_event": heard.append, "progress": True}, True),
+    ):
+        num = len(heard)
+        result = seqtool.train_parser(train, output, PARSING, device="cpu", force=True, **more)
+        shown = capsys.readouterr()
+        assert (shown.out, bool(shown.err)) == ("", is_shown)
+        assert (len(heard) > num) == ("on_event" in more)
+    assert result.model.config.model.hidden_size == 16
+    # what is not given is as in the default preset
+    assert type(result.model.config.learning) is type(PARSERS.configuration().learning)
+    (sentence, *_) = result.model(train)
+    assert sentence.root is not None
+
+
+def test_settings_from_python_have_names(treebank: Path, tmp_path: Path) -> None:
+    for train, config, message in (
+        (seqtool.train_parser, {"model": {"hiden": 3}}, "hiden"),
+        (seqtool.train_parser, 3, "the settings are 3"),
+        *((train, "slow", "slow") for train in (seqtool.train_pipeline, seqtool.train_lm)),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            train(treebank / "train.conllu", tmp_path / "p", config)
+    assert not (tmp_path / "p").exists()

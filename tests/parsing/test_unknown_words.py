@@ -1,23 +1,27 @@
-"""A model says where a text is not of the kind that it learnt."""
+"""What a model says of a text that lacks columns, or is not of the kind that it learnt."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from parsing.parser.tiny import make_sentence, random_parser, tiny_config
+from hypothesis import given
+from hypothesis import strategies as st
+from parsing.parser.tiny import make_sentence, random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 
-from seqtool.core.checkpoint import load
-from seqtool.parsing.encoding.features import SymbolTable
+from seqtool.core import checkpoint
+from seqtool.core.errors import DataError
+from seqtool.parsing.encoding.features import SymbolTable, Types, encode
+from seqtool.parsing.missing_columns import CHANCE, CLUSTER, ColumnCheck, most_without
 from seqtool.parsing.parser import vote
-from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.parsing.unknown_words import FIRST_WORDS, LEAST_WORDS, Known, UnknownWords
-from seqtool.treebank.conllu import write_conllu
+from seqtool.treebank.conllu import read_batches, read_conllu, write_conllu
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS, Sentence
 
 Run = Callable[..., Any]
@@ -51,48 +55,40 @@ def test_what_is_known() -> None:
     found = known(0.5)
     assert all(map(found.knows, ("집에", "GONE", "gone")))
     assert not found.knows("집")
-    assert found.knows_tag(UPOS, "NOUN")
-    assert not found.knows_tag(UPOS, "N")
     # a new combination of known morphemes or features is no other tagset
-    assert found.knows_tag(XPOS, "ncn+ef")
-    assert found.knows_tag(FEATS, "Mood=Ind|Number=Sing")
-    assert not found.knows_tag(XPOS, "NN")
-    assert not found.knows_tag(FEATS, "Number=Sing")
+    for column, own, other in (
+        (UPOS, "NOUN", "N"),
+        (XPOS, "ncn+ef", "NN"),
+        (FEATS, "Mood=Ind|Number=Sing", "Number=Sing"),
+    ):
+        assert found.knows_tag(column, own)
+        assert not found.knows_tag(column, other)
     # where tags are not read by their parts, their parts do not count
     assert not known(xpos="pvg").knows_tag(XPOS, "ncn+pvg")
     assert (found.without_tags.tags, found.without_tags.usual) == ({}, 0.5)
-
-
-def test_a_model_that_reads_no_forms() -> None:
-    table = SymbolTable.build([(("a", "X"), 1)], ["upos"], 1, (FORM, UPOS))
-    found = Known.of([table], None)
-    assert found.share_of(["b"]) is None
-    unknown = UnknownWords()
-    unknown.add([words(*[("house", "X", "_", "_")] * LEAST_WORDS)], found)
-    assert (unknown.num_seen, unknown.num_words) == (LEAST_WORDS, 0)
-
-
-def test_counts() -> None:
-    unknown = UnknownWords()
-    unknown.add(
-        [
-            words(
-                ("집에", "NOUN", "NNG", "_"), ("House", "N", "NN", "_"), (".", "PUNCT", "sf", "_")
-            ),
-            words(("1999", "_", "_", "_")),
-        ],
-        known(),
-    )
-    assert (unknown.num_seen, unknown.num_words, unknown.num_unknown) == (4, 2, 1)
-    assert unknown.tags == {UPOS: {"N": 1}, XPOS: {"NNG": 1, "NN": 1}, FEATS: {}}
-    assert known().share_of(["집에", "House", "1999", "A"]) == pytest.approx(2 / 3)
-    assert known().share_of(["1", "."]) == 0
 
 
 def warnings(sentence: Sentence, learnt: Known) -> list[str]:
     unknown = UnknownWords()
     unknown.add([sentence], learnt)
     return list(unknown.warnings(learnt, ", or so"))
+
+
+def test_a_model_that_reads_no_forms() -> None:
+    table = SymbolTable.build([(("a", "X"), 1)], ["upos"], 1, (FORM, UPOS))
+    found = Known.of([table], None)
+    assert found.share_of(["b"]) is None
+    assert warnings(words(*[("house", "X", "_", "_")] * LEAST_WORDS), found) == []
+
+
+def test_counts() -> None:
+    unknown = UnknownWords()
+    text = [("집에", "NOUN", "NNG", "_"), ("House", "N", "NN", "_"), (".", "PUNCT", "sf", "_")]
+    unknown.add([words(*text), words(("1999", "_", "_", "_"))], known())
+    assert (unknown.num_seen, unknown.num_words, unknown.num_unknown) == (4, 2, 1)
+    assert unknown.tags == {UPOS: {"N": 1}, XPOS: {"NNG": 1, "NN": 1}, FEATS: {}}
+    assert known().share_of(["집에", "House", "1999", "A"]) == pytest.approx(2 / 3)
+    assert known().share_of(["1", "."]) == 0
 
 
 NOUN, KNOWN = ("house", "NOUN", "_", "_"), ("집에", "NOUN", "_", "_")
@@ -110,8 +106,9 @@ NOUN, KNOWN = ("house", "NOUN", "_", "_"), ("집에", "NOUN", "_", "_")
     ],
 )
 def test_another_language(text: list[Any], usual: float | None, beginning: str) -> None:
-    assert "".join(warnings(words(*text), known(usual))).startswith(beginning)
-    assert bool(beginning) == bool(warnings(words(*text), known(usual)))
+    found = "".join(warnings(words(*text), known(usual)))
+    assert found.startswith(beginning)
+    assert bool(beginning) == bool(found)
 
 
 def test_another_tagset() -> None:
@@ -138,24 +135,10 @@ def test_only_the_beginning_is_looked_at() -> None:
     assert not unknown.is_enough
     later.add([sentence] * 9, known())
     assert later.num_seen == FIRST_WORDS
-    unknown.merge(later)
-    assert unknown.num_seen == 3 * FIRST_WORDS // 2
-    unknown.merge(later)
-    unknown.add([words(("house", "N", "_", "_"))], known())
+    for _ in range(2):
+        unknown.merge(later)
+        unknown.add([words(("house", "N", "_", "_"))], known())
     assert (unknown.num_seen, unknown.num_unknown) == (3 * FIRST_WORDS // 2, 0)
-
-
-def test_the_usual_share_is_kept(tmp_path: Path) -> None:
-    parser = random_parser(tiny_config(lexical_size=1))
-    parser.save(tmp_path / "old", scores={}, data={})
-    assert load(tmp_path / "old").known.usual is None
-    parser.unknown_share = 0.12341
-    parser.save(tmp_path / "new", scores={}, data={"words": 3})
-    opened = load(tmp_path / "new")
-    assert isinstance(opened, Parser)
-    other = random_parser(tiny_config("swap"))
-    for model in (opened, opened.copy(), vote.combine([other, opened])):
-        assert model.known.usual == (None if isinstance(model, vote.Vote) else 0.1234)
 
 
 def test_what_a_vote_and_a_pipeline_know() -> None:
@@ -197,11 +180,6 @@ def test_parse_warns_of_the_beginning(seqtool: Run, folder: Path, jobs: int) -> 
     assert seqtool("parse", folder / "usual.conllu", *command).stderr == ""
 
 
-def test_eval_parser_warns(seqtool: Run, folder: Path) -> None:
-    found = seqtool("eval-parser", folder / "strange.conllu", "-m", folder / "parser")
-    assert f"warning: {folder / 'parser'}: " in found.stderr
-
-
 def test_tags_that_are_not_read_are_none_to_warn_of(
     seqtool: Run, folder: Path, tmp_path: Path
 ) -> None:
@@ -229,4 +207,114 @@ def test_training_notes_the_share(seqtool: Run, command: tuple[str, ...], tmp_pa
     files = tmp_path / "train.conllu", "--dev", tmp_path / "dev.conllu", "-o", tmp_path / "model"
     result = seqtool(*command, *files, "--epochs", "1", "--threads", "1")
     assert result.code == 0, result.stderr
-    assert load(tmp_path / "model").known.usual == pytest.approx(1 / 3, abs=1e-4)
+    assert checkpoint.load(tmp_path / "model").known.usual == pytest.approx(1 / 3, abs=1e-4)
+
+
+LETTERS = {"U": UPOS, "X": XPOS, "F": FEATS}
+
+
+def types_of(*shares: float) -> Types:
+    """Of a treebank that leaves these shares of UPOS, XPOS and FEATS empty."""
+    lexical, tags = SymbolTable(COLUMNS, {"form": ("a",)}), SymbolTable(COLUMNS, {})
+    return Types(lexical, tags, [0.0, *shares])
+
+
+def sentence_of(marks: list[str]) -> Sentence:
+    """Words such as UF: U, X and F say that UPOS, XPOS and FEATS are there."""
+    rows = []
+    for number, word in enumerate(marks, 1):
+        rows.append([str(number), "a", *["_"] * 8])
+        for letter, column in LETTERS.items():
+            rows[-1][column] = "v" if letter in word else "_"
+    return Sentence([], rows, [])
+
+
+@pytest.mark.parametrize(
+    ("share", "most"), [(0.0, 0), (1.0, math.inf), (0.1, 6), (0.5, 19.93), (0.9, 131.13)]
+)
+def test_more_words_than_chance_would_bring(share: float, most: float) -> None:
+    # 0.1 ** 6 is one in a million
+    assert most_without(share) == pytest.approx(most, abs=0.01)
+    if 0 < share < 1:
+        assert share ** (most_without(share) + 1) < CHANCE
+
+
+marks = st.text("UXF", min_size=0, max_size=3)
+
+
+@given(
+    chunks=st.lists(st.lists(st.lists(marks, min_size=1, max_size=4), max_size=4), max_size=4),
+    from_start=st.booleans(),
+    shares=st.tuples(*[st.sampled_from([0.0, 0.01, 0.4, 1.0])] * 3),
+)
+def test_the_first_sentence_that_misses_something(
+    chunks: list[list[list[str]]], from_start: bool, shares: tuple[float, ...]
+) -> None:
+    types = types_of(*shares)
+    check = ColumnCheck(types, from_start=from_start)
+    in_a_row = dict.fromkeys("UXF", 0)
+    for number, chunk in enumerate(chunks):
+        found = check.find(encode(map(sentence_of, chunk), types), types)
+        # the same, word by word
+        expected = None
+        for place, sentence in enumerate(chunk):
+            missing = []
+            for letter, share in zip("UXF", shares, strict=True):
+                has = any(letter in word for word in sentence)
+                in_a_row[letter] = 0 if has else in_a_row[letter] + len(sentence)
+                is_nowhere = not any(letter in word for one in chunk for word in one)
+                most = most_without(share)
+                if most and not (number == 0 and from_start and is_nowhere):
+                    most = max(most, CLUSTER)
+                if in_a_row[letter] > most:
+                    missing.append(LETTERS[letter])
+            expected = expected or ((place, missing) if missing else None)
+        assert (found and found[:2]) == expected
+        if expected:
+            return
+
+
+@pytest.mark.parametrize(
+    ("num", "has_first", "is_missing"),
+    [(10, False, True), (CLUSTER, True, False), (51, True, True)],
+)
+def test_many_words_in_a_row_of_a_long_text(num: int, has_first: bool, is_missing: bool) -> None:
+    """A word of a hundred has no FEATS; in a longer text such marks may stand together."""
+    types = types_of(1.0, 1.0, 0.01)
+    sentences = [sentence_of(["F", "F"])] * has_first + [sentence_of(["-"])] * num
+    assert bool(ColumnCheck(types).find(encode(sentences, types), types)) == is_missing
+
+
+def test_both_roads_refuse_the_same_sentence(tmp_path: Path) -> None:
+    parser, path = random_parser(tiny_config()), tmp_path / "x.conllu"
+    sentences = random_sentences(4, 5)
+    for row in sentences[-1].rows:
+        row[UPOS] = "_"
+    write_conllu(sentences, path)
+    first = len(path.read_text().rstrip("\n").split("\n")) - len(sentences[-1]) + 1
+    for read in (lambda: read_conllu(path, check="columns"), lambda: read_batches([path])):
+        with pytest.raises(DataError, match="has UPOS, which this parser reads") as caught:
+            list(parser.parse_stream(read()))
+        assert (caught.value.path, caught.value.line) == (str(path), first)
+        assert len(list(parser.parse_stream(read(), allow_missing=True))) > 0
+    with pytest.raises(DataError, match="has UPOS"):
+        parser.parse(sentences)
+    parser.parse(sentences, allow_missing=True)
+    assert sentences[-1].heads()
+    # a parser of forms asks for nothing, and a word without a tag among others is no fault
+    assert list(random_parser(tiny_config(fields=["form"])).parse_stream(sentences)) == sentences
+    sentence = make_sentence([("a", "X"), ("B", "_"), ("cc", "_")])
+    assert list(parser.parse_stream([sentence])) == [sentence]
+
+
+def test_the_shares_are_kept_with_the_model(tmp_path: Path) -> None:
+    parser = random_parser(tiny_config(lexical_size=1))
+    parser.save(tmp_path / "old", scores={}, data={})
+    assert checkpoint.load(tmp_path / "old").known.usual is None
+    empty = parser.types.empty_shares = [0.25] * len(parser.types.lexical.columns)
+    parser.unknown_share = 0.12341
+    parser.save(tmp_path / "p", scores={}, data={})
+    loaded = checkpoint.load(tmp_path / "p")
+    for model in (loaded, loaded.copy()):
+        assert (model.types.empty_shares, model.known.usual) == (empty, 0.1234)
+    assert vote.combine([random_parser(tiny_config("swap")), loaded]).known.usual is None

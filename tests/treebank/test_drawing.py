@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from browser import browser
 from hypothesis import example, given
 from hypothesis import strategies as st
 from toy_trees import GOLD, TREES, Tags, render, sentence, trees
@@ -204,9 +205,7 @@ def test_wrong_arcs_are_marked_in_a_picture() -> None:
     assert relations == {"wrong": ["obl", "acl:relcl"], "gold": ["obj", "advcl"]}
     assert elements(drawn("svg", *read_conllu(TREES)), "wrong") == []
     assert [element.text for element in elements(svg, "surface")] == ["왔다"]
-
-
-def test_a_sentence_from_right_to_left_is_drawn_so() -> None:
+    # a sentence from right to left is drawn so
     svg = drawn("svg", sentence([2, 0, 2], ["الكلب", "نبح", "."]))
     middles = [float(element.get("x", "")) for element in elements(svg, "form")]
     assert middles == sorted(middles, reverse=True)
@@ -215,24 +214,19 @@ def test_a_sentence_from_right_to_left_is_drawn_so() -> None:
 def test_html_is_one_page_that_needs_nothing_else() -> None:
     html = "".join(render(read_conllu(TREES), "html", gold=read_conllu(GOLD)))
     tags = Tags(html)
-    assert tags.seen.count("section") == 4
-    assert tags.seen.count("svg") == 8  # words in a row, and below one another
+    # words in a row, and below one another
+    assert (tags.seen.count("section"), tags.seen.count("svg")) == (4, 8)
     assert tags.addresses == ["#s1", "#s2", "#s3", "#s4"]
     assert not {"link", "img"} & set(tags.seen)
     assert "url(" not in html
     assert html.count("1 wrong arc<") == html.count("0 wrong arcs<") == 2
-    assert '<p dir="auto">비가 왔다.</p>' in html
     directions = re.findall(r'class="picture" dir="(\w+)"', html)
     assert directions == ["ltr", "ltr", "ltr", "rtl"]
-
-
-def test_the_page_says_which_style_and_script_are_its_own() -> None:
-    html = "".join(render(read_conllu(TREES), "html"))
+    # the policy names the style and the script that are its own
     for tag in ("style", "script"):
         (own,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in html
-    assert " style=" not in html  # which the policy would refuse
 
 
 # as objects
@@ -342,38 +336,29 @@ def test_words_below_one_another(heads: list[int]) -> None:
 # LaTeX
 
 
-def test_latex_of_a_tree() -> None:
+def test_latex_of_trees() -> None:
     gold = sentence([0, 1], ["50%", "A_1"], ["root", "dep"])
     ours = sentence([2, 0], ["50%", "A_1"], ["nsubj", "root"])
-    body = "".join(tikz_document([[mark(ours, gold)]])).partition("\\begin{document}")[2]
+    leftward = sentence([2, 0, 4, 2], ["الكلب", "نبح", "(", "C++"])
+    groups = [[mark(ours, gold)], [mark(leftward)]]
+    groups += [
+        [mark(sentence([0], [form]))] for form in ("a", "집이", "LG는", "ё", "「", "é", "😀")
+    ]
+    text = "".join(tikz_document(groups))
     for line in (
         r"50\% \& A\_1 \\",
-        r"\depedge[wrong]{2}{1}{nsubj}",
-        r"\deproot[wrong]{2}{root}",
-        r"\depedge[gold]{1}{2}{dep}",
-        r"\deproot[gold]{1}{root}",
+        *(r"\depedge[wrong]{2}{1}{nsubj}", r"\deproot[wrong]{2}{root}"),
+        *(r"\depedge[gold]{1}{2}{dep}", r"\deproot[gold]{1}{root}"),
+        # from right to left
+        r"C++ \& ) \& {\treearabic نبح} \& {\treearabic الكلب} \\",
+        *(r"\depedge{3}{4}{dep}", r"\deproot{3}{dep}"),  # word 1 below word 2, and that
     ):
-        assert line in body.splitlines()
-
-
-def test_latex_from_right_to_left() -> None:
-    leftward = mark(sentence([2, 0, 4, 2], ["الكلب", "نبح", "(", "C++"]))
-    text = "".join(tikz_document([[leftward]]))
-    assert r"C++ \& ) \& {\treearabic نبح} \& {\treearabic الكلب} \\" in text
-    assert r"\depedge{3}{4}{dep}" in text  # of word 2 to word 1
-    assert r"\deproot{3}{dep}" in text
-    assert text.count(r"\treefont[Script=Arabic]{\treearabic}") == 1
-
-
-def test_latex_names_each_font_once_before_it_is_needed() -> None:
-    groups = [[mark(sentence([0], [form]))] for form in ("a", "집이", "LG는", "ё", "「", "é", "😀")]
-    text = "".join(tikz_document(groups))
-    named = [
-        (found.start(), found[1]) for found in re.finditer(r"^\\treefont\{(.*?)\}", text, re.M)
-    ]
-    assert [command for _, command in named] == [r"\treehangul", r"\treecyrillic", r"\treecjk"]
-    for start, command in named:
-        assert start < text.index(f"{{{command} ")
+        assert line in text.splitlines()
+    # each font is named once, before it is needed
+    fonts = [(m.start(), m[1]) for m in re.finditer(r"^\\treefont.*\{(\\tree\w+)\}", text, re.M)]
+    names = [r"\treearabic", r"\treehangul", r"\treecyrillic", r"\treecjk"]
+    assert [name for _, name in fonts] == names
+    assert all(start < text.index(f"{{{name} ") for start, name in fonts)
 
 
 @given(st.text(st.characters(codec="ascii", categories=("P", "S"))))
@@ -423,3 +408,84 @@ def test_latex_compiles(tmp_path: Path, program: str, forms: list[str]) -> None:
     assert len(pages) == len(groups)
     for form in forms:  # as a form, and as a relation
         assert pages[0].split().count(form) == 2, form
+
+
+COUNT = 'document.getElementById("count").textContent'
+SEARCH = 'query.value = "{}"; search(); ' + COUNT
+DRAWN = (
+    '[...document.querySelectorAll(".picture")].map((p) => p.querySelectorAll("svg, table").length)'
+)
+SHOWN = '[...document.querySelectorAll(".picture")].map((p) => p.dataset.shown)'
+
+
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    small, many = tmp_path / "small.html", tmp_path / "many.html"
+    pieces = render(read_conllu(TREES), "html", gold=read_conllu(GOLD))
+    small.write_text("".join(pieces), encoding="utf-8")
+    long = sentence([0, *range(1, 77)])
+    pieces = render([long, *(sentence([2, 0, 2]) for _ in range(60)), long], "html")
+    many.write_text("".join(pieces), encoding="utf-8")
+    with browser(tmp_path) as page:
+        page.open(small, 1000, 800)
+        assert page.run(COUNT) == "4 sentences"
+        # (typed, found): a relation with its subtypes, a part of a word, all of one word
+        for typed, found in (
+            ("deprel=acl", "1 of 4"),
+            ("bark", "2 of 4"),
+            ("form=bark", "0 of 4"),
+            ("form=bark* deprel=root", "1 of 4"),
+            ("UPOS=noun 비", "1 of 4"),
+            ("tag=vbd", "2 of 4"),
+            ("tag=verb", "4 sentences"),
+            ("feats.Case=Acc", "1 of 4"),
+            ("deprel=", "4 sentences"),  # more is being typed
+            ("", "4 sentences"),
+        ):
+            assert page.run(SEARCH.format(typed)) == found, typed
+        page.run("only.click()")
+        assert page.run(COUNT) == "2 of 4"
+        page.run("only.click(); " + SEARCH.format("form=us"))
+        page.until("document.querySelector('.hit .form') !== null")
+        assert page.run('document.querySelector(".hit .form").textContent') == "us"
+        page.run(SEARCH.format(""))
+        page.until(f"{DRAWN}[0] === 1")
+
+        # first sentence, second word "dog", its head, and its first dependent
+        page.press("j", "ArrowRight", "ArrowRight")
+        tip = 'tip.querySelector("b").textContent'
+        assert page.run(tip) == "dog"
+        page.press("ArrowUp")
+        assert page.run(tip) == "barked"
+        page.press("ArrowDown")
+        assert page.run(tip) == "dog"
+        page.press("Escape")
+        assert page.run("tip.hidden")
+        # in the last one, the next word is at the left
+        page.press("j", "j", "j", "ArrowLeft", "ArrowLeft")
+        assert page.run(tip) == "نبح"
+        page.press("/")
+        assert page.run("document.activeElement.id") == "query"
+
+        # a picture that is wider than its window begins where its reader does
+        page.open(small, 120, 800)
+        page.run('layout.value = "across"; arrange()')
+        last = '[...document.querySelectorAll(".picture")].pop()'
+        assert page.run(f"{last}.scrollWidth > {last}.clientWidth && {last}.scrollLeft === 0")
+        edge = f'{last}.querySelector("svg").getBoundingClientRect().right'
+        assert abs(page.run(f"{edge} - {last}.getBoundingClientRect().right")) < 1
+
+        page.open(many, 1000, 800)
+        page.until(f"{DRAWN}[0] === 1")
+        drawn = page.run(DRAWN)
+        assert drawn[0] == 1
+        assert sum(drawn) < 10
+        assert page.run(SHOWN)[0] == "down"  # as it does not fit across
+        page.run("scrollTo(0, document.body.scrollHeight)")
+        page.until(f"{DRAWN}.at(-1) === 1 && {DRAWN}[5] === 0")
+        page.run("dispatchEvent(new Event('beforeprint'))")
+        drawn = page.run(DRAWN)
+        assert set(drawn) == {1}
+        assert page.run(SHOWN)[0] == "down"  # as paper is narrower still
+        page.run("dispatchEvent(new Event('afterprint'))")
+        assert sum(page.run(DRAWN)) < 10
+        assert page.complaints == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,19 +45,13 @@ def test_counts_by_hand() -> None:
     assert summary.non_projective_arc_share == 1 / 11
     assert (summary.longest, summary.longest_at) == (7, f"{COUNTED}:1")
     assert summary.mean_length == 5.5
+    rows = dict(summary_rows(summary))
+    assert rows["FEATS"] == "3: Number=Sing 5, Definite=Ind 1, PronType=Art 1"
+    assert rows["non-projective arcs"] == "1 (9.09%)"
     assert [str(broken) for broken in summary.broken] == [
         f"{COUNTED}:12: no token has head 0: the tree has no root",
         f"{COUNTED}:23: tokens 1 and 2 have head 0: the tree has two roots",
     ]
-
-
-def test_rows() -> None:
-    rows = dict(summary_rows(describe_treebank(COUNTED)))
-    assert rows["FEATS"] == "3: Number=Sing 5, Definite=Ind 1, PronType=Art 1"
-    assert rows["DEPREL"].startswith("9: punct 2, root 2, aux 1, ")
-    assert rows["DEPREL"].endswith(", nsubj 1, ...")
-    assert rows["non-projective arcs"] == "1 (9.09%)"
-    assert rows["longest sentence"] == f"7 words ({COUNTED}:1)"
 
 
 def test_nothing_but_broken_sentences(tmp_path: Path) -> None:
@@ -92,50 +87,6 @@ def of_graph(*lines: str) -> list[tuple[int, str]]:
     return list(diagnostics(parse_sentence("\n".join(("# c", *rows)), "x", 10, "columns")))
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ("1 2 a _", "2 0 root _"),
-        ("1 2 a 2:a", "2 0 root 0:root"),
-        ("1 2 a 2:a:b:и|2.1:c", "2 0 root 0:root", "2.1 _ _ 2:d"),
-        ("1 2 a 2:a|2:b", "2 0 root 0:root"),  # two relations of one head
-        ("1 2 a 2:a", "2 0 root 0:root|1:x"),  # a cycle that is reached
-        ("1-2 _ _ _", "1 2 a 2:a", "2 0 root 0:root"),
-        ("0.1 _ _ 1:x", "1 0 root 0:root"),
-        ("1 0 root 0:root", *(f"{n} 1 a {n - 1}:a" for n in range(2, 5000))),
-    ],
-)
-def test_sound_graphs(lines: tuple[str, ...]) -> None:
-    assert of_graph(*lines) == []
-
-
-@pytest.mark.parametrize(
-    ("lines", "line", "message"),
-    [
-        (("1 0 root 0:root", "2 1 a x"), 12, "no list"),
-        (("1 0 root 0:root", "2 1 a 1:"), 12, "no list"),
-        (("1 0 root 0:root", "2 1 a 01:x"), 12, "no list"),
-        (("1 0 root 0:root", "2 1 a 1:x|"), 12, "no list"),
-        (("1 0 root 0:root|9:x",), 11, "head that is not there"),
-        (("1 0 root 0:root|1.1:x",), 11, "head that is not there"),
-        (("1 0 root 0:root|1:x",), 11, "itself"),
-        (("1 0 root 0:root", "2 1 a 1:x|1:x"), 12, "twice"),
-        (("1 0 root 0:root", "2 1 a 1:x|0:y"), 12, "not sorted"),
-        (("1 0 root 0:root", "2 1 a _"), 12, "node 2 is not reached"),
-        (("1 0 root 0:root", "2 1 a 3:x", "3 1 a 2:x"), 12, "node 2 is not reached"),
-        (("1 0 root _", "1.1 _ _ _"), 11, "node 1 is not reached"),
-        (("1-2 1 _ _", "1 0 root _", "2 1 a _"), 11, "multiword token 1-2 has a HEAD"),
-        (("1-2 _ x _", "1 0 root _", "2 1 a _"), 11, "multiword token 1-2 has a DEPREL"),
-        (("1-2 _ _ 0:x", "1 0 root _", "2 1 a _"), 11, "multiword token 1-2 has a DEPS"),
-        (("1 0 root 0:root", "1.1 1 _ 1:x"), 12, "empty node 1.1 has a HEAD"),
-    ],
-)
-def test_faults_of_graphs(lines: tuple[str, ...], line: int, message: str) -> None:
-    ((place, fault),) = of_graph(*lines)
-    assert place == line
-    assert message in fault
-
-
 def of_sentence(*lines: str) -> list[tuple[int, str]]:
     """Return the diagnostics of comments, and lines of FORM, FEATS, HEAD, DEPREL and MISC."""
     comments = [line for line in lines if line.startswith("#")]
@@ -147,20 +98,51 @@ def of_sentence(*lines: str) -> list[tuple[int, str]]:
 
 
 @pytest.mark.parametrize(
-    "lines",
+    ("of", "lines"),
     [
-        ("Hi _ 0 root _",),
-        ("# text = Hi there.", "Hi _ 0 root _", "there A=1|B=2,3 1 a SpaceAfter=No", ". _ 1 b _"),
-        ("# text = Hi  there", "Hi _ 0 root SpacesAfter=\\s\\s", "there A[x]=1 1 a _"),
+        (of_graph, ("1 2 a _", "2 0 root _")),
+        (of_graph, ("1 2 a 2:a", "2 0 root 0:root")),
+        (of_graph, ("1 2 a 2:a:b:и|2.1:c", "2 0 root 0:root", "2.1 _ _ 2:d")),
+        (of_graph, ("1 2 a 2:a|2:b", "2 0 root 0:root")),  # two relations of one head
+        (of_graph, ("1 2 a 2:a", "2 0 root 0:root|1:x")),  # a cycle that is reached
+        (of_graph, ("1-2 _ _ _", "1 2 a 2:a", "2 0 root 0:root")),
+        (of_graph, ("0.1 _ _ 1:x", "1 0 root 0:root")),
+        (of_graph, ("1 0 root 0:root", *(f"{n} 1 a {n - 1}:a" for n in range(2, 5000)))),
+        (of_sentence, ("Hi _ 0 root _",)),
+        (
+            of_sentence,
+            ("# text = a b.", "a _ 0 root _", "b A=1|B=2,3 1 x SpaceAfter=No", ". _ 1 x _"),
+        ),
+        (of_sentence, ("# text = Hi  a", "Hi _ 0 root SpacesAfter=\\s\\s", "a A[x]=1 1 a _")),
     ],
 )
-def test_sound_sentences(lines: tuple[str, ...]) -> None:
-    assert of_sentence(*lines) == []
+def test_what_is_sound(of: Any, lines: tuple[str, ...]) -> None:
+    assert of(*lines) == []
+
+
+ONE = "1 0 root 0:root"
 
 
 @pytest.mark.parametrize(
     ("lines", "line", "message"),
     [
+        ((ONE, "2 1 a x"), 12, "no list"),
+        ((ONE, "2 1 a 1:"), 12, "no list"),
+        ((ONE, "2 1 a 01:x"), 12, "no list"),
+        ((ONE, "2 1 a 1:x|"), 12, "no list"),
+        ((f"{ONE}|9:x",), 11, "head that is not there"),
+        ((f"{ONE}|1.1:x",), 11, "head that is not there"),
+        ((f"{ONE}|1:x",), 11, "itself"),
+        ((ONE, "2 1 a 1:x|1:x"), 12, "twice"),
+        ((ONE, "2 1 a 1:x|0:y"), 12, "not sorted"),
+        ((ONE, "2 1 a _"), 12, "node 2 is not reached"),
+        ((ONE, "2 1 a 3:x", "3 1 a 2:x"), 12, "node 2 is not reached"),
+        (("1 0 root _", "1.1 _ _ _"), 11, "node 1 is not reached"),
+        (("1-2 1 _ _", "1 0 root _", "2 1 a _"), 11, "multiword token 1-2 has a HEAD"),
+        (("1-2 _ x _", "1 0 root _", "2 1 a _"), 11, "multiword token 1-2 has a DEPREL"),
+        (("1-2 _ _ 0:x", "1 0 root _", "2 1 a _"), 11, "multiword token 1-2 has a DEPS"),
+        ((ONE, "1.1 1 _ 1:x"), 12, "empty node 1.1 has a HEAD"),
+        # of sentences: five columns, or comments
         (("Hi Foo 0 root _",), 10, "FEATS Foo"),
         (("Hi A=1|A=2 0 root _",), 10, "FEATS A=1|A=2"),
         (("Hi A=1|=2 0 root _",), 10, "FEATS A=1|=2"),
@@ -171,8 +153,9 @@ def test_sound_sentences(lines: tuple[str, ...]) -> None:
         (("# text = a", "a _ 0 root _", "b _ 1 x _"), 10, "make 'b'"),
     ],
 )
-def test_faults_of_sentences(lines: tuple[str, ...], line: int, message: str) -> None:
-    ((place, fault),) = of_sentence(*lines)
+def test_faults(lines: tuple[str, ...], line: int, message: str) -> None:
+    of = of_graph if lines[0][0].isdecimal() else of_sentence
+    ((place, fault),) = of(*lines)
     assert place == line
     assert message in fault
 

@@ -68,7 +68,6 @@ def test_a_smaller_width_keeps_the_most_of_the_variance(tmp_path: Path) -> None:
         (gzip.compress(TEXT, mtime=0)[:-30], "damaged", None),
         (SIZES + b"dog " + ROWS[0].tobytes(), "UTF-8", 2),
     ],
-    ids=["short", "told", "word", "nan", "late", "sizes", "gzip", "binary"],
 )
 def test_files_that_cannot_be_read(
     content: bytes, message: str, line: int | None, tmp_path: Path
@@ -76,10 +75,5 @@ def test_files_that_cannot_be_read(
     with pytest.raises(DataError, match=message) as caught:
         read(tmp_path / "v", content)
     assert caught.value.line == line
-    assert caught.value.hint
-
-
-def test_forms_must_be_read(tmp_path: Path) -> None:
-    (tmp_path / "v").write_bytes(TEXT)
     with pytest.raises(ConfigError, match="for forms"):
         read_vectors(tmp_path / "v", ["upos"], 3)

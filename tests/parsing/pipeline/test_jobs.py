@@ -31,12 +31,12 @@ def run(jobs: list[Job], *, num_processes: int = 2, **listeners: Any) -> dict[st
 @pytest.mark.parametrize("num_processes", [1, 2])
 def test_every_job_is_done_and_its_events_arrive(num_processes: int, tmp_path: Path) -> None:
     jobs = [Job(f"job {number}", toy_jobs.finish, {"number": number}) for number in range(5)]
+    if num_processes == 2:  # both go on at once, and only so do they end
+        for own, other in ("ab", "ba"):
+            paths = {"own": tmp_path / own, "other": tmp_path / other}
+            jobs.insert(0, Job(own, toy_jobs.meet, paths))
     names: list[str] = []
     events: list[tuple[str, int]] = []
-    if num_processes == 2:  # both go on at once, and only so do they end
-        paths = (tmp_path / "a", tmp_path / "b")
-        for own, other in (paths, paths[::-1]):
-            jobs.insert(0, Job(own.name, toy_jobs.meet, {"own": own, "other": other}))
     results = run(
         jobs,
         num_processes=num_processes,

@@ -358,6 +358,7 @@ def test_the_command_trains_stops_and_goes_on(models: Path, tmp_path: Path, seqt
     result = seqtool(*begin, "--config", settings, "--max-minutes", "0")
     assert result.code == 130
     assert f"seqtool train-parser --resume -o {output}" in result.stderr
+    assert "every tenth sentence is held out as dev: 6 of 60" in result.stderr
     # what was --raw goes on so; without --dev each part holds out some of the treebank
     result = seqtool("train-parser", "--resume", "-o", output, "--json")
     assert result.code == 0, result.stderr

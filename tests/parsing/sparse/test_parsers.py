@@ -80,38 +80,33 @@ def test_trees_and_their_probabilities(which: str) -> None:
 def test_a_long_sentence_is_parsed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     parser = random_parser("all")
     sentences = random_sentences(12, 30)
-    alone = list(parser.trees(parser.encode(sentences)))
-    monkeypatch.setattr("seqtool.parsing.sparse.arc_decoder.LONGEST", 10)
-    found = list(parser.trees(parser.encode(sentences)))
-    for sentence, tree, other in zip(sentences, found, alone, strict=True):
-        assert is_tree(tuple(tree[0]))
-        if len(sentence) <= 10:
-            assert tree == other
-        else:
-            begin = make_sentence([(row[1], row[3]) for row in sentence.rows[:10]])
-            (first,) = parser.trees(parser.encode([begin]))
-            assert tree[0][:10] == first[0]
     assert max(map(len, sentences)) > 20
-    # what is thought of its arcs is of the same tree, and there is no other one
     arrays = parser.encode(sentences)
-    for (heads, deprels), table, ranked in zip(
-        found, parser.arc_tables(arrays), parser.ranked(arrays, 3), strict=True
-    ):
+    alone = list(parser.trees(arrays))
+    monkeypatch.setattr("seqtool.parsing.sparse.arc_decoder.LONGEST", 10)
+    # what is thought of its arcs is of the same tree, and there is no other one
+    for sentence, tree, whole, table, ranked in zip(
+        sentences, parser.trees(arrays), alone, parser.arc_tables(arrays),
+        parser.ranked(arrays, 3), strict=True,
+    ):  # fmt: skip
+        heads, deprels = tree
         words = np.arange(len(heads))
+        assert is_tree(tuple(heads))
         assert table.heads.tolist() == heads
         assert [parser.deprels[i] for i in table.label_ids[words, heads]] == deprels
         assert np.allclose(table.probabilities.sum(axis=1), 1.0, atol=1e-5)
+        assert (ranked[0].heads, ranked[0].deprels) == tree
         if len(heads) <= 10:
-            assert (ranked[0].heads, ranked[0].deprels) == (heads, deprels)
+            assert tree == whole
             continue
-        (only,) = ranked
-        assert (only.heads, only.deprels) == (heads, deprels)
-        assert only.score < 0
+        begin = make_sentence([(row[1], row[3]) for row in sentence.rows[:10]])
+        (first,) = parser.trees(parser.encode([begin]))
+        assert heads[:10] == first[0]
+        assert len(ranked) == 1
+        assert ranked[0].score < 0
         # arcs from one piece into another are those of later roots to the first root
-        first_root = 1 + heads.index(0)
-        for word in range(10, len(heads)):
-            outside = [h for h in range(1, 11) if h != first_root]
-            assert not table.probabilities[word, outside].any()
+        outside = [h for h in range(1, 11) if h != 1 + heads.index(0)]
+        assert not table.probabilities[10:, outside].any()
 
 
 def test_members_are_averaged() -> None:
@@ -254,15 +249,15 @@ def test_scores_of_trees_are_log_probabilities(treebank: Path) -> None:
 def test_what_they_cannot_do_is_refused(treebank: Path, tmp_path: Path) -> None:
     assert implied({"model.classifier": "linear"}) == "linear"
     assert implied({"model.decoder": "graph", "model.classifier": "linear"}) == "mst"
-    for config in (linear, mst):
-        with pytest.raises(ConfigError, match="reads no bilstm"):
-            config(encoder="bilstm")
-    with pytest.raises(ConfigError, match="loss"):
-        linear({"loss": "global"})
-    with pytest.raises(ConfigError, match="loss is crf"):
-        from_dict(ParserConfig, {**preset("mst"), "learning": {"loss": "crf"}})
-    with pytest.raises(ConfigError, match="looks at shape, which is not read"):
-        trained(treebank, tmp_path / "p", linear(templates=["s0.shape"]))
-    with pytest.raises(ConfigError, match="a linear classifier has none"):
-        trained(treebank, tmp_path / "p", linear(), embeddings=tmp_path / "vectors.txt")
+    vectors, crf = tmp_path / "vectors.txt", {**preset("mst"), "learning": {"loss": "crf"}}
+    for word, call in (
+        ("reads no bilstm", lambda: linear(encoder="bilstm")),
+        ("reads no bilstm", lambda: mst(encoder="bilstm")),
+        ("loss", lambda: linear({"loss": "global"})),
+        ("loss is crf", lambda: from_dict(ParserConfig, crf)),
+        ("not read", lambda: trained(treebank, tmp_path / "p", linear(templates=["s0.shape"]))),
+        ("has none", lambda: trained(treebank, tmp_path / "p", linear(), embeddings=vectors)),
+    ):
+        with pytest.raises(ConfigError, match=word):
+            call()
     assert not (tmp_path / "p").exists()

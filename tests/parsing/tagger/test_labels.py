@@ -1,10 +1,11 @@
-"""Labellers of words: Viterbi by brute force, what is learnt, files of both kinds, commands."""
+"""Labellers of words: entities, Viterbi by brute force, what is learnt, files of both kinds."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import random
 import shutil
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from parsing.tagger.toy import tiny_labeller
 from safetensors.numpy import load_file
 
@@ -22,7 +25,13 @@ from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.parsing.tagger.columns import is_column_file, read_columns, read_labelled
 from seqtool.parsing.tagger.config import LabelsConfig
-from seqtool.parsing.tagger.entities import LabelCounts, allowed_pairs
+from seqtool.parsing.tagger.entities import (
+    LabelCounts,
+    allowed_pairs,
+    are_entities,
+    entities_of,
+    keeps_to_bio,
+)
 from seqtool.parsing.tagger.labeller import Labeller, best_sequence
 from seqtool.parsing.tagger.train import train_labeller
 from seqtool.treebank.conllu import read_conllu
@@ -36,13 +45,13 @@ Run = Callable[..., Any]
 MISC = 9
 
 
-def as_columns(conllu: str, separator: str = "\t") -> str:
+def as_columns(conllu: str) -> str:
     """The same sentences with a word and its label a line."""
     lines = []
     for line in conllu.split("\n"):
         if cells := line.split("\t")[1:]:
             label = [item for item in cells[-1].split("|") if item.startswith("NER=")]
-            line = separator.join([cells[0], label[0][4:] if label else "O"])
+            line = f"{cells[0]}\t{label[0][4:] if label else 'O'}"
         lines.append(line)
     return "\n".join(lines)
 
@@ -56,13 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{split}.conllu").write_text(text)
         (folder / f"{split}.conll").write_text(as_columns(text))
     (folder / "few.conllu").write_text(tasks.conllu(islice(tasks.names("valid"), 40)))
-    result = train_labeller(
-        folder / "train.conllu",
-        folder / "m",
-        tiny_labeller(),
-        dev=folder / "valid.conllu",
-        device="cpu",
-    )
+    train, dev = folder / "train.conllu", folder / "valid.conllu"
+    result = train_labeller(train, folder / "m", tiny_labeller(), dev=dev, device="cpu")
     assert result.scores["dev_f1"] > 95
     return folder
 
@@ -92,20 +96,14 @@ def test_names_are_found_in_files_of_both_kinds(folder: Path, tmp_path: Path) ->
         counts.add(gold.labels or (), found)
     assert counts.total.f1 == pytest.approx(checkpoint.read_header(folder / "m").scores["dev_f1"])
     # the same words and labels, so the same weights
-    for name in ("columns", "misc"):
-        suffix = "conll" if name == "columns" else "conllu"
-        files = {part: folder / f"{part}.{suffix}" for part in ("train", "valid")}
-        train_labeller(
-            files["train"], tmp_path / name, tiny_labeller(1), dev=files["valid"], device="cpu"
-        )
-    expected, found = (
-        load_file(tmp_path / name / checkpoint.WEIGHTS) for name in ("columns", "misc")
+    for suffix in ("conll", "conllu"):
+        train, dev = folder / f"train.{suffix}", folder / f"valid.{suffix}"
+        train_labeller(train, tmp_path / suffix, tiny_labeller(1), dev=dev, device="cpu")
+    of_columns, of_misc = (
+        load_file(tmp_path / suffix / checkpoint.WEIGHTS) for suffix in ("conll", "conllu")
     )
-    for name, array in expected.items():
-        np.testing.assert_array_equal(array, found[name], err_msg=name)
-    assert labeller.label([[], ["Anna", "sleeps"]])[0] == []
-    card = (folder / "m" / "README.md").read_text()
-    assert "# A labeller of words (NER)" in card
+    for name, array in of_columns.items():
+        np.testing.assert_array_equal(array, of_misc[name], err_msg=name)
 
 
 def test_labels_that_are_there_stay(folder: Path) -> None:
@@ -143,17 +141,19 @@ def columns(path: Path, text: str) -> str:
 
 
 def test_which_files_have_a_word_a_line(tmp_path: Path) -> None:
+    conllu = tasks.conllu(islice(tasks.names("valid"), 1))
+    plus = "# global.columns = ID FORM NER\n1\ta\tO\n"
     yes = ["a\tO\n", "a\tx\ty\n", "a O\n", "a NN B-NP B-PER\n", "# id = 3\na B-X\n"]
-    no = [tasks.conllu(islice(tasks.names("valid"), 1)), "a fine day\n", "word\n"]
-    for number, text in enumerate(yes):
-        assert is_column_file(columns(tmp_path / f"{number}.txt", text)), text
-    for number, text in enumerate(no):
-        assert not is_column_file(columns(tmp_path / f"{number}.txt", text)), text
-    assert is_column_file(columns(tmp_path / "words.conll", "word\n"))
+    for name, texts, expected in (
+        ("a.txt", yes, True),
+        ("a.txt", [conllu, "a fine day\n", "word\n"], False),
+        ("words.conll", ["word\n"], True),
+        ("plus.conllup", [plus], False),
+    ):
+        for text in texts:
+            assert is_column_file(columns(tmp_path / name, text)) == expected, text
     assert not is_column_file(str(tmp_path))
     assert not is_column_file(os.devnull)  # nor what can be read once
-    plus = "# global.columns = ID FORM NER\n1\ta\tO\n"
-    assert not is_column_file(columns(tmp_path / "plus.conllup", plus))
 
 
 def test_columns_come_back_as_they_were(tmp_path: Path) -> None:
@@ -233,16 +233,15 @@ def test_a_line_with_as_many_cells_as_others_is_a_word(tmp_path: Path) -> None:
         ("a.conll", "a\tO\n\nb\tO\tO\n", 3, "3 columns, where the lines before have 2"),
         ("a.conll", "a\tO\n\tO\n", 2, "2 columns"),
         ("a.conll", "a\tO\nb\tO\n", None, "all words have the label 'O'"),
-        ("a.conll", "a\tO\n\nb\tX|Y\n", 3, "the label 'X|Y' cannot stand in column MISC"),
+        ("a.conll", "a\tO\n\nb\tX|Y\n", 3, "cannot stand in column MISC"),
         ("a.conll", "", None, "the file is empty"),
         ("a.conll", "a\tO\nb\tX\n\n# end = 1\n\n", 4, "comments at the end, without words"),
         ("a.conll", "a\nb\n", None, "has no column of labels"),
-        ("a.tsv", "a\n\nb\n", None, "has no column of labels"),
         ("a.txt", "a noun\nb verb\n", None, "has no column of labels"),
         ("a.conllu", "a\nb\n", 1, "1 column, where CoNLL-U has 10"),
         (
             "a.conllu",
-            "1\ta\t_\t_\t_\t_\t0\troot\t_\tLang=en\n\n",
+            "1\ta" + "\t_" * 4 + "\t0\troot\t_\tLang=en\n\n",
             None,
             "no word has NER in column MISC",
         ),
@@ -252,53 +251,46 @@ def test_bad_files_are_refused(
     name: str, text: str, line: int | None, message: str, tmp_path: Path
 ) -> None:
     path = columns(tmp_path / name, text)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=message) as caught:
         read_labelled([path], "NER", skip_invalid=False)
-    assert message in str(caught.value)
     assert (caught.value.path, caught.value.line) == (path, line)
-    assert caught.value.hint
-    with pytest.raises(ConfigError, match="no key of column MISC"):
-        LabelsConfig(column="N=R")
 
 
 def test_labels_are_read_from_misc(folder: Path, tmp_path: Path) -> None:
     text = (folder / "valid.conllu").read_text(encoding="utf-8")
     path = columns(tmp_path / "names.txt", f"# newdoc\n# newpar\n{text}")
-    found = read_labelled([path], "NER", skip_invalid=False)
-    expected = read_labelled([str(folder / "valid.conllu")], "NER", skip_invalid=False)
-    columns_of = read_labelled([str(folder / "valid.conll")], "NER", skip_invalid=False)
-    labels = [each.column(UPOS) for each in found]
-    assert labels == [each.column(UPOS) for each in expected]
-    assert labels == [each.column(UPOS) for each in columns_of]
-    assert {label for each in labels for label in each} == {"O", "B-PER", "I-PER", "B-LOC"}
     broken = columns(tmp_path / "broken.txt", f"broken\n\n{text}")
-    assert len(read_labelled([broken], "NER", skip_invalid=True)) == len(expected)
+    first, *others = (
+        [sentence.column(UPOS) for sentence in read_labelled([file], "NER", skip_invalid=True)]
+        for file in (str(folder / "valid.conllu"), str(folder / "valid.conll"), path, broken)
+    )
+    assert others == [first] * 3
+    assert {label for each in first for label in each} == {"O", "B-PER", "I-PER", "B-LOC"}
+    with pytest.raises(ConfigError, match="no key of column MISC"):
+        LabelsConfig(column="N=R")
 
 
 def test_what_is_no_sentence_is_refused(folder: Path) -> None:
     labeller = package.load(folder / "m", Labeller)
-    for given in ("Anna sleeps", ["Anna sleeps"], [["Anna"], "sleeps"]):
+    assert labeller.label([[], ["Anna", "sleeps"]])[0] == []
+    for texts in ("Anna sleeps", ["Anna sleeps"], [["Anna"], "sleeps"]):
         with pytest.raises(TypeError, match="expected sentences as lists of words"):
-            labeller.label(given)  # type: ignore[arg-type]
+            labeller.label(texts)  # type: ignore[arg-type]
     with pytest.raises(DataError, match=r"sentence 2 is U.DCE9, half a pair"):
         labeller.label([["Anna"], ["d\udce9g"]])
 
 
 def test_train_tagger_with_a_column(seqtool: Run, folder: Path, tmp_path: Path) -> None:
     options = ("--dev", folder / "valid.conllu", "--column", "NER", "--preset", "fast")
-    sizes = ("--set", "model.encoder_size=12", "--set", "model.lexical_size=16")
+    sizes = ("--set", "model.encoder_size=12", "--set", "model.lexical_size=16", "--epochs", "1")
     output = ("-o", tmp_path / "m")
-    made = seqtool(
-        "train-tagger", folder / "few.conllu", *options, "--epochs", "1", *output, *sizes
-    )
+    made = seqtool("train-tagger", folder / "few.conllu", *options, *output, *sizes)
     assert (made.code, made.stdout) == (0, f"{tmp_path / 'm'}\n"), made.stderr
-    assert any(line.startswith("type ") for line in made.stderr.splitlines())
-    assert "dev entities: precision" in made.stderr.splitlines()[-2]
+    assert "dev entities: precision" in made.stderr
     again = seqtool("train-tagger", "--resume", "--epochs", "2", "--json", *output)
     assert again.code == 0, again.stderr
     answer = json.loads(again.stdout)
     assert (answer["epochs"], set(answer["types"])) == (2, {"LOC", "PER"})
-    assert "kind        labeller" in seqtool("inspect", tmp_path / "m").stdout
 
 
 @pytest.mark.parametrize("name", ["valid.conllu", "valid.conll"])
@@ -314,11 +306,8 @@ def test_tag_keeps_labels_or_judges_its_own(
     assert len(result.stdout.splitlines()) == len(kept.stdout.splitlines())
     shutil.copy(folder / name, again := tmp_path / f"again-{name}")  # each gets a file of its own
     out = tmp_path / "out"
-    result = seqtool("tag", folder / name, again, "-m", folder / "m", "-o", f"{out}/")
-    assert result.code == 0, result.stderr
-    assert {path.name: path.read_text() for path in out.iterdir()} == {
-        path.name: path.read_text() for path in (folder / name, again)
-    }
+    assert seqtool("tag", folder / name, again, "-m", folder / "m", "-o", f"{out}/").code == 0
+    assert [(out / path.name).read_text() for path in (folder / name, again)] == [kept.stdout] * 2
 
 
 def test_tag_reads_columns(seqtool: Run, folder: Path, tmp_path: Path) -> None:
@@ -374,3 +363,83 @@ def test_commands_that_cannot_be(seqtool: Run, folder: Path, tmp_path: Path) -> 
         refused = seqtool(*command)
         assert (refused.code, refused.stdout) == (1, "")
         assert refused.stderr.startswith(f"error: {message}")
+
+
+def test_entities_by_hand() -> None:
+    labels = ["B-PER", "I-PER", "O", "B-LOC", "I-LOC", "B-LOC", "O", "I-PER", "I-LOC", "I-LOC"]
+    assert entities_of(labels) == [
+        ("PER", 0, 2),
+        ("LOC", 3, 5),
+        ("LOC", 5, 6),
+        ("PER", 7, 8),  # an I that goes on with nothing begins
+        ("LOC", 8, 10),
+    ]
+    found = entities_of(["B-A", "I-A", "E-A", "I-A", "S-A", "S-A", "E-A"])
+    assert found == [("A", *span) for span in ((0, 3), (3, 4), (4, 5), (5, 6), (6, 7))]
+    assert entities_of(["B-A-b", "I-A-b"]) == [("A-b", 0, 2)]
+    assert entities_of([]) == entities_of(["O"]) == []
+
+
+def test_scores_by_hand() -> None:
+    counts = LabelCounts()
+    counts.add(["B-A", "I-A", "O", "B-B"], ["B-A", "I-A", "O", "B-A"])
+    counts.add(["B-B", "I-B"], ["B-B", "O"])
+    assert counts.total == (100 / 3, 100 / 3, 100 / 3, 3)
+    assert counts.by_type == {"A": (50.0, 100.0, 200 / 3, 1), "B": (0.0, 0.0, 0.0, 2)}
+    assert counts.accuracy == pytest.approx(100 * 4 / 6)
+
+
+@pytest.mark.parametrize("alphabet", ["BI", "BIES"])
+def test_entities_are_those_of_seqeval(alphabet: str) -> None:
+    judge = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    metrics = pytest.importorskip("seqeval.metrics")
+    source = random.Random(2)
+    names = ["O", "O", *(f"{part}-{type_}" for part in alphabet for type_ in ("PER", "LOC", "X-Y"))]
+    for _ in range(40):
+        lengths = [source.randrange(1, 9) for _ in range(6)]
+        gold, found = ([source.choices(names, k=n) for n in lengths] for _ in range(2))
+        # some entities in common, so that scores are not all zeros
+        found = [list(labels) if source.random() < 0.4 else other
+                 for labels, other in zip(gold, found, strict=True)]  # fmt: skip
+        counts = LabelCounts()
+        for labels, others in zip(gold, found, strict=True):
+            spans = [(span.type, span.begin, span.end - 1) for span in entities_of(labels)]
+            assert spans == judge.get_entities(labels)
+            counts.add(labels, others)
+        for name in ("precision", "recall", "f1"):
+            expected = getattr(metrics, f"{name}_score")(gold, found, zero_division=0)
+            assert getattr(counts.total, name) == pytest.approx(100 * expected)
+        assert counts.accuracy == pytest.approx(100 * metrics.accuracy_score(gold, found))
+        report = metrics.classification_report(gold, found, output_dict=True, zero_division=0)
+        for name, scores in counts.by_type.items():
+            of_type = report[name]
+            wanted = [100 * of_type[key] for key in ("precision", "recall", "f1-score")]
+            assert scores == pytest.approx([*wanted, of_type["support"]])
+
+
+def test_what_bio_allows() -> None:
+    labels = ["O", "I-A", "B-A", "I-B", "B-B"]
+    # O may be followed by all but I; A's B and I by A's I, too; the begin of a sentence is as O
+    assert allowed_pairs(labels).astype(int).tolist() == [
+        [1, 0, 1, 0, 1],
+        [1, 1, 1, 0, 1],
+        [1, 1, 1, 0, 1],
+        [1, 0, 1, 1, 1],
+        [1, 0, 1, 1, 1],
+        [1, 0, 1, 0, 1],
+    ]
+    assert keeps_to_bio([["O"], ["B-A", "I-A", "O"]])
+    for broken in (["I-A"], ["B-B", "I-A"], ["B-A", "E-A"], ["NOUN"], ["O", "O"], ["B-"]):
+        assert not keeps_to_bio([broken])
+    assert are_entities({"O", "B-A", "E-x y"})
+    assert not are_entities({"O", "B"})
+
+
+@given(st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"]), max_size=9))
+def test_spans_of_bio_write_the_labels_again(labels: list[str]) -> None:
+    written = ["O"] * len(labels)
+    for type_, begin, end in entities_of(labels):
+        written[begin:end] = [f"B-{type_}", *[f"I-{type_}"] * (end - begin - 1)]
+    assert entities_of(written) == entities_of(labels)
+    if keeps_to_bio([labels]):
+        assert written == labels

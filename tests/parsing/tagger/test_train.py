@@ -72,22 +72,20 @@ def test_words_without_tags_are_refused() -> None:
 def test_batches_hold_every_sentence_once_and_like_lengths_together() -> None:
     data = tagger_data(random_treebank(60), (), tiny_config())
     task = TaggerTask(tiny_config(learning__batch_words=20), data)
-    num = task.start_epoch(0)
-    orders = [[batch.tolist() for batch in task._batches]]
-    assert num == len(orders[0])
-    assert sorted(i for batch in orders[0] for i in batch) == list(range(60))
-    for batch in orders[0]:
-        lengths = data.train.lengths[batch]
-        assert lengths.sum() <= 20 + lengths.max()
-    padding = sum(
-        data.train.lengths[b].max() * len(b) - data.train.lengths[b].sum() for b in orders[0]
-    )
+
+    def batches(epoch: int) -> list[list[int]]:
+        num = task.start_epoch(epoch)
+        assert num == len(task._batches)
+        return [batch.tolist() for batch in task._batches]
+
+    first = batches(0)
+    assert sorted(i for batch in first for i in batch) == list(range(60))
+    lengths = [data.train.lengths[batch] for batch in first]
+    assert all(each.sum() <= 20 + each.max() for each in lengths)
+    padding = sum(each.max() * len(each) - each.sum() for each in lengths)
     assert padding < 0.1 * data.train.lengths.sum()
-    task.start_epoch(1)
-    orders.append([batch.tolist() for batch in task._batches])
-    assert orders[0] != orders[1]
-    task.start_epoch(0)
-    assert [batch.tolist() for batch in task._batches] == orders[0]
+    assert batches(1) != first
+    assert batches(0) == first
 
 
 @pytest.mark.parametrize("adversarial", [0.0, 0.5])
@@ -163,8 +161,7 @@ def test_tags_that_share_morphemes_are_not_smoothed(shares: bool) -> None:
     found = []
     for smoothing in (0.0, 0.3):
         config = tiny_config(learning__label_smoothing=smoothing, learning__share_parts=shares)
-        data = tagger_data([sentence_of(JOINED)] * 20, None, config)
-        task = TaggerTask(config, data)
+        task = TaggerTask(config, tagger_data([sentence_of(JOINED)] * 20, None, config))
         task.start_epoch(0)
         found.append(task.loss(0)[0].item())
     assert (found[0] == found[1]) == shares
