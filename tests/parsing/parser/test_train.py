@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from parsing.parser.tiny import make_sentence, write_treebank
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
-from seqtool.core import checkpoint
+from seqtool.core import checkpoint, storage
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import DataError, OutputError
+from seqtool.core.errors import DataError, Interrupted, ModelError, OutputError
 from seqtool.core.progress import EpochDone, Event
 from seqtool.parsing.parser import data
 from seqtool.parsing.parser.config import PRESETS, ParserConfig, preset
@@ -229,3 +229,21 @@ def test_sentences_of_one_word_teach_labels_of_root(settings: str, tmp_path: Pat
     config = PRESETS.resolve(preset, None, given, ["dropout_words=0"])
     trained = train_parser(file, tmp_path / "model", config, dev=file, threads=1)
     assert trained.scores["dev_las"] == 100.0
+
+
+@pytest.mark.parametrize("name", ["tokens", "labels", "measures", "legal", "free", "sentences"])
+def test_examples_of_a_saved_block_are_looked_through(
+    name: str, treebank: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(Interrupted):
+        trained(treebank, tmp_path / "p", config(4), should_stop=lambda step: step == 2)
+    last = tmp_path / "p" / "last"
+    tensors = load_file(last / "state.safetensors")
+    column = tensors[f"carried.examples.{name}"]
+    column.reshape(-1)[-1] = np.asarray(251 if name == "legal" else 10**6)
+    save_file(tensors, last / "state.safetensors")
+    content = storage.read_sealed(last / "state.json")
+    content["tensors"] = storage.sum_of(last / "state.safetensors")
+    storage.write_json(last / "state.json", storage.sealed(content))
+    with pytest.raises(ModelError, match="the saved state is damaged"):
+        train_parser(None, tmp_path / "p", resume=True, device="cpu")
