@@ -125,6 +125,7 @@ SIMPLE = block("# x", row(1), row(2, 1)) + block(row(1))
         gzip.compress(SIMPLE.encode()),
         zstandard.ZstdCompressor().compress(SIMPLE.encode()),
     ],
+    ids=["plain", "no end", "one end", "blank", "crlf", "bom", "bom crlf", "gzip", "zstd"],
 )
 def test_accepted(tmp_path: Path, raw: bytes) -> None:
     path = tmp_path / "a.conllu"
