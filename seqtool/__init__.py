@@ -43,11 +43,8 @@ if TYPE_CHECKING:
     from seqtool.lm.snm.features import SnmConfig as SnmConfig
     from seqtool.lm.snm.learning import train_snm as train_snm
     from seqtool.lm.words import score_words as score_words
-    from seqtool.parsing.labeller.config import LabellerConfig as LabellerConfig
-    from seqtool.parsing.labeller.model import Labeller as Labeller
-    from seqtool.parsing.labeller.train import train_labeller as train_labeller
     from seqtool.parsing.parser.config import ParserConfig as ParserConfig
-    from seqtool.parsing.parser.model import Parser as Parser
+    from seqtool.parsing.parser.parser import Parser as Parser
     from seqtool.parsing.parser.train import train_parser as train_parser
     from seqtool.parsing.pipeline.config import PipelineConfig as PipelineConfig
     from seqtool.parsing.pipeline.model import Pipeline as Pipeline
@@ -55,8 +52,11 @@ if TYPE_CHECKING:
     from seqtool.parsing.segmenter.config import SegmenterConfig as SegmenterConfig
     from seqtool.parsing.segmenter.model import Segmenter as Segmenter
     from seqtool.parsing.segmenter.train import train_segmenter as train_segmenter
+    from seqtool.parsing.tagger.config import LabellerConfig as LabellerConfig
     from seqtool.parsing.tagger.config import TaggerConfig as TaggerConfig
+    from seqtool.parsing.tagger.labeller import Labeller as Labeller
     from seqtool.parsing.tagger.model import Tagger as Tagger
+    from seqtool.parsing.tagger.train import train_labeller as train_labeller
     from seqtool.parsing.tagger.train import train_tagger as train_tagger
     from seqtool.text.prepared import PrepareConfig as PrepareConfig
     from seqtool.text.prepared import prepare as prepare
@@ -90,11 +90,8 @@ _MODULES = {
     "lm.snm.features": "SnmConfig",
     "lm.snm.learning": "train_snm",
     "lm.words": "score_words",
-    "parsing.labeller.config": "LabellerConfig",
-    "parsing.labeller.model": "Labeller",
-    "parsing.labeller.train": "train_labeller",
     "parsing.parser.config": "ParserConfig",
-    "parsing.parser.model": "Parser",
+    "parsing.parser.parser": "Parser",
     "parsing.parser.train": "train_parser",
     "parsing.pipeline.config": "PipelineConfig",
     "parsing.pipeline.model": "Pipeline",
@@ -102,9 +99,10 @@ _MODULES = {
     "parsing.segmenter.config": "SegmenterConfig",
     "parsing.segmenter.model": "Segmenter",
     "parsing.segmenter.train": "train_segmenter",
-    "parsing.tagger.config": "TaggerConfig",
+    "parsing.tagger.config": "LabellerConfig TaggerConfig",
+    "parsing.tagger.labeller": "Labeller",
     "parsing.tagger.model": "Tagger",
-    "parsing.tagger.train": "train_tagger",
+    "parsing.tagger.train": "train_labeller train_tagger",
     "text.prepared": "PrepareConfig prepare",
     "training.config": "TrainingConfig",
     "training.tuning": "tune",

@@ -28,7 +28,7 @@ def test_all_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas", reason="pandas is not installed")
     sample = cut_sample(tmp_path / "sample")
     monkeypatch.setattr("seqtool.text.datasets.sample_directory", lambda: sample)
-    monkeypatch.setattr("seqtool.parsing.tagger.train.EPOCHS", 1)  # of the taggers of folds
+    monkeypatch.setattr("seqtool.parsing.pipeline.folds.EPOCHS", 1)  # of the taggers of folds
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "__main__"}
     shown = []

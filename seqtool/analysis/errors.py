@@ -23,7 +23,7 @@ import numpy.typing as npt
 from seqtool.analysis.report import Cell, Chart, Report, Series, Table
 from seqtool.core.arrays import Bools, Longs
 from seqtool.core.errors import ConfigError, DataError
-from seqtool.parsing.parser.columns import naming_reader
+from seqtool.parsing.missing_columns import naming_reader
 from seqtool.treebank.alignment import universal_relation
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import DEPREL, Sentence

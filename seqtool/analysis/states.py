@@ -24,15 +24,15 @@ import numpy as np
 
 from seqtool.core.arrays import Floats
 from seqtool.core.errors import ConfigError, DataError, ModelError, OutputError
-from seqtool.core.reading import Progress, read_blocks
+from seqtool.core.reading import Progress, is_text, read_blocks
 from seqtool.core.storage import atomic_file
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.states import Pool, SentenceStates, Span, check_layer, word_states
 from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import check_target, open_table
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.pipeline.model import Pipeline
-from seqtool.parsing.segmenter.documents import Layout, are_texts
+from seqtool.parsing.segmenter.documents import TextLayout
 from seqtool.parsing.tagger.model import Tagger
 from seqtool.treebank.conllu import Broken, read_conllu
 from seqtool.treebank.sentence import FORM, MISC, Sentence
@@ -114,11 +114,11 @@ def write_states(
     if layer is not None:
         check_layer(layer, reader.num_layers)
     sentences: Iterable[Sentence | Broken]
-    if raw or are_texts(inputs):
+    if raw or all(map(is_text, inputs)):
         if not isinstance(model, Pipeline):
             hint = "give CoNLL-U, or a model of `seqtool train-parser --raw`"
             raise ModelError("cannot read plain text: it has no segmenter", hint=hint)
-        sentences = Layout().read(inputs, model, None)
+        sentences = TextLayout().read(inputs, model, None)
     else:
         sentences = read_conllu(inputs, check="columns", on_progress=on_progress)
     if isinstance(model, Pipeline) and isinstance(reader, Parser):

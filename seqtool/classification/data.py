@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,12 +23,16 @@ from seqtool.core.arrays import Halves, Ids, Longs
 from seqtool.core.errors import DataError, did_you_mean
 from seqtool.core.reading import JSON_LINES, STDIN, json_records, read_blocks, unpacked_name
 from seqtool.core.vocabulary import EOS_ID, NUM_SPECIALS, UNK_ID, Vocabulary
+from seqtool.lm.states import sentence_splitter, word_states
 from seqtool.lm.stimuli import is_stimuli
 from seqtool.lm.tables import parse_table
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.treebank.conllu import HELD_OUT_EVERY, held_out
 
+if TYPE_CHECKING:
+    from seqtool.lm.neural.model import NeuralLanguageModel
+
 _MAX_NAMES = 8  # of columns, in a hint
+_LARGEST = 60_000.0  # what float16 can hold, of units without bounds
 
 
 @dataclass(frozen=True)
@@ -148,14 +152,15 @@ class WordReader:
     Args:
         config: how texts become words.
         known: the words that have vectors, after the special symbols.
-        word_states: the language model whose states after words are read too; of the encoder `lm`
-            that whose units a text becomes.
+        lm: the language model whose states after words are read too; of the encoder `lm` that
+            whose units a text becomes.
     """
 
     def __init__(
-        self, config: ModelConfig, known: Sequence[str], word_states: WordStates | None = None
+        self, config: ModelConfig, known: Sequence[str], lm: NeuralLanguageModel | None = None
     ) -> None:
-        self._config, self.word_states = config, word_states
+        self._config, self._lm = config, lm
+        self._split = None if lm is None else sentence_splitter(lm.tokenizer)
         self.vocabulary = Vocabulary.from_counts(dict.fromkeys(known, 1))
 
     def learn(self, texts: Sequence[str]) -> None:
@@ -185,17 +190,25 @@ class WordReader:
 
     def ids(self, text: str) -> Ids:
         """Return the ids of the words; of the encoder `lm`, of `</s>` and the text's units."""
-        if self._config.encoder == LM and self.word_states is not None:
-            units = self.word_states.units(self._words(text))
+        if self._config.encoder == LM and self._split is not None:
+            units = self._split(" ".join(self._words(text)), 1).ids
             return np.concatenate(([EOS_ID], units)).astype(np.int32)
         return self.vocabulary.encode(self._forms(text))
 
     def states(self, texts: Iterable[str]) -> list[Halves] | None:
-        """Return the language model's states after the words of texts; None if none are read."""
-        if self.word_states is None or self._config.encoder == LM:
+        """Return the language model's states after the words of texts; None if none are read.
+
+        A text without words has one row, the state before any.
+        """
+        if self._lm is None or self._config.encoder == LM:
             return None
-        # without the state before the first word
-        return [rows[1:] for rows in self.word_states.of([self._words(text) for text in texts])]
+        lines = (" ".join(self._words(text)) for text in texts)
+        (before,) = self._lm.sentence_states([np.zeros(0, np.int32)])
+        return [
+            # in half precision, as those of all texts are kept in training
+            np.clip(read.vectors if read.words else before, -_LARGEST, _LARGEST).astype(np.float16)
+            for read in word_states(self._lm, lines)
+        ]
 
 
 @dataclass(frozen=True)
@@ -208,7 +221,7 @@ class TrainingData:
         labels: the commonest first, K of them.
         label_ids: of the training part, [N].
         reader: what counting has found: the n-grams of a linear classifier, or words.
-        word_states: the language model that reads the texts, if there is one.
+        lm: the language model that reads the texts, if there is one.
         summary: numbers that tell these data from others, for people and for `--resume`.
     """
 
@@ -217,7 +230,7 @@ class TrainingData:
     labels: tuple[str, ...]
     label_ids: Longs
     reader: Bags | WordReader
-    word_states: WordStates | None = None
+    lm: NeuralLanguageModel | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
 
@@ -226,7 +239,7 @@ def read_data(
     dev_file: str | None,
     config: ClassifierConfig,
     *,
-    word_states: WordStates | None = None,
+    lm: NeuralLanguageModel | None = None,
 ) -> TrainingData:
     """Read labelled texts and make ready what a classifier is trained on.
 
@@ -255,13 +268,13 @@ def read_data(
         reader = Bags.build(config.model, train.texts)
         known = {"features": len(reader.known)}
     else:
-        reader = WordReader(config.model, (), word_states)
+        reader = WordReader(config.model, (), lm)
         if config.model.encoder == LM:
             known = _units(reader, train)
         else:
             reader.learn(train.texts)
             known = {"words": len(reader.known)}
-    if not any(known.values()) and word_states is None:
+    if not any(known.values()) and lm is None:
         hint = "give texts with words, or --set min_count=1"
         raise DataError("no word occurs often enough to be learnt", hint=hint, path=path)
     digest = repr((train.texts, train.labels, dev.texts, dev.labels)).encode("utf-8")
@@ -272,11 +285,10 @@ def read_data(
         "labels": {label: counts[label] for label in labels},
         **known,
         "digest": hashlib.sha256(digest).hexdigest()[:16],
-        **({} if word_states is None else word_states.about),
     }
     places = {label: place for place, label in enumerate(labels)}
     ids = np.array([places[label] for _, label in pairs], np.int64)
-    return TrainingData(train, dev, tuple(labels), ids, reader, word_states, summary)
+    return TrainingData(train, dev, tuple(labels), ids, reader, lm, summary)
 
 
 def _units(reader: WordReader, texts: Texts) -> dict[str, int]:

@@ -5,10 +5,13 @@ A linear one needs no torch; a network is imported when it is first asked.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
@@ -18,16 +21,17 @@ from seqtool.classification.ngrams import Bags, laid_out
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats
 from seqtool.core.checkpoint import Header
-from seqtool.core.errors import counted
+from seqtool.core.errors import ModelError, counted
 from seqtool.core.reading import whole_text
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.pretrained import WordStates, summarise
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 
 if TYPE_CHECKING:
     from seqtool.classification.network import ReadingNetwork, TunedNetwork
+    from seqtool.lm.neural.model import NeuralLanguageModel
 
 CHUNK_TEXTS = 1 << 10  # read together
+LM_FOLDER, LM_SUM = "lm", "lm_sum"  # the language model's copy; its sum, in the classifier's header
 
 _ABOUT = {
     LINEAR: "Logistic regression over the n-grams of a text",
@@ -59,8 +63,8 @@ class Classifier(TreebankModel[ClassifierConfig]):
         labels: the commonest one of training first.
         reader: what it knows of texts: n-grams, or words.
         weights: the arrays of `network.LinearNetwork` or of `network.network_of`.
-        word_states: the language model that reads texts, for weights that were trained so; of the
-            encoder `lm` that which training began from.
+        lm: the language model that reads texts, for weights that were trained so; of the encoder
+            `lm` that which training began from.
     """
 
     kind = KIND
@@ -73,10 +77,10 @@ class Classifier(TreebankModel[ClassifierConfig]):
         labels: Sequence[str],
         reader: Bags | WordReader,
         weights: Mapping[str, Floats],
-        word_states: WordStates | None = None,
+        lm: NeuralLanguageModel | None = None,
     ) -> None:
-        super().__init__(config, weights, word_states)
-        self.labels, self.reader = tuple(labels), reader
+        super().__init__(config, weights)
+        self.labels, self.reader, self.lm = tuple(labels), reader, lm
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -94,8 +98,8 @@ class Classifier(TreebankModel[ClassifierConfig]):
         cls,
         config: ClassifierConfig,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
+        lm: NeuralLanguageModel | None = None,
     ) -> Classifier:
         """Return the classifier that was saved; see `TreebankModel.restore`."""
         labels = vocabulary.texts("labels")
@@ -109,18 +113,40 @@ class Classifier(TreebankModel[ClassifierConfig]):
         else:
             from seqtool.classification.network import weight_shapes
 
-            if config.model.encoder == LM and word_states is None:
+            if config.model.encoder == LM and lm is None:
                 raise ValueError("the language model is missing")
-            reader = WordReader(config.model, vocabulary.texts("words"), word_states)
-            shapes = weight_shapes(config.model, len(reader.known), len(labels), word_states)
-        return cls(config, labels, reader, read_weights(shapes), word_states)
+            reader = WordReader(config.model, vocabulary.texts("words"), lm)
+            shapes = weight_shapes(config.model, len(reader.known), len(labels), lm)
+        return cls(config, labels, reader, read_weights(shapes), lm)
+
+    @classmethod
+    def load(
+        cls, directory: Path, header: Header, *, device: str = "cpu", **more: Any
+    ) -> Classifier:
+        """Open a model directory; see `TreebankModel.load`.
+
+        Raises:
+            ModelError: a file is missing or damaged, or the language model is another one.
+        """
+        if LM_SUM in header.data:
+            # in training, it is beside the best model
+            parts = [folder / LM_FOLDER for folder in (directory, directory.parent)]
+            path = next((part for part in parts if part.is_dir()), parts[0])
+            if not path.is_dir() or sum_of(path) != header.data[LM_SUM]:
+                what = "the language model that the classifier reads is missing, or another one"
+                hint = "copy the model again, or train it again"
+                raise ModelError(what, hint=hint, path=path)
+            more["lm"] = open_language_model(path)
+        return super().load(directory, header, device=device, **more)
 
     @staticmethod
     def card(header: Header) -> str:
         """Return the README.md: what it is, its scores, its data and its command."""
         encoder = header.config["model"]["encoder"]
-        of_lm = "The language model is in `lm/`, as it was before: its vocabulary and sizes are "
-        of_lm = of_lm + "in use." if encoder == LM else summarise(header.data)
+        of_lm = ""
+        if LM_SUM in header.data:
+            read = "vocabulary and sizes are in use" if encoder == LM else "states are read"
+            of_lm = f"The language model is in `lm/`, as it was before: its {read}."
         labels = counted(len(header.data.get("labels", ())), "label")
         return checkpoint.compose(
             header,
@@ -175,7 +201,7 @@ class Classifier(TreebankModel[ClassifierConfig]):
         from seqtool.classification.network import trained_network
 
         num_words = len(self.reader.known)
-        return trained_network(self.config.model, num_words, self.weights, self.word_states)
+        return trained_network(self.config.model, num_words, self.weights, self.lm)
 
     @overload
     def __call__(self, given: str) -> Prediction: ...
@@ -203,6 +229,28 @@ class Classifier(TreebankModel[ClassifierConfig]):
             for row in self.probabilities(chunk):
                 label = self.labels[int(row.argmax())]
                 yield Prediction(label, dict(zip(self.labels, row.tolist(), strict=True)))
+
+
+def sum_of(path: str | Path) -> str:
+    """Return what tells a language model from others: a sum of its settings and of its files'."""
+    header = checkpoint.read_header(path)
+    text = json.dumps([header.config, header.tokenizer, header.files], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def open_language_model(path: str | Path, *, device: str = "cpu") -> NeuralLanguageModel:
+    """Open a neural language model.
+
+    Raises:
+        ModelError: there is none, it is damaged, or of another kind.
+    """
+    from seqtool.lm.neural.model import NeuralLanguageModel
+
+    model = checkpoint.load(path, device=device)
+    if not isinstance(model, NeuralLanguageModel):
+        what, hint = "is no neural language model", "give a model that `seqtool train-lm` made"
+        raise ModelError(what, hint=hint, path=path)
+    return model
 
 
 def _softmax(scores: Floats) -> Floats:

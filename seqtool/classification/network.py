@@ -23,7 +23,6 @@ from seqtool.core.vocabulary import NUM_SPECIALS
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
 from seqtool.parsing.encoding.encoder import ContextEncoder, padded_rows
-from seqtool.parsing.encoding.pretrained import WordStates
 
 BATCH_WORDS = 1 << 13  # read together when the network works, padding included
 # what values are multiplied by, for the dropout of a setting of `LearningConfig`
@@ -159,7 +158,7 @@ def maxima(states_TS: Tensor, lengths_B: Tensor) -> Tensor:
 
 
 def network_of(
-    config: ModelConfig, num_words: int, num_labels: int, word_states: WordStates | None
+    config: ModelConfig, num_words: int, num_labels: int, lm: NeuralLanguageModel | None
 ) -> ReadingNetwork | TunedNetwork:
     """Return the network of an encoder of words.
 
@@ -167,23 +166,22 @@ def network_of(
         config: its sizes.
         num_words: that are known, without the special symbols.
         num_labels: K.
-        word_states: the language model whose states, or whose layers, it reads; its weights are
-            those that a `TunedNetwork` begins with.
+        lm: the language model whose states, or whose layers, it reads; its weights are those that
+            a `TunedNetwork` begins with.
     """
     if config.encoder == LM:
-        assert word_states is not None
-        assert isinstance(word_states.model, NeuralLanguageModel)
-        return TunedNetwork(word_states.model.network, num_labels)
-    size = 0 if word_states is None else word_states.size
+        assert lm is not None
+        return TunedNetwork(lm.network, num_labels)
+    size = 0 if lm is None else lm.state_size
     return ReadingNetwork(config, NUM_SPECIALS + num_words, num_labels, size)
 
 
 def weight_shapes(
-    config: ModelConfig, num_words: int, num_labels: int, word_states: WordStates | None
+    config: ModelConfig, num_words: int, num_labels: int, lm: NeuralLanguageModel | None
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of `network_of`, by its name there."""
     with torch.device("meta"):
-        network = network_of(config, num_words, num_labels, word_states)
+        network = network_of(config, num_words, num_labels, lm)
     return {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
 
 
@@ -191,11 +189,11 @@ def trained_network(
     config: ModelConfig,
     num_words: int,
     weights: Mapping[str, Floats],
-    word_states: WordStates | None,
+    lm: NeuralLanguageModel | None,
 ) -> ReadingNetwork | TunedNetwork:
     """Return `network_of` with such weights, on the CPU, in evaluation mode."""
     with torch.random.fork_rng(devices=[]):  # the weights are not those that are drawn
-        network = network_of(config, num_words, len(weights["output.bias"]), word_states)
+        network = network_of(config, num_words, len(weights["output.bias"]), lm)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     return network.cpu().eval()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,7 +16,13 @@ from torch.nn import functional
 from seqtool.classification.config import LINEAR, LM, PRESETS, ClassifierConfig
 from seqtool.classification.data import TrainingData, read_data
 from seqtool.classification.evaluation import evaluate
-from seqtool.classification.model import Classifier
+from seqtool.classification.model import (
+    LM_FOLDER,
+    LM_SUM,
+    Classifier,
+    open_language_model,
+    sum_of,
+)
 from seqtool.classification.network import (
     LinearNetwork,
     ReadingNetwork,
@@ -22,19 +30,20 @@ from seqtool.classification.network import (
     network_of,
 )
 from seqtool.classification.ngrams import Bags, laid_out
+from seqtool.core import checkpoint
 from seqtool.core.arrays import Halves, Longs
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import NUM_SPECIALS, UNK_ID
+from seqtool.parsing.data import POOL_BATCHES
 from seqtool.parsing.encoding.encoder import AveragedWeights, unknown_chances
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.train import (
-    POOL_BATCHES,
     Kind,
     RunOptions,
     TreebankRecord,
     TreebankTask,
     train_on_treebank,
 )
+from seqtool.training.hardware import choose_device
 from seqtool.training.run import TrainedModel
 
 
@@ -54,7 +63,7 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         if isinstance(reader, Bags):
             self.module = LinearNetwork(len(reader.known), num_labels)
         else:
-            self.module = network_of(config.model, len(reader.known), num_labels, data.word_states)
+            self.module = network_of(config.model, len(reader.known), num_labels, data.lm)
             if isinstance(self.module, TunedNetwork):
                 self.module.set_dropout(config.learning)
                 counts = np.bincount(np.concatenate(self._ids))
@@ -64,7 +73,7 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
             self._chances = unknown_chances(counts, config.learning.dropout_words)
             self._lm_states = reader.states(data.train.texts)
         self.module.to(self._device)
-        self._average = AveragedWeights(self.module, config.learning.averaging)
+        self._average: AveragedWeights = AveragedWeights(self.module, config.learning.averaging)
         self._batches: list[Longs] = []
 
     def start_epoch(self, epoch: int) -> int:
@@ -112,7 +121,7 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
     def model(self) -> Classifier:
         """Return the classifier of the averaged weights."""
         data, weights = self._data, self._average.arrays()
-        return Classifier(self.config, data.labels, data.reader, weights, data.word_states)
+        return Classifier(self.config, data.labels, data.reader, weights, data.lm)
 
     def validate(self) -> dict[str, float]:
         """Return the scores of the validation part, in percent."""
@@ -120,14 +129,6 @@ class ClassifierTask(TreebankTask[ClassifierConfig, TrainingData]):
         predicted = [prediction.label for prediction in self.model().pipe(dev.texts)]
         scores = evaluate(self._data.labels, dev.labels or (), predicted).scores
         return {f"dev_{name}": score for name, score in scores.items()}
-
-    def carried(self) -> dict[str, Tensor]:
-        """Return the averages."""
-        return self._average.carried()
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned."""
-        self._average.restore(tensors)
 
 
 class ClassifierOptions(RunOptions, total=False):
@@ -165,26 +166,55 @@ def train_classifier(
         Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
-    chosen = PRESETS.chosen(config)
-    return train_on_treebank(CLASSIFIER, train_files, output, chosen, **options)
+    lm, device = options.pop("lm", None), choose_device(options.get("device", "auto"))
+    kind = dataclasses.replace(
+        CLASSIFIER, begin=partial(_begin, lm=lm), read=partial(_read, lm=lm, device=device)
+    )
+    return train_on_treebank(kind, train_files, output, PRESETS.chosen(config), **options)
+
+
+def _begin(
+    record: TreebankRecord[ClassifierConfig], output: Path, *, lm: str | Path | None
+) -> None:
+    """Copy the language model of a new run, if there is one."""
+    if lm is None:
+        return
+    if Path(lm).resolve().is_relative_to(output.resolve()):
+        what = f"the classifier would replace {lm}, which it reads"
+        raise ConfigError(what, hint="choose another output with -o")
+    open_language_model(lm)
+    checkpoint.copy(lm, output / LM_FOLDER)
 
 
 def _read(
-    record: TreebankRecord[ClassifierConfig], word_states: WordStates | None, output: Path
+    record: TreebankRecord[ClassifierConfig],
+    output: Path,
+    *,
+    lm: str | Path | None = None,
+    device: str = "cpu",
 ) -> tuple[ClassifierConfig, TrainingData]:
-    """Return the settings and the data of a run."""
-    config = record.config
-    if word_states is not None and config.model.encoder == LINEAR:
+    """Return the settings and the data of a run, whose language model is its own copy of `lm`."""
+    path, encoder = output / LM_FOLDER, record.config.model.encoder
+    if lm is not None and not (path.is_dir() and sum_of(lm) == sum_of(path)):
+        what = "--lm is not what the run began with"
+        raise ConfigError(what, hint="leave it out with --resume")
+    if not path.is_dir():
+        if encoder == LM:
+            raise ConfigError(
+                "the encoder lm begins from a language model, and none is given",
+                hint="add --lm with a model that `seqtool train-lm` made, or choose another "
+                "--encoder",
+            )
+        return record.config, read_data(record.train, record.dev, record.config)
+    if encoder == LINEAR:
         raise ConfigError(
             "a linear classifier reads no language model",
             hint="add --encoder lm or --encoder bilstm, or leave --lm out",
         )
-    if word_states is None and config.model.encoder == LM:
-        raise ConfigError(
-            "the encoder lm begins from a language model, and none is given",
-            hint="add --lm with a model that `seqtool train-lm` made, or choose another --encoder",
-        )
-    return config, read_data(record.train, record.dev, config, word_states=word_states)
+    model = open_language_model(path, device=device)
+    data = read_data(record.train, record.dev, record.config, lm=model)
+    data.summary.update({"lm_unit": model.tokenizer.unit, LM_SUM: sum_of(path)})
+    return record.config, data
 
 
 CLASSIFIER = Kind(

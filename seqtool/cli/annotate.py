@@ -25,7 +25,7 @@ from seqtool.core.errors import ConfigError, ModelError, counted
 
 if TYPE_CHECKING:
     from seqtool.parsing.annotation import Part
-    from seqtool.parsing.segmenter.documents import Layout
+    from seqtool.parsing.segmenter.documents import TextLayout
 
 TEXT_FORMATS = ("conllu", "text", "lines")
 INPUTS = ("text", "conllu", "horizontal", "vertical")
@@ -36,9 +36,6 @@ FilesArgument = Annotated[
 ]
 AllowMissingOption = Annotated[
     bool, typer.Option("--allow-missing", help="Parse sentences without tags, too.")
-]
-MoreWordsOption = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="The word vectors of training, for rarer words.")
 ]
 RetagOption = Annotated[
     bool, typer.Option("--retag", help="Predict also the tags or labels that FILE has.")
@@ -56,11 +53,11 @@ class LayoutOptions:
     )
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TextLayout:
         """What they say."""
-        from seqtool.parsing.segmenter.documents import Layout
+        from seqtool.parsing.segmenter.documents import TextLayout
 
-        return Layout(self.rules, self.presegmented, self.pretokenized)
+        return TextLayout(self.rules, self.presegmented, self.pretokenized)
 
 
 @dataclass(frozen=True)
@@ -76,7 +73,7 @@ class RawTextOptions(LayoutOptions):
     )
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TextLayout:
         """What they say."""
         from seqtool.treebank.layouts import LAYOUTS
 
@@ -176,7 +173,6 @@ def tag(
         "-m",
     ),
     retag: RetagOption = False,
-    embeddings: MoreWordsOption = None,
     *,
     out: OutputOptions,
     broken: BrokenOptions,
@@ -192,18 +188,18 @@ def tag(
     of `train-tagger --column` gives labels, into MISC or the column of labels of a file with a word
     a line; where there are labels already, --retag says how good its own are.
     """
-    from seqtool.parsing.annotation import Annotation, with_words
+    from seqtool.parsing.annotation import Annotation
 
     given = _inputs(files, spark, "trees")
     path = one_model(models) or default_model("tagger", "parser")
-    tagger = with_words(open_model(path, "tagger"), embeddings, path)
+    tagger = open_model(path, "tagger")
     annotation = Annotation(
         "tag",
         text.layout if text.are_for(given) else None,
         options={"retag": retag},
         **broken.of_annotation,
     )
-    corpus = Corpus(annotation, given, tagger, [path], embeddings)
+    corpus = Corpus(annotation, given, tagger, [path])
     if tagger.kind == "labeller" and not spark.is_spark():
         return _label(corpus, [] if text.is_given else given, columns, out, broken.invalid)
     columns.refuse()
@@ -221,7 +217,7 @@ def _label(
     invalid: str | None,
 ) -> None:
     """Label a corpus, of which `files` may have a word a line; say how good the labels are."""
-    from seqtool.parsing.labeller.entities import LabelCounts
+    from seqtool.parsing.tagger.entities import LabelCounts
 
     labeller, annotation, counts = corpus.model, corpus.annotation, LabelCounts()
     options: dict[str, Any] = {**annotation.options, "counts": counts}
@@ -263,7 +259,6 @@ def parse(
     retag: RetagOption = False,
     allow_missing: AllowMissingOption = False,
     clear_deps: bool = option(False, "Leave out the enhanced graph, which is not parsed."),
-    embeddings: MoreWordsOption = None,
     *,
     out: OutputOptions,
     trees: TreeOptions,
@@ -277,7 +272,7 @@ def parse(
     tags and lemmas that are `_`: comments, multiword tokens, empty nodes and all other columns come
     back as they were. Plain text needs such a model. Memory is bounded however long the input is.
     """
-    from seqtool.parsing.annotation import Annotation, with_words
+    from seqtool.parsing.annotation import Annotation
 
     known = (*FORMATS, "parquet") if spark.is_spark() else FORMATS
     others = ["--jobs"] * (out.jobs > 1) + ["--clear-deps"] * clear_deps
@@ -290,7 +285,7 @@ def parse(
     if [*given, *(trees.gold or [])].count("-") > 1:
         raise ConfigError("stdin can be read once only", hint="give - for one file, not for two")
     paths = model or [default_model("parser")]
-    parser = with_words(open_model(paths, "parser"), embeddings, paths[0])
+    parser = open_model(paths, "parser")
     note_beam(parser, beam, paths)
     _check_parser(parser, paths, trees, retag=retag)
     options = {
@@ -306,7 +301,7 @@ def parse(
         clear_deps=clear_deps,
         **broken.of_annotation,
     )
-    corpus = Corpus(annotation, given, parser, paths, embeddings)
+    corpus = Corpus(annotation, given, parser, paths)
     if format_ in DRAWINGS and not spark.is_spark():
         with corpus.items(out.output, broken.invalid) as items:
             trees.draw(annotation, parser, items, format_, out.output)

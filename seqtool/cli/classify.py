@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 from seqtool.cli import options as cli
 from seqtool.cli import training
 from seqtool.cli.models import default_model, one_model, open_model
-from seqtool.cli.options import argument, note, option, option_for, show_table, takes_options
+from seqtool.cli.options import (
+    argument,
+    note,
+    option,
+    option_for,
+    setting_option,
+    show_table,
+    takes_options,
+)
 from seqtool.cli.usage import examples
 from seqtool.core.errors import ConfigError, counted
 
@@ -53,11 +61,15 @@ def train_classifier(
     ),
     dev: Path | None = training.dev_option("accuracy", "A table", "row"),
     output: cli.OutputOption = Path("runs/classifier"),
-    preset: str | None = cli.setting_option(
+    preset: str | None = setting_option(
         None, "Settings by name; that of the --encoder if not given.", "linear|recurrent|fine-tuned"
     ),
     config: Path | None = training.preset_file_option(),
-    lm: Path | None = training.language_model_option(),
+    lm: Path | None = setting_option(
+        None,
+        "A model of train-lm whose state after each word is read too, or trained (--encoder lm).",
+        "DIR",
+    ),
     *,
     settings: dict[str, Any],
     options: training.TrainingOptions,

@@ -76,7 +76,6 @@ class Corpus:
         files: files and directories as they were named.
         model: opened; None where text is split without one.
         paths: of the models.
-        embeddings: see `make_annotator`.
 
     Attributes:
         seen: what is to be told of the sentences so far.
@@ -88,12 +87,11 @@ class Corpus:
         files: Sequence[str],
         model: Any,
         paths: Sequence[Path],
-        embeddings: Path | None = None,
     ) -> None:
         from seqtool.parsing.annotation import Seen
 
         self.annotation, self.files, self.model = annotation, files, model
-        self._paths, self._embeddings = paths, embeddings
+        self._paths = paths
         self._path = paths[0] if paths else None
         self._is_text = annotation.layout is not None
         self._on_broken: Callable[[Broken], None] = lambda broken: None
@@ -132,7 +130,6 @@ class Corpus:
                 format_=format_,
                 invalid=invalid,
                 jobs=out.jobs > 1,
-                embeddings=self._embeddings,
             )
             return self.seen
         targets = self._plan(output, invalid)
@@ -156,7 +153,7 @@ class Corpus:
         forks, annotation = can_fork(), self.annotation
         make: Callable[[], Any] = partial(partial, annotation.annotate, model=self.model)
         if not forks:
-            make = partial(make_annotator, annotation, self._paths, self._embeddings)
+            make = partial(make_annotator, annotation, self._paths)
         # a bar has a thread, and none is to be when a process is copied
         with Pool(make, out.jobs, forks=forks) as pool, self._bar(out.output) as on_progress:
             done = pool.map(annotation.read_chunks(files, on_progress=on_progress))

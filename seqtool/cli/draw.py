@@ -117,14 +117,13 @@ def draw_groups(
     from seqtool.treebank.drawing.rendering import render_groups
 
     kind: Any = format_
+    colour = format_ == "tree" and is_terminal(output)
 
-    def drawn(groups: Iterable[Group], *, colour: bool = False) -> Iterator[str]:
+    def drawn(groups: Iterable[Group]) -> Iterator[str]:
         return render_groups(groups, kind, beside=beside, down=down, colour=colour)
 
-    groups = begun(groups)
     if not cli.is_folder(output):
-        colour = format_ == "tree" and is_terminal(output)
-        return write_text(drawn(groups, colour=colour), output, colour=colour)
+        return write_text(drawn(begun(groups)), output, colour=colour)
     number = 0
     with atomic_directory(output) as folder:
         for number, group in enumerate(groups, start=1):
@@ -268,12 +267,12 @@ class ChoiceOptions:
                 continue
             is_empty = False
             yield group
-        if is_empty and self.where:
-            what = "no sentence has a word that --where asks for"
-            raise DataError(what, hint=f"leave out --where{' or --differing' * self.differing}")
-        if is_empty and self.differing:
+        if is_empty and (self.where or self.differing):
             what = "no trees differ in heads or relations, subtypes apart"
-            raise DataError(what, hint="leave out --differing")
+            if self.where:
+                what = "no sentence has a word that --where asks for"
+            options = ["--where"] * bool(self.where) + ["--differing"] * self.differing
+            raise DataError(what, hint=f"leave out {' or '.join(options)}")
 
 
 @examples(
@@ -320,8 +319,8 @@ def draw(
         raise ConfigError("--beside draws several analyses", hint=f"{hint}, and no --format json")
     if choice.differing and len(given) == 1 and gold is None:
         raise ConfigError("--differing has nothing to compare", hint=f"{hint}, or --gold FILE")
-    if down and format_ != "svg":
-        raise ConfigError(f"{format_} has no --down", hint="leave it out, or choose svg")
+    if down and format_ not in ("svg", "html"):
+        raise ConfigError(f"{format_} has no --down", hint="choose --format svg or html")
     check_drawing(format_, output)
     groups = grouped(
         [read_conllu(path, skip_option="") for path in given],

@@ -131,8 +131,8 @@ def _parsed(
     options: dict[str, Any],
 ) -> Iterator[Sentence]:
     """Let a model parse the words of gold sentences, whose file is `name`."""
-    from seqtool.parsing.parser.columns import naming_reader
-    from seqtool.treebank.scores import without_score
+    from seqtool.parsing.missing_columns import naming_reader
+    from seqtool.treebank.misc import without_score
     from seqtool.treebank.sentence import MISC, UPOS, Sentence
 
     shown = ", ".join(map(str, paths))

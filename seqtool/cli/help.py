@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -64,7 +65,7 @@ CONFIGURATIONS = (
     ("Neural language models", "train-lm", "lm.neural.config:NeuralLMConfig"),
     ("Parsers", "train-parser", "parsing.parser.config:ParserConfig"),
     ("Taggers", "train-tagger", "parsing.tagger.config:TaggerConfig"),
-    ("Labellers of words", "train-tagger --column", "parsing.labeller.config:LabellerConfig"),
+    ("Labellers of words", "train-tagger --column", "parsing.tagger.config:LabellerConfig"),
     (
         "Segmenters",
         "train-parser --raw --only segmenter",
@@ -160,7 +161,8 @@ def settings_page() -> str:
         lines += [f"`seqtool {command}`.", ""] if command else []
         name, _, kind = place.partition(":")
         module = import_module(f"seqtool.{name}")
-        for setting, field in leaves(getattr(module, kind)):
+        config = getattr(module, kind)
+        for setting, field in leaves(config):
             if setting.partition(".")[0] not in (
                 "training",
                 *PARTS,
@@ -168,7 +170,10 @@ def settings_page() -> str:
                 full = setting if command else f"training.{setting}"
                 value = json.dumps(field.default)
                 lines.append(f"- `{full}` = `{value}`: {field.metadata['help']}")
-        table = module.PRESETS.table if hasattr(module, "PRESETS") else {}
+        tables = (
+            each.table for each in vars(module).values() if getattr(each, "config", None) is config
+        )
+        table: Any = next(tables, {})
         for preset, values in table.items():
             option = f" --preset {preset}" if len(table) > 1 else ""
             presets += ["", f"`seqtool {command}{option}`:", ""]

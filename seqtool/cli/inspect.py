@@ -102,8 +102,8 @@ def _corpus(path: Path) -> tuple[dict[str, Any], list[Section]]:
 
 
 def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
-    from seqtool.parsing.parser import families
     from seqtool.parsing.parser.config import KIND
+    from seqtool.parsing.parser.families import settings_read
 
     path, header = checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(path, header, sums=True)
@@ -122,7 +122,7 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
         "made by": header.command or "the Python library",
         "versions": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
     }
-    settings = families.settings_read(header) if header.kind == KIND else header.config
+    settings = settings_read(header) if header.kind == KIND else header.config
     return {"path": str(path), **content, "bytes": size, **more}, [
         ("", about),
         ("Orders", _order_rows(sizes)),
@@ -248,10 +248,10 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
     from rich.cells import set_cell_size
 
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.queries import Contracted, Values, matches, parse_query, wants
+    from seqtool.treebank.queries import QueryHints, matches, parse_query, wants
 
     query = parse_query(where)
-    wanted, values, contracted = wants(query), Values(query), Contracted(query)
+    wanted, hints = wants(query), QueryHints(query)
     words: list[dict[str, Any]] = []
     num_words = num_with = num_sentences = 0
     for sentence in read_conllu(path, check="columns", skip_option=""):
@@ -259,8 +259,7 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
         num_words += len(here)
         num_with += bool(here)
         num_sentences += 1
-        values.add(sentence)
-        contracted.add(sentence)
+        hints.add(sentence)
         if as_json:
             words += [match.to_json() for match in here]
             continue
@@ -270,7 +269,7 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
             echo(f"{before}[{match.written}]{after}  {match.place}")
     if as_json:
         cli.emit({"path": str(path), "where": query, "words": words})
-    for hint in filter(None, (*([] if num_words else values.hints()), contracted.hint())):
+    for hint in () if num_words else hints.lines():
         cli.note(f"note: {hint}")
     if not as_json:
         total = counted(num_sentences, "sentence")

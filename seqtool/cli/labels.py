@@ -12,7 +12,7 @@ from seqtool.cli.options import note, show_table
 from seqtool.core.errors import ConfigError, DataError, counted
 
 if TYPE_CHECKING:
-    from seqtool.parsing.labeller.entities import LabelCounts
+    from seqtool.parsing.tagger.entities import LabelCounts
 
 WordColumnOption = Annotated[
     int | None,
@@ -55,7 +55,7 @@ class ColumnOptions:
             ConfigError: some have, and others have not.
             DataError: one cannot be read, and is not to be skipped.
         """
-        from seqtool.parsing.labeller.columns import is_column_file
+        from seqtool.parsing.tagger.columns import is_column_file
 
         kinds = set()
         for path in files:
@@ -82,7 +82,7 @@ def note_columns(
     Raises:
         ConfigError: columns are named, and there are files, but none with a word a line.
     """
-    from seqtool.parsing.labeller.columns import columns_of, is_column_file
+    from seqtool.parsing.tagger.columns import is_column_file, layout_of
 
     options = ColumnOptions(word_column, label_column)
     layouts: set[object] = set()
@@ -91,7 +91,7 @@ def note_columns(
         if not is_column_file(path, is_named=options.are_given):
             num_others += 1
             continue
-        columns = columns_of(path, word_column, label_column)
+        columns = layout_of(path, word_column, label_column)
         if columns not in layouts and columns.width > 2:
             note(f"{path}: {columns.describe()}")
         layouts.add(columns)

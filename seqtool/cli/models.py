@@ -165,12 +165,12 @@ def one_model(models: Sequence[Path] | None) -> Path | None:
 
 def note_unknown(model: Any, sentences: Iterable[Sentence], path: Path) -> None:
     """Say so where a parser does not know the words or tags of sentences."""
-    from seqtool.parsing.unknown import Unknown
+    from seqtool.parsing.unknown_words import UnknownWords
 
     known = getattr(model, "known", None)
     if known is None:
         return
-    unknown = Unknown()
+    unknown = UnknownWords()
     unknown.add(sentences, known)
     for warning in unknown.warnings(known):
         note(f"warning: {path}: {warning}")

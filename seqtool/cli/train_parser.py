@@ -82,9 +82,10 @@ def train_parser(
     ),
     preset: str | None = setting_option(
         None,
-        "Settings by name (default fast; accurate with --raw). Words of chen-manning have two "
-        "vectors, summed: of the form, and of its lower case, which the paper has not.",
-        "fast|accurate|graph|chen-manning|linear|mst|mst2",
+        "Settings by name (default fast; accurate with --raw, where best takes twice as long or "
+        "more). Words of chen-manning have two vectors, summed: of the form, and of its lower "
+        "case, which the paper has not.",
+        "fast|accurate|graph|chen-manning|linear|mst|best",
     ),
     fast: bool = setting_option(False, "The same as --preset fast, also with --raw."),
     fields: str | None = setting_option(
@@ -114,8 +115,8 @@ def train_parser(
     kind = run_kind(output) if options.resume else None
     part = only or ("pipeline" if raw else "parser")
     part = kind if kind in ("segmenter", "pipeline") else part
-    sources = options.words() | teachers.sources()
-    read = {"segmenter": (), "pipeline": ("embeddings", "lm"), "parser": tuple(sources)}[part]
+    sources = {"embeddings": options.embeddings} | teachers.sources()
+    read = {"segmenter": (), "pipeline": ("embeddings",), "parser": tuple(sources)}[part]
     if refused := [name for name, value in sources.items() if value and name not in read]:
         what = f"--{refused[0]} is not for {'all that --raw trains' if raw else f'a {part}'}"
         raise ConfigError(what, hint="leave it out, or train a parser alone")
@@ -136,18 +137,18 @@ def _train(
     """Train a parser, all that plain text needs, or a part of it."""
     from seqtool.core.checkpoint import run_record
     from seqtool.core.storage import read_object
+    from seqtool.parsing.config import PRESETS_OF
     from seqtool.treebank.conllu import describe_held_out
 
     record = run_record(output)
     run = read_object(record) if options.resume and record.is_file() else {}
     given = {
         "--distil": sources.get("distil") or run.get("distil"),
-        "--lm": sources.get("lm") or run.get("lm"),
         "--raw": part == "pipeline" or run.get("gold_tags"),  # which Python can name, too
     }
     facts = [name for name, value in given.items() if value]
-    resolve = import_module(f"seqtool.parsing.{part}.config").resolve
-    chosen = options.resolve(resolve, (preset, options.config), settings, output, facts)
+    combine = PRESETS_OF[part].resolve
+    chosen = options.resolve(combine, (preset, options.config), settings, output, facts)
     if chosen is None:
         return
     train = getattr(import_module(f"seqtool.parsing.{part}.train"), f"train_{part}")

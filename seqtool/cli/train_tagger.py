@@ -46,16 +46,14 @@ def train_tagger(
     It learns columns UPOS, XPOS, FEATS and LEMMA; trees are not looked at.
     """
     from seqtool.core.checkpoint import run_kind
-    from seqtool.parsing.labeller import config as labellers
-    from seqtool.parsing.tagger import config as taggers
+    from seqtool.parsing.config import PRESETS_OF
 
     named = {"column": column, "word_column": word_column, "label_column": label_column}
     settings |= {f"data.{name}": value for name, value in named.items() if value is not None}
     has_labels = any(value is not None for value in named.values())
     has_labels = has_labels or (options.resume and run_kind(output) == "labeller")
-    facts = ["--lm"] if options.lm or options.resume else []
-    combine = labellers.resolve if has_labels else taggers.resolve
-    chosen = options.resolve(combine, (preset, options.config), settings, output, facts)
+    combine = PRESETS_OF["labeller" if has_labels else "tagger"].resolve
+    chosen = options.resolve(combine, (preset, options.config), settings, output)
     if chosen is None:
         return
     if has_labels:
@@ -71,9 +69,8 @@ def train_tagger(
             note("tags share morphemes, so they are learnt without label_smoothing")
 
     treebank, dev = options.treebanks(treebank, dev)
-    trained = options.run(
-        train, treebank, output, chosen, dev=dev, on_data=on_data, **options.words()
-    )
+    sources = {"dev": dev, "embeddings": options.embeddings}
+    trained = options.run(train, treebank, output, chosen, on_data=on_data, **sources)
     scores = ", ".join(f"{name} {trained.scores[key]:.2f}" for name, key in SHOWN.items())
     report(trained, options.json, f"dev {scores}", next=("tag FILE.conllu -m {}",))
 
@@ -87,8 +84,8 @@ def _train_labels(
 ) -> None:
     """Train a labeller of words."""
     from seqtool.core import checkpoint
-    from seqtool.parsing.labeller.data import count_dev, scheme_of
-    from seqtool.parsing.labeller.train import train_labeller as train
+    from seqtool.parsing.tagger.data import scheme_of
+    from seqtool.parsing.tagger.train import train_labeller as train
 
     columns = (chosen.data.word_column, chosen.data.label_column)
     labels.note_columns(map(str, [*(files or ()), *([dev] if dev else [])]), *columns)
@@ -99,8 +96,9 @@ def _train_labels(
         note_data(data.summary, counted(data.summary["labels"], "label"))
         note(f"the labels are {SCHEMES[scheme_of(data)]}")
 
-    trained = options.run(train, files, output, chosen, dev=dev, on_data=on_data, **options.words())
-    counts = count_dev(checkpoint.load(output), read[-1])
+    sources = {"dev": dev, "embeddings": options.embeddings}
+    trained = options.run(train, files, output, chosen, on_data=on_data, **sources)
+    counts = checkpoint.load(output).count_dev(read[-1])
     if not options.json:
         labels.show_types(counts)
     types = {name: scores._asdict() for name, scores in counts.by_type.items()}

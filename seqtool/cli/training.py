@@ -41,15 +41,6 @@ def preset_file_option() -> Any:
     return setting_option(None, "A YAML file of settings, over the preset's.", "FILE")
 
 
-def language_model_option() -> Any:
-    """Return the option of a language model that is read, too."""
-    return setting_option(
-        None,
-        "A model of train-lm whose state after each word is read too, or trained (--encoder lm).",
-        "DIR",
-    )
-
-
 @dataclass(frozen=True)
 class RunOptions:
     """Options of every command that trains networks, one of them or many."""
@@ -148,18 +139,13 @@ class TreebankOptions(TrainingOptions):
 
     config: Path | None = preset_file_option()
     embeddings: Path | None = setting_option(
-        None, "A file of word vectors (word2vec, also its .bin; GloVe; fastText).", "FILE"
+        None, "A file of word vectors as text (word2vec, GloVe, fastText).", "FILE"
     )
-    lm: Path | None = language_model_option()
     skip_invalid: bool = option(False, "Leave out broken sentences.")
 
     def run(self, train: Callable[..., Any], *what: Any, **more: Any) -> Any:
         """Call a training function; see `TrainingOptions.run`."""
         return super().run(train, *what, skip_invalid=self.skip_invalid, **more)
-
-    def words(self) -> dict[str, Any]:
-        """Return what words are read by, as arguments of a training function."""
-        return {"embeddings": self.embeddings, "lm": self.lm}
 
     def treebanks(
         self, treebank: list[Path] | None, dev: Path | None

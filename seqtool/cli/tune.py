@@ -23,18 +23,23 @@ LOOKED_AT = 64  # draws, to see whether a setting is read by one
 class Tunable(NamedTuple):
     """A training that settings are searched for."""
 
-    package: str  # holds its settings in `config` and its function in `train`
+    package: str  # named after the kind of model; holds its function in `train`
     name: str  # of the function
     score: str  # that counts if no other is asked for
     command: str
 
     def resolve(self, base: str | None, values: dict[str, Any], overrides: list[str]) -> Any:
         """Return the settings that a name or a file stands for, under others."""
-        combine = import_module(f"{self.package}.config").resolve
         if self.name == "train_lm":  # a recipe and a file are told apart there
-            return combine(base, values, overrides)
-        is_file = base is not None and Path(base).suffix in (".yaml", ".yml")
-        return combine(*((None, Path(str(base))) if is_file else (base, None)), values, overrides)
+            from seqtool.lm.neural.config import resolve
+
+            return resolve(base, values, overrides)
+        from seqtool.parsing.config import PRESETS_OF
+
+        presets = PRESETS_OF[self.package.rpartition(".")[2]]
+        if base is not None and Path(base).suffix in (".yaml", ".yml"):
+            return presets.resolve(None, Path(base), values, overrides)
+        return presets.resolve(base, None, values, overrides)
 
 
 KINDS = {

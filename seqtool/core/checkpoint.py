@@ -6,7 +6,7 @@
     README.md              a model card, free to be edited
     log.jsonl, last/       left by training: its log, and the state that --resume continues from
     best/                  the model while training goes on
-    lm/                    the language model that a tagger or parser reads
+    lm/                    the language model that a classifier reads
     run.json, corpus/      what was trained: the settings, and a raw text once it is prepared
 
 A model is there whole or not at all; `seqtool inspect` finds a changed bit by the sums. Loading
@@ -54,15 +54,15 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
     {
         "class-ngram": "seqtool.lm.ngram.classes:load_model",
         "classifier": "seqtool.classification.model:load_model",
-        "labeller": "seqtool.parsing.labeller.model:load_model",
+        "labeller": "seqtool.parsing.tagger.labeller:Labeller.load",
         "mixture": "seqtool.lm.mixture.model:load_model",
         "neural-lm": "seqtool.lm.neural.model:load_model",
         "ngram": "seqtool.lm.ngram.model:load_model",
-        "parser": "seqtool.parsing.parser.model:load_model",
+        "parser": "seqtool.parsing.parser.parser:load_model",
         "pipeline": "seqtool.parsing.pipeline.model:load_model",
-        "segmenter": "seqtool.parsing.segmenter.model:load_model",
+        "segmenter": "seqtool.parsing.segmenter.model:Segmenter.load",
         "snm": "seqtool.lm.snm.model:load_model",
-        "tagger": "seqtool.parsing.tagger.model:load_model",
+        "tagger": "seqtool.parsing.tagger.model:Tagger.load",
     },
 )
 

@@ -430,4 +430,4 @@ class Registry(Generic[T]):
         if name not in self._table:
             raise ConfigError(f"no {self.noun} is called {name!r}", hint=did_you_mean(name, self))
         module, _, attribute = self._table[name].partition(":")
-        return cast(T, getattr(import_module(module), attribute))
+        return cast(T, operator.attrgetter(attribute)(import_module(module)))

@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, nullcontext
 from multiprocessing import active_children, get_context, parent_process
+from types import ModuleType
 from typing import Any, Generic, Self, TypeVar
 
 from seqtool.core import signals
@@ -49,9 +51,9 @@ class Pool(Generic[Given, Made]):
         forks: they are copies of this process, which must have no other thread.
     """
 
-    def __init__(self, make: Make[Given, Made], num: int, *, forks: bool) -> None:
+    def __init__(self, make: Make[Given, Made], num: int, *, forks: bool = False) -> None:
         context = get_context("fork" if forks else "spawn")
-        self._num = num
+        self._num, self._forks = num, forks
         self._executor = ProcessPoolExecutor(num, context, initializer=_begin, initargs=(make,))
 
     def __enter__(self) -> Self:
@@ -71,8 +73,12 @@ class Pool(Generic[Given, Made]):
             self._executor.shutdown(cancel_futures=True)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        with signals.kept_from_children():
+        with signals.kept_from_children(), nullcontext() if self._forks else _without_main():
             return self._executor.submit(function, *arguments)
+
+    def submit(self, given: Given) -> Future[Made]:
+        """Let a process do the work on a thing, in the order in which things are given."""
+        return self._submit(_do, given)
 
     def map(self, givens: Iterable[Given]) -> Iterator[Made]:
         """Give what the work makes of each thing, in their order.
@@ -94,7 +100,7 @@ class Pool(Generic[Given, Made]):
             while source is not None or waiting:
                 while source is not None and len(waiting) < WINDOW * self._num:
                     try:
-                        waiting.append(self._submit(_do, next(source)))
+                        waiting.append(self.submit(next(source)))
                     except StopIteration:
                         source = None
                     except Exception as error:  # those before it come first
@@ -107,6 +113,17 @@ class Pool(Generic[Given, Made]):
             raise ProcessError(what, hint=hint) from error
         if failure is not None:
             raise failure
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Let a new process not run the program that this one runs, as it would to know its classes."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 _make: Make[Any, Any] | None = None

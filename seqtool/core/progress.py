@@ -12,7 +12,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial, wraps
@@ -296,9 +296,14 @@ class Display(Listener):
             self._bars.stop()
         self._bars = None
 
-    def plan(self, stages: Iterable[Mapping[str, float]], at_once: int) -> None:
-        """Show from now on how many of all parts, which are trained stage by stage, are done."""
-        self._num_parts = sum(map(len, stages))
+    def plan(self, parts: Sequence[str]) -> None:
+        """Show from now on how many of all parts are done."""
+        self._num_parts = len(parts)
+
+    def estimate(self, seconds: float) -> None:
+        """Say about how long all parts take together."""
+        minutes = counted(max(1, round(seconds / 60)), "minute")
+        self.note(f"all {self._num_parts} parts will take about {minutes}")
 
     def show(self, event: Event, name: str = "") -> None:
         """Show one event, of the run of that name."""
@@ -381,6 +386,7 @@ def shows_progress(*, has_parts: bool = False) -> Callable[[Callable[P, R]], Cal
             if has_parts:
                 arguments.setdefault("on_part", lambda part: display.note(f"{part} begins"))
                 arguments.setdefault("on_plan", display.plan)
+                arguments.setdefault("on_estimate", display.estimate)
             yield display.show
 
     return partial(_shown, "on_event", opened)

@@ -99,7 +99,7 @@ def check_layer(layer: int, num_layers: int, *, first: int = 1) -> None:
 def _word_states(
     model: SentenceReader, lines: Iterable[str], layer: int | None, pool: Pool
 ) -> Iterator[SentenceStates]:
-    split = _splitter(model.tokenizer)
+    split = sentence_splitter(model.tokenizer)
     numbered = enumerate(lines, start=1)
     while some := list(islice(numbered, SENTENCES_AHEAD)):
         sentences = [split(line, number) for number, line in some]
@@ -137,7 +137,7 @@ class SplitSentence(NamedTuple):
     ends: list[int]
 
 
-def _splitter(tokenizer: Tokenizer) -> Callable[[str, int], SplitSentence]:
+def sentence_splitter(tokenizer: Tokenizer) -> Callable[[str, int], SplitSentence]:
     """Return what turns a line of a number, from 1, into ids, and knows which are of which word."""
     if isinstance(tokenizer, WordTokenizer):  # a word `</s>` is to be an unknown one
         tokenizer = WordTokenizer(

@@ -1,4 +1,4 @@
-"""What `segment`, `tag` and `parse` do to a corpus, all at once or chunk by chunk.
+"""Annotation of a corpus by `segment`, `tag` and `parse`, all at once or chunk by chunk.
 
     Annotation    what is to be done: which work, how text is split, the options of the model
     Chunk         some of a corpus: whole sentences of CoNLL-U, or whole paragraphs of plain text
@@ -17,33 +17,32 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from seqtool.core import checkpoint
-from seqtool.core.errors import DataError, ModelError
+from seqtool.core.errors import DataError
 from seqtool.core.reading import Progress, find_files, read_blocks
-from seqtool.parsing.segmenter.documents import (
-    Layout,
-    read_documents,
-    read_parts,
-    segment_parts,
-)
-from seqtool.parsing.unknown import Known, Unknown
+from seqtool.parsing.unknown_words import Known, UnknownWords
 from seqtool.treebank.conllu import (
     Broken,
     Item,
     SentenceBatch,
     Stretch,
     batches_in,
+    columns_of,
     items_in,
     read_batches,
     read_items,
     read_stretches,
     refused,
 )
-from seqtool.treebank.plus import columns_of
 from seqtool.treebank.sentence import FORM, LEMMA, NUM_COLUMNS, UPOS, Sentence
+
+if TYPE_CHECKING:
+    from seqtool.parsing.segmenter.documents import TextLayout
 
 # of a chunk: enough words for a parser to be fast, and few enough for all processes to end at once
 TREE_BYTES, TEXT_BYTES = 1 << 18, 1 << 16
@@ -80,7 +79,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Seen:
-    """What is to be told of sentences that went to a model.
+    """Counts of the sentences that went to a model, and of what may be wrong with them.
 
     Attributes:
         num_sentences: whole ones.
@@ -96,7 +95,7 @@ class Seen:
     num_words: int = 0
     is_tagged: bool = True
     is_decomposed: bool = False
-    unknown: Unknown = field(default_factory=Unknown)
+    unknown: UnknownWords = field(default_factory=UnknownWords)
 
     def add(self, other: Seen) -> None:
         """Count what was seen elsewhere as well."""
@@ -165,7 +164,7 @@ class Annotation:
     """
 
     work: Work
-    layout: Layout | None = None
+    layout: TextLayout | None = None
     form: Form = "conllu"
     options: Mapping[str, Any] = field(default_factory=dict)
     nbest: int | None = None
@@ -222,37 +221,32 @@ class Annotation:
         self, files: Sequence[str], size: int, on_progress: Progress | None
     ) -> Iterator[tuple[tuple[Stretch, ...], Sequence[str] | None]]:
         """Give stretches that make a chunk, and the columns of the file of the first one."""
-        last: list[Stretch] = []  # a chunk that is whole, unless too little comes after it
-        held: list[Stretch] = []
+        # the last chunks: one that is whole, unless too little comes after it, and the next one
+        parts: list[list[Stretch]] = []
+        names_of: list[Sequence[str] | None] = []
+        names = damaged = None
         num_bytes = 0
-        names = last_names = held_names = None
-        damaged: DataError | None = None
         try:
             for stretch in self._stretches(files, size, on_progress):
                 path, line, content = stretch
                 if self.layout is None and line == 1:
                     names = columns_of(content, path)
-                if not held:
-                    held_names = names
-                held.append(stretch)
-                num_bytes += len(content)
                 # what is read of a file at a time ends with a sentence, so it is some less
-                if num_bytes >= size * 3 // 4:
-                    if last:
-                        yield tuple(last), last_names
-                    last, last_names, held, num_bytes = held, held_names, [], 0
+                if not parts or num_bytes >= size * 3 // 4:
+                    if len(parts) == 2:
+                        yield tuple(parts.pop(0)), names_of.pop(0)
+                    parts.append([])
+                    names_of.append(names)
+                    num_bytes = 0
+                parts[-1].append(stretch)
+                num_bytes += len(content)
         except DataError as error:  # what was read before comes first
             damaged = error
         # a parser that misses a column goes by more words than a small rest may have
-        if last and num_bytes >= size // 2:
-            yield tuple(last), last_names
-            last, last_names = held, held_names
-        elif last:
-            last += held
-        else:
-            last, last_names = held, held_names
-        if last:
-            yield tuple(last), last_names
+        if len(parts) == 2 and num_bytes < size // 2:
+            parts = [parts[0] + parts[1]]
+        for part, part_names in zip(parts, names_of, strict=False):
+            yield tuple(part), part_names
         if damaged is not None:
             raise damaged
 
@@ -262,6 +256,8 @@ class Annotation:
         if self.layout is None:
             yield from read_stretches(files, on_progress=on_progress, block_size=size)
             return
+        from seqtool.parsing.segmenter.documents import read_parts
+
         line = 1
         for name, text, begins in read_parts(files, given=self.layout.given, size=size):
             line = 1 if begins else line
@@ -277,7 +273,7 @@ class Annotation:
         *,
         looks: bool = True,
     ) -> Iterator[Item]:
-        """Pass items on to a model, and count them; a broken sentence is told, or refused.
+        """Pass items on to a model, and count them; a broken sentence is reported, or refused.
 
         Args:
             items: sentences, and broken ones.
@@ -348,19 +344,21 @@ class Annotation:
             return item.to_bytes(clear_deps=self.clear_deps)
         if self.form == "conllu" or isinstance(item, Broken):
             return item.to_conllu(clear_deps=self.clear_deps).encode()
-        line = tokens_line(item) if self.form == "text" else written_line(item)
+        line = _tokens_line(item) if self.form == "text" else _written_line(item)
         return f"{line}\n".encode()
 
     def items(self, chunk: Chunk, model: Any) -> Iterator[Item]:
         """Give what is in a chunk, which a model that is open may have to split."""
         if self.layout is not None:
+            from seqtool.parsing.segmenter.documents import segment_parts
+
             documents = (
                 (name, [content.decode()], line == 1) for name, line, content in chunk.stretches
             )
             splitter = self.layout.splitter(model, None)
             return segment_parts(documents, splitter, given=self.layout.given)
         if self.work == "parse":
-            return batches_in(chunk.stretches, skip_invalid=True, names=chunk.names)
+            return batches_in(chunk.stretches, names=chunk.names)
         return items_in(chunk.stretches, check="columns", names=chunk.names)
 
     def annotate(self, chunk: Chunk, model: Any) -> Annotated:
@@ -375,15 +373,9 @@ class Annotation:
         watched = self.watched(
             items, model, result.seen, result.broken.append, looks=chunk.is_early
         )
-        pieces: list[bytes] = []
-        for own, piece in self.parts(watched, model, path):
-            if own != path and pieces:
-                result.parts.append((path, b"".join(pieces)))
-                pieces = []
-            path = own
-            pieces.append(piece)
-        if pieces:
-            result.parts.append((path, b"".join(pieces)))
+        parts = self.parts(watched, model, path)
+        for name, contents in groupby(parts, key=itemgetter(0)):
+            result.parts.append((name, b"".join(content for _, content in contents)))
         return result
 
 
@@ -408,18 +400,11 @@ def put_together(
         seen.add(done.seen)
 
 
-def renumbered(content: bytes, num_before: int, start: str = "") -> bytes:
-    """Return sentences of plain text with their numbers after those of the chunks before.
-
-    Args:
-        content: CoNLL-U whose sentences are numbered from 1 on.
-        num_before: sentences before these.
-        start: of every number.
-    """
-    if not (num_before or start):
+def renumbered(content: bytes, num_before: int) -> bytes:
+    """Return CoNLL-U whose sentences are numbered from 1 on, with `num_before` added to each."""
+    if not num_before:
         return content
-    new = f"# sent_id = {start}".encode().replace(b"%", b"%%") + b"%d"
-    return _SENT_ID.sub(lambda found: new % (int(found[1]) + num_before), content)
+    return _SENT_ID.sub(lambda number: b"# sent_id = %d" % (int(number[1]) + num_before), content)
 
 
 def usable_files(
@@ -442,6 +427,8 @@ def usable_files(
             if not Path(name).is_file():  # stdin, or a pipe: it can be read once only
                 pass
             elif texts:
+                from seqtool.parsing.segmenter.documents import read_documents
+
                 for _, pieces in read_documents([name]):
                     deque(pieces, maxlen=0)
             else:
@@ -476,7 +463,7 @@ def refusal(broken: Broken, model: Any) -> DataError:
     )
 
 
-def tokens_line(sentence: Sentence) -> str:
+def _tokens_line(sentence: Sentence) -> str:
     """Return the tokens of a sentence, as they are written, with blanks between them."""
     forms = dict(enumerate(sentence.column(FORM), start=1))
     for first, last, columns in sentence.multiword_tokens():
@@ -487,42 +474,22 @@ def tokens_line(sentence: Sentence) -> str:
     return " ".join(form.replace(" ", "\u00a0") for form in forms.values())
 
 
-def written_line(sentence: Sentence) -> str:
+def _written_line(sentence: Sentence) -> str:
     """Return a sentence as it is written, with single blanks where there is whitespace."""
     comment = next(line for line in sentence.comments if line.startswith("# text = "))
     return comment.removeprefix("# text = ")
 
 
-def open_models(paths: Sequence[Path], embeddings: Path | None = None) -> Any:
-    """Open the model at a path, or several as one, with the words of a file of vectors.
-
-    Args:
-        paths: of models; none gives None, for text that is split without one.
-        embeddings: as of `TreebankModel.with_words`.
+def open_models(paths: Sequence[Path]) -> Any:
+    """Open the model at a path, or several as one; None of no path, for text split without one.
 
     Raises:
-        ModelError: there is no such model, it is damaged, or was not trained with these vectors.
+        ModelError: there is no such model, or it is damaged.
     """
-    if not paths:
-        return None
-    return with_words(checkpoint.load(paths), embeddings, paths[0])
+    return checkpoint.load(paths) if paths else None
 
 
-def with_words(model: Any, embeddings: Path | None, path: Path) -> Any:
-    """Return a model with the words of a file of vectors that it lacks, if one is given."""
-    if embeddings is None:
-        return model
-    from seqtool.parsing.encoding.pretrained import MAX_ADDED, read_rows
-
-    try:
-        return model.with_words(read_rows(embeddings, MAX_ADDED))
-    except ModelError as error:  # which does not know where it is
-        raise ModelError(error.message, hint=error.hint, path=error.path or path) from error
-
-
-def make_annotator(
-    annotation: Annotation, paths: Sequence[Path], embeddings: Path | None = None
-) -> Callable[[Chunk], Annotated]:
+def make_annotator(annotation: Annotation, paths: Sequence[Path]) -> Callable[[Chunk], Annotated]:
     """Return what annotates chunks, with models that are opened now; arguments can be pickled."""
-    model = open_models(paths, embeddings)
+    model = open_models(paths)
     return lambda chunk: annotation.annotate(chunk, model)

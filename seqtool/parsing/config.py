@@ -13,7 +13,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from seqtool.core.config import (
+    DEEPEST,
+    WIDEST,
     Config,
+    Registry,
     apply_overrides,
     from_dict,
     lay_over,
@@ -21,11 +24,32 @@ from seqtool.core.config import (
     named_settings,
     refuse_unread,
     set_value,
+    setting,
     to_dict,
 )
 from seqtool.core.errors import ConfigError, did_you_mean
 
 C = TypeVar("C", bound=Config)
+
+
+def width(default: int, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a number of units, or the width of a vector."""
+    return setting(default, help, minimum=1, maximum=WIDEST, when=when)
+
+
+def depth(default: int, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a number of layers, or of what is computed one after another."""
+    return setting(default, help, minimum=1, maximum=DEEPEST, when=when)
+
+
+def share(default: float, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a share of less than 1, such as of dropout."""
+    return setting(default, help, minimum=0, below=1, when=when)
+
+
+def count(default: int | None, help: str, *, when: str = "") -> Any:
+    """Declare a setting that is a number of 1 or more."""
+    return setting(default, help, minimum=1, when=when)
 
 
 def _itself(name: str) -> Sequence[str]:
@@ -146,3 +170,16 @@ class Presets(Generic[C]):
             for names, path in named.items():
                 refuse_unread([(config, each) for each in names], facts, path=path)
         return config
+
+
+# kind of model -> its presets
+PRESETS_OF: Registry[Presets[Any]] = Registry(
+    "kind of model",
+    {
+        "segmenter": "seqtool.parsing.segmenter.config:SEGMENTERS",
+        "tagger": "seqtool.parsing.tagger.config:TAGGERS",
+        "labeller": "seqtool.parsing.tagger.config:LABELLERS",
+        "parser": "seqtool.parsing.parser.config:PRESETS",
+        "pipeline": "seqtool.parsing.pipeline.config:PRESETS",
+    },
+)

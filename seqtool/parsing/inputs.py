@@ -1,4 +1,4 @@
-"""What a pipeline, segmenter, tagger or parser can be called with, as sentences.
+"""The inputs that a pipeline, segmenter, tagger or parser is called with, as sentences.
 
     "I love it. So do you."               a text; always a text, never the name of a file
     ["I love it.", "So do you."]          several texts, each a document
@@ -21,34 +21,22 @@ from typing import Any, TypeAlias
 
 from seqtool.core.errors import DataError, ModelError
 from seqtool.core.reading import is_conllu, is_treebank, whole_text
-from seqtool.parsing.spacy import from_spacy, is_spacy
 from seqtool.treebank.conllu import kind_of, read_conllu
-from seqtool.treebank.document import Doc
+from seqtool.treebank.document import Doc, from_tokenlist
 from seqtool.treebank.sentence import NUM_COLUMNS, Sentence, parse_sentence
-from seqtool.treebank.tokenlists import from_tokenlist
 
 # documents of spaCy, and what conllu gives, have no types where these are not installed
 Given: TypeAlias = str | Path | Doc | Sentence | Iterable[Any] | Any
-LOOKED_AT = 1 << 16  # characters of a text, to see whether it is CoNLL-U
-Work = Callable[[Iterator[Sentence]], Iterable[Any]]
+FIRST_CHARACTERS = 1 << 16  # of a text, to see whether it is CoNLL-U
+Annotate = Callable[[Iterator[Sentence]], Iterable[Any]]
 # gives the sentences of a text, or of a file of plain text, numbered from a number on
 ReadText = Callable[[str | Path, int], Iterable[Sentence]]
 
-_FORMS = (
-    "a text, a list of texts, a list of lists of words, a pathlib.Path, sentences, TokenLists of "
-    "conllu or documents of spaCy"
-)
-
 
 def annotate(
-    given: Given,
-    work: Work,
-    read_text: ReadText | None,
-    *,
-    what: str,
-    only_texts: bool = False,
+    given: Given, work: Annotate, read_text: ReadText | None, *, what: str, only_texts: bool = False
 ) -> Doc:
-    """Return what is given as a document, with all that `work` gives its sentences.
+    """Return an input as a document, with all that `work` gives its sentences.
 
     Args:
         given: see the table of this module.
@@ -67,7 +55,7 @@ def annotate(
 
 def annotate_each(
     inputs: Iterable[Given],
-    work: Work,
+    work: Annotate,
     read_text: ReadText | None,
     *,
     what: str,
@@ -84,26 +72,26 @@ def annotate_each(
 
     def sentences() -> Iterator[Sentence]:
         for given in inputs:
-            found = list(_sentences(given, read_text, what, only_texts))
-            counts.append(len(found))
-            yield from found
+            of_input = list(_sentences(given, read_text, what, only_texts))
+            counts.append(len(of_input))
+            yield from of_input
 
-    held: list[Sentence] = []
+    document: list[Sentence] = []
     for sentence in work(sentences()):
-        while counts[0] == len(held):
-            yield Doc(held)
-            held = []
+        while counts[0] == len(document):
+            yield Doc(document)
+            document = []
             counts.popleft()
-        held.append(sentence)
+        document.append(sentence)
     for _ in counts:
-        yield Doc(held)
-        held = []
+        yield Doc(document)
+        document = []
 
 
 def _sentences(
     given: Given, read_text: ReadText | None, what: str, only_texts: bool
 ) -> Iterator[Sentence]:
-    """Give the sentences of what is given; those that were there already as copies."""
+    """Give the sentences of an input; those that were there already as copies."""
     number = 1
     for part in _parts(given):
         if only_texts and (not isinstance(part, str | Path) or _is_conllu(part)):
@@ -113,9 +101,15 @@ def _sentences(
             yield sentence
 
 
+def _is_spacy(given: object) -> bool:
+    """Whether something is a document of spaCy, which may not be installed."""
+    kinds = ((kind.__module__, kind.__name__) for kind in type(given).__mro__)
+    return ("spacy.tokens.doc", "Doc") in kinds
+
+
 def _parts(given: Given) -> Iterable[Any]:
-    """Return what is in a list, or what is given itself."""
-    if _is_one(given):
+    """Return what is in a list, or the input itself."""
+    if isinstance(given, str | Path | Doc | Sentence) or _is_spacy(given):
         return [given]
     if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping):
         parts = iter(given)
@@ -124,10 +118,6 @@ def _parts(given: Given) -> Iterable[Any]:
             return [given if isinstance(given, list | tuple) else [*begin, *parts]]
         return chain(begin, parts)
     raise _refused(given)
-
-
-def _is_one(given: Any) -> bool:
-    return isinstance(given, str | Path | Doc | Sentence) or is_spacy(given)
 
 
 def _sentences_of(
@@ -148,24 +138,31 @@ def _sentences_of(
                     hint="load a model of seqtool.train_pipeline (seqtool train-parser --raw), or "
                     'give words: [["The", "dog", "sleeps"]]',
                 )
-            if isinstance(part, str) and is_conllu(part[:LOOKED_AT].encode(errors="replace")):
-                raise DataError(
-                    "the text is CoNLL-U, whose words a model does not have to find",
-                    hint="give seqtool.read_conllu(text), or a pathlib.Path of the file",
-                )
+            if isinstance(part, str):
+                beginning = part[:FIRST_CHARACTERS].encode(errors="replace")
+                if is_conllu(beginning):
+                    raise DataError(
+                        "the text is CoNLL-U, whose words a model does not have to find",
+                        hint="give seqtool.read_conllu(text), or a pathlib.Path of the file",
+                    )
             return read_text(part, number)
         case [*_] if part and all(isinstance(item, Mapping) for item in part):
             return [from_tokenlist(part, number)]
         case [*_] if all(isinstance(item, str) for item in part):
             return [_of_words(part, number)]
-    if is_spacy(part):
+    if _is_spacy(part):
+        from seqtool.parsing.spacy import from_spacy
+
         return from_spacy(part, read_text)[0]
     raise _refused(part)
 
 
 def _of_words(words: Sequence[str], number: int) -> Sentence:
     """Return a sentence of words alone."""
+    if not words:
+        raise DataError(f"sentence {number} has no words", hint="leave it out")
     rest = "\t_" * (NUM_COLUMNS - 2)
+    lines = []
     for place, word in enumerate(words, start=1):
         if not word.strip() or any(character in word for character in "\t\n\r"):
             raise DataError(
@@ -173,10 +170,8 @@ def _of_words(words: Sequence[str], number: int) -> Sentence:
                 hint="leave it out, or without tabs and line ends",
             )
         whole_text(word, f"word {place} of sentence {number}")
-    if not words:
-        raise DataError(f"sentence {number} has no words", hint="leave it out")
-    text = "\n".join(f"{place}\t{word}{rest}" for place, word in enumerate(words, start=1))
-    return parse_sentence(text, "", 0, "columns")
+        lines.append(f"{place}\t{word}{rest}")
+    return parse_sentence("\n".join(lines), "", 0, "columns")
 
 
 def _is_conllu(given: str | Path) -> bool:
@@ -188,4 +183,7 @@ def _refused(given: object) -> TypeError:
     inside = ""
     if isinstance(given, list | tuple):
         inside = f" with {kind_of(next(item for item in given if not isinstance(item, str)))} in it"
-    return TypeError(f"expected {_FORMS}, not {kind_of(given)}{inside}{hint}")
+    return TypeError(
+        "expected a text, a list of texts, a list of lists of words, a pathlib.Path, sentences, "
+        f"TokenLists of conllu or documents of spaCy, not {kind_of(given)}{inside}{hint}"
+    )

@@ -3,7 +3,6 @@
 model.json, README.md   as of every model
 vocabulary.json         the tables that tell what the rows of the arrays stand for
 weights.safetensors     the arrays of the network, by their names there
-lm/                     the language model whose states it reads, if it was trained with one
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 from safetensors import SafetensorError
@@ -29,14 +28,14 @@ from seqtool.core.errors import ConfigError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.runtime import one_blas_thread
 from seqtool.core.vocabulary import Vocabulary
-from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, grown, open_own
-from seqtool.parsing.encoding.sparse import SEEN
-from seqtool.parsing.unknown import SHARE
-from seqtool.treebank.conllu import Broken, no_item
+from seqtool.parsing.config import C
+from seqtool.parsing.sparse.engine import SEEN
+from seqtool.parsing.unknown_words import UNKNOWN_SHARE
+from seqtool.treebank.conllu import Broken, Item, SentenceBatch, no_item
 from seqtool.treebank.sentence import Sentence
 
 VOCABULARY = "vocabulary.json"
+CHUNK_BYTES = 1 << 24  # of text, about, that a chunk holds: few words may have long comments
 # arrays of these types are kept as they are: weights of less precision, and bits
 NARROW = (np.dtype(np.float16), np.dtype(np.uint8))
 LEXICAL = "lexical.weight"  # the vectors of forms and their parts, of a network that has them
@@ -45,7 +44,6 @@ LEXICAL = "lexical.weight"  # the vectors of forms and their parts, of a network
 # words as they meet them; and the number of BLAS threads is one of the whole process.
 AT_WORK = threading.RLock()
 
-C = TypeVar("C", bound=Config)
 Shapes = Mapping[str, tuple[int, ...]]
 
 
@@ -65,7 +63,6 @@ class TreebankModel(OneLine, ABC, Generic[C]):
     Args:
         config: all settings.
         weights: the arrays of the network, by their names there.
-        word_states: the language model that reads sentences, for weights that were trained so.
 
     Attributes:
         kind: of the model directory.
@@ -83,10 +80,8 @@ class TreebankModel(OneLine, ABC, Generic[C]):
     works: ClassVar[str] = "work"
     _joined: Sequence[Self] = ()  # the members of an ensemble
 
-    def __init__(
-        self, config: C, weights: Mapping[str, Floats], word_states: WordStates | None = None
-    ) -> None:
-        self.config, self.weights, self.word_states = config, weights, word_states
+    def __init__(self, config: C, weights: Mapping[str, Floats]) -> None:
+        self.config, self.weights = config, weights
         self.scores: Mapping[str, float] = {}
         self.data: Mapping[str, Any] = {}
         self.unknown_share: float | None = None
@@ -118,7 +113,6 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         cls,
         config: C,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Self:
         """Return the model that was saved; `read_weights` reads arrays of such shapes.
@@ -158,48 +152,6 @@ class TreebankModel(OneLine, ABC, Generic[C]):
             data: what it was trained on.
         """
 
-    def with_words(self, vectors: WordVectors) -> Self:
-        """Return this model, or ensemble, with the words of a file of vectors that it lacks.
-
-        Args:
-            vectors: of the file that it was trained with (`--embeddings`), as `read_rows` gives
-                them, more words than training reads.
-
-        Raises:
-            ModelError: it reads no vectors of words, or others than these.
-        """
-        first, *others = [member._with_words(vectors) for member in self.members]
-        together = first.ensemble(others) if others else first
-        together.unknown_share = self.unknown_share
-        return together
-
-    def _with_words(self, vectors: WordVectors) -> Self:
-        """Do it for this model alone; one that has vectors of words does it with `_grown`."""
-        raise self._no_words()
-
-    def _grown(
-        self, table: SymbolTable, vectors: WordVectors
-    ) -> tuple[SymbolTable, dict[str, Floats]]:
-        """Return the symbols that a model has vectors of with more words, and all its arrays."""
-        found = None
-        if "form" in table.groups and self.reads_words:
-            found = grown(table, self.weights[LEXICAL], vectors)
-        if found is None:
-            raise self._no_words()
-        symbols, weight = found
-        return symbols, {**self.weights, LEXICAL: weight}
-
-    @property
-    def reads_words(self) -> bool:
-        """Whether it has vectors of words, as they can be grown from a file."""
-        return LEXICAL in self.weights
-
-    def _no_words(self) -> ModelError:
-        return ModelError(
-            f"the {self.kind} was not trained with these word vectors",
-            hint="give the file that it was trained with, or leave --embeddings out",
-        )
-
     def copy(self) -> Self:
         """Return a copy that shares the arrays."""
         return copy.copy(self)
@@ -214,7 +166,9 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         versions: Mapping[str, str] | None = None,
     ) -> None:
         """Write the model directory: what the header tells, vocabulary, weights and card."""
-        unknown = {} if self.unknown_share is None else {SHARE: round(self.unknown_share, 4)}
+        unknown = (
+            {} if self.unknown_share is None else {UNKNOWN_SHARE: round(self.unknown_share, 4)}
+        )
         header = Header(
             kind=self.kind,
             config=to_dict(self.config),
@@ -241,8 +195,10 @@ class TreebankModel(OneLine, ABC, Generic[C]):
         checkpoint.save(directory, header, self.card(header), fill)
 
     @classmethod
-    def load(cls, directory: Path, header: Header, *, device: str = "cpu") -> Self:
+    def load(cls, directory: Path, header: Header, *, device: str = "cpu", **more: Any) -> Self:
         """Open a model directory; the model works on the CPU, whatever the device.
+
+        What a kind of model needs beside, `more`, its `restore` is given.
 
         Raises:
             ModelError: a file is missing or damaged.
@@ -252,8 +208,8 @@ class TreebankModel(OneLine, ABC, Generic[C]):
             model = cls.restore(
                 from_dict(cls.config_class, header.config),  # type: ignore[arg-type]
                 Vocabulary.load(directory / VOCABULARY),
-                open_own(directory, header.data),
                 partial(_read_weights, directory),
+                **more,
             )
         except (ConfigError, ValueError, LookupError, TypeError, SafetensorError) as error:
             raise ModelError(
@@ -262,7 +218,7 @@ class TreebankModel(OneLine, ABC, Generic[C]):
                 path=directory,
             ) from error
         model.scores, model.data = header.scores, header.data
-        share = header.data.get(SHARE)
+        share = header.data.get(UNKNOWN_SHARE)
         model.unknown_share = float(share) if isinstance(share, int | float) else None
         return model
 
@@ -293,28 +249,41 @@ def average(scores: Sequence[Floats]) -> Floats:
     return total
 
 
+def chunks(items: Iterable[Item], num_words: int) -> Iterator[list[Item]]:
+    """Give items in lists of about `num_words` words; no list holds much text besides.
+
+    Raises:
+        TypeError: when iterated: an item is something else.
+    """
+    chunk: list[Item] = []
+    size = num_broken = num_bytes = 0
+    stretch = b""
+    for item in items:
+        chunk.append(item)
+        if isinstance(item, SentenceBatch):
+            size += len(item.words)
+            # batches of one stretch hold it once
+            num_bytes += len(item.stretch) if item.stretch is not stretch else 0
+            stretch = item.stretch
+        elif isinstance(item, Sentence):
+            size += len(item)
+            num_bytes += sum(map(len, item.comments))
+        elif isinstance(item, Broken):
+            num_broken += item.num_lines
+            num_bytes += len(item.text)
+        else:
+            raise no_item(item)
+        if max(size, num_broken) >= num_words or num_bytes >= CHUNK_BYTES:
+            yield chunk
+            chunk, size, num_broken, num_bytes, stretch = [], 0, 0, 0, b""
+    if chunk:
+        yield chunk
+
+
 def in_chunks(
     items: Iterable[Sentence | Broken], num_words: int, work: Callable[[list[Sentence]], None]
 ) -> Iterator[Sentence | Broken]:
-    """Do work on chunks of sentences, of about `num_words`, and yield them in their places.
-
-    Raises:
-        TypeError: an item is neither a sentence nor a broken one.
-    """
-    chunk: list[Sentence | Broken] = []
-    size = num_broken = 0
-    for item in items:
-        chunk.append(item)
-        if isinstance(item, Sentence):
-            size += len(item)
-        elif isinstance(item, Broken):
-            num_broken += item.num_lines
-        else:
-            raise no_item(item)
-        # nor do broken ones gather without end
-        if size >= num_words or num_broken >= num_words:
-            work([item for item in chunk if isinstance(item, Sentence)])
-            yield from chunk
-            chunk, size, num_broken = [], 0, 0
-    work([item for item in chunk if isinstance(item, Sentence)])
-    yield from chunk
+    """Do work on the sentences of `chunks`, and give the items in their places."""
+    for chunk in chunks(items, num_words):
+        work([item for item in chunk if isinstance(item, Sentence)])
+        yield from chunk  # type: ignore[misc]  # there are no batches

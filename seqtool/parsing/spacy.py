@@ -18,30 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError, ModelError
+from seqtool.treebank.misc import misc_of
 from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
-from seqtool.treebank.spacing import misc_of
 
 if TYPE_CHECKING:
     from spacy.language import Language
     from spacy.tokens import Doc as SpacyDoc
 
-# gives the sentences of a text, numbered from a number on
-ReadText = Callable[[str, int], Iterable[Sentence]]
-
+Split = Callable[[str, int], Iterable[Sentence]]  # numbers the sentences from a number on
 NAME = "seqtool"
 SPACE_RELATION = "dep"  # of whitespace; without any, spaCy gives it no head
 NO_PART = "X"  # the part of speech of a word whose own is not universal
 
 
-def is_spacy(given: object) -> bool:
-    """Whether something is a document of spaCy."""
-    return any(
-        kind.__module__ == "spacy.tokens.doc" and kind.__name__ == "Doc"
-        for kind in type(given).__mro__
-    )
-
-
-def from_spacy(doc: SpacyDoc, read_text: ReadText | None) -> tuple[list[Sentence], list[list[int]]]:
+def from_spacy(doc: SpacyDoc, read_text: Split | None) -> tuple[list[Sentence], list[list[int]]]:
     """Return a document of spaCy as sentences, and which of its tokens their words are.
 
     Tags and lemmas are those that it has.
@@ -80,7 +70,7 @@ def from_spacy(doc: SpacyDoc, read_text: ReadText | None) -> tuple[list[Sentence
     return sentences, numbers
 
 
-def _sentence_starts(doc: SpacyDoc, places: list[int], read_text: ReadText | None) -> set[int]:
+def _sentence_starts(doc: SpacyDoc, places: list[int], read_text: Split | None) -> set[int]:
     """Return the tokens that sentences begin with."""
     if doc.has_annotation("SENT_START"):
         # where whitespace begins a sentence, the word after it does
@@ -94,7 +84,7 @@ def _sentence_starts(doc: SpacyDoc, places: list[int], read_text: ReadText | Non
     starts, offset = set[int](), 0
     for sentence in read_text(doc.text, 1):
         starts.add(next((i for i in places if doc[i].idx >= offset), len(doc)))
-        offset += sentence.written_length()
+        offset += len(sentence.written())
     return starts
 
 
@@ -112,7 +102,7 @@ class SeqtoolComponent:
 
     def __init__(self, model: str, *, beam: int = 1, retag: bool = True) -> None:
         loaded = checkpoint.load(model)
-        self._read_text: ReadText | None = getattr(loaded, "read_text", None)
+        self._read_text: Split | None = getattr(loaded, "read_text", None)
         self._work: Callable[[Iterable[Sentence]], Iterable[Any]]
         if hasattr(loaded, "parser"):
             self._work = partial(loaded.parse_stream, beam=beam, retag=retag)

@@ -1,4 +1,4 @@
-"""The scaffold of `train_segmenter`, `train_tagger` and `train_parser`: a run from start to end.
+"""The scaffold of all trainings on treebanks: a run from start to end.
 
 What differs between them is a `Kind`: presets, how a treebank is read, and the `TreebankTask` that
 is learnt.
@@ -6,72 +6,55 @@ is learnt.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from seqtool.core import checkpoint, runtime, storage
-from seqtool.core.arrays import Ints, Longs
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import Config, to_dict
 from seqtool.core.errors import ConfigError
 from seqtool.core.progress import Event, shows_progress
-from seqtool.parsing.config import Presets
+from seqtool.parsing.config import C, Presets
 from seqtool.parsing.encoding.encoder import dropout_mask
-from seqtool.parsing.encoding.pretrained import WordStates, open_for_run
 from seqtool.parsing.model import TreebankModel
 from seqtool.training import hardware
 from seqtool.training.config import Stage, TrainingConfig
 from seqtool.training.loop import LAST, train
 from seqtool.training.run import Record, TrainedModel, complete, finish
-from seqtool.training.task import Task
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.sentence import Sentence
+
+T = TypeVar("T", bound=Config)
+Data = TypeVar("Data")
 
 
-class TreebankConfig(Protocol):
-    """The settings of a segmenter, tagger or parser, as far as they are alike."""
-
-    @property
-    def training(self) -> TrainingConfig:
-        """The training loop."""
-
-
-class TrainingData(Protocol):
-    """What a kind of model is trained on."""
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Numbers that tell these data from others."""
-
-
-T = TypeVar("T", bound=TreebankConfig)
-D = TypeVar("D", bound=TrainingData)
-
-
-class TreebankTask(ABC, Generic[T, D]):
+class TreebankTask(ABC, Generic[T, Data]):
     """A task of `seqtool.training.loop.train` on a treebank.
 
     Args:
-        config: all settings.
-        data: what is learnt from.
+        config: all settings, `training` among them.
+        data: what is learnt from; its `summary` has numbers that tell it from others.
         device: torch device of the network.
         command: what the user typed, for the model card.
     """
 
     larger_is_better = True
+    _average: Any = None  # `encoder.AveragedWeights`, of a task that has them
 
-    def __init__(self, config: T, data: D, *, device: str = "cpu", command: str = "") -> None:
+    def __init__(self, config: T, data: Data, *, device: str = "cpu", command: str = "") -> None:
         self.config, self._data, self._device, self._command = config, data, device, command
         self._epoch = 0
-        hardware.seed_everything(config.training.seed)
+        self._seed: int = config.training.seed  # type: ignore[attr-defined]
+        hardware.seed_everything(self._seed)
 
     @abstractmethod
     def model(self) -> TreebankModel[Any]:
@@ -80,7 +63,8 @@ class TreebankTask(ABC, Generic[T, D]):
     @property
     def summary(self) -> Mapping[str, Any]:
         """Numbers that tell its data from others."""
-        return self._data.summary
+        summary: Mapping[str, Any] = self._data.summary  # type: ignore[attr-defined]
+        return summary
 
     @property
     def about(self) -> Mapping[str, Any]:
@@ -95,11 +79,17 @@ class TreebankTask(ABC, Generic[T, D]):
         return 1.0
 
     def carried(self) -> dict[str, Tensor]:
-        """Return what is carried from batch to batch: nothing."""
-        return {}
+        """Return what is carried from batch to batch: the averages, if there are any."""
+        return {} if self._average is None else self._average.carried()
 
     def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `carried` returned."""
+        if self._average is not None:
+            self._average.restore(tensors)
+
+    def measured(self) -> Mapping[str, float]:
+        """Return what is measured of the model after training, beside its scores: nothing."""
+        return {}
 
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the model as a model directory."""
@@ -115,43 +105,13 @@ class TreebankTask(ABC, Generic[T, D]):
 
     def _begin_step(self, index: int) -> None:
         """Begin to draw random numbers anew, so that a resumed run draws the same ones."""
-        self._random = np.random.default_rng((self.config.training.seed, self._epoch, index))
+        self._random = np.random.default_rng((self._seed, self._epoch, index))
 
     def _kept(self, values: Tensor, dropout: float) -> Tensor | float:
         return dropout_mask(values, dropout, self._random)
 
     def _drawn(self, chances: Tensor) -> Tensor:
         return torch.from_numpy(self._random.random(chances.shape, np.float32)) < chances
-
-
-POOL_BATCHES = 32  # batches whose sentences are sorted by length together, for little padding
-
-
-def batches_of_like_lengths(
-    order: Longs, lengths: Ints, num_words: int, generator: np.random.Generator
-) -> list[Longs]:
-    """Return sentences in batches of about so many words, those of like lengths together.
-
-    Args:
-        order: places of sentences, in a random order.
-        lengths: of all sentences, in words.
-        num_words: of a batch.
-        generator: draws the order of the batches.
-    """
-    batches: list[Longs] = []
-    for pool in _cut(order, lengths, POOL_BATCHES * num_words):
-        by_length = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += _cut(by_length, lengths, num_words)
-    return [batches[i] for i in generator.permutation(len(batches))]
-
-
-def _cut(sentences: Longs, lengths: Ints, num_words: int) -> list[Longs]:
-    """Return sentences in runs of about so many words, the last one shorter."""
-    ends = np.cumsum(lengths[sentences])
-    return np.split(sentences, np.flatnonzero(np.diff((ends - 1) // num_words)) + 1)
-
-
-C = TypeVar("C", bound=Config)
 
 
 @dataclass(frozen=True)
@@ -167,7 +127,6 @@ class TreebankRecord(Record[C], Generic[C]):
         skip_invalid: whether broken sentences are left out.
         threads: as they were asked for.
         command: what was typed.
-        lm: the directory of a language model, which the run has a copy of.
         gold_tags: the sentences of `train` with gold tags, where those in `train` are predicted.
         distil: the directories of parsers that a parser learns from, its teachers.
         unlabelled: text for the teachers to parse; the run has what they made of it.
@@ -182,18 +141,13 @@ class TreebankRecord(Record[C], Generic[C]):
     skip_invalid: bool = False
     threads: int | None = None
     command: str = ""
-    lm: str | None = None
     gold_tags: str | None = None
     distil: tuple[str, ...] = ()
     unlabelled: tuple[str, ...] = ()
     init: str | None = None
 
 
-class MakesTask(Protocol):
-    """Makes the task of the training loop."""
-
-    def __call__(self, config: Any, data: Any, *, device: str, command: str) -> Task:
-        """Return the task of learning from data."""
+Read = Callable[[TreebankRecord[C], Path], tuple[C, Any]]
 
 
 @dataclass(frozen=True)
@@ -203,27 +157,54 @@ class Kind(Generic[C]):
     Attributes:
         presets: its settings.
         treebank: what it is trained on, for a hint.
-        read: reads the treebank of a record, with a language model if there is one, of a run in
-            some directory; also gives the settings, with what depends on the treebank chosen.
-        task: makes the task.
+        read: reads the treebank of a record, of a run in some directory; also gives the settings,
+            with what depends on the treebank chosen.
+        task: makes the task of settings and data.
         card: makes the model card.
         bf16_on_cpu: whether precision `auto` may be bfloat16 on a CPU.
         begin: makes what the run reads beside the treebank, in the directory of a new run.
         ready: makes the task of a new run ready for its first step.
         stages: those of a run, by its record; none for one of all epochs.
-        measured: what of a task's model is measured after training, to be kept with its scores.
     """
 
     presets: Presets[C]
     treebank: str
-    read: Callable[[TreebankRecord[C], WordStates | None, Path], tuple[C, TrainingData]]
-    task: MakesTask
+    read: Read[C]
+    task: Callable[..., Any]
     card: Callable[[Header], str]
     bf16_on_cpu: bool = True
     begin: Callable[[TreebankRecord[C], Path], None] = lambda record, output: None
     ready: Callable[[Any, TreebankRecord[C]], None] = lambda task, record: None
     stages: Callable[[TreebankRecord[C]], Sequence[Stage]] = lambda record: ()
-    measured: Callable[[Any], Mapping[str, float]] = lambda task: {}
+
+
+def conllu_of(files: Sequence[str], config: Any, *, skip_invalid: bool) -> Iterator[Sentence]:
+    """Give the sentences of CoNLL-U whose trees are not looked at."""
+    return read_conllu(files, check="columns", skip_invalid=skip_invalid)
+
+
+def read_by(
+    prepare: Callable[..., Any], sentences_of: Callable[..., Iterable[Sentence]] = conllu_of
+) -> Read[Any]:
+    """Return how a kind reads treebanks whose settings leave nothing to be chosen by them.
+
+    Args:
+        prepare: makes data of the sentences to train on, those of the validation part or None, the
+            settings and, as `embeddings`, a file of word vectors where there is one.
+        sentences_of: gives the sentences of files.
+    """
+
+    def read(record: TreebankRecord[C], output: Path) -> tuple[C, Any]:
+        config, invalid = record.config, record.skip_invalid
+        dev = None if record.dev is None else [record.dev]
+        train, valid = (
+            None if files is None else sentences_of(files, config, skip_invalid=invalid)
+            for files in (record.train, dev)
+        )
+        more = {} if record.embeddings is None else {"embeddings": record.embeddings}
+        return config, prepare(train, valid, config, **more)
+
+    return read
 
 
 class RecordOptions(TypedDict, total=False):
@@ -252,12 +233,9 @@ class WordRecordOptions(RecordOptions, total=False):
 
     Attributes:
         embeddings: a file of word vectors that forms begin with.
-        lm: a neural language model whose states after words are read too; it is copied into the
-            model directory.
     """
 
     embeddings: str | Path | None
-    lm: str | Path | None
 
 
 class RunOptions(RecordOptions, total=False):
@@ -279,7 +257,7 @@ class RunOptions(RecordOptions, total=False):
 
 
 class WordOptions(RunOptions, WordRecordOptions, total=False):
-    """The options of training a tagger or parser."""
+    """The options of training a tagger, a labeller or a parser."""
 
 
 @shows_progress()
@@ -305,7 +283,7 @@ def train_on_treebank(
     `given` beside.
 
     Raises:
-        Interrupted: it was stopped; the state is saved.
+        Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
         DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
     """
     begun = time.perf_counter()
@@ -316,14 +294,13 @@ def train_on_treebank(
     device = hardware.choose_device(device)
     hardware.set_threads(record.threads)
     hardware.prepare_device(device)
-    record = dataclasses.replace(record, config=with_precision(record.config, device, kind))
+    record = replace(record, config=with_precision(record.config, device, kind))
     with nullcontext() if resume else storage.replacing(output):
-        word_states = open_for_run(record.lm, output, resume=resume, device=device)
         if not resume:
             kind.begin(record, output)
-        settings, data = kind.read(record, word_states, output)
+        settings, data = kind.read(record, output)
         on_data(data)
-        record = dataclasses.replace(record, config=settings)
+        record = replace(record, config=settings)
         task = kind.task(settings, data, device=device, command=record.command)
         # a run that was stopped before it first saved its state begins as a new one does
         if not resume or not (output / LAST).is_dir():
@@ -332,7 +309,7 @@ def train_on_treebank(
             record.write(output)
     events = train(
         task,
-        training_of(settings),
+        settings.training,  # type: ignore[attr-defined]
         output,
         device=device,
         fingerprint=fingerprint(settings, data.summary),
@@ -349,7 +326,7 @@ def train_on_treebank(
         # a resumed run may have been given other settings, which it has accepted once it begins
         on_started=lambda: record.write(output) if resume else None,
     )
-    return finish(output, run, task.items, kind.card, measured=kind.measured(task))
+    return finish(output, run, task.items, kind.card, measured=task.measured())
 
 
 def open_record(
@@ -359,24 +336,15 @@ def open_record(
     train_files: Sequence[str | Path] | str | Path | None,
     *,
     wanted: str,
-    dev: str | Path | None = None,
-    embeddings: str | Path | None = None,
-    lm: str | Path | None = None,
-    gold_tags: str | Path | None = None,
-    distil: Sequence[str | Path] = (),
-    unlabelled: Sequence[str | Path] = (),
-    init: str | Path | None = None,
     resume: bool = False,
     force: bool = False,
-    skip_invalid: bool = False,
-    threads: int | None = None,
-    command: str = "",
+    **given: Any,
 ) -> TreebankRecord[C]:
     """Return the record of a new run, or of one that is resumed, with what is given for it now.
 
-    A run that is resumed has read its own `embeddings` and `init`, and has a copy of its `lm` and
-    of what its teachers (`distil`) made of the text that is `unlabelled`. A hint names what the
-    treebank has to be, `wanted`. For the others see `TreebankRecord`.
+    A run that is resumed has read its own `embeddings` and `init`, and has a copy of what its
+    teachers (`distil`) made of the text that is `unlabelled`. A hint names what the treebank has to
+    be, `wanted`. For others that are `given` see `TreebankRecord`.
 
     Raises:
         ModelError: there is no run to resume.
@@ -384,51 +352,32 @@ def open_record(
             has begun with other word vectors, models or texts.
         OutputError: the directory exists, and nothing says what is to become of it.
     """
+    if not resume:
+        checkpoint.check_output(output, force=force)
     chosen = presets.chosen(config)
-    if resume:
-        storage.recover(output)
-        record = TreebankRecord.read_as(output, presets.config, presets.kind)
-        begun_with = {
-            "embeddings": _absolute_path(embeddings),
-            "lm": _absolute_path(lm),
-            "distil": _absolute_paths(distil),
-            "unlabelled": _absolute_paths(unlabelled),
-            "init": _absolute_path(init),
-        }
-        for name, given in begun_with.items():
-            if given and given != getattr(record, name):
-                raise ConfigError(
-                    f"--{name} is not what the run began with", hint="leave it out with --resume"
-                )
-        return dataclasses.replace(
-            record,
-            config=chosen or record.config,
-            train=_absolute_paths(train_files) or record.train,
-            dev=_absolute_path(dev) or record.dev,
-            gold_tags=_absolute_path(gold_tags) or record.gold_tags,
-            threads=record.threads if threads is None else threads,
-        )
-    checkpoint.check_output(output, force=force)
-    if not train_files:
-        raise ConfigError("nothing is given to train on", hint=f"name {wanted}")
-    return TreebankRecord(
-        kind=presets.kind,
-        config=chosen or presets.configuration(),
-        train=_absolute_paths(train_files),
-        dev=_absolute_path(dev),
-        embeddings=_absolute_path(embeddings),
-        skip_invalid=skip_invalid,
-        threads=threads,
-        command=command,
-        lm=_absolute_path(lm),
-        gold_tags=_absolute_path(gold_tags),
-        distil=_absolute_paths(distil),
-        unlabelled=_absolute_paths(unlabelled),
-        init=_absolute_path(init),
-    )
+    given["train"] = train_files
+    for name in ("train", "distil", "unlabelled"):
+        given[name] = _absolute(given.get(name))
+    for name in ("dev", "embeddings", "gold_tags", "init"):
+        given[name] = next(iter(_absolute(given.get(name))), None)
+    asked = TreebankRecord(presets.kind, chosen or presets.configuration(), **given)
+    if not resume:
+        if not asked.train:
+            raise ConfigError("nothing is given to train on", hint=f"name {wanted}")
+        return asked
+    storage.recover(output)
+    record = TreebankRecord.read_as(output, presets.config, presets.kind)
+    for name in ("embeddings", "distil", "unlabelled", "init"):
+        if given[name] and given[name] != getattr(record, name):
+            raise ConfigError(
+                f"--{name} is not what the run began with", hint="leave it out with --resume"
+            )
+    names = ("train", "dev", "gold_tags", "threads")
+    changed = {name: given[name] for name in names if given.get(name) not in (None, ())}
+    return replace(record, config=chosen or record.config, **changed)
 
 
-def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[str, ...]:
+def _absolute(paths: Sequence[str | Path] | str | Path | None) -> tuple[str, ...]:
     """Return paths that stay right when the run is resumed elsewhere; `-` cannot be read twice."""
     if isinstance(paths, str | Path):
         paths = [paths]
@@ -439,29 +388,18 @@ def _absolute_paths(paths: Sequence[str | Path] | str | Path | None) -> tuple[st
     return tuple(str(Path(path).absolute()) for path in paths or ())
 
 
-def _absolute_path(path: str | Path | None) -> str | None:
-    """Return the same of a file that may not be given."""
-    return None if path is None else str(Path(path).absolute())
-
-
-def training_of(config: Config) -> TrainingConfig:
-    """Return the settings of the training loop among those of any kind of model."""
-    training: TrainingConfig = config.training  # type: ignore[attr-defined]
-    return training
-
-
 def with_precision(config: C, device: str, kind: Kind[Any]) -> C:
     """Return settings in which precision `auto` is decided, by the machine's features alone.
 
     What is asked for stays, as the run may go on where it can be had.
     """
-    training = training_of(config)
+    training: TrainingConfig = config.training  # type: ignore[attr-defined]
     if training.precision == "bf16":
         return config
     is_open = training.precision == "auto" and kind.bf16_on_cpu
     precision = hardware.resolve_precision("fast" if is_open else training.precision, device)
-    training = dataclasses.replace(training, precision=precision)  # type: ignore[arg-type]
-    return dataclasses.replace(config, training=training)  # type: ignore[type-var]
+    training = replace(training, precision=precision)  # type: ignore[arg-type]
+    return replace(config, training=training)  # type: ignore[type-var]
 
 
 def fingerprint(config: Config, summary: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seqtool.core.errors import ConfigError, ModelError
 from seqtool.parsing.annotation import Annotation, Chunk, open_models
-from seqtool.parsing.segmenter.documents import Layout
+from seqtool.parsing.segmenter.documents import TextLayout
 from seqtool.spark.files import PARAGRAPHS, Folder, Part, Records, common_folder, read_records
 from seqtool.spark.session import user_errors
 from seqtool.spark.workers import (
@@ -90,7 +90,7 @@ def parse(
     options: dict[str, Any] = {"beam": beam, "scores": scores}
     # each, one kind of model alone has
     options |= {"retag": True} if retag else {"allow_missing": True} if allow_missing else {}
-    annotation = Annotation("parse", None if is_conllu else Layout(), options=options)
+    annotation = Annotation("parse", None if is_conllu else TextLayout(), options=options)
     work = Work.of(annotation, _paths(model))
     tags = work.model.opened.has_tagger
     if (allow_missing and tags) or (retag and not tags):
@@ -110,7 +110,7 @@ def tag(
     ship: bool | None = None,
 ) -> DataFrame:
     """Tag the texts of a column; arguments and errors are those of `parse`."""
-    layout = None if is_conllu else Layout()
+    layout = None if is_conllu else TextLayout()
     annotation = Annotation("tag", layout, options={"retag": retag})
     return annotated(frame, Work.of(annotation, _paths(model)), column, output=output, ship=ship)
 
@@ -140,7 +140,7 @@ def segment(
         AnalysisException, ConfigError, ModelError: as of `parse`.
     """
     paths = () if model is None else _paths(model)
-    layout = Layout(not paths and not pretokenized, presegmented, pretokenized)
+    layout = TextLayout(not paths and not pretokenized, presegmented, pretokenized)
     work = Work.of(Annotation("segment", layout), paths)
     return annotated(frame, work, column, output=output, ship=ship)
 

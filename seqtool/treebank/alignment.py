@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 
 from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.errors import DataError
-from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import TEXT, read_conllu
-from seqtool.treebank.scores import score_in
+from seqtool.treebank.conllu import read_conllu
+from seqtool.treebank.misc import score_in
 from seqtool.treebank.sentence import (
     DEPREL,
     FEATS,
     FORM,
+    ID,
     LEMMA,
     MISC,
     UPOS,
@@ -60,12 +60,11 @@ class Annotation:
     """What a treebank says of its text; words, tokens and sentences are numbered from 0.
 
     Attributes:
-        path: the file.
+        path: the file of its first sentence.
         text: the characters of all tokens, spaces left out.
         tokens: (T, 2) first character and the one after the last, of each token.
         token_lines: the line of the file that each token was read from.
         sentences: (S, 2) spans of characters.
-        first_words: (S + 1,) number of the first word of each sentence, and of words.
         spans: (W, 2) span of the token that each word is, or is in.
         in_multiword: (W,) whether the word is in a multiword token.
         forms: forms as they are compared, in lower case.
@@ -82,7 +81,6 @@ class Annotation:
     tokens: Longs
     token_lines: list[int]
     sentences: Longs
-    first_words: Longs
     spans: Longs
     in_multiword: Bools
     forms: list[str]
@@ -101,59 +99,37 @@ def universal_relation(deprel: str) -> str:
     return deprel.partition(":")[0]
 
 
-def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) -> Annotation:
+def read_annotation(treebank: Treebank) -> Annotation:
     """Read what is compared of a treebank: a CoNLL-U file or directory, `-`, or its sentences.
 
     Raises:
         DataError: a sentence is broken or has no tree, with its line.
     """
     if isinstance(treebank, str | Path):
-        sentences = read_conllu(treebank, skip_option="", on_progress=on_progress)
-        is_text = isinstance(treebank, str) and ("\n" in treebank or "\t" in treebank)
-        path = TEXT if is_text else str(treebank)
+        sentences = list(read_conllu(treebank, skip_option=""))
     else:
         given = [treebank] if isinstance(treebank, Sentence) else treebank
-        sentences, path = (checked(sentence) for sentence in given), ""
-    token_forms: list[str] = []
+        sentences = list(map(checked, given))
+    if not sentences:
+        raise DataError("there are no sentences", hint="give one or more")
+    columns = list(zip(*(row for sentence in sentences for row in sentence.rows), strict=True))
+    head_array = np.array([head for sentence in sentences for head in sentence.heads()], np.int64)
+    num_words = [len(sentence) for sentence in sentences]
+    surfaces = [sentence.surface_rows() for sentence in sentences]
+    num_tokens = [len(surface) for surface in surfaces]
     token_lines: list[int] = []
-    token_sizes: list[int] = []  # words of each token
-    are_ranges: list[bool] = []
-    heads: list[int] = []
-    num_words: list[int] = []
-    num_tokens: list[int] = []
-    columns: dict[int, list[str]] = {i: [] for i in (FORM, LEMMA, UPOS, XPOS, FEATS, DEPREL, MISC)}
-    for sentence in sentences:
-        path = path or sentence.path
-        transposed = list(zip(*sentence.rows, strict=True))
-        for index, values in columns.items():
-            values.extend(transposed[index])
-        heads.extend(sentence.heads())
-        num_words.append(len(sentence))
-        before = len(token_forms)
-        if sentence.extras:
-            for form, size, is_range, line in _tokens(sentence):
-                token_forms.append(form)
-                token_sizes.append(size)
-                are_ranges.append(is_range)
-                token_lines.append(line)
-        else:
-            first = sentence.line + len(sentence.comments)
-            token_forms.extend(transposed[FORM])
-            token_sizes.extend([1] * len(sentence))
-            are_ranges.extend([False] * len(sentence))
-            token_lines.extend(range(first, first + len(sentence)))
-        num_tokens.append(len(token_forms) - before)
-    bare_tokens = _without_spaces(token_forms)
+    for sentence, surface in zip(sentences, surfaces, strict=True):
+        # the line of a multiword token stands before that of its first word
+        token_lines += [sentence.line_of(first) - ("-" in row[ID]) for first, _, row in surface]
+    bare_tokens = _without_spaces([row[FORM] for surface in surfaces for _, _, row in surface])
     ends = np.cumsum([0, *map(len, bare_tokens)], dtype=np.int64)
     tokens = np.stack((ends[:-1], ends[1:]), axis=1)
+    token_sizes = [last - first + 1 for surface in surfaces for first, last, _ in surface]
+    are_ranges = ["-" in row[ID] for surface in surfaces for _, _, row in surface]
     token_of_word = np.repeat(np.arange(len(tokens)), token_sizes)
     in_multiword = np.array(are_ranges, bool)[token_of_word]
-    first_words = np.concatenate(([0], np.cumsum(num_words, dtype=np.int64)))
-    if not num_words:
-        raise DataError("there are no sentences", hint="give one or more", path=path or None)
     token_ends = np.cumsum(num_tokens, dtype=np.int64)
-    head_array = np.array(heads, np.int64)
-    base = np.repeat(first_words[:-1], num_words)
+    base = np.repeat(np.cumsum([0, *num_words[:-1]]), num_words)
     parents = np.where(head_array > 0, head_array + base - 1, ROOT)
     distances = np.abs(parents - np.arange(len(parents)))
     forms = columns[FORM]
@@ -164,12 +140,11 @@ def read_annotation(treebank: Treebank, *, on_progress: Progress | None = None) 
         )
     ]
     return Annotation(
-        path=path or "the sentences given",
+        path=sentences[0].path or "the sentences given",
         text="".join(bare_tokens),
         tokens=tokens,
         token_lines=token_lines,
         sentences=np.stack((tokens[token_ends - num_tokens, 0], tokens[token_ends - 1, 1]), axis=1),
-        first_words=first_words,
         spans=tokens[token_of_word],
         in_multiword=in_multiword,
         forms=compared,
@@ -197,20 +172,6 @@ def checked(sentence: Sentence) -> Sentence:
     return sentence
 
 
-def _tokens(sentence: Sentence) -> list[tuple[str, int, bool, int]]:
-    """Return (form, number of words, whether it is a multiword token, line) of each token."""
-    ranges = {first: (last, columns) for first, last, columns in sentence.multiword_tokens()}
-    tokens = []
-    word = 1
-    while word <= len(sentence):
-        last, columns = ranges.get(word, (word, sentence.rows[word - 1]))
-        is_range = word in ranges  # its own line is the one before that of its first word
-        line = sentence.line_of(word) - is_range
-        tokens.append((columns[FORM], last - word + 1, is_range, line))
-        word = last + 1
-    return tokens
-
-
 @cache
 def _space_table() -> dict[int, None]:
     """Return the table that removes spaces of all kinds (category Zs), as str.translate wants."""
@@ -222,7 +183,7 @@ def _without_spaces(forms: Sequence[str]) -> list[str]:
     return "\n".join(forms).translate(_space_table()).split("\n") if forms else []
 
 
-def _texts(values: list[str], change: Callable[[str], str] | None = None) -> Texts:
+def _texts(values: Sequence[str], change: Callable[[str], str] | None = None) -> Texts:
     return np.array(values if change is None else [change(value) for value in values], object)
 
 
@@ -240,32 +201,25 @@ def check_same_text(gold: Annotation, predicted: Annotation) -> None:
     """
     if gold.text == predicted.text:
         return
-    index = next(
-        (i for i, (a, b) in enumerate(zip(gold.text, predicted.text, strict=False)) if a != b),
-        min(len(gold.text), len(predicted.text)),
-    )
+    pairs = enumerate(zip(gold.text, predicted.text, strict=False))
+    shorter = min(len(gold.text), len(predicted.text))
+    index = next((i for i, (one, other) in pairs if one != other), shorter)
     hint = "give an annotation of the same text: only spaces and the division into words may differ"
     if unicodedata.normalize("NFC", gold.text) == unicodedata.normalize("NFC", predicted.text):
         hint = "bring both files into one Unicode normal form, NFC in CoNLL-U"
     gold_word, gold_line = _token_at(gold, index)
     word, line = _token_at(predicted, index)
-    where = f"{gold.path}:{gold_line}"
-    if not word:
-        message = f"the text ends here, but {where} goes on with {gold_word!r}"
-    elif not gold_word:
-        message = f"the text goes on with {word!r}, but {where} ends it"
-    else:
-        message = f"the text differs: {word!r}, where {where} has {gold_word!r}"
+    message = f"the text differs: {word}, where {gold.path}:{gold_line} has {gold_word}"
     raise DataError(message, hint=hint, path=predicted.path, line=line)
 
 
 def _token_at(annotation: Annotation, index: int) -> tuple[str, int]:
-    """Return (token, line) at a character; at the end of the text ("", last line)."""
+    """Return (token, line) at a character, to be shown; at the end of the text its last line."""
     if index >= len(annotation.text):
-        return "", annotation.token_lines[-1] if annotation.token_lines else 1
+        return "its end", annotation.token_lines[-1]
     token = int(np.searchsorted(annotation.tokens[:, 1], index, side="right"))
     start, end = annotation.tokens[token]
-    return annotation.text[start:end], annotation.token_lines[token]
+    return repr(annotation.text[start:end]), annotation.token_lines[token]
 
 
 def align_words(gold: Annotation, predicted: Annotation) -> tuple[Longs, Longs]:

@@ -2,24 +2,33 @@
 
     read_conllu    sentences; a broken one is an error, or left out
     read_items     sentences, and broken ones in their places
-    read_batches   for a parser: sentences that compiled code found, many in one item, and the rest
+    read_batches   for a parser: sentences that compiled code reads, many in one item, and the rest
                    as `read_items` gives them
-    write_conllu   writes what any of the three gives
+    write_conllu   writes the items of all three
 
-CoNLL-U is the name of a file, a text, bytes or an open file; see `Source`. CoNLL-U Plus is read
-as `seqtool.treebank.plus` tells. Whatever is read with its trees checked can be read by the CoNLL
-2018 scorer too.
+CoNLL-U is the name of a file, a text, bytes or an open file; see `Source`. A file of CoNLL-U Plus
+(universaldependencies.org/ext-format.html) names its columns in the first line:
+
+    # global.columns = ID FORM UPOS HEAD DEPREL PARSEME:MWE
+    1   She   PRON  2  nsubj  *
+    2   took  VERB  0  root   1:LVC.full
+
+It is read as CoNLL-U: a missing column is `_`, and each that CoNLL-U does not have is an item of
+column MISC, `PARSEME:MWE=1:LVC.full`, unless it is `_`, with the escapes of
+`seqtool.treebank.misc`. Whatever is read with its trees checked can be read by the CoNLL 2018
+scorer too.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, TypeVar, cast, overload
 
 import numpy as np
@@ -29,6 +38,7 @@ from seqtool.core.arrays import Ints, Longs
 from seqtool.core.errors import ConfigError, DataError, OutputError
 from seqtool.core.reading import (
     BLOCK_SIZE,
+    PLUS_MARK,
     STDIN,
     BlockReader,
     Progress,
@@ -38,9 +48,15 @@ from seqtool.core.reading import (
 )
 from seqtool.core.storage import atomic_file
 from seqtool.core.terminal import stream
-from seqtool.treebank.plus import MARK, arranged, columns_of
-from seqtool.treebank.scores import ITEM_BEGIN, PREFIX
-from seqtool.treebank.sentence import CHECKS, Check, Sentence, parse_sentence
+from seqtool.treebank.misc import ITEM_BEGIN, PREFIX, escaped
+from seqtool.treebank.sentence import (
+    CHECKS,
+    COLUMNS,
+    MISC,
+    Check,
+    Sentence,
+    parse_sentence,
+)
 
 if TYPE_CHECKING:
     from seqtool.treebank.scanner import LabelTexts, TextTable
@@ -51,10 +67,10 @@ HELD_OUT_EVERY = 10  # sentences, of which one is kept for validation
 SKIP_OPTION = "--skip-invalid"
 
 BATCH_WORDS = 1 << 12  # of a batch, and those that are left of its last sentence
-TEXT_TABLE_BYTES = 1 << 26  # of the texts met; a new table is begun when there are more
+TEXT_TABLE_BYTES = 1 << 26  # of all texts so far; a new table begins when there are more
 
+_MARK = PLUS_MARK.decode()
 _OTHER_PACKINGS = (".bz2", ".xz", ".zip")
-_WRITTEN_BYTES = 1 << 16  # joined before they are written, as a stream that packs likes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,7 @@ class Broken:
 
     @property
     def num_lines(self) -> int:
-        """How many lines it has."""
+        """The number of its lines."""
         return self.text.count("\n") + 1
 
     def to_conllu(self, *, clear_deps: bool = False) -> str:
@@ -81,7 +97,7 @@ class Broken:
 
 @dataclass(slots=True, eq=False)
 class SentenceBatch:
-    """Sentences that compiled code found, one after another: places in bytes, and no texts.
+    """Sentences as compiled code reads them: places in the bytes of a file, and no texts.
 
     Attributes:
         path: the file.
@@ -168,11 +184,7 @@ def sentences_of(items: Iterable[Item]) -> Iterator[Sentence | Broken]:
 def kind_of(thing: object) -> str:
     """Return the name of a thing's type, as an error has it."""
     kind = type(thing)
-    return (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
+    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
 
 
 def no_item(thing: object) -> TypeError:
@@ -244,10 +256,7 @@ def read_conllu(
 
 
 def read_items(
-    inputs: Source,
-    *,
-    check: Check = "tree",
-    on_progress: Progress | None = None,
+    inputs: Source, *, check: Check = "tree", on_progress: Progress | None = None
 ) -> Iterator[Sentence | Broken]:
     """Read like `read_conllu`, with a broken sentence as an item of its own, in its place.
 
@@ -260,22 +269,20 @@ def read_items(
 def items_in(
     stretches: Iterable[Stretch], *, check: Check = "tree", names: Sequence[str] | None = None
 ) -> Iterator[Sentence | Broken]:
-    """Give what `read_items` does of stretches of files.
+    """Give the sentences of stretches of files as `read_items` does.
 
-    Args:
-        stretches: as `read_stretches` gives them.
-        check: see `read_conllu`.
-        names: the columns of CoNLL-U Plus, where the first stretch is not the first of its file.
+    The names are the columns of CoNLL-U Plus; give them where the first stretch does not begin its
+    file.
     """
-    for path, line, text in _sentence_texts(stretches, names):
-        yield read_item(text, path, line, check)
+    for path, line, stretch in stretches:
+        if line == 1:  # of a new file
+            names = columns_of(stretch, path)
+        for first, text in _texts_in(line, stretch, names):
+            yield read_item(text, path, first, check)
 
 
 def read_batches(
-    inputs: Source,
-    *,
-    skip_invalid: bool = False,
-    on_progress: Progress | None = None,
+    inputs: Source, *, skip_invalid: bool = False, on_progress: Progress | None = None
 ) -> Iterator[Item]:
     """Read like `read_items` by the check "columns", without an object for each sentence.
 
@@ -286,16 +293,14 @@ def read_batches(
         DataError: when iterated: a broken sentence, unless `skip_invalid`, no sentence at all, or a
             file that cannot be read.
     """
-    return batches_in(read_stretches(inputs, on_progress=on_progress), skip_invalid=skip_invalid)
+    items = batches_in(read_stretches(inputs, on_progress=on_progress))
+    return items if skip_invalid else map(_intact, items)
 
 
 def batches_in(
-    stretches: Iterable[Stretch],
-    *,
-    skip_invalid: bool = False,
-    names: Sequence[str] | None = None,
+    stretches: Iterable[Stretch], *, names: Sequence[str] | None = None
 ) -> Iterator[Item]:
-    """Give what `read_batches` does of stretches of files; for `names` see `items_in`."""
+    """Give the sentences of stretches of files in batches, broken ones too; `names` as above."""
     from seqtool.treebank.scanner import Scanner, TextTable
 
     scanner, texts = Scanner(), TextTable()
@@ -303,8 +308,7 @@ def batches_in(
         if line == 1:  # of a new file
             names = columns_of(stretch, path)
         if names is not None:
-            for _, first, text in _texts_in(path, line, stretch, names):
-                yield _checked_item(text, path, first, skip_invalid)
+            yield from items_in([(path, line, stretch)], check="columns", names=names)
             continue
         data = np.frombuffer(stretch, np.uint8)
         position = counted = 0
@@ -321,13 +325,12 @@ def batches_in(
                 counted = position
                 end = stretch.find(b"\n\n", position)
                 end = len(stretch) - 1 if end < 0 else end
-                yield _checked_item(stretch[position:end].decode(), path, odd_line, skip_invalid)
+                yield read_item(stretch[position:end].decode(), path, odd_line, "columns")
                 position = end
 
 
-def _checked_item(text: str, path: str, line: int, skip_invalid: bool) -> Sentence | Broken:
-    item = read_item(text, path, line, "columns")
-    if isinstance(item, Broken) and not skip_invalid:
+def _intact(item: Item) -> Item:
+    if isinstance(item, Broken):
         raise refused(item)
     return item
 
@@ -377,9 +380,9 @@ def write_conllu(
         TypeError: what is to be written is no sentence.
     """
     if target is None:
-        held = io.BytesIO()
-        write_conllu(sentences, held, clear_deps=clear_deps)
-        return held.getvalue().decode()
+        memory = io.BytesIO()
+        write_conllu(sentences, memory, clear_deps=clear_deps)
+        return memory.getvalue().decode()
     write_pieces(map(partial(_piece, clear_deps=clear_deps), sentences), target)
     return None
 
@@ -394,34 +397,19 @@ def _piece(item: Item, *, clear_deps: bool) -> bytes:
 
 def write_pieces(pieces: Iterable[bytes], target: Any) -> None:
     """Write pieces one after another; the target and errors are those of `write_conllu`."""
-    waiting: list[bytes] = []
-    num_bytes = 0
     with open_target(target) as output:
         for piece in pieces:
-            waiting.append(piece)
-            num_bytes += len(piece)
-            if num_bytes >= _WRITTEN_BYTES:
-                output.write(b"".join(waiting))
-                waiting, num_bytes = [], 0
-        output.write(b"".join(waiting))
-
-
-class _Decoding:
-    """An open text file, written as bytes, each time whole lines."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def write(self, data: bytes) -> None:
-        self._file.write(data.decode())
+            output.write(piece)
 
 
 @contextmanager
 def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]:
     """Give what whole lines are written to; the target and errors are those of `write_conllu`."""
     if not isinstance(target, str | Path):
-        is_text = isinstance(target, io.TextIOBase)
-        yield cast(IO[bytes], _Decoding(target) if is_text else target)
+        file: Any = target
+        if isinstance(target, io.TextIOBase):
+            file = SimpleNamespace(write=lambda data: target.write(data.decode()))
+        yield file
         return
     if str(target) == STDIN:
         shown = stream()
@@ -443,37 +431,63 @@ def open_target(target: str | Path | IO[bytes] | IO[str]) -> Iterator[IO[bytes]]
             yield raw
 
 
-def _sentence_texts(
-    stretches: Iterable[Stretch], names: Sequence[str] | None = None
-) -> Iterator[tuple[str, int, str]]:
-    """Give (file, first line, lines) of each sentence: what stands between blank lines."""
-    for path, line, stretch in stretches:
-        if line == 1:  # of a new file
-            names = columns_of(stretch, path)
-        yield from _texts_in(path, line, stretch, names)
-
-
-def _texts_in(
-    path: str, line: int, stretch: bytes, names: Sequence[str] | None
-) -> Iterator[tuple[str, int, str]]:
-    """Give the same of one stretch; the names are the columns of CoNLL-U Plus."""
+def _texts_in(line: int, stretch: bytes, names: Sequence[str] | None) -> Iterator[tuple[int, str]]:
+    """Give (first line, lines) of each sentence; the names are the columns of CoNLL-U Plus."""
     for piece in stretch.decode().split("\n\n"):
         lines = piece.strip("\n")
         if lines:
             # of more than two line ends in a row, those left over begin the next piece
             first = line + len(piece) - len(piece.lstrip("\n"))
             if names is None:
-                yield path, first, lines
-            elif "\n" in lines or not lines.startswith(MARK):  # which may stand alone
-                yield path, first, arranged(lines, names)
+                yield first, lines
+            elif "\n" in lines or not lines.startswith(_MARK):  # which may stand alone
+                yield first, "\n".join(_ten_columns(row, names) for row in lines.split("\n"))
         line += piece.count("\n") + 2
 
 
+def columns_of(stretch: bytes, path: str) -> list[str] | None:
+    """Return the columns that the first line of a file names; None of plain CoNLL-U.
+
+    Args:
+        stretch: the beginning of the file, with the whole line.
+        path: of the file.
+
+    Raises:
+        DataError: there is no column for words, or one is named twice.
+    """
+    if not stretch.startswith(PLUS_MARK):
+        return None
+    names = stretch.partition(b"\n")[0].decode().removeprefix(_MARK).split()
+    if not {"ID", "FORM"} <= set(names) or len(set(names)) < len(names):
+        message = f"the columns are {' '.join(names)}: without ID or FORM, or one of them twice"
+        hint = "name all columns in this line, each once"
+        raise DataError(message, hint=hint, path=path, line=1)
+    return None if names == list(COLUMNS) else names  # the line is a comment like others then
+
+
+def _ten_columns(line: str, names: Sequence[str]) -> str:
+    """Return a line of CoNLL-U Plus as one of CoNLL-U, or as it is if columns are missing."""
+    if line.startswith(_MARK):
+        return f"# source_columns = {' '.join(names)}"  # these lines have ten
+    values = line.split("\t")
+    if line.startswith("#") or len(values) != len(names):
+        return line
+    others = dict(zip(names, values, strict=True))
+    columns = [others.pop(name, "_") for name in COLUMNS]
+    columns[MISC] = to_misc(columns[MISC], others)
+    return "\t".join(columns)
+
+
+def to_misc(misc: str, others: Mapping[str, str]) -> str:
+    """Return column MISC with further columns as items."""
+    items = [] if misc == "_" else [misc]
+    filled = ((name, value) for name, value in others.items() if value not in ("_", ""))
+    items += [f"{name}={escaped(value)}" for name, value in filled]
+    return "|".join(items) or "_"
+
+
 def read_stretches(
-    inputs: Source,
-    *,
-    on_progress: Progress | None = None,
-    block_size: int = BLOCK_SIZE,
+    inputs: Source, *, on_progress: Progress | None = None, block_size: int = BLOCK_SIZE
 ) -> Iterator[Stretch]:
     """Read CoNLL-U files as stretches of whole sentences, in UTF-8, each line ended by LF.
 
@@ -495,35 +509,22 @@ def read_stretches(
 
 
 def _reader(inputs: Source, block_size: int, on_progress: Progress | None) -> BlockReader:
-    if isinstance(inputs, str) and not {"\n", "\t"}.isdisjoint(inputs):
-        inputs = inputs.encode("utf-8", "surrogatepass")  # which is refused as no UTF-8
+    file: Any = inputs
     if isinstance(inputs, bytes):
-        return read_open_file(io.BytesIO(inputs), TEXT, block_size=block_size)
-    if (file := _as_file(inputs)) is not None:
-        name = getattr(inputs, "name", TEXT)
-        shown = name if isinstance(name, str) else TEXT  # a descriptor has a number
-        return read_open_file(file, shown, block_size=block_size)
-    paths = cast("Sequence[str | Path] | str | Path", inputs)
-    return read_blocks(paths, treebanks=True, block_size=block_size, on_progress=on_progress)
-
-
-def _as_file(source: object) -> IO[bytes] | None:
-    """Return an open file as one of bytes; None of what is no open file."""
-    if not hasattr(source, "read"):
-        return None
-    return cast(IO[bytes], _Encoded(source) if isinstance(source, io.TextIOBase) else source)
-
-
-class _Encoded:
-    """An open text file, read as bytes."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-
-    def read(self, size: int) -> bytes:
-        """Return so many characters as UTF-8."""
-        text: str = self._file.read(size)
-        return text.encode("utf-8", "surrogatepass")
+        file = io.BytesIO(inputs)
+    elif isinstance(inputs, str) and not {"\n", "\t"}.isdisjoint(inputs):
+        file = io.StringIO(inputs)
+    if hasattr(file, "read"):
+        name = getattr(file, "name", TEXT)
+        if isinstance(file, io.TextIOBase):
+            text = file
+            # half characters are refused as no UTF-8 then
+            file = SimpleNamespace(
+                read=lambda size: text.read(size).encode("utf-8", "surrogatepass")
+            )
+        # the name of a descriptor is a number
+        return read_open_file(file, name if isinstance(name, str) else TEXT, block_size=block_size)
+    return read_blocks(file, treebanks=True, block_size=block_size, on_progress=on_progress)
 
 
 def _stretches(reader: BlockReader) -> Iterator[tuple[str, int, bytes]]:
@@ -559,7 +560,7 @@ def held_out(items: Iterable[Member]) -> Iterator[tuple[Member, bool]]:
     """Yield each item, and whether it is held out for validation: items 10, 20 and so on are.
 
     Segmenter, tagger and parser alike hold these out where no validation part is given, so that
-    all parts of a pipeline are judged by sentences that none of them was trained on.
+    all parts of a pipeline are scored on sentences that none of them was trained on.
     """
     for number, item in enumerate(items, start=1):
         yield item, number % HELD_OUT_EVERY == 0
@@ -573,8 +574,5 @@ def describe_held_out(num_train: int, num_dev: int) -> str:
             "train, and dev scores say nothing of other text; give --dev"
         )
     num = num_train + num_dev
-    if num_dev == 1:
-        return f"1 sentence of {num} is held out as dev: its scores mean little; give --dev"
-    return (
-        f"every tenth sentence is held out as dev: {num_dev:,} of {num:,}; give --dev for another"
-    )
+    shown = f"every tenth sentence is held out as dev: {num_dev:,} of {num:,}"
+    return shown + ("; its scores mean little" if num_dev == 1 else "") + "; give --dev for another"

@@ -1,11 +1,11 @@
-"""How a tree was built: the derivation of a transition-based parser, step by step.
+"""The derivation of a transition-based parser, step by step.
 
 Words are numbered within their sentence: 0 is ROOT, then 1 to n.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
 from seqtool.treebank.sentence import DEPREL, Sentence
@@ -26,7 +26,7 @@ class Choice(NamedTuple):
 
 
 class Feature(NamedTuple):
-    """What stands in a place of the configuration that is looked at.
+    """The content of a place of the configuration that the classifier reads.
 
     Attributes:
         place: its address, such as `s0.l1`.
@@ -74,19 +74,6 @@ class Step:
     others: tuple[Choice, ...] = ()
     features: tuple[Feature, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        return {
-            "stack": list(self.stack),
-            "buffer": list(self.buffer),
-            "transition": self.transition,
-            "arc": None if self.arc is None else self.arc._asdict(),
-            "round": self.round,
-            "probability": self.probability,
-            "others": [choice._asdict() for choice in self.others],
-            "features": [feature._asdict() for feature in self.features],
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
@@ -100,8 +87,8 @@ class Hypothesis:
         is_final: whether its tree is complete.
         parent: its place in the round before; None at the beginning.
         survives: whether it, or one that continues it, is in the next round; of the last round,
-            whether it is the tree that was found.
-        is_on_path: whether the tree that was found continues it.
+            whether it is the best tree.
+        is_on_path: whether the best tree continues it.
     """
 
     score: float
@@ -113,15 +100,10 @@ class Hypothesis:
     survives: bool
     is_on_path: bool
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON holds it."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        return {**values, "top": list(self.top)}
-
 
 @dataclass(frozen=True, slots=True)
 class Derivation:
-    """How a system built the tree of a sentence.
+    """The derivation of the tree of a sentence by a transition system.
 
     Attributes:
         system: the transition system.
@@ -143,14 +125,16 @@ class Derivation:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON holds it; words by their numbers."""
-        return {
-            "system": self.system,
-            "beam": self.beam,
-            "score": self.score,
-            "steps": [step.to_json() for step in self.steps],
-            "rounds": [[each.to_json() for each in hypotheses] for hypotheses in self.rounds],
-            "arcs": [arc._asdict() for arc in self.arcs],
-        }
+        values: dict[str, Any] = _to_json(self)
+        return values
+
+
+def _to_json(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: _to_json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Choice | Feature | Arc):
+        return value._asdict()
+    return [_to_json(each) for each in value] if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""`Doc`: sentences together, as what is called with a text returns them."""
+"""`Doc`: the sentences of a text, as a list, as rows, and as `TokenList`s of the library conllu."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, overload
 
-from seqtool.core.errors import ConfigError, counted
-from seqtool.treebank.conllu import read_conllu, refuse_no_sentence
-from seqtool.treebank.drawing.rendering import inline_html
+from seqtool.core.errors import ConfigError, DataError, counted
+from seqtool.core.reading import whole_text
+from seqtool.treebank.conllu import read_conllu, refuse_no_sentence, to_misc
 from seqtool.treebank.queries import filter as filter_words
-from seqtool.treebank.sentence import COLUMNS, FORM, HEAD, ID, LEMMA, Sentence, Token
-from seqtool.treebank.tokenlists import from_tokenlist, to_tokenlists
+from seqtool.treebank.sentence import (
+    FIELDS,
+    FORM,
+    HEAD,
+    ID,
+    LEMMA,
+    MISC,
+    Sentence,
+    Token,
+    parse_sentence,
+)
 
 if TYPE_CHECKING:
-    from conllu import SentenceList
+    from conllu import SentenceList, TokenList
     from pandas import DataFrame
 
 
-# the columns of `Doc.to_df`
-ROW = (
-    *("sentence", "sent_id"),
-    *(name.lower() for name in COLUMNS),
-    *("multiword", "start", "end"),
-)
+ROW = ("sentence", "sent_id", *FIELDS, "multiword", "start", "end")  # the columns of `Doc.to_df`
 
 
 def rebuild(sentences: Iterable[Sentence]) -> str:
@@ -54,12 +58,12 @@ class Doc(Sequence[Sentence]):
     """
 
     def __init__(self, sentences: Iterable[Sentence] | Sentence = ()) -> None:
-        given = [sentences] if isinstance(sentences, Sentence) else sentences
-        self.sentences = [refuse_no_sentence(sentence) for sentence in given]
+        items = [sentences] if isinstance(sentences, Sentence) else sentences
+        self.sentences = [refuse_no_sentence(sentence) for sentence in items]
         offset = 0
         for sentence in self.sentences:
             sentence.offset = offset
-            offset += sentence.written_length()
+            offset += len(sentence.written())
 
     @classmethod
     def from_conllu(cls, source: str | Path | bytes | IO[str] | IO[bytes]) -> Doc:
@@ -135,7 +139,9 @@ class Doc(Sequence[Sentence]):
         Raises:
             DataError: a HEAD that is no number.
         """
-        return to_tokenlists(self.sentences)
+        from conllu import SentenceList
+
+        return SentenceList([to_tokenlist(sentence) for sentence in self.sentences])
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return a row for each word, as `to_df` has them.
@@ -186,4 +192,77 @@ class Doc(Sequence[Sentence]):
 
     def _repr_html_(self) -> str:
         """Return pictures of the first trees, for a notebook."""
+        from seqtool.treebank.drawing.rendering import inline_html
+
         return inline_html(self.sentences)
+
+
+def to_tokenlist(sentence: Sentence) -> TokenList:
+    """Return a sentence as a `TokenList`, its columns as `conllu.parse` gives them.
+
+    Multiword tokens and empty nodes are in it. Of several comments of one name the last one stays;
+    a comment without a value keeps its name, which `conllu.parse` drops.
+
+    Raises:
+        DataError: a column that the library cannot take, as a HEAD that is no number.
+    """
+    from conllu import Metadata, Token, TokenList
+    from conllu.exceptions import ParseException
+    from conllu.parser import DEFAULT_FIELD_PARSERS as PARSERS
+
+    # `conllu.parse` itself would take two spaces in a word for the end of a column
+    lines = sentence.to_conllu().rstrip("\n").split("\n")[len(sentence.comments) :]
+    try:
+        tokens = [
+            Token(
+                (name, PARSERS[name](row, index) if name in PARSERS else row[index])
+                for index, name in enumerate(FIELDS)
+            )
+            for row in (line.split("\t") for line in lines)
+        ]
+    except ParseException as error:
+        raise DataError(
+            f"a token cannot be a conllu.Token: {error}",
+            hint="write a word number or _ into column HEAD",
+            path=sentence.path or None,
+            line=sentence.line or None,
+        ) from error
+    return TokenList(tokens, Metadata(sentence.metadata), default_fields=FIELDS)
+
+
+def from_tokenlist(tokenlist: Sequence[Mapping[str, Any]], number: int = 1) -> Sentence:
+    """Return a `TokenList` as a sentence; trees are not checked.
+
+    Columns that are not there are `_`, and words without `id` are numbered.
+
+    Args:
+        tokenlist: the tokens; its metadata become comments.
+        number: of the sentence, for a message.
+
+    Raises:
+        DataError: what no CoNLL-U file can hold.
+    """
+    from conllu.exceptions import ParseException
+    from conllu.serializer import serialize_field
+
+    metadata = getattr(tokenlist, "metadata", None) or {}
+    lines = [f"# {key} = {value}" if value else f"# {key}" for key, value in metadata.items()]
+    num_words = 0
+    try:
+        for token in tokenlist:
+            if not isinstance(head := token.get("head"), int | str | None):
+                raise ValueError(f"a token has the head {head!r}, which is no whole number")
+            texts = {name: serialize_field(value) for name, value in token.items()}
+            columns = [texts.pop(name, "_") for name in FIELDS]
+            if columns[ID] == "_":
+                columns[ID] = str(num_words + 1)
+            num_words += columns[ID].isdecimal()
+            columns[MISC] = to_misc(columns[MISC], texts)
+            if any("\n" in column or "\t" in column for column in columns):
+                raise ValueError(f"token {columns[FORM]!r} holds a tab or line end")
+            lines.append("\t".join(columns))
+        return parse_sentence(whole_text("\n".join(lines)), "", 1, "columns")
+    except (DataError, ParseException, TypeError, IndexError, ValueError) as error:
+        what = getattr(error, "message", str(error))
+        message = f"TokenList {number} cannot be a sentence: {what}"
+        raise DataError(message, hint="mend the token") from error

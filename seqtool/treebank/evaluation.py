@@ -208,17 +208,15 @@ class ParserEvaluation:
         self, *, relations: bool = False, lengths: bool = False, confusions: int = 0
     ) -> dict[str, Any]:
         """Return the tables asked for; of confusions, as many of the commonest."""
-        tables: dict[str, Any] = {}
-        for name, table, wanted in (
-            ("relations", self.relations, relations),
-            ("lengths", self.lengths, lengths),
-        ):
-            if wanted:
-                figures = ("gold", "predicted", "correct", "precision", "recall", "f1")
-                tables[name] = {
-                    key: {figure: getattr(score, figure) for figure in figures}
-                    for key, score in table.items()
-                }
+        figures = ("gold", "predicted", "correct", "precision", "recall", "f1")
+        tables: dict[str, Any] = {
+            name: {
+                key: {figure: getattr(score, figure) for figure in figures}
+                for key, score in getattr(self, name).items()
+            }
+            for name, is_wanted in (("relations", relations), ("lengths", lengths))
+            if is_wanted
+        }
         if confusions:
             tables["confusions"] = [asdict(pair) for pair in self.confusions[:confusions]]
         return tables
@@ -273,7 +271,7 @@ def compare_annotations(
         gold: as of `evaluate_parser`.
         predicted: the annotations, read one after another.
         punctuation: as of `evaluate_parser`.
-        seed: of `compare_evaluations`.
+        seed: of `paired_bootstrap`.
 
     Raises:
         DataError: as of `evaluate_parser`.
@@ -282,7 +280,8 @@ def compare_annotations(
     results = [
         score_annotation(read, read_annotation(each), punctuation=punctuation) for each in predicted
     ]
-    return results, [compare_evaluations(results[0], each, seed=seed) for each in results[1:]]
+    first, *others = [{name: each.by_sentence[name] for name in TREE_METRICS} for each in results]
+    return results, [paired_bootstrap(first, other, seed=seed) for other in others]
 
 
 def score_annotation(
@@ -497,18 +496,3 @@ def _differences(sums: Doubles) -> Doubles:
     counts = sums.reshape(len(sums), -1, 2, 3)
     f1 = 200 * counts[..., 0] / np.maximum(counts[..., 1] + counts[..., 2], 1)
     return np.asarray(f1[..., 1] - f1[..., 0], np.float64)
-
-
-def compare_evaluations(
-    first: ParserEvaluation,
-    second: ParserEvaluation,
-    *,
-    samples: int = NUM_SAMPLES,
-    seed: int = SEED,
-) -> dict[str, Significance]:
-    """Return metric -> how the second's lead in F1 stands against chance, for the tree metrics.
-
-    Both are against the same gold annotation; `samples` and `seed` as `paired_bootstrap` has them.
-    """
-    counts = [{metric: of.by_sentence[metric] for metric in TREE_METRICS} for of in (first, second)]
-    return paired_bootstrap(*counts, samples=samples, seed=seed)

@@ -14,10 +14,10 @@ not read. Words have nothing but their form, and one space between them.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple, get_args
+from itertools import chain
+from typing import Literal, get_args
 
 from seqtool.core.errors import DataError
 from seqtool.core.reading import longest_line
@@ -30,13 +30,6 @@ _BETWEEN = re.compile(r"[ \t]+")
 _BLANK = re.compile(r"\s")
 _REST = ("_",) * (NUM_COLUMNS - 2)
 _CONTROL = re.compile("[\x00-\x1f\x7f\x85\u2028\u2029]")
-
-
-class _Words(NamedTuple):
-    """The words of a sentence, and whether it begins a paragraph."""
-
-    forms: list[str]
-    is_first: bool
 
 
 def begins_text(comment: str) -> bool:
@@ -52,13 +45,10 @@ def newdoc(document: str | None) -> list[str]:
 def document_id(name: str) -> str:
     """Return the name of a file as the id of a document, which a comment can hold.
 
-    It may have bytes that are not UTF-8, or line ends: these are escaped as in Python, and so are
-    backslashes, so that names that differ have ids that do; but not where these part folders.
+    Bytes that are not UTF-8, and line ends, are escaped as in Python.
     """
-    if os.sep != "\\":
-        name = name.replace("\\", r"\\")
     name = name.encode("utf-8", "backslashreplace").decode()
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), name)
 
 
 def read_layout(
@@ -84,8 +74,8 @@ def read_layout(
         DataError: when iterated: a vertical sentence that would fill the memory.
     """
     comments = [] if goes_on else newdoc(document)
-    found = (_horizontal if layout == "horizontal" else _vertical)(lines, not goes_on)
-    for number, (forms, is_first) in enumerate(found, start=first_number):
+    sentences = (_horizontal if layout == "horizontal" else _vertical)(lines, not goes_on)
+    for number, (forms, is_first) in enumerate(sentences, start=first_number):
         comments += ["# newpar"] if is_first else []
         comments += [f"# sent_id = {number}", f"# text = {' '.join(forms)}"]
         rows = [[str(place), form, *_REST] for place, form in enumerate(forms, start=1)]
@@ -104,24 +94,21 @@ def vertical(sentence: Sentence) -> str:
     return "".join(f"{form}\n" for form in sentence.column(FORM)) + "\n"
 
 
-def _form(text: str) -> str:
-    """Return a word as column FORM can hold it: single spaces, and none around it."""
-    return " ".join(text.split())
-
-
-def _horizontal(lines: Iterable[str], is_first: bool) -> Iterator[_Words]:
+def _horizontal(lines: Iterable[str], is_first: bool) -> Iterator[tuple[list[str], bool]]:
+    """Give the words of each sentence, and whether it begins a paragraph."""
     for line in lines:
-        forms = [form for text in _BETWEEN.split(line) if (form := _form(text))]
+        # a word has single spaces, and none around it
+        forms = [" ".join(form) for text in _BETWEEN.split(line) if (form := text.split())]
         if forms:
-            yield _Words(forms, is_first)
+            yield forms, is_first
         is_first = not forms
 
 
-def _vertical(lines: Iterable[str], is_first: bool) -> Iterator[_Words]:
+def _vertical(lines: Iterable[str], is_first: bool) -> Iterator[tuple[list[str], bool]]:
     forms: list[str] = []
     num_empty, num_characters = 2 if is_first else 1, 0
-    for line in lines:
-        if form := _form(line.partition("\t")[0]):
+    for line in chain(lines, [""]):
+        if form := " ".join(line.partition("\t")[0].split()):
             forms.append(form)
             num_characters += len(form)
             if num_characters > longest_line():
@@ -130,9 +117,7 @@ def _vertical(lines: Iterable[str], is_first: bool) -> Iterator[_Words]:
                     hint="end each sentence with an empty line, or raise --max-line MB",
                 )
         elif forms:
-            yield _Words(forms, num_empty > 1)
+            yield forms, num_empty > 1
             forms, num_empty, num_characters = [], 1, 0
         else:
             num_empty += 1
-    if forms:
-        yield _Words(forms, num_empty > 1)

@@ -160,6 +160,23 @@ def is_projective(heads: Sequence[int]) -> bool:
     return not _shortest_non_projective(_tree(heads))
 
 
+def non_projective_arcs(heads: Sequence[int]) -> list[int]:
+    """Return the words, ascending, whose arc from their head is not projective.
+
+    An arc is projective if every word between head and dependent descends from the head (Kübler,
+    McDonald & Nivre 2009, definition 2.5).
+    """
+    tree = _tree(heads)
+    enters, leaves, order = np.zeros((3, len(tree)), np.int32)
+    _traverse(tree, enters, leaves, order)
+    crossing = []
+    for word, head in enumerate(heads, start=1):
+        between = enters[min(word, head) + 1 : max(word, head)]
+        if len(between) and (between.min() < enters[head] or between.max() >= leaves[head]):
+            crossing.append(word)
+    return crossing
+
+
 def projectivise(heads: Sequence[int], deprels: Sequence[str]) -> tuple[list[int], list[str]]:
     """Lift the arcs of a tree until all are projective, the shortest one first each time.
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqtool.core.errors import ConfigError, counted, did_you_mean
-from seqtool.treebank.sentence import COLUMNS, DEPS, FORM, Sentence, Token
+from seqtool.core.errors import ConfigError, did_you_mean
+from seqtool.treebank.sentence import DEPS, FIELDS, Sentence, Token
 
-FIELDS = tuple(name.lower() for name in COLUMNS)
 MAPPINGS = ("feats", "misc")
-FINITE = ("upos", "xpos", "deprel", "feats")  # columns of few different values
+_FEW_VALUES = ("upos", "xpos", "deprel", "feats")  # columns of few different values
 
 Wanted = Callable[[Token], bool]
 
@@ -49,13 +47,13 @@ def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Toke
     """
     if isinstance(sentences, str | Path):
         raise TypeError(f"expected sentences, not {sentences!r}: read them with read_conllu")
-    found = wants(wanted)
-    given = [sentences] if isinstance(sentences, Sentence) else sentences
-    return [token for sentence in given for token in sentence if found(token)]
+    is_wanted = wants(wanted)
+    items = [sentences] if isinstance(sentences, Sentence) else sentences
+    return [token for sentence in items for token in sentence if is_wanted(token)]
 
 
 def wants(wanted: Mapping[str, Any]) -> Wanted:
-    """Return what says of a word whether it is wanted; see `filter`."""
+    """Return a function that says whether a word is wanted; see `filter`."""
     tests = [_test(name, value) for name, value in wanted.items()]
     return lambda token: all(test(token) for test in tests)
 
@@ -107,66 +105,30 @@ def parse_query(texts: Iterable[str]) -> dict[str, Any]:
     return wanted
 
 
-class Values:
-    """The values that words have in columns of few values, to say what a query may have meant."""
+class QueryHints:
+    """What a query that matches no word may have meant, by the sentences that were read."""
 
     def __init__(self, query: Mapping[str, Any]) -> None:
-        self._wanted = {
-            name: value
+        # (column, what is asked for) -> the values that words have
+        self._known: dict[tuple[str, str], set[Any]] = {
+            (name, value): set()
             for name, value in query.items()
-            if isinstance(value, str) and name.partition("__")[0] in FINITE
+            if isinstance(value, str) and name.partition("__")[0] in _FEW_VALUES
         }
-        self._found: dict[str, set[str]] = {name: set() for name in self._wanted}
 
     def add(self, sentence: Sentence) -> None:
-        """Note the values of the words of a sentence."""
-        for name, found in self._found.items():
-            field, _, item = name.partition("__")
-            for token in sentence if self._wanted else ():
-                value = getattr(token, field)
-                found.add(value.get(item, "_") if item else value)
+        """Note the values of a sentence."""
+        for (name, _), known in self._known.items():
+            known.update(_value(token, name) for token in sentence)
 
-    def hints(self) -> list[str]:
-        """Return a line for each value asked for that no word has: which was perhaps meant."""
-        hints = []
-        for name, value in self._wanted.items():
-            known = self._found[name] - {"_"}
-            if known and not any(map(_same(value), known)):
+    def lines(self) -> Iterator[str]:
+        """Give a line for each value that no word has."""
+        for (name, value), known in self._known.items():
+            known.discard(None)
+            if known and not any(_equals(value, other) for other in known):
                 same = [other for other in known if other.lower() == value.lower()]
                 hint = did_you_mean(same[0] if same else value, known)
-                hints.append(f"no word has {name.replace('__', '.')}={value}: {hint}")
-        return hints
-
-
-class Contracted:
-    """Multiword tokens that are written as the form asked for, which none of their words may be.
-
-    Of French `du` the words are `de` and `le`: who asks for `du` finds the participle alone.
-    """
-
-    def __init__(self, query: Mapping[str, Any]) -> None:
-        self._form = query.get("form")
-        self._counts: Counter[tuple[str, ...]] = Counter()
-
-    def add(self, sentence: Sentence) -> None:
-        """Count those of a sentence."""
-        if not isinstance(self._form, str) or not sentence.extras:
-            return
-        for first, last, columns in sentence.multiword_tokens():
-            if columns[FORM] == self._form:
-                self._counts[tuple(sentence.column(FORM)[first - 1 : last])] += 1
-
-    def hint(self) -> str:
-        """Return a line about them; empty where there are none."""
-        if not self._counts:
-            return ""
-        words, _ = self._counts.most_common(1)[0]
-        tokens = counted(self._counts.total(), "multiword token")
-        is_are = "is" if self._counts.total() == 1 else "are"
-        return (
-            f"{tokens} {is_are} written {self._form}, and not counted here: the words are "
-            f"{' + '.join(words)}, which --where form={words[0]} finds"
-        )
+                yield f"no word has {name.replace('__', '.')}={value}: {hint}"
 
 
 class Match(NamedTuple):
@@ -200,14 +162,12 @@ class Match(NamedTuple):
 
 def matches(sentence: Sentence, wanted: Wanted) -> list[Match]:
     """Return the words of a sentence that are wanted, each with the text around it."""
-    found = [token for token in sentence if wanted(token)]
-    if not found:
-        return []
-    pieces = sentence.surface()
+    tokens = [token for token in sentence if wanted(token)]
+    pieces = sentence.surface() if tokens else []
+    texts = [text for _, _, text in pieces]
     result = []
-    for token in found:
+    for token in tokens:
         place = next(i for i, (_, last, _) in enumerate(pieces) if last >= token.number)
-        texts = [text for _, _, text in pieces]
         parts = ("".join(texts[:place]), texts[place], "".join(texts[place + 1 :]))
         before, written, after = (" ".join(part.split()) for part in parts)
         # where no space parts the word from what is beside it, neither does the concordance
@@ -223,33 +183,36 @@ def _read(name: str, value: str) -> str | int | None:
     return int(value) if is_number else None if value == "_" else value
 
 
-def _same(value: Any) -> Callable[[Any], bool]:
-    """Return what says whether another value is the one asked for."""
-    return value.matches if isinstance(value, Pattern) else lambda other: other == value
+def _equals(wanted: Any, value: Any) -> bool:
+    """Return whether a column has what a query asks for."""
+    return wanted.matches(value) if isinstance(wanted, Pattern) else bool(wanted == value)
 
 
-def _test(name: str, value: Any) -> Wanted:
+def _value(token: Token, name: str) -> Any:
+    """Return a column of a word, or an item of one; None without a value."""
     field, _, item = name.partition("__")
-    if isinstance(value, str) and not isinstance(value, Pattern):
-        value = _read(name, value)
+    value = getattr(token, field)
+    if item:
+        return value.get(item)
+    # a word or lemma may be `_` itself
+    return None if value in ("_", []) and field not in ("form", "lemma") else value
+
+
+def _test(name: str, wanted: Any) -> Wanted:
+    field, _, item = name.partition("__")
     if field not in FIELDS or bool(item) != (field in MAPPINGS):
         known = [*(field for field in FIELDS if field not in MAPPINGS), "feats.NAME", "misc.NAME"]
         message = f"{name} is no column that can be asked for"
         raise ConfigError(message, hint=did_you_mean(name, known))
-
-    def read(token: Token) -> Any:
-        if item:
-            return getattr(token, field).get(item)
-        found = getattr(token, field)
-        # a word or lemma may be `_` itself
-        return None if found in ("_", []) and field not in ("form", "lemma") else found
-
-    if callable(value):
-        return lambda token: value(read(token)) is True
-    if value is None:
-        return lambda token: read(token) in (None, "_")
-    same = _same(value)
-    if field == "deps" and isinstance(value, str):
+    if isinstance(wanted, str) and not isinstance(wanted, Pattern):
+        wanted = _read(name, wanted)
+    if callable(wanted):
+        return lambda token: wanted(_value(token, name)) is True
+    if wanted is None:
+        return lambda token: _value(token, name) in (None, "_")
+    if field == "deps" and isinstance(wanted, str):
         # one of the enhanced arcs, or all of them as the column has them
-        return lambda token: any(map(same, ((text := token.columns[DEPS]), *text.split("|"))))
-    return lambda token: same(read(token))
+        return lambda token: any(
+            _equals(wanted, arc) for arc in (token.columns[DEPS], *token.columns[DEPS].split("|"))
+        )
+    return lambda token: _equals(wanted, _value(token, name))

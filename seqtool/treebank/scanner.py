@@ -179,16 +179,7 @@ def _find_sentences(  # type: ignore[no-untyped-def]
 
 
 @compiled(
-    _int(
-        bytes_in,
-        _places,
-        _places,
-        _ints,
-        _ints,
-        bytes_in,
-        types.int64[::1],
-        types.uint8[::1],
-    )
+    _int(bytes_in, _places, _places, _ints, _ints, bytes_in, types.int64[::1], types.uint8[::1])
 )
 def _write(  # type: ignore[no-untyped-def]
     data, sentences, words, heads, labels, label_bytes, label_ends, out
@@ -253,13 +244,7 @@ class Scanner:
         num_words = num_sentences = 0
         while True:
             position, num_words, num_sentences, result = _find_sentences(
-                data,
-                position,
-                limit,
-                self._words,
-                num_words,
-                self._sentences,
-                num_sentences,
+                data, position, limit, self._words, num_words, self._sentences, num_sentences
             )
             if result != _NO_ROOM:
                 words, sentences = self._words[:num_words], self._sentences[:num_sentences]
@@ -270,12 +255,7 @@ class Scanner:
 
 
 def write(
-    data: Bytes,
-    sentences: Longs,
-    words: Longs,
-    heads: Ints,
-    labels: Ints,
-    label_texts: LabelTexts,
+    data: Bytes, sentences: Longs, words: Longs, heads: Ints, labels: Ints, label_texts: LabelTexts
 ) -> bytes:
     """Return sentences with new trees, each with a blank line behind it.
 
@@ -286,16 +266,7 @@ def write(
     # a head of int32 has ten digits at most, and a tab behind it
     room = num_bytes + len(sentences) + len(heads) * (11 + label_texts.longest)
     out = np.empty(room, np.uint8)
-    end = _write(
-        data,
-        sentences,
-        words,
-        heads,
-        labels,
-        label_texts.bytes,
-        label_texts.ends,
-        out,
-    )
+    end = _write(data, sentences, words, heads, labels, label_texts.bytes, label_texts.ends, out)
     return out[:end].tobytes()
 
 

@@ -16,18 +16,24 @@ The format: universaldependencies.org/format.html.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import Literal, Self, get_args, overload
+from functools import cache
+from typing import Any, Literal, get_args, overload
 
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, counted
-from seqtool.treebank.features import Features
-from seqtool.treebank.scores import ITEM_BEGIN, is_of_tree, score_in, with_score, without_score
-from seqtool.treebank.spacing import NO_SPACE, written
+from seqtool.treebank.misc import (
+    ITEM_BEGIN,
+    is_of_tree,
+    score_in,
+    with_score,
+    without_score,
+    written,
+)
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+FIELDS = tuple(name.lower() for name in COLUMNS)
 NUM_COLUMNS = len(COLUMNS)
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC = range(NUM_COLUMNS)
 
@@ -40,7 +46,7 @@ _MAX_WORDS = 6  # of a cycle in a message
 _NOT_IN_COLUMN = frozenset("\t\n\r").union(map(chr, range(0xD800, 0xE000)))  # half characters
 _TOKEN_RANGE = re.compile(r"(?:^|\|)TokenRange=([0-9]{1,12}):([0-9]{1,12})(?:\||$)")
 
-# what draws sentences stands above this module, so it is found by name
+# drawings use this module, so it imports them by name
 _DRAWING: Registry[Callable[..., str]] = Registry(
     "drawing", {"html": "seqtool.treebank.drawing.rendering:inline_html"}
 )
@@ -99,7 +105,9 @@ class Sentence:
     @property
     def tokens(self) -> list[Token]:
         """The surface tokens: a multiword token stands in place of its words."""
-        return [self._surface_token(line) for line in self._surface_lines()]
+        places = {line.partition("\t")[0]: place for place, (_, line) in enumerate(self.extras)}
+        rows = self.surface_rows()
+        return [Token(self, first, places.get(columns[ID])) for first, _, columns in rows]
 
     @property
     def empty_nodes(self) -> list[Token]:
@@ -131,26 +139,19 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """How it is written: by the comment `text`, else by its words, with single spaces."""
+        """Its text: that of the comment `text`, else its words, with single spaces."""
         return self.metadata.get("text") or " ".join(self.written().split())
 
     def surface(self) -> list[tuple[int, int, str]]:
         """Return (first word, last word, text) of each surface token, with the spaces around it."""
         return [
             (first, last, "".join(written(row[FORM], row[MISC])))
-            for first, last, row in self._surface_lines()
+            for first, last, row in self.surface_rows()
         ]
 
     def written(self) -> str:
         """Return words and spaces as the text has them, what follows the last word included."""
         return "".join(text for _, _, text in self.surface())
-
-    def written_length(self) -> int:
-        """Return the number of characters of `written`."""
-        misc = self.column(MISC)
-        if not self.extras and {"_", NO_SPACE}.issuperset(misc):
-            return sum(map(len, self.column(FORM))) + len(misc) - misc.count(NO_SPACE)
-        return len(self.written())
 
     def spans(self) -> list[tuple[int, int]]:
         """Return the first character of each word in the text of its document, and the end.
@@ -159,34 +160,22 @@ class Sentence:
         of a multiword token have its span.
         """
         place, spans = self.offset, []
-        for first, last, row in self._surface_lines():
+        for first, last, row in self.surface_rows():
             before, raw, after = written(row[FORM], row[MISC])
             place += len(before)
             span = place, place + len(raw)
-            if (given := _TOKEN_RANGE.search(row[MISC])) is not None:
-                span = int(given[1]), int(given[2])
+            if (match := _TOKEN_RANGE.search(row[MISC])) is not None:
+                span = int(match[1]), int(match[2])
             spans += [span] * (last - first + 1)
             place += len(raw) + len(after)
         return spans
 
-    def _surface_lines(self) -> list[tuple[int, int, list[str]]]:
+    def surface_rows(self) -> list[tuple[int, int, list[str]]]:
         """Return (first word, last word, columns) of each surface token."""
-        if not self.extras:
-            return [(number, number, row) for number, row in enumerate(self.rows, start=1)]
-        ranges = {first: (last, columns) for first, last, columns in self.multiword_tokens()}
-        lines, number = [], 1
-        while number <= len(self.rows):
-            last, columns = ranges.get(number, (number, self.rows[number - 1]))
-            lines.append((number, last, columns))
-            number = last + 1
-        return lines
-
-    def _surface_token(self, line: tuple[int, int, list[str]]) -> Token:
-        first, _, columns = line
-        if "-" not in columns[ID]:
-            return Token(self, first)
-        ids = [extra.partition("\t")[0] for _, extra in self.extras]
-        return Token(self, first, ids.index(columns[ID]))
+        rows = [(number, number, row) for number, row in enumerate(self.rows, start=1)]
+        for first, last, columns in reversed(self.multiword_tokens()):
+            rows[first - 1 : last] = [(first, last, columns)]
+        return rows
 
     def copy(self) -> Sentence:
         """Return a copy that shares nothing with it."""
@@ -212,22 +201,11 @@ class Sentence:
             DataError: a head is no number; only where the tree was not checked.
         """
         texts = self.column(HEAD)
-        values = _number_table(1 << len(texts).bit_length())[1]
+        values = _number_table(1 << len(texts).bit_length())
         try:
             return [values[text] for text in texts]
         except KeyError:
-            pass
-        heads: list[int] = []
-        for word, text in enumerate(texts, start=1):
-            if text != "0" and not _is_number(text):
-                raise DataError(
-                    f"token {word} has head {_shown(text)}, which is no word number",
-                    hint="give a treebank with trees" if text == "_" else _FIX,
-                    path=self.path,
-                    line=self.line_of(word),
-                )
-            heads.append(int(text))
-        return heads
+            return [_head_of(text, self, word) for word, text in enumerate(texts, start=1)]
 
     def multiword_tokens(self) -> list[tuple[int, int, list[str]]]:
         """Return (first word, last word, columns) of each multiword token."""
@@ -281,21 +259,13 @@ class Sentence:
         return "\n".join((*self.comments, *lines, "", ""))
 
 
-class _Column:
-    """An attribute of a token that is a column as it is."""
-
-    def __init__(self, index: int, about: str) -> None:
-        self._index, self.__doc__ = index, about
-
-    @overload
-    def __get__(self, token: None, owner: type[Token]) -> Self: ...
-    @overload
-    def __get__(self, token: Token, owner: type[Token]) -> str: ...
-    def __get__(self, token: Token | None, owner: type[Token]) -> Self | str:
-        return self if token is None else token.columns[self._index]
-
-    def __set__(self, token: Token, text: str) -> None:
-        token.set_column(self._index, text)
+def _column(index: int, about: str) -> Any:
+    """Return an attribute of a token that is a column as it is."""
+    return property(
+        lambda token: token.columns[index],
+        lambda token, text: token.set_column(index, text),
+        doc=about,
+    )
 
 
 class Token:
@@ -378,24 +348,21 @@ class Token:
         first, last = map(int, self.columns[ID].split("-"))
         return self.sentence[first - 1 : last]
 
-    form, lemma = _Column(FORM, "The word."), _Column(LEMMA, "Its lemma.")
-    upos = _Column(UPOS, "Its universal part of speech.")
-    xpos = _Column(XPOS, "Its part of speech in the treebank's own tag set.")
-    deprel = _Column(DEPREL, "Its relation to its head.")
+    form: str = _column(FORM, "The word.")
+    lemma: str = _column(LEMMA, "Its lemma.")
+    upos: str = _column(UPOS, "Its universal part of speech.")
+    xpos: str = _column(XPOS, "Its part of speech in the treebank's own tag set.")
+    deprel: str = _column(DEPREL, "Its relation to its head.")
 
     @property
     def feats(self) -> Features:
         """The morphological features: `token.feats["Case"]`, `token.feats.get("Case")`."""
-        return self._features(FEATS, is_sorted=True)
+        return Features(self, FEATS)
 
     @property
     def misc(self) -> Features:
         """The items of column MISC: `token.misc.get("SpaceAfter")`."""
-        return self._features(MISC)
-
-    def _features(self, index: int, *, is_sorted: bool = False) -> Features:
-        read = partial(_column_of, self, index)
-        return Features(read, partial(self.set_column, index), is_sorted=is_sorted)
+        return Features(self, MISC)
 
     @property
     def head(self) -> int | None:
@@ -407,25 +374,13 @@ class Token:
             DataError: column HEAD holds no number.
         """
         text = self.columns[HEAD]
-        if text == "_":
-            return None
-        if text != "0" and not _is_number(text):
-            line = self.sentence.line_of(self.number) if self._extra is None else None
-            raise DataError(
-                f"token {self.columns[ID]} has head {_shown(text)}, which is no word number",
-                hint=_FIX,
-                path=self.sentence.path or None,
-                line=line,
-            )
-        return int(text)
+        return None if text == "_" else _head_of(text, self.sentence, self.id)
 
     @head.setter
     def head(self, number: int | None) -> None:
-        if number is not None and isinstance(number, bool | float | str):
-            raise TypeError(f"HEAD cannot be {number!r}: give a number of a word, 0 or None")
-        if number is not None and not 0 <= number <= len(self.sentence):
+        if number is not None and number not in range(len(self.sentence) + 1):
             size = counted(len(self.sentence), "word")
-            raise ValueError(f"HEAD cannot be {number} in a sentence of {size}")
+            raise ValueError(f"HEAD cannot be {number!r} in a sentence of {size}")
         self.set_column(HEAD, "_" if number is None else str(int(number)))
 
     @property
@@ -483,8 +438,64 @@ class Token:
         return None if self.is_empty else self.sentence.spans()[self.number - 1][1]
 
 
-def _column_of(token: Token, index: int) -> str:
-    return token.columns[index]
+class Features(MutableMapping[str, str]):
+    """The items of column FEATS or MISC of a token as a mapping; changes are written.
+
+    An item without `=` has the value "". Of several items of one name, which MISC may have, the
+    last one counts, and a change leaves only that one. All others stay as they are written. A new
+    item takes its alphabetical place in FEATS, and the last one in MISC.
+    """
+
+    __slots__ = ("_index", "_token")
+
+    def __init__(self, token: Token, index: int) -> None:
+        self._token, self._index = token, index
+
+    def _items(self) -> list[str]:
+        column = self._token.columns[self._index]
+        return [] if column == "_" else column.split("|")
+
+    def _values(self) -> dict[str, str]:
+        return dict(item.partition("=")[::2] for item in self._items())
+
+    def __getitem__(self, name: str) -> str:
+        return self._values()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values())
+
+    def __len__(self) -> int:
+        return len(self._values())
+
+    def __setitem__(self, name: str, value: str) -> None:
+        if not name or any(character in name for character in "=|\t\n\r") or "|" in value:
+            raise ValueError(f"{name}={value} cannot stand in a column of features")
+        items = [item for item in self._items() if item.partition("=")[0] != name]
+        items.append(f"{name}={value}" if value else name)
+        if self._index == FEATS:
+            items.sort(key=str.lower)
+        self._token.set_column(self._index, "|".join(items))
+
+    def __delitem__(self, name: str) -> None:
+        if name not in self:
+            raise KeyError(name)
+        kept = [item for item in self._items() if item.partition("=")[0] != name]
+        self._token.set_column(self._index, "|".join(kept) or "_")
+
+    def __repr__(self) -> str:
+        return repr(self._values())
+
+
+def _head_of(text: str, sentence: Sentence, word: int | str) -> int:
+    """Return the number in column HEAD of a word, or of a line with this ID."""
+    if text != "0" and not _is_number(text):
+        raise DataError(
+            f"token {word} has head {_shown(text)}, which is no word number",
+            hint="give a treebank with trees" if text == "_" else _FIX,
+            path=sentence.path or None,
+            line=sentence.line_of(word) if isinstance(word, int) else None,
+        )
+    return int(text)
 
 
 def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
@@ -514,7 +525,7 @@ def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
         or any(map(str.isspace, [row[FORM] for row in rows]))
     ):
         _check_columns(lines, num_comments, path, line)
-    if [row[ID] for row in rows] != _numbers(len(rows)):
+    if [row[ID] for row in rows] != [*map(str, range(1, len(rows) + 1))]:
         rows, extras = _sort_out(rows, path, line + num_comments)
     sentence = Sentence(comments, rows, extras, path, line)
     if check == "tree" and (fault := find_fault(sentence.heads())) is not None:
@@ -525,46 +536,31 @@ def parse_sentence(text: str, path: str, line: int, check: Check) -> Sentence:
 
 def _check_columns(lines: list[str], num_comments: int, path: str, line: int) -> None:
     """Refuse the first line without ten columns with something in each, or a lack of words."""
-    for number, content in enumerate(lines, start=line):
-        fault = _fault_of_line(content, is_comment=number - line < num_comments)
-        if fault is not None:
-            raise DataError(fault[0], hint=fault[1], path=path, line=number)
+    for place, content in enumerate(lines):
+        columns = content.split("\t")
+        if "\r" in content:
+            message, hint = "a carriage return inside the line", "end lines with LF or CRLF alone"
+        elif place < num_comments:
+            continue
+        elif content.startswith("#"):
+            message = "a comment after the first word"
+            hint = "move it to the beginning of the sentence"
+        elif len(columns) != NUM_COLUMNS:
+            message = f"{counted(len(columns), 'column')}, where CoNLL-U has {NUM_COLUMNS}"
+            message += "" if content.strip() else ", and the line holds only blanks"
+            hint = "separate columns with tabs, and end sentences with an empty line"
+        elif "" in columns:
+            message = f"column {COLUMNS[columns.index('')]} is empty"
+            hint = "write _ where there is nothing"
+        elif columns[FORM].isspace():
+            message, hint = "column FORM holds only blanks", "write the word"
+        else:
+            continue
+        raise DataError(message, hint=hint, path=path, line=line + place)
     if num_comments == len(lines):
-        raise DataError(
-            "a sentence of comments only, without words",
-            hint="remove it, or the blank line after its comments",
-            path=path,
-            line=line,
-        )
-
-
-def _fault_of_line(content: str, *, is_comment: bool) -> tuple[str, str] | None:
-    """Return (message, hint) for a line that is not as it should be."""
-    if "\r" in content:
-        return "a carriage return inside the line", "end lines with LF or CRLF alone"
-    if is_comment:
-        return None
-    if content.startswith("#"):
-        return "a comment after the first word", "move it to the beginning of the sentence"
-    columns = content.split("\t")
-    num_columns = len(columns)
-    if num_columns > NUM_COLUMNS:
-        hint = "remove the tabs inside a column: they separate columns only"
-        return f"{num_columns} columns, where CoNLL-U has {NUM_COLUMNS}", hint
-    if num_columns < NUM_COLUMNS:
-        message = f"{counted(num_columns, 'column')}, where CoNLL-U has {NUM_COLUMNS}"
-        if not content.strip():
-            hint = "let the line that ends a sentence be empty"
-            return f"{message}, and the line holds only blanks", hint
-        if num_columns == 1 and len(content.split()) == NUM_COLUMNS:
-            return message, "separate columns with tabs, not spaces"
-        return message, "separate columns with tabs, and write _ where there is nothing"
-    for name, value in zip(COLUMNS, columns, strict=True):
-        if not value:
-            return f"column {name} is empty", "write _ where there is nothing"
-    if columns[FORM].isspace():
-        return "column FORM holds only blanks", "write the word"
-    return None
+        message = "a sentence of comments only, without words"
+        hint = "remove it, or the blank line after its comments"
+        raise DataError(message, hint=hint, path=path, line=line)
 
 
 def _sort_out(
@@ -579,6 +575,7 @@ def _sort_out(
     range_end = 0  # last word of the multiword token named last
     range_id = ""  # that token, until its first word is read
     num_empty = 0  # empty nodes since the last word
+    place = "put each multiword token directly before its first word, in no other"
 
     def fault(message: str, hint: str = "number words 1, 2, 3 ... in each sentence") -> DataError:
         at = line + len(words) + len(extras)
@@ -594,35 +591,21 @@ def _sort_out(
         word, dot, number = identity.partition(".")
         next_word = len(words) + 1
         if range_id:
-            raise fault(
-                f"ID {_shown(identity)} where word {next_word} of the multiword token {range_id} "
-                "begins",
-                "put the multiword token directly before its first word",
-            )
+            raise fault(f"ID {_shown(identity)} where word {next_word} of {range_id} begins", place)
         if dash and _is_number(first) and _is_number(last):
-            if int(last) < int(first):
-                raise fault(
-                    f"the multiword token {identity} ends before it begins", "turn it round"
-                )
-            if int(first) <= range_end:
-                raise fault(
-                    f"the multiword token {identity} overlaps the one before it",
-                    "let a word belong to one multiword token at most",
-                )
-            if int(first) != next_word:
-                raise fault(
-                    f"the multiword token {identity} stands before word {next_word}",
-                    "put the multiword token directly before its first word",
-                )
+            for is_wrong, message in (
+                (int(last) < int(first), "ends before it begins"),
+                (int(first) <= range_end, "overlaps the one before it"),
+                (int(first) != next_word, f"stands before word {next_word}"),
+            ):
+                if is_wrong:
+                    raise fault(f"the multiword token {identity} {message}", place)
             range_id, range_end = identity, int(last)
         elif dot and (_is_number(word) or word == "0") and _is_number(number):
             expected = f"{len(words)}.{num_empty + 1}"
             if identity != expected:
-                raise fault(
-                    f"the empty node {identity} stands where {expected} is expected",
-                    f"number the empty nodes after word {len(words)} "
-                    f"{len(words)}.1, {len(words)}.2 ...",
-                )
+                hint = "number empty nodes after the word before them: 2.1, 2.2 ..."
+                raise fault(f"the empty node {identity} stands where {expected} is expected", hint)
             num_empty += 1
         else:
             raise fault(f"ID {_shown(identity)} where {next_word} is expected")
@@ -650,14 +633,9 @@ def _shown(text: str) -> str:
 
 
 @cache
-def _number_table(size: int) -> tuple[list[str], dict[str, int]]:
-    """Return the numbers "1", "2", ... below a power of two, and their values, "0" with them."""
-    texts = [str(number) for number in range(size)]
-    return texts[1:], {text: number for number, text in enumerate(texts)}
-
-
-def _numbers(count: int) -> list[str]:
-    return _number_table(1 << count.bit_length())[0][:count]
+def _number_table(size: int) -> dict[str, int]:
+    """Return the values of "0", "1", ... below a power of two."""
+    return {str(number): number for number in range(size)}
 
 
 def find_fault(heads: Sequence[int]) -> tuple[int, str] | None:

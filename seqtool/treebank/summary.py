@@ -1,29 +1,67 @@
-"""What a treebank holds: its size, tags and relations, non-projective and broken sentences."""
+"""The content of a treebank: its size, tags and relations, and the faults of its sentences.
+
+Broken sentences are left out of the counts. Diagnostics are faults of sentences that can be used:
+
+    # text = Sue ran                             is the text of the words, with SpaceAfter in MISC
+    1   Sue    ...  2  nsubj  2:nsubj|4:nsubj    head:relation, sorted by head, each once
+    2   ran    ...  0  root   0:root
+    2.1 ...         _  _      2:conj             an empty node stands in the graph, not in the tree
+
+No command needs a treebank without them. The validator of Universal Dependencies (`udtools`) knows
+many more rules.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 
 from seqtool.core.reading import Progress
-from seqtool.treebank.conllu import read_items
-from seqtool.treebank.doubts import doubts
+from seqtool.treebank.alignment import universal_relation
+from seqtool.treebank.conllu import Broken, read_items
 from seqtool.treebank.evaluation import CONTENT_RELATIONS, FUNCTION_RELATIONS
-from seqtool.treebank.sentence import DEPREL, FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
+from seqtool.treebank.projectivity import non_projective_arcs
+from seqtool.treebank.sentence import (
+    COLUMNS,
+    DEPREL,
+    DEPS,
+    FEATS,
+    FORM,
+    HEAD,
+    ID,
+    LEMMA,
+    UPOS,
+    XPOS,
+    Sentence,
+)
 
 _SHOWN = 8  # symbols of a set in a row of the summary
-_HELD = 100  # doubtful lines that are kept
+_MAX_KEPT = 100  # doubtful lines
 _EMPTY = "_"
 _RELATIONS = CONTENT_RELATIONS | FUNCTION_RELATIONS | {"punct"}  # the 37 of Universal Dependencies
 _RARE = 2  # words; a treebank's own relations have more
-_COUNTS = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes", "forms", "lemmas")
+_SIZES = ("sentences", "words", "tokens", "multiword_tokens", "empty_nodes")
+_COUNTED = (*_SIZES, "non_projective_sentences", "non_projective_arcs")
+
+# fmt: off
+UNIVERSAL_TAGS = frozenset({
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN",
+    "PUNCT", "SCONJ", "SYM", "VERB", "X",
+})
+# fmt: on
+_ARC = re.compile(r"(0|[1-9][0-9]{0,8})(?:\.([1-9][0-9]{0,8}))?:[^:].*")
+_ROOT = (0, 0)
+Node = tuple[int, int]  # word number, and the number of the empty node after it or 0
 
 
 @dataclass(frozen=True)
-class BrokenSentence:
-    """Where a sentence is broken, or a line doubtful, and how."""
+class Fault:
+    """The place of a broken sentence or a doubtful line, and what is wrong there."""
 
     path: str
     line: int
@@ -33,7 +71,7 @@ class BrokenSentence:
         return f"{self.path}:{self.line}: {self.message}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class TreebankSummary:
     """Counts over the sentences that are not broken.
 
@@ -54,9 +92,9 @@ class TreebankSummary:
         longest_at: its file and line.
         mean_length: words per sentence.
         broken: sentences that were left out.
-        doubtful_lines: lines of the others that cannot be right, see `doubts`, those of sentences
-            whose name another one of their file has, and those of relations that are not of
-            Universal Dependencies, and that two words at most have.
+        doubtful_lines: lines of the others with `diagnostics`, those of sentences whose name
+            another one of their file has, and those of relations that are not of Universal
+            Dependencies and that two words at most have.
         doubtful: the first hundred of them.
     """
 
@@ -79,9 +117,9 @@ class TreebankSummary:
     longest: int
     longest_at: str
     mean_length: float
-    broken: list[BrokenSentence]
+    broken: list[Fault]
     doubtful_lines: int
-    doubtful: list[BrokenSentence]
+    doubtful: list[Fault]
 
 
 def describe_treebank(
@@ -90,125 +128,82 @@ def describe_treebank(
     """Read CoNLL-U files and count what they hold; broken sentences are collected.
 
     The arguments are those of `read_conllu`. Memory grows with the distinct forms, lemmas, tags and
-    broken sentences only.
+    names of sentences, and with what is wrong.
 
     Raises:
         DataError: no sentence at all, or a file that cannot be read.
     """
-    # one counter or set for each column; what the rest is made of
-    counters: dict[int, Counter[str]] = {index: Counter() for index in (UPOS, XPOS, FEATS, DEPREL)}
-    distinct: dict[int, set[str]] = {FORM: set(), LEMMA: set()}
-    broken: list[BrokenSentence] = []
-    files: dict[str, None] = {}
-    num_sentences = num_words = num_ranges = num_covered = num_empty = 0
-    doubtful: list[BrokenSentence] = []
-    num_non_projective = num_non_projective_arcs = longest = num_doubtful = 0
-    longest_at = names_of = ""
-    names: set[str] = set()  # of the sentences of a file
-    own_relations: dict[str, list[BrokenSentence]] = {}  # the first lines of each
+    counts: Counter[str] = Counter()
+    counters: dict[int, Counter[str]] = {
+        index: Counter() for index in (FORM, LEMMA, UPOS, XPOS, FEATS, DEPREL)
+    }
+    files: dict[str, int] = {}  # their numbers
+    names: set[tuple[str, str]] = set()  # file and sent_id
+    broken: list[Fault] = []
+    doubtful: list[Fault] = []
+    own_relations: dict[str, list[Fault]] = {}  # the first lines of each
+    longest, longest_at = 0, ""
     for item in read_items(inputs, on_progress=on_progress):
-        if not isinstance(item, Sentence):
+        if isinstance(item, Broken):
             error = item.error
-            files[str(error.path)] = None
-            broken.append(BrokenSentence(str(error.path), error.line or 0, error.message))
+            broken.append(Fault(str(error.path), error.line or 0, error.message))
+            files.setdefault(str(error.path), len(files))
             continue
-        files[item.path] = None
-        num_sentences += 1
-        num_words += len(item)
+        files.setdefault(item.path, len(files))
         for index, counter in counters.items():
             counter.update(item.column(index))
-        for index, values in distinct.items():
-            values.update(item.column(index))
-        ranges = item.multiword_tokens()
-        num_ranges += len(ranges)
-        num_covered += sum(last - first + 1 for first, last, _ in ranges)
-        num_empty += len(item.extras) - len(ranges)
-        non_projective = len(non_projective_arcs(item.heads()))
-        num_non_projective_arcs += non_projective
-        num_non_projective += non_projective > 0
-        found = list(doubts(item))
-        if item.path != names_of:
-            names_of, names = item.path, set()
-        if (name := item.sent_id) and name in names:
-            found.append((item.line, f"another sentence has the sent_id {name}, too"))
-        names.add(name)
+        num_ranges, num_crossing = (
+            len(item.multiword_tokens()),
+            len(non_projective_arcs(item.heads())),
+        )
+        counts.update(
+            sentences=1,
+            words=len(item),
+            tokens=len(item.surface_rows()),
+            multiword_tokens=num_ranges,
+            empty_nodes=len(item.extras) - num_ranges,
+            non_projective_sentences=num_crossing > 0,
+            non_projective_arcs=num_crossing,
+        )
+        if len(item) > longest:
+            longest, longest_at = len(item), f"{item.path}:{item.line}"
+        doubtful += [Fault(item.path, *fault) for fault in diagnostics(item)]
+        if name := item.sent_id:
+            if (item.path, name) in names:
+                message = f"another sentence has the sent_id {name}, too"
+                doubtful.append(Fault(item.path, item.line, message))
+            names.add((item.path, name))
         for word, deprel in enumerate(item.column(DEPREL), start=1):
-            relation = deprel.partition(":")[0]
+            relation = universal_relation(deprel)
             if relation not in _RELATIONS and relation != _EMPTY:
                 lines = own_relations.setdefault(relation, [])
                 if len(lines) <= _RARE:
                     message = f"the relation {deprel} is not of Universal Dependencies, and rare"
-                    lines.append(BrokenSentence(item.path, item.line_of(word), message))
-        for line, message in found:
-            num_doubtful += 1
-            if num_doubtful <= _HELD:
-                doubtful.append(BrokenSentence(item.path, line, message))
-        if len(item) > longest:
-            longest, longest_at = len(item), f"{item.path}:{item.line}"
-    rare = [one for lines in own_relations.values() if len(lines) <= _RARE for one in lines]
-    order = {path: number for number, path in enumerate(files)}
-    doubtful = sorted([*doubtful, *rare], key=lambda one: (order[one.path], one.line))[:_HELD]
+                    lines.append(Fault(item.path, item.line_of(word), message))
+    doubtful += [one for lines in own_relations.values() if len(lines) <= _RARE for one in lines]
+    doubtful.sort(key=lambda one: (files[one.path], one.line))
     features: Counter[str] = Counter()  # Case=Nom and Number=Sing of Case=Nom|Number=Sing
     for bundle, count in counters[FEATS].items():
-        for feature in bundle.split("|"):
-            features[feature] += count
+        features.update(dict.fromkeys(bundle.split("|"), count))
+    num_sentences, num_words = max(1, counts["sentences"]), max(1, counts["words"])
     return TreebankSummary(
         files=list(files),
-        sentences=num_sentences,
-        words=num_words,
-        tokens=num_words - num_covered + num_ranges,
-        multiword_tokens=num_ranges,
-        empty_nodes=num_empty,
-        forms=len(distinct[FORM]),
-        lemmas=len(distinct[LEMMA] - {_EMPTY}),
+        **{name: counts[name] for name in _COUNTED},
+        forms=len(counters[FORM]),
+        lemmas=len(counters[LEMMA].keys() - {_EMPTY}),
         upos=_ordered(counters[UPOS]),
         xpos=_ordered(counters[XPOS]),
         feats=_ordered(features),
         deprels=_ordered(counters[DEPREL]),
-        non_projective_sentences=num_non_projective,
-        non_projective_arcs=num_non_projective_arcs,
-        non_projective_sentence_share=num_non_projective / max(1, num_sentences),
-        non_projective_arc_share=num_non_projective_arcs / max(1, num_words),
+        non_projective_sentence_share=counts["non_projective_sentences"] / num_sentences,
+        non_projective_arc_share=counts["non_projective_arcs"] / num_words,
         longest=longest,
         longest_at=longest_at,
-        mean_length=num_words / max(1, num_sentences),
+        mean_length=counts["words"] / num_sentences,
         broken=broken,
-        doubtful_lines=num_doubtful + len(rare),
-        doubtful=doubtful,
+        doubtful_lines=len(doubtful),
+        doubtful=doubtful[:_MAX_KEPT],
     )
-
-
-def non_projective_arcs(heads: Sequence[int]) -> list[int]:
-    """Return the words, ascending, whose arc from their head is not projective.
-
-    An arc is projective if every word between head and dependent descends from the head (Kübler,
-    McDonald & Nivre 2009, definition 2.5); the root, number 0, stands before the first word.
-    `heads[i]` is the head of word i + 1 of a tree.
-    """
-    children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
-    for word, head in enumerate(heads, start=1):
-        children[head].append(word)
-    # in preorder, those that descend from a word are the `sizes` numbers from its own on
-    order: list[int] = []
-    numbers = [0] * (len(heads) + 1)
-    pending = [0]
-    while pending:
-        word = pending.pop()
-        numbers[word] = len(order)
-        order.append(word)
-        pending.extend(children[word])
-    sizes = [1] * (len(heads) + 1)
-    for word in order[:0:-1]:
-        sizes[heads[word - 1]] += sizes[word]
-    found: list[int] = []
-    for word, head in enumerate(heads, start=1):
-        first, last = (word + 1, head) if word < head else (head + 1, word)
-        if first < last:
-            between = numbers[first:last]
-            number = numbers[head]
-            if min(between) < number or max(between) >= number + sizes[head]:
-                found.append(word)
-    return found
 
 
 def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
@@ -219,18 +214,21 @@ def _ordered(counts: Mapping[str, int]) -> dict[str, int]:
 def summary_rows(summary: TreebankSummary) -> list[tuple[str, str]]:
     """Return a summary as (name, text) rows to show."""
     rows = [
-        *((name.replace("_", " "), f"{getattr(summary, name):,}") for name in _COUNTS),
+        *(
+            (name.replace("_", " "), f"{getattr(summary, name):,}")
+            for name in (*_SIZES, "forms", "lemmas")
+        ),
         ("UPOS", _set_text(summary.upos)),
         ("XPOS", _set_text(summary.xpos)),
         ("FEATS", _set_text(summary.feats)),
         ("DEPREL", _set_text(summary.deprels)),
-        (
-            "non-projective sentences",
-            f"{summary.non_projective_sentences:,} ({summary.non_projective_sentence_share:.2%})",
-        ),
-        (
-            "non-projective arcs",
-            f"{summary.non_projective_arcs:,} ({summary.non_projective_arc_share:.2%})",
+        *(
+            (
+                f"non-projective {kind}s",
+                f"{getattr(summary, f'non_projective_{kind}s'):,} "
+                f"({getattr(summary, f'non_projective_{kind}_share'):.2%})",
+            )
+            for kind in ("sentence", "arc")
         ),
         ("mean length", f"{summary.mean_length:.1f} words"),
         ("longest sentence", f"{summary.longest:,} words ({summary.longest_at})"),
@@ -244,3 +242,96 @@ def _set_text(counts: Mapping[str, int]) -> str:
     shown = [f"{symbol} {count:,}" for symbol, count in list(counts.items())[:_SHOWN]]
     more = ["..."] if len(counts) > _SHOWN else []
     return f"{len(counts):,}" + (f": {', '.join(shown + more)}" if shown else "")
+
+
+def diagnostics(sentence: Sentence) -> Iterator[tuple[int, str]]:
+    """Yield (line of the file, message) for each fault."""
+    yield from _diagnostics_of_text(sentence)
+    for word, row in enumerate(sentence.rows, start=1):
+        if row[UPOS] != _EMPTY and row[UPOS] not in UNIVERSAL_TAGS:
+            tag = f"the UPOS {row[UPOS]} is none of the {len(UNIVERSAL_TAGS)}"
+            yield sentence.line_of(word), f"{tag} of Universal Dependencies"
+        if not _are_features(row[FEATS]):
+            yield sentence.line_of(word), f"the FEATS {row[FEATS]} are no list of Name=Value"
+        if row[DEPREL].partition(":")[0] == "root" and row[HEAD] != "0":
+            yield sentence.line_of(word), f"word {word} is a {row[DEPREL]}, but depends on another"
+    yield from _diagnostics_of_graph(sentence)
+
+
+def _diagnostics_of_text(sentence: Sentence) -> Iterator[tuple[int, str]]:
+    text = sentence.metadata.get("text")
+    if text is None:
+        return
+    # SpaceAfter does not say how many spaces stand between words
+    stated, made = text.split(), sentence.written().split()
+    if stated != made:
+        pairs = zip_longest(stated, made)
+        place = next(place for place, (one, other) in enumerate(pairs) if one != other)
+        parts = [" ".join(each[place : place + 3]) or "its end" for each in (stated, made)]
+        names = [comment.lstrip("# ").partition("=")[0].strip() for comment in sentence.comments]
+        line = sentence.line + names.index("text")
+        yield line, f"the text has {parts[0]!r} where the words make {parts[1]!r}"
+
+
+@lru_cache(maxsize=1 << 16)
+def _are_features(feats: str) -> bool:
+    """Return whether a column is a list of Name=Value, no name twice, or is empty."""
+    if feats == _EMPTY:
+        return True
+    items = [item.partition("=") for item in feats.split("|")]
+    names = [name for name, _, _ in items]
+    return all(name and value for name, _, value in items) and len(set(names)) == len(names)
+
+
+def _diagnostics_of_graph(sentence: Sentence) -> Iterator[tuple[int, str]]:
+    """Yield the faults of DEPS, and of what multiword tokens and empty nodes have beside it.
+
+    Each node has its arcs, from heads that are there, in their order and none twice, and can be
+    reached from the root. A multiword token has no part in tree or graph, and an empty node none
+    in the tree.
+    """
+    first = sentence.line + len(sentence.comments)
+    nodes: dict[Node, tuple[int, str]] = {}  # (line, DEPS)
+    for number, (before, text) in enumerate(sentence.extras):
+        columns, line = text.split("\t"), first + before + number
+        is_range = "-" in columns[ID]
+        if not is_range:
+            nodes[before, int(columns[ID].partition(".")[2])] = line, columns[DEPS]
+        for index in range(HEAD, DEPS + 1 if is_range else DEPS):
+            if columns[index] != _EMPTY:
+                kind = "multiword token" if is_range else "empty node"
+                yield line, f"the {kind} {columns[ID]} has a {COLUMNS[index]}"
+    if not nodes and set(sentence.column(DEPS)) == {_EMPTY}:
+        return
+    for word, text in enumerate(sentence.column(DEPS), start=1):
+        nodes[word, 0] = sentence.line_of(word), text
+    children: dict[Node, list[Node]] = {}
+    is_sound = True
+    for node, (line, text) in sorted(nodes.items()):
+        texts = text.split("|") if text != _EMPTY else []
+        matches = [match for arc in texts if (match := _ARC.fullmatch(arc))]
+        heads = [(int(match[1]), int(match[2] or 0)) for match in matches]
+        faults = {
+            "is no list of head:relation": len(matches) < len(texts),
+            "has a head that is not there": not nodes.keys() >= set(heads) - {_ROOT},
+            "has the node itself as its head": node in heads,
+            "has an arc twice": len(set(texts)) < len(texts),
+            "is not sorted by head": heads != sorted(heads),
+        }
+        for fault in [fault for fault, is_there in faults.items() if is_there][:1]:
+            is_sound = False
+            yield line, f"the DEPS of node {_name(node)} {fault}"
+        for head in heads:
+            children.setdefault(head, []).append(node)
+    reached, pending = {_ROOT}, [_ROOT]
+    while pending and is_sound:
+        new = set(children.get(pending.pop(), ())) - reached
+        reached |= new
+        pending += new
+    if is_sound and (missing := sorted(nodes.keys() - reached)):
+        name = _name(missing[0])
+        yield nodes[missing[0]][0], f"by DEPS, node {name} is not reached from the root"
+
+
+def _name(node: Node) -> str:
+    return f"{node[0]}.{node[1]}" if node[1] else str(node[0])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from lm.neural.test_word_states import make
 from parsing.encoding.test_encoder import BILSTM
-from parsing.parser.test_model import network_of
+from parsing.parser.test_parser import network_of
 from parsing.parser.tiny import make_sentence, random_parser
 from parsing.parser.tiny import random_sentences as sentences_to_parse
 from parsing.parser.tiny import tiny_config as parser_config

@@ -32,7 +32,7 @@ from threadpoolctl import threadpool_limits
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.text.datasets import sample_treebank

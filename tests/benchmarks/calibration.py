@@ -17,8 +17,8 @@ from types import SimpleNamespace
 
 from seqtool.core import checkpoint
 from seqtool.parsing.parser.data import GoldTrees
-from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.vote import Vote, together
+from seqtool.parsing.parser.parser import Parser
+from seqtool.parsing.parser.vote import Vote, combine
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 from seqtool.treebank.sentence import DEPREL, Sentence
@@ -38,7 +38,7 @@ def calibrate(parser: Parser | Vote, known: list[Sentence]) -> None:
     if isinstance(parser, Vote):
         for member in parser.parsers:
             calibrate(member, known)
-        parser.calibrations = parser.fitted(known)
+        parser.calibrations = parser.fit_calibrations(known)
         return
     trees = [(sentence.heads(), sentence.column(DEPREL)) for sentence in known]
     parser.tune(SimpleNamespace(dev=GoldTrees(parser.encode(known), trees)))  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ def calibrate(parser: Parser | Vote, known: list[Sentence]) -> None:
 
 def main(models: list[str], dev: str) -> None:
     """Print the errors of both halves."""
-    parser = together([checkpoint.load(model, Parser) for model in models])
+    parser = combine([checkpoint.load(model, Parser) for model in models])
     sentences = list(read_conllu([dev]))
     for half in (0, 1):
         known, held_out = sentences[half::2], sentences[1 - half :: 2]

@@ -40,7 +40,7 @@ from benchmarks.tables import (
 
 from seqtool.core import checkpoint, storage
 from seqtool.parsing.parser.config import PRESETS
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.training import hardware
 from seqtool.treebank.alignment import read_annotation
@@ -88,9 +88,6 @@ BEST = ("accurate", "graph", "linear")  # of three kinds: they vote, and teach
 ROWS = (
     Row("linear", "indicator features, transitions (MaltParser)", "linear", beam=4),
     Row("mst", "indicator features, graph of first order (MSTParser)", "mst", search=BEST_TREE),
-    Row(
-        "mst2", "indicator features, graph of second order (TurboParser)", "mst2", search=BEST_TREE
-    ),
     Row("chen-manning", "Chen & Manning 2014", "chen-manning"),
     Row("fast", "`fast`", "fast", beam=4),
     Row("accurate", "`accurate`", "accurate", beam=4),

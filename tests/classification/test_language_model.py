@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,6 @@ from seqtool.core.vocabulary import EOS_ID, Vocabulary
 from seqtool.lm.neural.config import ModelConfig, NeuralLMConfig
 from seqtool.lm.neural.model import NeuralLanguageModel
 from seqtool.lm.neural.network import NeuralNetwork
-from seqtool.parsing.encoding.pretrained import WordStates, open_word_states
 from seqtool.text.prepared import PrepareConfig
 from seqtool.text.tokenizers import WordTokenizer
 
@@ -40,29 +40,29 @@ NETWORKS: dict[str, dict[str, Any]] = {
 }
 
 
-def language_model(**settings: Any) -> WordStates:
+def language_model(**settings: Any) -> NeuralLanguageModel:
     config = from_dict(ModelConfig, {"hidden_size": 6, **settings})
     vocabulary = Vocabulary.from_counts(dict.fromkeys(WORDS, 1))
     torch.manual_seed(0)
     network = NeuralNetwork(config, len(vocabulary))
-    return WordStates(NeuralLanguageModel(network, WordTokenizer(vocabulary)), {})
+    return NeuralLanguageModel(network, WordTokenizer(vocabulary))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_at_first_states_are_those_of_the_language_model(name: str) -> None:
-    word_states = language_model(**NETWORKS[name])
+    lm = language_model(**NETWORKS[name])
     config = small("lm")
-    reader = WordReader(config.model, (), word_states)
+    reader = WordReader(config.model, (), lm)
     ids = [reader.ids(text) for text in TEXTS]
     assert [each.tolist()[0] for each in ids] == [EOS_ID] * 4
-    network = network_of(config.model, 0, 2, word_states)
+    network = network_of(config.model, 0, 2, lm)
     assert isinstance(network, TunedNetwork)
     network.set_dropout(config.learning)
     network.eval()
     lengths = torch.tensor([len(each) for each in ids])
     with torch.no_grad():
         found = network.states(torch.from_numpy(np.concatenate(ids)).long(), lengths)
-    expected = word_states.model.sentence_states([each[1:] for each in ids])
+    expected = lm.sentence_states([each[1:] for each in ids])
     np.testing.assert_allclose(found.numpy(), np.concatenate(expected), rtol=0, atol=1e-6)
     # it is a copy, without the output layer, that is trained
     assert all(parameter.requires_grad for parameter in network.parameters())
@@ -70,7 +70,7 @@ def test_at_first_states_are_those_of_the_language_model(name: str) -> None:
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
-    after = word_states.model.sentence_states([each[1:] for each in ids])
+    after = lm.sentence_states([each[1:] for each in ids])
     np.testing.assert_array_equal(np.concatenate(after), np.concatenate(expected))
 
 
@@ -121,10 +121,13 @@ def test_what_the_language_model_knows_need_not_be_learnt(folder: Path, tmp_path
     learnt = load_file(tmp_path / "tuned" / checkpoint.WEIGHTS)["layers.embedding.weight"]
     begun = load_file(folder / "lm" / checkpoint.WEIGHTS)["embedding.weight"]
     assert np.abs(learnt - begun).max() > 1e-3
-    # a model without its language model is damaged
-    (tmp_path / "tuned" / "lm").rename(tmp_path / "away")
-    with pytest.raises(ModelError, match="language model that it reads is missing"):
-        seqtool.load(tmp_path / "tuned")
+    # a model without its language model, or with another one, is damaged
+    header = tmp_path / "tuned" / "lm" / checkpoint.HEADER
+    header.write_text(header.read_text().replace('"lowercase": false', '"lowercase": true'))
+    for _ in range(2):
+        with pytest.raises(ModelError, match="is missing, or another one"):
+            seqtool.load(tmp_path / "tuned")
+        shutil.rmtree(tmp_path / "tuned" / "lm", ignore_errors=True)
 
 
 def test_units_may_be_smaller_than_words(tmp_path: Path) -> None:
@@ -134,10 +137,15 @@ def test_units_may_be_smaller_than_words(tmp_path: Path) -> None:
     )
     save_lm(tmp_path / "lm", corpus, 4)
     config = small("lm")
-    word_states = open_word_states(tmp_path / "lm")
-    reader = WordReader(config.model, (), word_states)
-    expected = word_states.model.tokenizer.encode("the dog sees").tolist()
+    lm = seqtool.load(tmp_path / "lm", NeuralLanguageModel)
+    reader = WordReader(config.model, (), lm)
+    expected = lm.tokenizer.encode("the dog sees").tolist()
     assert reader.ids("the dog sees").tolist() == [EOS_ID, *expected]
-    shorter = WordReader(small("lm", model__max_words=2).model, (), word_states)
+    shorter = WordReader(small("lm", model__max_words=2).model, (), lm)
     assert shorter.ids("the dog sees").tolist() == reader.ids("the dog").tolist()
     assert shorter.is_cut("the dog sees")
+    states = WordReader(small("bilstm").model, (), lm).states(["The dog, sees.", ""])
+    assert states is not None
+    np.testing.assert_allclose(states[0], lm.states("The dog , sees ."), rtol=1e-3, atol=1e-4)
+    (before,) = lm.sentence_states([np.zeros(0, np.int32)])
+    np.testing.assert_allclose(states[1], before, rtol=1e-3, atol=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,15 @@ def test_what_the_encoder_does_not_read_is_refused(
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.parametrize(("encoder", "stop_at"), [("linear", 3), ("bilstm", 7), ("lm", 8)])
+@pytest.mark.parametrize(
+    ("encoder", "reads", "stop_at"),
+    [("linear", False, 3), ("bilstm", False, 7), ("bilstm", True, 7), ("lm", True, 8)],
+)
 def test_a_resumed_run_ends_with_the_same_weights(
-    encoder: str, stop_at: int, folder: Path, tmp_path: Path
+    encoder: str, reads: bool, stop_at: int, folder: Path, tmp_path: Path
 ) -> None:
-    settings, lm = small(encoder), folder / "lm" if encoder == "lm" else None
+    shutil.copytree(folder / "lm", tmp_path / "lm")
+    settings, lm = small(encoder), tmp_path / "lm" if reads else None
     whole = trained(folder, tmp_path / "whole", settings, lm=lm)
     with pytest.raises(Interrupted, match=f"step {stop_at}") as caught:
         trained(
@@ -86,6 +91,9 @@ def test_a_resumed_run_ends_with_the_same_weights(
             should_stop=lambda step: step == stop_at,
         )
     assert "train-classifier --resume" in caught.value.hint
+    with pytest.raises(ConfigError, match="not what the run began with"):
+        train_classifier(None, tmp_path / "parts", resume=True, lm=tmp_path / "whole")
+    shutil.rmtree(tmp_path / "lm")  # the run has its own copy
     parts = train_classifier(None, tmp_path / "parts", resume=True, device="cpu")
     expected, found = (load_file(tmp_path / x / checkpoint.WEIGHTS) for x in ("whole", "parts"))
     assert expected.keys() == found.keys()

@@ -9,14 +9,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from toy_trees import GOLD, GOLDEN, TREES
+from toy_trees import GOLD, TREES
 
 Run = Callable[..., Any]
-
-
-def test_trees_in_the_terminal(seqtool: Run) -> None:
-    result = seqtool("draw", TREES, "--gold", GOLD)
-    assert result == (0, (GOLDEN / "trees.txt").read_text(encoding="utf-8"), "")
 
 
 @pytest.mark.parametrize(
@@ -32,14 +27,16 @@ def test_trees_in_the_terminal(seqtool: Run) -> None:
 )
 def test_the_name_says_what_is_drawn(seqtool: Run, tmp_path: Path, name: str, begin: str) -> None:
     assert seqtool("draw", TREES, "-o", tmp_path / name) == (0, "", "")
-    assert (tmp_path / name).read_text(encoding="utf-8").startswith(begin)
+    text = (tmp_path / name).read_text(encoding="utf-8")
+    assert text.startswith(begin)
+    assert TREES.name not in text  # a single analysis needs no name
 
 
 def test_a_directory_gets_a_file_for_each_sentence(
     refused: Callable[..., str], seqtool: Run, tmp_path: Path
 ) -> None:
     folder = tmp_path / "pictures"
-    result = seqtool("draw", TREES, GOLD, "--down", "-o", f"{folder}/")
+    result = seqtool("draw", TREES, GOLD, "-o", f"{folder}/")
     assert result == (0, "", f"{folder}: 4 pictures\n")
     names = [path.name for path in sorted(folder.iterdir())]
     assert names[::3] == ["0001-projective.svg", "0004-leftward.svg"]
@@ -50,6 +47,17 @@ def test_a_directory_gets_a_file_for_each_sentence(
     broken = TREES.read_text(encoding="utf-8") + "1\ta\n\n"
     (tmp_path / "broken.conllu").write_text(broken, encoding="utf-8")
     refused("draw broken.conllu -o other/", "broken.conllu:")
+
+
+def test_words_below_one_another(seqtool: Run, tmp_path: Path) -> None:
+    def text(*args: object) -> str:
+        assert seqtool("draw", TREES, *args, "-o", tmp_path / "x").code == 0
+        return (tmp_path / "x").read_text(encoding="utf-8")
+
+    assert "matrix(0 1 1 0 0 0)" in text("-f", "svg", "--down")
+    assert "matrix" not in text("-f", "svg")
+    assert '<option value="down" selected>' in text("-f", "html", "--down")
+    assert "selected>" not in text("-f", "html")
 
 
 def test_only_some_sentences(seqtool: Run) -> None:
@@ -73,6 +81,7 @@ def test_only_some_sentences(seqtool: Run) -> None:
         ("-o no/x.svg", "directory"),
         ("-o x/ -f html", "html"),
         ("--beside", "--beside"),
+        ("--down", "--down"),
         ("--differing", "--differing"),
         ("--where deprel=nonsense", "--where"),
         ("- --gold -", "stdin"),

@@ -100,7 +100,7 @@ def test_broken_sentences_and_files_are_set_aside(
     assert done.code == 0
     assert [line.rpartition(": ")[0] or line for line in done.stderr.splitlines()] == [
         "left out: set/cut.conllu.gz: the gzip file is damaged",
-        "left out: set/plus.conllup:1",
+        "left out: set/plus.conllup:1: the columns are ID LEMMA",
         "written to aside.conllu: set/broken.conllu:1",
         "2 of 4 files left out",
     ]

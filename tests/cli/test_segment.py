@@ -32,15 +32,8 @@ def letter(tmp_path: Path) -> Path:
 
 def test_a_segmenter_is_trained_and_used(seqtool: Run, tmp_path: Path) -> None:
     treebank = write_treebank(tmp_path / "t.conllu", 60)
-    small = [
-        "--set",
-        "model.character_units=4",
-        "--set",
-        "model.token_units=4",
-        "--epochs",
-        "1",
-        "--json",
-    ]
+    sizes = ("model.character_units=4", "model.token_units=4")
+    small = [part for size in sizes for part in ("--set", size)] + ["--epochs", "1", "--json"]
     command = ("train-parser", "--raw", "--only", "segmenter", treebank, "-o", tmp_path / "s")
     result = seqtool(*command, *small)
     assert result.code == 0, result.stderr

@@ -78,7 +78,7 @@ def test_treebanks_come_from_stdin(given: Run, parser: str) -> None:
         ("prepare", "# hash\n\n" + TREES, "is a treebank, not text"),
         ("parse -m parser", "I love it.\n", "<stdin>:1: no CoNLL-U: the lines have no columns"),
         ("parse -m parser", "# hash\nI love it.\nSo do you.\n", "<stdin>:2: no CoNLL-U"),
-        ("parse -m parser", TREES.replace("\t", "  "), "separate columns with tabs, not spaces"),
+        ("parse -m parser", TREES.replace("\t", "  "), "separate columns with tabs"),
         ("tag -m tagger", "I love it.\n", "--raw"),
     ],
 )

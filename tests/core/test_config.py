@@ -263,7 +263,7 @@ def test_one_place_where_it_counts_is_enough() -> None:
     "place",
     [
         *("lm.neural.config:NeuralLMConfig", "parsing.pipeline.config:PipelineConfig"),
-        *("parsing.labeller.config:LabellerConfig", "classification.config:ClassifierConfig"),
+        *("parsing.tagger.config:LabellerConfig", "classification.config:ClassifierConfig"),
         *("lm.ngram.config:NgramConfig", "lm.snm.features:SnmConfig"),
     ],
 )

@@ -28,7 +28,7 @@ def test_things_come_in_their_order(forks: bool) -> None:
         made = list(pool.map(range(12)))
     assert [square for square, _ in made] == [number * number for number in range(12)]
     pids = {pid for _, pid in made}
-    assert len(pids) == 2
+    assert len(pids) <= 2  # one may have done all before the other is there
     assert not any(is_running(pid) for pid in pids)
 
 

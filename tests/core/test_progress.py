@@ -93,7 +93,7 @@ def test_every_event_is_one_plain_line() -> None:
 def test_elsewhere_than_on_a_terminal_lines_are_plain_and_few() -> None:
     output = io.StringIO()
     with Display(Console(file=output, width=40)) as display:
-        display.plan([{"tagger": 2}, {"parser": 3}], 1)
+        display.plan(["tagger", "parser"])
         for event in (STARTED, *[STEP] * 25, EPOCH, FINISHED):
             display.show(event, "tagger")
         display.show(RunFinished("interrupted", 0, 7, 0, {}, 2.0), "parser")  # the error says it
@@ -112,7 +112,7 @@ def test_on_a_terminal_bars_show_where_training_stands(width: int) -> None:
     started = RunStarted(0, 92_960, 10, 1, {}, resumed=False)
     step = StepDone(10, 91_234, math.log(1234), 12_345.6, 0.1, 4000)
     with Display(console) as display:
-        display.plan([{"": 2, "fold 1": 3}], 1)
+        display.plan(["", "fold 1"])
         for name in ("", "fold 1"):
             display.show(started, name)
             display.show(step, name)
@@ -207,6 +207,7 @@ def test_a_training_shows_itself_unless_somebody_listens(
         on_event: Any = None,
         on_part: Any = None,
         on_plan: Any = None,
+        on_estimate: Any = None,
         progress: bool | None = None,
     ) -> tuple[bool, bool]:
         if on_part is not None:

@@ -23,7 +23,7 @@ NEEDS = {
     "lm-stopped": ("corpus",),
     "ngram": ("ngram",),
     "class-ngram": ("classes.tsv",),
-    **dict.fromkeys(("parser-lm", "classifier-lm"), ("lm-lstm",)),
+    "classifier-lm": ("lm-lstm",),
 }
 
 _TREES = ("train.conllu", "--dev", "dev.conllu", "--epochs", "2", "--threads", "1")
@@ -33,7 +33,7 @@ _PARSER = ("train-parser", *_TREES)
 _HASHED = ("--set", "hash_bits=10")
 _GRAPH = (*_ENCODER, "--set", "arc_size=8", "--set", "relation_size=4")
 _SMALL = {
-    **dict.fromkeys(("linear", "mst", "mst2"), _HASHED),
+    **dict.fromkeys(("linear", "mst"), _HASHED),
     "graph": (*_GRAPH, "--set", "second_order=both", "--set", "second_size=4"),
     "accurate": (*_ENCODER, "--hidden", "16"),
 }
@@ -60,7 +60,6 @@ MADE: dict[str, tuple[str, ...]] = {
     },
     "parser-crf": (*_PARSER, "--preset", "graph", "--loss", "crf", *_GRAPH),
     "parser-global": (*_PARSER, *_NEURAL, "--loss=global", "--hidden=16", "--set=global_epochs=1"),
-    "parser-lm": (*_PARSER, "--preset", "accurate", "--lm", "lm-lstm", "--hidden", "16", *_ENCODER),
     "tagger-sparse": _TAGGER,
     "labeller": _LABELLER,
     "segmenter-trained": ("train-parser", "--raw", "--only", "segmenter", *_TREES),

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parsing.parser.tiny import random_parser, random_sentences, tiny_config
-from parsing.segmenter.tiny_segmenter import random_segmenter
 
 from seqtool.core.errors import DataError
 from seqtool.core.processes import Pool
 from seqtool.parsing.annotation import Annotated, Annotation, Chunk, Seen, put_together
-from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.segmenter.documents import Layout
+from seqtool.parsing.parser.parser import Parser
+from seqtool.parsing.segmenter.documents import TextLayout
 from seqtool.treebank.conllu import Broken, write_conllu
-
-SIZES = (1, 300, 1 << 20)  # bytes of a chunk
 
 
 @pytest.fixture(scope="module")
@@ -73,65 +72,49 @@ def joined(parts) -> dict[str, bytes]:  # type: ignore[no-untyped-def]
     return of_files
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("keeps", [True, False])
-def test_treebanks_are_parsed_as_by_one(
-    parser: Parser, files: list[str], size: int, keeps: bool
-) -> None:
-    annotation = Annotation("parse", skip_invalid=True, keeps_invalid=keeps)
-    expected = whole(annotation, files, parser)
-    assert list(expected[0]) == files
-    assert expected[1] == [
-        f"{files[0]}:{line_of_broken(files[0])}: 2 columns, where CoNLL-U has 10"
-    ]
-    assert (b"\tbroken\n" in expected[0][files[0]]) == keeps
-    assert in_chunks(annotation, files, parser, size) == expected
-
-
-def line_of_broken(path: str) -> int:
-    return Path(path).read_text().splitlines().index("1\tbroken") + 1
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_the_first_broken_sentence_is_refused_with_its_line(
-    parser: Parser, files: list[str], size: int
-) -> None:
+@pytest.mark.parametrize("size", [1, 300, 1 << 20])  # bytes of a chunk
+def test_treebanks_are_parsed_as_by_one(parser: Parser, files: list[str], size: int) -> None:
+    line = Path(files[0]).read_text().splitlines().index("1\tbroken") + 1
+    message = f"{files[0]}:{line}: 2 columns, where CoNLL-U has 10"
+    several: dict[str, Any] = {"nbest": 3, "options": {"beam": 4, "allow_missing": True}}
+    for keeps, more in ((True, {}), (False, several)):
+        annotation = Annotation("parse", skip_invalid=True, keeps_invalid=keeps, **more)
+        expected = whole(annotation, files, parser)
+        assert list(expected[0]) == files
+        assert expected[1] == [message]
+        assert (b"\tbroken\n" in expected[0][files[0]]) == keeps
+        assert in_chunks(annotation, files, parser, size) == expected
     annotation = Annotation("parse")
-    with pytest.raises(DataError) as expected:
-        whole(annotation, files, parser)
-    with pytest.raises(DataError) as found:
-        in_chunks(annotation, files, parser, size)
-    assert str(found.value) == str(expected.value)
-    assert found.value.hint == expected.value.hint
-
-
-def test_several_trees_of_a_sentence_stay_together(parser: Parser, files: list[str]) -> None:
-    options = {"beam": 4, "allow_missing": True}
-    annotation = Annotation("parse", options=options, nbest=3, skip_invalid=True)
-    assert in_chunks(annotation, files, parser, 300) == whole(annotation, files, parser)
-
-
-def test_a_chunk_is_never_small(tmp_path: Path) -> None:
-    """As a parser that reads FEATS refuses a text without any, which a small part may well be."""
-    path = tmp_path / "a.conllu"
-    sentence = "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
-    for num in range(1, 40):
-        path.write_text(sentence * num)
-        chunks = list(Annotation("parse").read_chunks([str(path)], size=5 * len(sentence)))
-        texts = [b"".join(content for *_, content in chunk.stretches) for chunk in chunks]
-        assert b"".join(texts).decode() == sentence * num
-        assert num < 3 or min(map(len, texts)) >= 2.5 * len(sentence)
+    for run in (
+        partial(whole, annotation, files, parser),
+        partial(in_chunks, annotation, files, parser, size),
+    ):
+        with pytest.raises(DataError) as caught:
+            run()
+        assert str(caught.value) == message
 
 
 def test_chunks_are_about_as_large_as_asked(tmp_path: Path) -> None:
-    """So that all processes end at once: what is read of a file at a time is a chunk."""
+    """So that all processes end at once: what is read of a file at a time is a chunk.
+
+    None is small, as a parser that reads FEATS refuses a text without any, which a small part may
+    well be.
+    """
     path, sentence = tmp_path / "a.conllu", "1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n\n"
-    size = 100 * len(sentence) + 7
-    path.write_text(sentence * 2000)
-    chunks = list(Annotation("parse").read_chunks([str(path)], size=size))
-    sizes = [sum(len(content) for *_, content in chunk.stretches) for chunk in chunks]
-    assert max(sizes[:-1]) - min(sizes[:-1]) <= len(sentence)
-    assert abs(sizes[0] - size) < len(sentence)
+
+    def chunk_sizes(num: int, size: int) -> list[int]:
+        """Sentences in each chunk of so many, of about `size` sentences."""
+        path.write_text(sentence * num)
+        chunks = Annotation("parse").read_chunks([str(path)], size=size * len(sentence) + 7)
+        texts = [b"".join(content for *_, content in chunk.stretches) for chunk in chunks]
+        assert b"".join(texts).decode() == sentence * num
+        return [len(text) // len(sentence) for text in texts]
+
+    for num in range(3, 40):
+        assert min(chunk_sizes(num, 5)) >= min(num, 3)
+    sizes = chunk_sizes(2000, 100)
+    assert max(sizes[:-1]) - min(sizes[:-1]) <= 1
+    assert abs(sizes[0] - 100) <= 1
 
 
 WORDS = st.sampled_from(["One", "two.", "Three!", "4", "(five)", "Mr.", "\u4e8c"])
@@ -139,9 +122,9 @@ SPACES = st.sampled_from([" ", "\n", "\n\n", "\r\n\r\n", "  \n", "\n \n", "\n\n\
 
 
 @given(st.lists(st.tuples(WORDS, SPACES), min_size=1, max_size=30), st.integers(1, 9))
-@pytest.mark.parametrize("layout", [Layout(rules=True), Layout(pretokenized=True)])
+@pytest.mark.parametrize("layout", [TextLayout(rules=True), TextLayout(pretokenized=True)])
 def test_parts_of_a_text_are_segmented_as_the_whole(
-    layout: Layout,
+    layout: TextLayout,
     tmp_path_factory: pytest.TempPathFactory,
     words: list[tuple[str, str]],
     size: int,
@@ -153,14 +136,3 @@ def test_parts_of_a_text_are_segmented_as_the_whole(
     chunks = annotation.read_chunks([str(path)], size=size)
     done = (annotation.annotate(chunk, None) for chunk in chunks)
     assert joined(put_together(annotation, done, Seen(), print)) == expected
-
-
-def test_a_model_segments_parts_as_the_whole(tmp_path: Path) -> None:
-    segmenter = random_segmenter()
-    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
-    for path in paths:
-        path.write_text("The dog sleeps. A cat\nsees it!\n\n" * 20 + "  The end")
-    files = [str(path) for path in paths]
-    for form in ("conllu", "lines"):
-        annotation = Annotation("segment", Layout(), form)  # type: ignore[arg-type]
-        assert in_chunks(annotation, files, segmenter, 100) == whole(annotation, files, segmenter)

@@ -81,22 +81,18 @@ def test_a_document_gets_what_the_pipeline_finds(pipeline: Pipeline) -> None:
 
 
 def test_sentences_of_earlier_components_stay() -> None:
+    text = "the dog sees. a cat sees."
     nlp = spacy.blank("xx")
     nlp.add_pipe("sentencizer")
     nlp.add_pipe("seqtool", config={"model": "parser"})
     with pytest.raises(DataError, match="no word of the sentence has LEMMA and UPOS"):
-        nlp("the dog sees. a cat sees.")
+        nlp(text)
     nlp.add_pipe("seqtool", name="tags", config={"model": "tagger"}, before="seqtool")
-    doc = nlp("the dog sees. a cat sees.")
+    doc = nlp(text)
     assert [span.text for span in doc.sents] == ["the dog sees.", "a cat sees."]
     assert all(token.dep_ for token in doc)
-
-
-def test_a_tagger_alone_leaves_trees_alone() -> None:
-    nlp = spacy.blank("xx")
-    nlp.add_pipe("sentencizer")
-    nlp.add_pipe("seqtool", config={"model": "tagger", "retag": False})
-    doc = nlp("the dog sees. a cat sees.")
+    nlp.remove_pipe("seqtool")  # a tagger alone leaves trees alone
+    doc = nlp(text)
     assert len(list(doc.sents)) == 2
     assert not doc.has_annotation("DEP")
     assert all(token.lemma_ for token in doc)

@@ -15,8 +15,8 @@ from parsing.parser.tiny import random_parser, random_sentences, tiny_config
 from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 
-from seqtool.parsing.parser import model as parser_model
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser import parser as parser_module
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.text.words import WordTable
 
@@ -84,7 +84,8 @@ def test_threads_get_the_answers_that_each_gets_alone(
     name: str, switching: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call, model = CALLS[name]()
-    monkeypatch.setattr(parser_model, "TABLE_BYTES", 1 << 13)  # types are forgotten again and again
+    # types are forgotten again and again
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", 1 << 13)
     seeds = [seed % 8 + 1 for seed in range(4 * NUM)]
     alone = {seed: call(model, seed) for seed in set(seeds)}
     with ThreadPoolExecutor(4) as pool:

@@ -1,23 +1,30 @@
+"""Trees as they are drawn: in the terminal, as pictures, as a page, for LaTeX, as JSON."""
+
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 import unicodedata
-from html.parser import HTMLParser
 from itertools import combinations, pairwise
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from browser import browser
 from hypothesis import example, given
 from hypothesis import strategies as st
-from toy_trees import GOLD, GOLDEN, TREES, sentence, trees
+from toy_trees import GOLD, TREES, Tags, render, sentence, trees
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.drawing.marked import mark, printable
-from seqtool.treebank.drawing.rendering import FORMATS, Format, render
+from seqtool.treebank.drawing.marked import mark, mark_together, printable
+from seqtool.treebank.drawing.rendering import FORMATS, Format, grouped, render_groups
+from seqtool.treebank.drawing.tikz import escaped, tikz_document
+from seqtool.treebank.projectivity import is_projective
 from seqtool.treebank.sentence import Sentence
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -28,12 +35,6 @@ def drawn(form: Format, *sentences: Sentence, gold: list[Sentence] | None = None
 
 
 # in the terminal
-
-
-def test_trees_in_the_terminal() -> None:
-    """The expected file was checked by hand: each ● hangs on the line that leads to its head's."""
-    expected = (GOLDEN / "trees.txt").read_text(encoding="utf-8")
-    assert "".join(render(read_conllu(TREES), "tree", gold=read_conllu(GOLD))) == expected
 
 
 def read_drawing(lines: list[str]) -> list[int]:
@@ -102,15 +103,6 @@ def test_words_from_right_to_left_do_not_turn_the_line() -> None:
     assert "\N{LEFT-TO-RIGHT MARK}" not in drawn("tree", sentence([0], ["dog"]))
 
 
-def test_colours_add_nothing_but_colours() -> None:
-    plain = "".join(render(read_conllu(TREES), "tree", gold=read_conllu(GOLD)))
-    coloured = "".join(render(read_conllu(TREES), "tree", gold=read_conllu(GOLD), colour=True))
-    escapes = re.compile(r"\x1b\[[\d;]*m")
-    stripped = "\n".join(line.rstrip() for line in escapes.sub("", coloured).split("\n"))
-    assert stripped == plain
-    assert "\x1b[31mobl\x1b[0m" in coloured  # wrong, so red
-
-
 # as pictures
 
 
@@ -132,6 +124,7 @@ def arcs(svg: str) -> list[tuple[float, float, float]]:
     return found
 
 
+@example([2, 7, 4, 2, 6, 4, 0, 7])  # the dog that barked at us came ;
 @given(trees())
 def test_arcs_of_a_picture(heads: list[int]) -> None:
     svg = drawn("svg", sentence(heads))
@@ -145,6 +138,9 @@ def test_arcs_of_a_picture(heads: list[int]) -> None:
             assert top < other_top  # what goes over another one is above it
         if max(left, other_left) < min(right, other_right):
             assert top != other_top  # horizontal lines never run into each other
+        if is_projective(heads):
+            assert not left < other_left < right < other_right
+            assert not other_left < left < other_right < right
     root = ElementTree.fromstring(svg)
     width, height = float(root.get("width", "")), float(root.get("height", ""))
     for element in root.iter(f"{SVG}text"):
@@ -154,8 +150,9 @@ def test_arcs_of_a_picture(heads: list[int]) -> None:
 
 
 @example([0, *[1] * 9], ["a"] * 10, "relation:long")
+@example([2, 3, 0, 3, 4], ["a"] * 10, "relation:long")
 @given(trees(), st.lists(WORDS, min_size=10, max_size=10), st.sampled_from(["r", "relation:long"]))
-def test_words_and_relations_do_not_overlap(
+def test_words_relations_and_lines_do_not_overlap(
     heads: list[int], forms: list[str], relation: str
 ) -> None:
     num_words = len(heads)
@@ -165,17 +162,15 @@ def test_words_and_relations_do_not_overlap(
     widths = [8 * cells(form) for form in forms]
     for (first, a), (second, b) in pairwise(zip(middles, widths, strict=False)):
         assert first + a / 2 < second - b / 2
-    for left, right, _ in arcs(svg):
-        assert right - left > 6 * len(relation)
-
-
-def test_a_projective_tree_has_no_crossing_arcs() -> None:
-    # the dog that barked at us came ; arcs 1-2, 4-2, 3-4, 6-4, 5-6, 2-7, 8-7
-    found = arcs(drawn("svg", sentence([2, 7, 4, 2, 6, 4, 0, 7])))
-    assert len(found) == 7
-    for (left, right, _), (other_left, other_right, _) in combinations(found, 2):
-        assert not left < other_left < right < other_right
-        assert not other_left < left < other_right < right
+    # a ground covers what arcs that cross have below a relation
+    assert len(elements(svg, "paper")) == 1 + num_words
+    half = 3 * len(relation)
+    for label in elements(svg, "relation") if is_projective(heads) else ():
+        x, y = float(label.get("x", "")), float(label.get("y", ""))
+        for left, right, top in arcs(svg):
+            assert right - left > 2 * half
+            assert not (y - 8 <= top <= y and left < x + half and x - half < right)
+            assert not (top < y - 8 and any(abs(end - x) < half for end in (left, right)))
 
 
 def test_any_word_is_shown_as_it_is() -> None:
@@ -186,7 +181,7 @@ def test_any_word_is_shown_as_it_is() -> None:
     assert [element.text for element in elements(svg, "form")] == shown
     html = drawn("html", broken)
     assert html.count("<script") == 1
-    assert html.count("&lt;script&gt;alert(1)") == 4  # text, two pictures, CoNLL-U
+    assert html.count("&lt;script&gt;alert(1)") == 4  # text, picture, table, CoNLL-U
     assert "\x1b" not in drawn("tree", broken)
     assert [word["form"] for word in json.loads(drawn("json", broken))["words"]] == forms
 
@@ -210,69 +205,28 @@ def test_wrong_arcs_are_marked_in_a_picture() -> None:
     assert relations == {"wrong": ["obl", "acl:relcl"], "gold": ["obj", "advcl"]}
     assert elements(drawn("svg", *read_conllu(TREES)), "wrong") == []
     assert [element.text for element in elements(svg, "surface")] == ["왔다"]
-
-
-def test_a_sentence_from_right_to_left_is_drawn_so() -> None:
+    # a sentence from right to left is drawn so
     svg = drawn("svg", sentence([2, 0, 2], ["الكلب", "نبح", "."]))
     middles = [float(element.get("x", "")) for element in elements(svg, "form")]
     assert middles == sorted(middles, reverse=True)
 
 
-def test_brackets_open_as_their_sentence_is_written() -> None:
-    forms = ["الكلب", "(", "C++", ")"]
-    svg = drawn("svg", sentence([0, 3, 1, 3], forms))
-    # a word that says itself how it is written keeps to that
-    assert [e.get("direction") for e in elements(svg, "form")] == ["rtl", "rtl", None, "rtl"]
-    svg = drawn("svg", sentence([0, 3, 1, 3], ["dog", *forms[1:3], "كلب"]))
-    assert [e.get("direction") for e in elements(svg, "form")] == [None, None, None, "rtl"]
-
-
-VOID = ("meta", "path", "rect", "input")
-
-
-class Tags(HTMLParser):
-    """Checks that elements are closed in order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.addresses: list[str | None] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-
 def test_html_is_one_page_that_needs_nothing_else() -> None:
     html = "".join(render(read_conllu(TREES), "html", gold=read_conllu(GOLD)))
-    tags = Tags()
-    tags.feed(html)
-    assert tags.open == []
-    assert tags.seen.count("section") == 4
-    assert tags.seen.count("svg") == 8  # across, and words below one another
+    tags = Tags(html)
+    # words in a row, and below one another
+    assert (tags.seen.count("section"), tags.seen.count("svg")) == (4, 8)
     assert tags.addresses == ["#s1", "#s2", "#s3", "#s4"]
     assert not {"link", "img"} & set(tags.seen)
     assert "url(" not in html
     assert html.count("1 wrong arc<") == html.count("0 wrong arcs<") == 2
-    assert '<p dir="auto">비가 왔다.</p>' in html
     directions = re.findall(r'class="picture" dir="(\w+)"', html)
     assert directions == ["ltr", "ltr", "ltr", "rtl"]
-
-
-def test_the_page_says_which_style_and_script_are_its_own() -> None:
-    html = "".join(render(read_conllu(TREES), "html"))
+    # the policy names the style and the script that are its own
     for tag in ("style", "script"):
         (own,) = re.findall(f"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(own.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in html
-    assert " style=" not in html  # which the policy would refuse
 
 
 # as objects
@@ -282,30 +236,16 @@ def test_json_holds_every_column() -> None:
     sentences = list(read_conllu(TREES))
     objects = [json.loads(line) for line in drawn("json", *sentences).splitlines()]
     for read, found in zip(sentences, objects, strict=True):
-        rows = [list(map(str, word.values())) for word in found["words"]]
-        assert rows == read.rows
+        assert [list(map(str, word.values())) for word in found["words"]] == read.rows
+        assert (found["id"], found["text"]) == (read.sent_id, read.text)
     names = ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"]
     assert list(objects[0]["words"][0]) == names
-    assert [found["id"] for found in objects] == ["projective", "crossing", "multiword", "leftward"]
-    assert [found["text"] for found in objects] == [
-        "The dog barked at us.",
-        "A dog came today who barked",  # put together from the words
-        "비가 왔다.",
-        "الكلب نبح",
-    ]
     token = objects[2]["multiword_tokens"][0]
     assert (token["first"], token["last"], token["form"]) == (2, 3, "왔다")
-    assert objects[2]["empty_nodes"][0]["id"] == "3.1"
     assert objects[2]["empty_nodes"][0]["after"] == 3
-    assert "multiword_tokens" not in objects[0]
-
-
-def test_json_beside_gold() -> None:
-    text = "".join(render(read_conllu(TREES), "json", gold=read_conllu(GOLD)))
-    words = json.loads(text.splitlines()[0])["words"]
-    assert [word["wrong"] for word in words] == [False, False, False, False, True, False]
-    assert words[4]["gold"] == {"head": 3, "deprel": "obj"}
-    assert words[1]["gold"] == {"head": 3, "deprel": "nsubj:outer"}
+    compared = json.loads(drawn("json", sentences[0], gold=list(read_conllu(GOLD))[:1]))
+    assert [word["wrong"] for word in compared["words"]] == [False] * 4 + [True, False]
+    assert compared["words"][4]["gold"] == {"head": 3, "deprel": "obj"}
 
 
 # errors
@@ -318,37 +258,234 @@ def test_what_is_no_tree_is_refused(form: Format) -> None:
     assert (caught.value.path, caught.value.line) == ("file", 2)
 
 
-def test_gold_sentences_that_do_not_fit_are_refused() -> None:
-    first, second = sentence([0, 1]), sentence([0, 1], line=4)
-    other = sentence([0, 1], ["w", "v"])
-    with pytest.raises(DataError, match="file:1: the words differ from those of file:1"):
-        drawn("json", first, gold=[other])
-    with pytest.raises(DataError, match="file:4: there is no gold sentence for this one"):
-        drawn("json", first, second, gold=[first])
-    with pytest.raises(DataError, match="file:4: the gold sentence has no counterpart"):
-        drawn("json", first, gold=[first, second])
+def test_sentences_that_do_not_fit_are_refused() -> None:
+    first, second, other = sentence([0, 1]), sentence([0, 1], line=4), sentence([0, 1], ["w", "v"])
+    for analyses, gold, place in (
+        ([[first]], [other], "file:1: the words"),
+        ([[first, second]], [first], "file:4: the gold annotation has no"),
+        ([[first]], [first, second], "file:4: "),
+        ([[first], []], None, "file:1: B has no"),
+        ([[first], [first, second]], None, "file:4: A has no"),
+        ([[first], [other]], None, "file:1: the words"),
+    ):
+        with pytest.raises(DataError, match=place):
+            list(grouped(analyses, ["A", "B"][: len(analyses)], gold))
 
 
-def test_correction() -> None:
-    gold = sentence([0, 1, 1], relations=["root", "nsubj", "obj:x"])
-    ours = sentence([2, 0, 1], relations=["nsubj", "root", "obj:y"])
-    marked = mark(ours, gold)
-    assert [marked.correction(word) for word in (1, 2, 3)] == [(0, "root"), (1, "nsubj"), None]
-    assert marked.num_wrong() == 2
-    assert mark(ours).correction(1) is None
+# several analyses
 
 
-def test_sentences_are_drawn_as_they_come() -> None:
-    taken = []
+def two() -> list[Sentence]:
+    return [
+        sentence([2, 0, 2], ["a", "b", "c"], ["det", "root", "obj:x"]),
+        sentence([3, 0, 2], ["a", "b", "c"], ["det", "root", "obj"], line=9),
+    ]
 
-    def endless() -> object:
-        while True:
-            taken.append(1)
-            yield sentence([0])
 
-    for form in ("tree", "html", "json"):
-        taken.clear()
-        pieces = render(endless(), form)  # type: ignore[arg-type]
-        next(pieces)
-        next(pieces)
-        assert len(taken) <= 2
+def test_what_analyses_have_in_common_is_not_marked() -> None:
+    first, second = mark_together(two(), ["A", "B"])
+    assert first.differing == second.differing == {1}  # subtypes do not count
+    assert [first.kind(word) for word in (1, 2, 3)] == ["differs", "", ""]
+    assert first.num_marked() == 1
+    # beside a gold annotation, it says what is wrong
+    first, second = mark_together(two(), ["A", "B"], two()[0])
+    assert (first.num_marked(), second.num_marked()) == (0, 1)
+    assert second.kind(1) == "wrong"
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_drawings_of_several_analyses(beside: bool) -> None:
+    group = mark_together(two(), ["A_1", "B"])
+    svg, tree, tikz, html = (
+        "".join(render_groups([group], form, beside=beside))
+        for form in ("svg", "tree", "tikz", "html")
+    )
+    texts = [element.text for element in ElementTree.fromstring(svg).iter()]
+    assert {"A_1", "B"} <= set(texts)
+    assert texts.count("obj") == texts.count("obj:x") == 1
+    # a page has both forms of a picture
+    assert svg.count('<g class="differs"') == html.count('<g class="differs"') // 2 == 2
+    assert (tree.count("≠"), tree.count("obj")) == (2, 2)
+    assert [len(line.split("●")) - 1 for line in tree.splitlines()].count(1 + beside) == 6 >> beside
+    assert tikz.count(r"\begin{dependency}") == 2
+    assert len(re.findall(r"\\depedge\[differs\]\{\d\}\{1\}\{det\}", tikz)) == 2
+    assert r"A\_1" in tikz
+
+
+@given(trees())
+def test_words_below_one_another(heads: list[int]) -> None:
+    groups = grouped([[sentence(heads)]], [""])
+    svg = ElementTree.fromstring("".join(render_groups(groups, "svg", down=True)))
+    classes = {
+        kind: [e for e in svg.iter() if e.get("class", "").split()[:1] == [kind]]
+        for kind in ("form", "arc", "arrow", "relation")
+    }
+    assert {len(found) for found in classes.values()} == {len(heads)}
+    places = [(float(e.get("x", "")), float(e.get("y", ""))) for e in classes["form"]]
+    assert len({x for x, _ in places}) == 1
+    assert all(below - above >= 24 for (_, above), (_, below) in pairwise(places))
+    # arcs are drawn with axes exchanged: each end lies beside its word
+    edges = [0.0, *(y for _, y in places), float(svg.get("height", ""))]
+    for word, (arc, arrow) in enumerate(zip(classes["arc"], classes["arrow"], strict=True), 1):
+        ends = [(word, arrow)] + [(heads[word - 1], arc)] * (heads[word - 1] > 0)
+        for number, path in ends:
+            along = float(path.get("d", "")[1:].split(" ")[0])
+            assert edges[number - 1] - 5 < along < edges[number + 1] - 5
+
+
+# LaTeX
+
+
+def test_latex_of_trees() -> None:
+    gold = sentence([0, 1], ["50%", "A_1"], ["root", "dep"])
+    ours = sentence([2, 0], ["50%", "A_1"], ["nsubj", "root"])
+    leftward = sentence([2, 0, 4, 2], ["الكلب", "نبح", "(", "C++"])
+    groups = [[mark(ours, gold)], [mark(leftward)]]
+    groups += [
+        [mark(sentence([0], [form]))] for form in ("a", "집이", "LG는", "ё", "「", "é", "😀")
+    ]
+    text = "".join(tikz_document(groups))
+    for line in (
+        r"50\% \& A\_1 \\",
+        *(r"\depedge[wrong]{2}{1}{nsubj}", r"\deproot[wrong]{2}{root}"),
+        *(r"\depedge[gold]{1}{2}{dep}", r"\deproot[gold]{1}{root}"),
+        # from right to left
+        r"C++ \& ) \& {\treearabic نبح} \& {\treearabic الكلب} \\",
+        *(r"\depedge{3}{4}{dep}", r"\deproot{3}{dep}"),  # word 1 below word 2, and that
+    ):
+        assert line in text.splitlines()
+    # each font is named once, before it is needed
+    fonts = [(m.start(), m[1]) for m in re.finditer(r"^\\treefont.*\{(\\tree\w+)\}", text, re.M)]
+    names = [r"\treearabic", r"\treehangul", r"\treecyrillic", r"\treecjk"]
+    assert [name for _, name in fonts] == names
+    assert all(start < text.index(f"{{{name} ") for start, name in fonts)
+
+
+@given(st.text(st.characters(codec="ascii", categories=("P", "S"))))
+def test_what_latex_would_read_is_escaped(text: str) -> None:
+    shown = escaped(text)
+    for command in re.findall(r"\\(?:[a-z]+(?:\{\d*\}|\d*pt )|.)|\{\[\}", shown):
+        shown = shown.replace(command, "", 1)
+    assert not set(shown) & set("\\&%$#_{}~^`'\"<>|[")
+
+
+def compiled(text: str, folder: Path, program: str) -> str:
+    """The text of the pages that LaTeX makes of a document."""
+    (folder / "trees.tex").write_text(text, encoding="utf-8")
+    command = [program, "-interaction=nonstopmode", "-halt-on-error", "trees.tex"]
+    done = subprocess.run(
+        command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
+    )
+    log = (folder / "trees.log").read_text(encoding="utf-8", errors="replace")
+    assert done.returncode == 0, log
+    assert "Missing character" not in log
+    pages = subprocess.run(
+        ["pdftotext", "-layout", "trees.pdf", "-"], cwd=folder, capture_output=True, check=True
+    )
+    return pages.stdout.decode()
+
+
+SPECIAL = [*"\\{}%$#&_^~<>\"'`|;,[]=*@/-", "--", "---", ",,", "?`", "\\&", "\\\\", "<<", "50%", "é"]
+
+
+@pytest.mark.parametrize(
+    ("program", "forms"), [("pdflatex", SPECIAL), ("xelatex", ["개가", "잔다", "LG는"])]
+)
+def test_latex_compiles(tmp_path: Path, program: str, forms: list[str]) -> None:
+    for tool in (program, "kpsewhich", "pdftotext"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    for style in ("standalone.cls", "tikz-dependency.sty", "lmodern.sty", "fontspec.sty"):
+        if subprocess.run(["kpsewhich", style], capture_output=True, check=False).returncode:
+            pytest.skip(f"LaTeX has no {style}")
+    fonts = subprocess.run(["fc-list", ":lang=ko"], capture_output=True, check=False).stdout
+    if program == "xelatex" and b"Noto Serif CJK KR" not in fonts:
+        pytest.skip("the font Noto Serif CJK KR is not installed")
+    special = sentence([0, *[1] * len(forms)], ["a", *forms], ["root", *forms])
+    wrong = list(grouped([read_conllu(TREES)], [""], read_conllu(GOLD)))[:2]
+    groups = [[mark(special)], *wrong, mark_together(two(), ["A", "B"])]
+    pages = compiled("".join(tikz_document(groups)), tmp_path, program).split("\f")[:-1]
+    assert len(pages) == len(groups)
+    for form in forms:  # as a form, and as a relation
+        assert pages[0].split().count(form) == 2, form
+
+
+COUNT = 'document.getElementById("count").textContent'
+SEARCH = 'query.value = "{}"; search(); ' + COUNT
+DRAWN = (
+    '[...document.querySelectorAll(".picture")].map((p) => p.querySelectorAll("svg, table").length)'
+)
+SHOWN = '[...document.querySelectorAll(".picture")].map((p) => p.dataset.shown)'
+
+
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    small, many = tmp_path / "small.html", tmp_path / "many.html"
+    pieces = render(read_conllu(TREES), "html", gold=read_conllu(GOLD))
+    small.write_text("".join(pieces), encoding="utf-8")
+    long = sentence([0, *range(1, 77)])
+    pieces = render([long, *(sentence([2, 0, 2]) for _ in range(60)), long], "html")
+    many.write_text("".join(pieces), encoding="utf-8")
+    with browser(tmp_path) as page:
+        page.open(small, 1000, 800)
+        assert page.run(COUNT) == "4 sentences"
+        # (typed, found): a relation with its subtypes, a part of a word, all of one word
+        for typed, found in (
+            ("deprel=acl", "1 of 4"),
+            ("bark", "2 of 4"),
+            ("form=bark", "0 of 4"),
+            ("form=bark* deprel=root", "1 of 4"),
+            ("UPOS=noun 비", "1 of 4"),
+            ("tag=vbd", "2 of 4"),
+            ("tag=verb", "4 sentences"),
+            ("feats.Case=Acc", "1 of 4"),
+            ("deprel=", "4 sentences"),  # more is being typed
+            ("", "4 sentences"),
+        ):
+            assert page.run(SEARCH.format(typed)) == found, typed
+        page.run("only.click()")
+        assert page.run(COUNT) == "2 of 4"
+        page.run("only.click(); " + SEARCH.format("form=us"))
+        page.until("document.querySelector('.hit .form') !== null")
+        assert page.run('document.querySelector(".hit .form").textContent') == "us"
+        page.run(SEARCH.format(""))
+        page.until(f"{DRAWN}[0] === 1")
+
+        # first sentence, second word "dog", its head, and its first dependent
+        page.press("j", "ArrowRight", "ArrowRight")
+        tip = 'tip.querySelector("b").textContent'
+        assert page.run(tip) == "dog"
+        page.press("ArrowUp")
+        assert page.run(tip) == "barked"
+        page.press("ArrowDown")
+        assert page.run(tip) == "dog"
+        page.press("Escape")
+        assert page.run("tip.hidden")
+        # in the last one, the next word is at the left
+        page.press("j", "j", "j", "ArrowLeft", "ArrowLeft")
+        assert page.run(tip) == "نبح"
+        page.press("/")
+        assert page.run("document.activeElement.id") == "query"
+
+        # a picture that is wider than its window begins where its reader does
+        page.open(small, 120, 800)
+        page.run('layout.value = "across"; arrange()')
+        last = '[...document.querySelectorAll(".picture")].pop()'
+        assert page.run(f"{last}.scrollWidth > {last}.clientWidth && {last}.scrollLeft === 0")
+        edge = f'{last}.querySelector("svg").getBoundingClientRect().right'
+        assert abs(page.run(f"{edge} - {last}.getBoundingClientRect().right")) < 1
+
+        page.open(many, 1000, 800)
+        page.until(f"{DRAWN}[0] === 1")
+        drawn = page.run(DRAWN)
+        assert drawn[0] == 1
+        assert sum(drawn) < 10
+        assert page.run(SHOWN)[0] == "down"  # as it does not fit across
+        page.run("scrollTo(0, document.body.scrollHeight)")
+        page.until(f"{DRAWN}.at(-1) === 1 && {DRAWN}[5] === 0")
+        page.run("dispatchEvent(new Event('beforeprint'))")
+        drawn = page.run(DRAWN)
+        assert set(drawn) == {1}
+        assert page.run(SHOWN)[0] == "down"  # as paper is narrower still
+        page.run("dispatchEvent(new Event('afterprint'))")
+        assert sum(page.run(DRAWN)) < 10
+        assert page.complaints == []

@@ -1,7 +1,8 @@
-"""Projectivity and the pseudo-projective transformation, on all small trees and on the sample."""
+"""Trees, projectivity and the pseudo-projective transformation: all small trees, real ones."""
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from parsing.parser.references import Heads, int32, is_tree, non_projective_words, trees
+from strategies import tree_heads
 
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import (
@@ -16,11 +18,11 @@ from seqtool.treebank.projectivity import (
     deprojectivise,
     first_non_projective,
     is_projective,
+    non_projective_arcs,
     projective_orders,
     projectivise,
 )
-from seqtool.treebank.sentence import DEPREL
-from seqtool.treebank.summary import non_projective_arcs
+from seqtool.treebank.sentence import DEPREL, find_fault
 
 # Nivre & Nilsson 2005, figure 1: "Z nich je jen jedna na kvalitu ." (of them is only one to
 # quality), where `Z` (AuxP, word 1) hangs on `jedna` (Sb, word 5) across `je` (Pred, word 3)
@@ -54,27 +56,31 @@ def test_the_shortest_arc_is_lifted_first() -> None:
     )
 
 
-def test_all_small_trees() -> None:
-    for length in range(1, 6):
-        labels = [f"l{word}" for word in range(1, length + 1)]
-        for tree in trees(length):
-            heads, marked = projectivise(tree, labels)
-            assert (
-                is_projective(tree)
-                == (not non_projective_words(tree))
-                == (not non_projective_arcs(tree))
-            )
-            assert is_tree(tuple(heads))
-            assert not non_projective_words(tuple(heads))
-            assert heads.index(0) == tree.index(0)
-            for word, (label, old, new) in enumerate(zip(marked, tree, heads, strict=True), 1):
-                if old == new:
-                    assert label == f"l{word}"
-                else:
-                    assert label == f"l{word}{LIFTED}l{old}"
-                    assert old in below(tree, new)
-            if not non_projective_words(tree):
-                assert (heads, marked) == (list(tree), labels)
+@pytest.mark.parametrize("length", range(1, 6))
+def test_every_list_of_heads(length: int) -> None:
+    num_trees = num_projective = 0
+    labels = [f"l{word}" for word in range(1, length + 1)]
+    for tree in product(range(length + 1), repeat=length):
+        assert (find_fault(tree) is None) == is_tree(tree), tree
+        if not is_tree(tree):
+            continue
+        heads, marked = projectivise(tree, labels)
+        crossing = non_projective_words(tree)
+        assert non_projective_arcs(tree) == crossing
+        assert is_projective(tree) == (not crossing)
+        assert is_tree(tuple(heads))
+        assert not non_projective_words(tuple(heads))
+        assert heads.index(0) == tree.index(0)
+        for word, (label, old, new) in enumerate(zip(marked, tree, heads, strict=True), 1):
+            assert label == f"l{word}" + (old != new) * f"{LIFTED}l{old}"
+            assert old == new or old in below(tree, new)
+        if not crossing:
+            assert heads == list(tree)
+        num_trees += 1
+        num_projective += not crossing
+    # Cayley: n^(n-1) rooted trees; of them binomial(3n-2, n-1) / n are projective under one root
+    assert num_trees == length ** (length - 1)
+    assert num_projective == [1, 2, 7, 30, 143][length - 1]
 
 
 def test_labels_that_differ_bring_nearly_every_small_tree_back() -> None:
@@ -89,21 +95,16 @@ def test_labels_that_differ_bring_nearly_every_small_tree_back() -> None:
     assert lost <= 1
 
 
+MARKED = st.sampled_from(["a", "b", "a↑b", "b↑a", "a↑a", "a↑", "a↑b↑a"])
+
+
 @given(data=st.data(), length=st.integers(1, 12))
 def test_whatever_a_parser_predicts_stays_a_tree_with_the_same_root(
     data: st.DataObject, length: int
 ) -> None:
-    order = data.draw(st.permutations(range(1, length + 1)))
-    heads = [0] * length
-    for rank, word in enumerate(order[1:], 1):
-        heads[word - 1] = order[data.draw(st.integers(0, rank - 1))]
-    labels = data.draw(
-        st.lists(
-            st.sampled_from(["a", "b", "a↑b", "b↑a", "a↑a", "a↑", "a↑b↑a"]),
-            min_size=length,
-            max_size=length,
-        )
-    )
+    heads = tree_heads(data.draw, length)
+    assert non_projective_arcs(heads) == non_projective_words(tuple(heads))
+    labels = data.draw(st.lists(MARKED, min_size=length, max_size=length))
     new_heads, new_labels = deprojectivise(heads, labels)
     assert is_tree(tuple(new_heads))
     assert new_heads.index(0) == heads.index(0)
@@ -125,38 +126,33 @@ def test_the_first_word_breadth_first_is_the_head() -> None:
     assert deprojectivise([0, 1, 2], ["r", "z↑x", "x"])[0] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_the_sample_comes_back_whole(root: Path, language: str) -> None:
-    """Extraposed clauses, stranded prepositions, scrambled objects: 19 and 12 of them."""
-    num_non_projective = num_words = num_wrong = 0
-    for sentence in read_conllu([root / "data" / language / "valid.conllu"]):
-        heads = sentence.heads()
-        deprels = [row[DEPREL] for row in sentence.rows]
+@pytest.mark.parametrize(
+    ("treebank", "num_arcs", "share"),
+    [
+        # extraposed clauses, stranded prepositions, scrambled objects
+        *(("data/en/valid", 19, 1.0), ("data/ko/valid", 12, 1.0)),
+        ("../shared/data/ewt/en_ewt-ud-train", None, 0.9),
+        ("../shared/data/fr_sequoia/fr_sequoia-ud-train", None, 0.95),
+    ],
+)
+def test_most_non_projective_arcs_of_a_treebank_come_back(
+    root: Path, treebank: str, num_arcs: int | None, share: float
+) -> None:
+    path = root / f"{treebank}.conllu"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    num_non_projective = wrong = 0
+    for sentence in read_conllu(path):
+        heads, deprels = sentence.heads(), sentence.column(DEPREL)
+        if is_projective(heads):
+            continue
         lifted, labels = projectivise(heads, deprels)
         assert is_projective(lifted)
         back, back_labels = deprojectivise(lifted, labels)
         assert back_labels == deprels
-        num_words += len(heads)
-        num_non_projective += len(non_projective_arcs(heads))
-        num_wrong += sum(old != new for old, new in zip(heads, back, strict=True))
-    assert num_non_projective == {"en": 19, "ko": 12}[language]
-    assert num_wrong == 0
-
-
-@pytest.mark.parametrize(
-    ("treebank", "share"), [("ewt/en_ewt-ud", 0.9), ("fr_sequoia/fr_sequoia-ud", 0.95)]
-)
-def test_most_non_projective_arcs_of_a_treebank_come_back(
-    shared_data: Path, treebank: str, share: float
-) -> None:
-    num_non_projective = wrong = 0
-    for sentence in read_conllu([shared_data / f"{treebank}-train.conllu"]):
-        heads = sentence.heads()
-        if is_projective(heads):
-            continue
-        back, _ = deprojectivise(*projectivise(heads, [row[DEPREL] for row in sentence.rows]))
         num_non_projective += len(non_projective_arcs(heads))
         wrong += sum(old != new for old, new in zip(heads, back, strict=True))
+    assert num_arcs in (None, num_non_projective)
     assert wrong <= (1 - share) * num_non_projective
 
 
@@ -177,7 +173,36 @@ def test_token_arrays() -> None:
 
 def test_heads_beyond_the_sentence_are_refused() -> None:
     for heads in ([3, 0], [0, -1]):
+        assert find_fault(heads) is not None
         with pytest.raises(ValueError, match="not a word of the sentence"):
             is_projective(heads)
     assert is_projective([])
+    assert find_fault([]) is not None
     assert np.array_equal(projectivise([], []), ([], []))
+
+
+def test_deep_trees() -> None:
+    # were a walk to the root made for each word, these would be 10^10 steps
+    num_words = 100_000
+    down, up = list(range(num_words)), [*range(2, num_words + 1), 0]
+    assert find_fault(down) is find_fault(up) is None
+    assert non_projective_arcs(down) == non_projective_arcs(up) == []
+    ring = [0, *range(3, num_words + 1), 2]
+    assert find_fault(ring) is not None
+
+
+def test_agrees_with_udapi(shared_data: Path) -> None:
+    pytest.importorskip("udapi")
+    from udapi.core.document import Document
+
+    num_arcs = 0
+    path = shared_data / "fr_sequoia" / "fr_sequoia-ud-dev.conllu"
+    document = Document()
+    document.from_conllu_string(path.read_text(encoding="utf-8"))
+    for tree in document.trees:
+        words = tree.descendants
+        heads = [word.parent.ord for word in words]
+        expected = [word.ord for word in words if word.is_nonprojective()]
+        assert non_projective_arcs(heads) == expected
+        num_arcs += len(expected)
+    assert num_arcs > 0

@@ -130,11 +130,6 @@ class ContextEncoder(nn.Module):
         first_LBD, last_LBD, inside_LB = self._run(inputs_TD, lengths_B, dropout)
         return _in_a_row(first_LBD, inside_LB), _in_a_row(last_LBD, inside_LB)
 
-    def first(self, inputs_TD: Tensor, lengths_B: Tensor) -> Tensor:
-        """Return the states of the first layer alone, (T, 2H): see `first_and_last`."""
-        values_LBD, inside_LB, reversal_LB = self._laid_out(inputs_TD, lengths_B)
-        return _in_a_row(self.layers[0](values_LBD, reversal_LB), inside_LB)
-
     def _run(
         self, inputs_TD: Tensor, lengths_B: Tensor, dropout: Dropout
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -225,14 +220,6 @@ class Cloze(nn.Module):
         context_NK = torch.tanh((before_TK + behind_TK)[is_word_T])
         loss: Tensor = functional.cross_entropy(self.words(context_NK).float(), words_T[is_word_T])
         return loss
-
-
-def without_lm(inputs_TI: Tensor, num: int) -> Tensor:
-    """Inputs whose columns from `num` on, a language model's states, are zeros.
-
-    These have seen the words, so where an encoder reads them too, `Cloze` needs states without.
-    """
-    return functional.pad(inputs_TI[:, :num], (0, inputs_TI.shape[1] - num))
 
 
 def num_words(numbers: Ints | None) -> int:

@@ -12,7 +12,7 @@ are, a word is one row of a table, and what is computed for a type is computed o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -95,8 +95,6 @@ FIELDS: dict[str, dict[str, tuple[int, Symbols, int]]] = {
 GROUPS = {name: row for groups in FIELDS.values() for name, row in groups.items()}
 # groups that a table has only where the values of their column are joined
 JOINED_GROUPS = ("stem", "ending", "morpheme", "last_morpheme")
-# column -> the group whose symbols are its values
-WHOLE = {FORM: "form", LEMMA: "lemma", UPOS: "upos", XPOS: "xpos", FEATS: "feats"}
 # fields whose rare symbols are unknown; tags are few, and known by the guidelines of a treebank
 OPEN_FIELDS = ("form", "lemma", "prefix", "suffix", "shape")
 
@@ -188,12 +186,6 @@ class SymbolTable:
         """The places, in a type, of the columns that symbols are made of."""
         return tuple(sorted({place for place, _, _, _ in self._numbered}))
 
-    def whole_values(self) -> Iterator[tuple[int, Sequence[str]]]:
-        """Give the place, in a type, of each column whose values are symbols, and these."""
-        for place, name in enumerate(WHOLE.get(column, "") for column in self.columns):
-            if name in self.groups:
-                yield place, self.groups[name]
-
     def counted(self, types: Iterable[tuple[Sequence[str], int]]) -> tuple[Ints, Ints]:
         """Return how often each symbol occurs in types, and the unknown symbol of its group.
 
@@ -265,7 +257,6 @@ class Types:
         characters: those that forms are made of, where they are read; FORM is a column then.
 
     Attributes:
-        num_cleared: how often all were forgotten, so that the numbers began anew.
         empty: of each type the columns that are `_`, a bit for each place; all bits of NONE and
             ROOT are set.
     """
@@ -280,7 +271,6 @@ class Types:
         self.lexical, self.tags, self.empty_shares = lexical, tags, empty_shares
         self.characters = characters
         self._form_place = 0 if characters is None else lexical.columns.index(FORM)
-        self.num_cleared = -1
         columns = lexical.columns
         # of one column alone, itemgetter would not make a tuple
         self._key_of = (
@@ -290,7 +280,6 @@ class Types:
 
     def clear(self) -> None:
         """Forget all types but NONE and ROOT."""
-        self.num_cleared += 1
         self._ids: dict[tuple[str, ...], int] = {}
         self._forms = ["", ""]  # of all types, where characters are read
         self._rows = [
@@ -365,24 +354,15 @@ class TokenArrays:
         types: int32 [num_rows], the type of each token; NONE's row first.
         tokens: int32 [num_sentences], the row of each sentence's ROOT.
         lengths: int32 [num_sentences], words of each.
-        lm_states: of each sentence, what a language model made of it, see `WordStates`; None
-            without one.
     """
 
     types: Ints
     tokens: Ints
     lengths: Ints
-    lm_states: Sequence[npt.NDArray[np.float16]] | None = None
 
     def part(self, places: npt.NDArray[np.int64]) -> TokenArrays:
         """Return some of the sentences, in the same rows."""
-        states = self.lm_states
-        return TokenArrays(
-            self.types,
-            self.tokens[places],
-            self.lengths[places],
-            None if states is None else [states[place] for place in places.tolist()],
-        )
+        return TokenArrays(self.types, self.tokens[places], self.lengths[places])
 
 
 def token_rows(tokens: Ints, lengths: Ints) -> npt.NDArray[np.int64]:

@@ -25,7 +25,6 @@ from numba import types
 
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.jit import compiled
-from seqtool.parsing.encoding.products import SHIFT, Room, Weights
 
 DIRECTIONS = ("forwards", "backwards")  # of a layer
 
@@ -33,6 +32,8 @@ _ints = types.int32[::1]
 _floats = types.float32[:, ::1]
 _int = types.int64
 
+# a number below 2^22 that is added to it is rounded, ties to even, and stands in its lower bits
+SHIFT = np.float32(3 << 22)
 ONE, TWO = np.float32(1.0), np.float32(2.0)
 BITS_OF_ONE, NUM_BITS = np.int32(127 << 23), np.int32(23)  # those of a float32's fraction
 FLATTEST = np.float32(9.0)  # from here on, tanh is 1 but for the last bit
@@ -110,7 +111,7 @@ def _advance(gates, projected, bias, rows, begin, num_read, cells, states, colum
             to[unit] = (half + half * opened[unit]) * tanh(memory)
 
 
-class Direction:
+class _Direction:
     """One direction of one layer.
 
     Args:
@@ -123,8 +124,10 @@ class Direction:
         self.size = len(scale) // 4
         # the candidate is a tanh itself, of the whole sum
         scale[2 * self.size : 3 * self.size] = 1.0
-        self._weight_DG = Weights((weights["weight_ih_l0"] * scale[:, None]).T)
-        self._recurrent_HG = Weights((weights["weight_hh_l0"] * scale[:, None]).T)
+        self._weight_DG, self._recurrent_HG = (
+            np.ascontiguousarray((weights[name] * scale[:, None]).T)
+            for name in ("weight_ih_l0", "weight_hh_l0")
+        )
         self._bias_G: Floats = (weights["bias_ih_l0"] + weights["bias_hh_l0"]) * scale
 
     def run(
@@ -134,7 +137,6 @@ class Direction:
         counts: list[int],
         states_TS: Floats,
         column: int,
-        room: Room,
         *,
         backwards: bool,
     ) -> None:
@@ -146,15 +148,13 @@ class Direction:
             counts: how many sentences have a token at each step, one or more.
             states_TS: is written, in the columns from `column` on.
             column: see above.
-            room: for what is needed on the way.
             backwards: from the last token to the first.
         """
-        size = self.size
         # once for each row of inputs, before tokens that share it are told apart
-        projected_UG = room.array("projected", len(inputs_UD), 4 * size)
-        self._weight_DG.multiply(inputs_UD, projected_UG, room)
-        cells_BH = room.array("cells", counts[0], size)
-        gates_BG = room.array("gates", counts[0], 4 * size)
+        projected_UG = inputs_UD @ self._weight_DG
+        states_TH = states_TS[:, column : column + self.size]
+        cells_BH = np.empty((counts[0], self.size), np.float32)
+        gates_BG = np.empty((counts[0], 4 * self.size), np.float32)
         begins = np.cumsum([0, *counts]).tolist()
         before, num_before = 0, 0  # where the states of the step before are
         for step in range(len(counts))[:: -1 if backwards else 1]:
@@ -163,9 +163,8 @@ class Direction:
             # sentences end on the way forwards, and begin on the way backwards
             num_read = min(count, num_before)
             # the longest sentences are the first of every step: these are the same ones as now
-            self._recurrent_HG.multiply(
-                states_TS, gates[:num_read], room, begin=before, column=column
-            )
+            states = states_TH[before : before + num_read]
+            np.matmul(states, self._recurrent_HG, out=gates[:num_read])
             inputs = projected_UG, self._bias_G, places, begin
             _advance(gates, *inputs, num_read, cells_BH, states_TS, column)
             before, num_before = begin, count
@@ -181,10 +180,9 @@ class Recurrence:
     def __init__(self, weights: Mapping[str, Floats]) -> None:
         layers = sorted({int(name.split(".")[1]) for name in weights})
         self._layers = [
-            [Direction(part_of(weights, f"layers.{number}.{way}.")) for way in DIRECTIONS]
+            [_Direction(part_of(weights, f"layers.{number}.{way}.")) for way in DIRECTIONS]
             for number in layers
         ]
-        self._room = Room()
 
     @property
     def num_layers(self) -> int:
@@ -194,7 +192,7 @@ class Recurrence:
     def states(
         self, inputs_UD: Floats, places: Ints, lengths: Ints, num_layers: int | None = None
     ) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Return the states of all tokens, step by step, in memory that the next call takes again.
+        """Return the states of all tokens, step by step.
 
         Args:
             inputs_UD: what tokens are read as; tokens may share rows.
@@ -213,14 +211,13 @@ class Recurrence:
         ranks = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
         tokens = begins[order][ranks] + np.repeat(np.arange(len(counts)), counts)
         places = places[tokens]
-        for level, layer in enumerate(self._layers[:num_layers]):
+        for layer in self._layers[:num_layers]:
             size = layer[0].size
-            # two memories in turn: a layer reads the states of the one before
-            states_TS = self._room.array(f"states {level % 2}", len(places), 2 * size)
+            states_TS = np.empty((len(places), 2 * size), np.float32)
             for number, direction in enumerate(layer if len(counts) else ()):
                 direction.run(
                     inputs_UD, places, counts.tolist(), states_TS, number * size,
-                    self._room, backwards=number == 1,
+                    backwards=number == 1,
                 )  # fmt: skip
             # for the next layer: states are step by step already
             inputs_UD, places = states_TS, np.arange(len(places), dtype=np.int32)

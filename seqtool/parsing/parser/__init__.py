@@ -1,10 +1,10 @@
-"""Dependency parsers: by transitions, by graphs, by sparse features; votes, teachers, variants.
+"""Dependency parsers: by transitions, by graphs, by sparse features; votes, teachers.
 
-Models:   model (`Parser`), vote (several), decoder (what finds trees), families (of them), labels,
-          columns (that a text lacks)
-Families: transition/, graph/, linear/
-Training: config, data, train, task, network (how words are read), distillation (teachers), variants
-          (of sentences)
-At work:  reading (of words, without torch), stream (many sentences), details (n best trees,
-          derivations), calibration (of arcs), temperature (of a beam)
+Models:   parser (`Parser`: load, parse, stream, k-best trees, marginals), vote (several as one),
+          calibration (temperatures, probabilities of arcs), decoder (finds trees), labels,
+          families (of decoders)
+Families: transition/, graph/, and the linear ones in `parsing.sparse`
+Training: config, data, train, task, network (how words are read), distillation (teachers, and
+          variants of sentences)
+At work:  reading (of words, without torch)
 """

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-from seqtool.core.config import DEEPEST, WIDEST, Config, setting
+from seqtool.core.config import WIDEST, Config, setting
 from seqtool.core.errors import ConfigError, did_you_mean
-from seqtool.parsing.config import Presets
+from seqtool.parsing.config import Presets, count, depth, share, width
 from seqtool.parsing.encoding.features import FIELDS
-from seqtool.training.config import Stage, TrainingConfig
+from seqtool.training.config import TrainingConfig
 from seqtool.treebank.sentence import FORM
 
 KIND = "parser"  # of the model's directory
+PREDICTED_TAGS = "predicted_tags"  # of what a header says of the data
+VARIANT = "# variant = yes"  # the comment of variants of a treebank's sentences
 
 SystemName = Literal["auto", "arc-standard", "arc-eager", "arc-hybrid", "swap"]
 FieldName = Literal["form", "lemma", "prefix", "suffix", "shape", "upos", "xpos", "feats"]
@@ -43,10 +45,9 @@ _BILSTM = "model.encoder is bilstm"
 _NEURAL_STEPS, _LINEAR_STEPS = f"{_STEPS} and {_NEURAL}", f"{_STEPS} and {_LINEAR}"
 _NEURAL_ARCS, _BILSTM_STEPS = f"{_ARCS} and {_NEURAL}", f"{_STEPS} and {_BILSTM}"
 _PAIRS = f"{_NEURAL_ARCS} and second_order is not none"
-_STATES = f"{_BILSTM} and --lm is given"
 _FILTERS = f"{_NEURAL} and num_filters > 0"
 _EXPLORING = f"{_STEPS} and oracle is dynamic and model.system is not swap"
-_RATED = f"{_NEURAL} or {_ARCS} or learning.linear is logistic"
+_RATED = f"{_NEURAL} or {_ARCS}"
 # of the training loop: a perceptron needs less of it
 _LOOP = {
     **dict.fromkeys(
@@ -94,15 +95,9 @@ class ModelConfig(Config):
     measures: tuple[str, ...] = setting(
         MEASURES, "counts of children, and distances", when=_NEURAL_STEPS
     )
-    lexical_size: int = setting(
-        64, "width of a word's vector", minimum=1, maximum=WIDEST, when=_NEURAL
-    )
-    tag_size: int = setting(
-        32, "width of the vector of a word's tags", minimum=1, maximum=WIDEST, when=_NEURAL
-    )
-    label_size: int = setting(
-        32, "width of a label's vector", minimum=1, maximum=WIDEST, when=_NEURAL_STEPS
-    )
+    lexical_size: int = width(64, "width of a word's vector", when=_NEURAL)
+    tag_size: int = width(32, "width of the vector of a word's tags", when=_NEURAL)
+    label_size: int = width(32, "width of a label's vector", when=_NEURAL_STEPS)
     num_filters: int = setting(
         0,
         "filters over the characters of a form, a part of a word's vector where its form or parts "
@@ -116,37 +111,20 @@ class ModelConfig(Config):
         "read characters also where lemmas or XPOS are joined of morphemes, as 고향+은 is",
         when=_FILTERS,
     )
-    character_size: int = setting(
-        32, "width of a character's vector", minimum=1, maximum=WIDEST, when=_FILTERS
-    )
-    filter_width: int = setting(
-        5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST, when=_FILTERS
-    )
+    character_size: int = width(32, "width of a character's vector", when=_FILTERS)
+    filter_width: int = depth(5, "characters that a filter sees; odd", when=_FILTERS)
     encoder: Literal["none", "bilstm"] = setting(
         "none", "what reads words in their sentence: none, or bilstm (Kiperwasser & Goldberg 2016)"
     )
-    encoder_size: int = setting(
-        128, "bilstm: units of each direction", minimum=1, maximum=WIDEST, when=_BILSTM
-    )
-    encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST, when=_BILSTM)
-    lm_size: int = setting(
-        128,
-        "with --lm: width that the language model's states are projected to",
-        minimum=1,
-        maximum=WIDEST,
-        when=_STATES,
-    )
+    encoder_size: int = width(128, "bilstm: units of each direction", when=_BILSTM)
+    encoder_layers: int = depth(2, "bilstm: layers", when=_BILSTM)
     context_slots: tuple[str, ...] = setting(
         CONTEXT,
         "bilstm: places whose word is looked at as it was read in its sentence",
         when=_BILSTM_STEPS,
     )
-    context_units: int = setting(
-        96,
-        "bilstm: gated units through which its states reach the classifier",
-        minimum=1,
-        maximum=WIDEST,
-        when=_BILSTM_STEPS,
+    context_units: int = width(
+        96, "bilstm: gated units through which its states reach the classifier", when=_BILSTM_STEPS
     )
     type_units: int = setting(
         128,
@@ -155,55 +133,35 @@ class ModelConfig(Config):
         maximum=WIDEST,
         when=_NEURAL,
     )
-    arc_size: int = setting(
-        256,
-        "graph: units of a word by which heads are scored",
-        minimum=1,
-        maximum=WIDEST,
-        when=_NEURAL_ARCS,
+    arc_size: int = width(
+        256, "graph: units of a word by which heads are scored", when=_NEURAL_ARCS
     )
-    relation_size: int = setting(
-        64,
-        "graph: units of a word by which labels are scored",
-        minimum=1,
-        maximum=WIDEST,
-        when=_NEURAL_ARCS,
+    relation_size: int = width(
+        64, "graph: units of a word by which labels are scored", when=_NEURAL_ARCS
     )
     distances: bool = setting(
         False,
         "graph: the score of an arc depends on its direction and length too (as Qi et al. 2018 do)",
         when=_NEURAL_ARCS,
     )
-    second_order: Literal["none", "siblings", "grandparents", "both"] = setting(
+    second_order: Literal["none", "both"] = setting(
         "none",
-        "graph: pairs of arcs that are scored, too: of siblings, of a head with its own head, or "
-        "both; by mean-field inference (Wang & Tu 2020)",
+        "graph: both: pairs of arcs are scored, too, of siblings and of a head with its own head, "
+        "by mean-field inference (Wang & Tu 2020)",
         when=_NEURAL_ARCS,
     )
-    second_size: int = setting(
-        64, "second order: products in the score of a pair", minimum=1, maximum=WIDEST, when=_PAIRS
-    )
-    second_steps: int = setting(
-        3, "second order: steps of inference", minimum=1, maximum=DEEPEST, when=_PAIRS
-    )
+    second_size: int = width(64, "second order: products in the score of a pair", when=_PAIRS)
+    second_steps: int = depth(3, "second order: steps of inference", when=_PAIRS)
     trees: Literal["auto", "projective", "all"] = setting(
         "auto", "graph: projective or all trees; auto is by the treebank and the loss", when=_ARCS
     )
-    order: Literal[1, 2] = setting(
-        1,
-        "linear graph: 1: scores of arcs; 2: of siblings, and of a head with its own head, too "
-        "(McDonald & Pereira 2006)",
-        when="model.decoder is graph and model.classifier is linear",
-    )
-    hidden_size: int = setting(192, "hidden units", minimum=1, maximum=WIDEST, when=_NEURAL_STEPS)
+    hidden_size: int = width(192, "hidden units", when=_NEURAL_STEPS)
     activation: Literal["relu", "cube", "glu"] = setting(
         "glu",
         "relu, cube (Chen & Manning 2014) or glu: a gate for each unit (Dauphin et al. 2017)",
         when=_NEURAL_STEPS,
     )
-    min_count: int = setting(
-        2, "rarer forms, lemmas and parts of forms count as unknown", minimum=1
-    )
+    min_count: int = count(2, "rarer forms, lemmas and parts of forms count as unknown")
     templates: tuple[str, ...] = setting(
         ("standard",),
         "linear: features of transitions, such as 's0.form b0.upos'; standard: those of Zhang & "
@@ -284,12 +242,6 @@ class LearningConfig(Config):
     explore_after: float = setting(
         1.0, "dynamic: epochs before its own choices are followed", minimum=0, when=_EXPLORING
     )
-    linear: Literal["perceptron", "logistic"] = setting(
-        "perceptron",
-        "linear transitions: the averaged perceptron (Collins 2002), or logistic regression by "
-        "AdaGrad, averaged too",
-        when=_LINEAR_STEPS,
-    )
     feature_count: int = setting(
         2,
         "linear transitions: in how many configurations of the first epoch a feature has to be, to "
@@ -298,49 +250,33 @@ class LearningConfig(Config):
         maximum=100,
         when=_LINEAR_STEPS,
     )
-    batch_size: int = setting(512, "configurations per step", minimum=1, when=_STEPS)
-    batch_words: int = setting(600, "graph: words per step, about", minimum=1, when=_NEURAL_ARCS)
+    batch_size: int = count(512, "configurations per step", when=_STEPS)
+    batch_words: int = count(600, "graph: words per step, about", when=_NEURAL_ARCS)
     small_epochs: int = setting(
         0,
         f"epochs of a treebank of fewer than {SMALL_SENTENCES:,} sentences, where training.epochs "
         "is not given; 0: the same",
         minimum=0,
     )
-    min_steps: int = setting(
+    min_steps: int = count(
         400,
         "steps per epoch: of a small treebank, a step has fewer configurations, or words, but no "
         f"fewer than {SMALLEST_BATCH}",
-        minimum=1,
         when=_NEURAL,
     )
-    dropout_hidden: float = setting(
-        0.5, "dropout on the hidden layer", minimum=0, below=1, when=_NEURAL_STEPS
+    dropout_hidden: float = share(0.5, "dropout on the hidden layer", when=_NEURAL_STEPS)
+    dropout_embeddings: float = share(0.2, "dropout on word and tag vectors", when=_NEURAL_STEPS)
+    dropout_types: float = share(
+        0.3, "dropout on the units that join the fields of a word", when=_NEURAL
     )
-    dropout_embeddings: float = setting(
-        0.2, "dropout on word and tag vectors", minimum=0, below=1, when=_NEURAL_STEPS
+    dropout_encoder: float = share(
+        0.4, "dropout on what the bilstm reads, and on its states", when=_BILSTM
     )
-    dropout_types: float = setting(
-        0.3, "dropout on the units that join the fields of a word", minimum=0, below=1, when=_NEURAL
+    dropout_contexts: float = share(
+        0.3, "bilstm: dropout on the units that its states pass through", when=_BILSTM_STEPS
     )
-    dropout_encoder: float = setting(
-        0.4, "dropout on what the bilstm reads, and on its states", minimum=0, below=1, when=_BILSTM
-    )
-    dropout_lm: float = setting(
-        0.3, "with --lm: dropout on the language model's states", minimum=0, below=1, when=_STATES
-    )
-    dropout_contexts: float = setting(
-        0.3,
-        "bilstm: dropout on the units that its states pass through",
-        minimum=0,
-        below=1,
-        when=_BILSTM_STEPS,
-    )
-    dropout_arcs: float = setting(
-        0.33,
-        "graph: dropout on the units by which heads and labels are scored",
-        minimum=0,
-        below=1,
-        when=_NEURAL_ARCS,
+    dropout_arcs: float = share(
+        0.33, "graph: dropout on the units by which heads and labels are scored", when=_NEURAL_ARCS
     )
     head_weight: float = setting(
         0.5,
@@ -349,12 +285,10 @@ class LearningConfig(Config):
         minimum=0,
         when=f"{_BILSTM_STEPS} or {_BILSTM} and --raw is given",
     )
-    label_smoothing: float = setting(
+    label_smoothing: float = share(
         0.05,
         "graph, loss local: share of what is learnt that all heads, and all labels, have alike "
         "(Szegedy et al. 2016)",
-        minimum=0,
-        below=1,
         when=f"{_NEURAL_ARCS} and loss is local",
     )
     cloze_weight: float = setting(
@@ -369,19 +303,15 @@ class LearningConfig(Config):
         minimum=0,
         when=_NEURAL,
     )
-    dropout_fields: float = setting(
+    dropout_fields: float = share(
         0.0,
         "how often all that is read of a word's form and lemma, its tags, or its characters are "
         "left out, each by itself (as Dozat & Manning 2017 do)",
-        minimum=0,
-        below=1,
         when=_NEURAL,
     )
-    averaging: float = setting(
+    averaging: float = share(
         0.999,
         "decay per step of the average that the parser is made of; 0: the last weights",
-        minimum=0,
-        below=1,
         when=_NEURAL,
     )
     variants: int = setting(
@@ -395,13 +325,6 @@ class LearningConfig(Config):
     variant_words: float = setting(
         0.5,
         "with --distil: share of the words of open classes that others stand for in a variant",
-        minimum=0,
-        maximum=1,
-        when="--distil is given",
-    )
-    variant_subtrees: float = setting(
-        0.0,
-        "with --distil: share of the subtrees that others stand for in a variant",
         minimum=0,
         maximum=1,
         when="--distil is given",
@@ -430,8 +353,8 @@ class LearningConfig(Config):
         maximum=10,
         when=_NEURAL_STEPS,
     )
-    global_epochs: int = setting(
-        4, "global: epochs after those of local training", minimum=1, when="loss is global"
+    global_epochs: int = count(
+        4, "global: epochs after those of local training", when="loss is global"
     )
     global_beam: int = setting(
         8, "global: hypotheses per sentence", minimum=2, maximum=1024, when="loss is global"
@@ -442,22 +365,7 @@ class LearningConfig(Config):
         above=0,
         when="loss is global",
     )
-    global_words: int = setting(
-        512, "global: words per step, about", minimum=1, when="loss is global"
-    )
-    global_scores: Literal["probabilities", "sums"] = setting(
-        "probabilities",
-        "global: a hypothesis has the sum of the log-probabilities of its transitions, or of their "
-        "scores as they are (Andor et al. 2016)",
-        when="loss is global",
-    )
-    log_sum_weight: float = setting(
-        0.1,
-        "global, sums: in local training, weight of the square of the logarithm of the sum of "
-        "probabilities before they are normalised (Devlin et al. 2014)",
-        minimum=0,
-        when="loss is global and global_scores is sums",
-    )
+    global_words: int = count(512, "global: words per step, about", when="loss is global")
     mark_lifted: bool = setting(
         True,
         "lift non-projective arcs, for a system that cannot build them, with labels that tell "
@@ -525,23 +433,6 @@ LOSSES = {
 }
 
 
-def adds_probabilities(learning: LearningConfig) -> bool:
-    """Return whether a hypothesis of a beam has the log-probability of its transitions."""
-    return learning.loss == "local" or learning.global_scores == "probabilities"
-
-
-def stages(config: ParserConfig, *, is_trained: bool = False) -> tuple[Stage, ...]:
-    """Return the stages of a training: global training comes after local training.
-
-    Only global training is left of a parser that `is_trained` locally before.
-    """
-    local = Stage(config.training.epochs)
-    if config.learning.loss != "global":
-        return (local,)
-    beams = Stage(config.learning.global_epochs, config.learning.global_rate)
-    return (beams,) if is_trained else (local, beams)
-
-
 _TABLE: dict[str, dict[str, Any]] = {
     "fast": {
         "learning": {"small_epochs": 16},
@@ -591,11 +482,11 @@ _TABLE: dict[str, dict[str, Any]] = {
     },
 }
 
-# sparse features as of MaltParser; the learning rate is that of logistic regression
+# sparse features as of MaltParser
 _TABLE["linear"] = {
     "model": {"classifier": "linear", "fields": ["form", "lemma", "upos", "xpos", "feats"]},
     "learning": {"batch_size": 4096},
-    "training": {"epochs": 10, "learning_rate": 0.1, "clip_norm": 0.0},
+    "training": {"epochs": 10, "clip_norm": 0.0},
 }
 
 # the same classifier, which an encoder reads for
@@ -636,60 +527,17 @@ _TABLE["mst"] = {
     "training": {"epochs": 10, "learning_rate": 1.0, "schedule": "constant", "clip_norm": 0.0},
 }
 
-# McDonald & Pereira 2006
-_TABLE["mst2"] = {
-    "model": {**_TABLE["mst"]["model"], "order": 2},
-    "training": _TABLE["mst"]["training"],
-}
-
-# the presets of other decoders and classifiers than those of `fast`
-_IMPLIED = {
-    ("graph", "neural"): "graph",
-    ("transition", "linear"): "linear",
-    ("graph", "linear"): "mst",
-}
-
-
-CHOOSERS = ("model.decoder", "model.classifier")
-
 
 def implied(values: Mapping[str, Any]) -> str | None:
     """Return the preset that options stand for, given as dotted settings; None for the default."""
-    decoder, classifier = (
-        values.get(option) or default
-        for option, default in zip(CHOOSERS, ("transition", "neural"), strict=True)
-    )
-    return _IMPLIED.get((decoder, classifier))
+    decoder, classifier = values.get("model.decoder"), values.get("model.classifier")
+    if decoder == "graph":
+        return "mst" if classifier == "linear" else "graph"
+    return "linear" if classifier == "linear" else None
 
 
 PRESETS = Presets(KIND, ParserConfig, _TABLE, default="fast", implied=implied)
-preset, resolve = PRESETS.settings, PRESETS.resolve
-
-
-def check_vectors(config: ParserConfig) -> None:
-    """Refuse word vectors for a parser without vectors.
-
-    Raises:
-        ConfigError: it is linear.
-    """
-    if config.model.classifier == "linear":
-        raise ConfigError(
-            "--embeddings are for vectors of words, and a linear classifier has none",
-            hint="leave them out, or take --classifier neural",
-        )
-
-
-def check_encoder(config: ParserConfig) -> None:
-    """Refuse a language model for a parser that has nothing to read it with.
-
-    Raises:
-        ConfigError: it has no encoder.
-    """
-    if config.model.encoder == "none":
-        raise ConfigError(
-            "--lm is for an encoder to read, and this parser has none",
-            hint="add --preset accurate, or --encoder bilstm",
-        )
+preset = PRESETS.settings
 
 
 def parse_fields(text: str) -> list[str]:

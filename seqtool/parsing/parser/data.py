@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ import numpy.typing as npt
 
 from seqtool.core.arrays import Floats, Ints, Longs
 from seqtool.core.errors import DataError
+from seqtool.parsing.data import in_parts
 from seqtool.parsing.encoding.features import (
     NONE_TYPE,
     ROOT_TYPE,
@@ -24,19 +24,20 @@ from seqtool.parsing.encoding.features import (
     are_joined,
     columns_of,
 )
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
+from seqtool.parsing.encoding.vectors import WordVectors, read_vectors
 from seqtool.parsing.parser.config import (
     LEXICAL_FIELDS,
+    PREDICTED_TAGS,
     SMALL_SENTENCES,
     TAG_FIELDS,
+    VARIANT,
     ModelConfig,
     ParserConfig,
 )
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
-from seqtool.parsing.parser.variants import VARIANT
 from seqtool.text.characters import Characters
-from seqtool.treebank.conllu import held_out, read_conllu
+from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.projectivity import LIFTED, is_projective, projectivise
 from seqtool.treebank.sentence import (
     COLUMNS,
@@ -58,7 +59,6 @@ SWAP_SHARE = 0.15
 # of projective trees, 77.2 of all; no share between these two was measured
 SPANNING_SHARE = 0.15
 PROJECTIVE_SYSTEM = "arc-standard"
-PREDICTED = "predicted_tags"  # of what a header tells of the data
 # labels of lifted arcs that are rarer, as a share of all words, cost more than they bring: such
 # arcs are lifted unmarked
 LIFTED_SHARE = 1e-4
@@ -121,7 +121,7 @@ class Teacher(NamedTuple):
 
     Attributes:
         config: what the classifier is.
-        weights: of the classifier, by their names in `network.ParserNetwork`; labels and
+        weights: of the classifier, by their names in `task.ParserNetwork`; labels and
             transitions have the student's numbers.
         symbols: of the student's types, the teacher's symbols, as `Types.arrays` gives them.
     """
@@ -167,7 +167,6 @@ class TrainingData:
         heads, label_ids: the trees of `train` as the parser can build them, as token arrays.
         symbol_counts: of the lexical fields and of the tag fields, see `SymbolTable.counted`.
         vectors: what forms begin with, if given.
-        word_states: the language model that reads the sentences, if given.
         gold_tags: numbers of the gold tags of words whose columns have predicted ones, if given, as
             a token array; -1 in the rows of NONE and ROOT.
         summary: numbers that tell these data from others, for people and for `--resume`.
@@ -187,7 +186,6 @@ class TrainingData:
     label_ids: Ints
     symbol_counts: tuple[tuple[Ints, Ints], tuple[Ints, Ints]]
     vectors: WordVectors | None = None
-    word_states: WordStates | None = None
     gold_tags: Ints | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     skipped: list[DataError] = field(default_factory=list)
@@ -226,7 +224,7 @@ class TrainingData:
     @property
     def about(self) -> dict[str, Any]:
         """The summary, and whether the tags are predicted, as the scores are by such then."""
-        return {**self.summary, **({} if self.gold_tags is None else {PREDICTED: True})}
+        return {**self.summary, **({} if self.gold_tags is None else {PREDICTED_TAGS: True})}
 
     @property
     def num_gold_tags(self) -> int:
@@ -234,17 +232,11 @@ class TrainingData:
         return 0 if self.gold_tags is None else 1 + int(self.gold_tags.max())
 
 
-def _tags_of(sentence: Sentence) -> list[str]:
-    """Return the tags of the words of a sentence, UPOS, XPOS and FEATS of each as one text."""
-    # in this form they are sorted and numbered as ever, so that a seed gives the same weights
-    return ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in sentence.rows]
-
-
 class _Reader:
-    """Reads sentences into lists of numbers, so that none is kept, but for forms if asked to."""
+    """Reads sentences into lists of numbers, so that none is kept."""
 
-    def __init__(self, columns: tuple[int, ...], *, keep_forms: bool) -> None:
-        self.columns, self.keep_forms = columns, keep_forms
+    def __init__(self, columns: tuple[int, ...]) -> None:
+        self.columns = columns
         self.counts: Counter[tuple[str, ...]] = Counter()
         # in the order in which they are met, as `features.Types` numbers them, which cannot be made
         # before all symbols are known
@@ -260,7 +252,7 @@ class _Reader:
         ]
 
     def read(
-        self, sentence: Sentence, into: Part, *, count: bool, gold: Sentence | None = None
+        self, sentence: Sentence, into: _Part, *, count: bool, gold: Sentence | None = None
     ) -> None:
         """Add a sentence, whose types are to be learnt if they count; `gold` has its gold tags."""
         keys = [tuple([row[column] for column in self.columns]) for row in sentence.rows]
@@ -271,30 +263,31 @@ class _Reader:
         first = ROOT_TYPE + 1
         into.types += [self.ids.setdefault(key, first + len(self.ids)) for key in keys]
         into.trees.append((sentence.heads(), sentence.column(DEPREL)))
-        if self.keep_forms:
-            into.forms.append(sentence.column(FORM))
-        tags = [] if gold is None else [_tags_of(gold)]
-        into.gold_tags += ["", *(tags[0] if tags else [""] * len(keys))]
-        self.digest.update(repr((keys, into.trees[-1], *tags)).encode())
+        tags = [""] * len(keys)
+        if gold is not None:
+            # in this form they are sorted and numbered as ever, so that a seed gives the same
+            # weights
+            tags = ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in gold.rows]
+        into.gold_tags += ["", *tags]
+        told = (keys, into.trees[-1]) if gold is None else (keys, into.trees[-1], tags)
+        self.digest.update(repr(told).encode())
 
 
 @dataclass
-class Part:
+class _Part:
     """The sentences of a part of a treebank while it is read."""
 
     types: list[int] = field(default_factory=lambda: [NONE_TYPE])
     tokens: list[int] = field(default_factory=list)
     trees: list[Tree] = field(default_factory=list)
-    forms: list[list[str]] = field(default_factory=list)
     gold_tags: list[str] = field(default_factory=lambda: [""])
 
-    def gold(self, word_states: WordStates | None) -> GoldTrees:
+    def gold(self) -> GoldTrees:
         """Return what was read, as arrays."""
         arrays = TokenArrays(
             np.asarray(self.types, np.int32),
             np.asarray(self.tokens, np.int32),
             np.asarray([len(heads) for heads, _ in self.trees], np.int32),
-            None if word_states is None else word_states.of(self.forms),
         )
         return GoldTrees(arrays, [*self.trees])  # what is read later is no part of it
 
@@ -311,7 +304,6 @@ def prepare_data(
     *,
     skip_invalid: bool = False,
     embeddings: str | None = None,
-    word_states: WordStates | None = None,
     gold_tags: str | None = None,
     taught: str | None = None,
 ) -> TrainingData:
@@ -321,8 +313,7 @@ def prepare_data(
     share of its non-projective trees, as are the trees that a graph-based parser finds; whether
     characters are read, by its morphemes; and of a small treebank, the epochs (`small_epochs`).
 
-    The files are those of a `TreebankRecord`; `word_states` is to read the sentences, and `taught`
-    has those that teachers have parsed.
+    The files are those of a `TreebankRecord`; `taught` has sentences that teachers have parsed.
 
     Raises:
         DataError: a broken sentence, no trees, or too few; gold tags of other sentences; columns
@@ -330,25 +321,25 @@ def prepare_data(
         ConfigError: word vectors without the field that they are for.
     """
     fields = config.model.fields
-    reader = _Reader(columns_of(fields), keep_forms=word_states is not None)
-    train, dev = Part(), Part()
+    reader = _Reader(columns_of(fields))
+    train, dev = _Part(), _Part()
     skipped: list[DataError] = []
     sentences = read_conllu(train_files, skip_invalid=skip_invalid, on_skipped=skipped.append)
-    for (sentence, gold_sentence), is_dev in held_out(_with_gold(sentences, gold_tags)):
-        is_dev = is_dev and dev_file is None
-        reader.read(sentence, dev if is_dev else train, count=not is_dev, gold=gold_sentence)
+    valid = None
     if dev_file is not None:
-        for sentence in read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append):
-            reader.read(sentence, dev, count=False)
+        validation = read_conllu(dev_file, skip_invalid=skip_invalid, on_skipped=skipped.append)
+        valid = ((sentence, None) for sentence in validation)
+    for (sentence, gold_sentence), is_dev in in_parts(_with_gold(sentences, gold_tags), valid):
+        reader.read(sentence, dev if is_dev else train, count=not is_dev, gold=gold_sentence)
     if not dev.trees:  # nothing is held out of so small a treebank
         dev = train
-    validation = dev.gold(word_states)
+    gold_dev = dev.gold()
     num_gold, empty_shares = len(train.trees), reader.empty_shares()
     weighed: Mapping[tuple[str, ...], float] = reader.counts
     num_variants = 0  # the last ones of what was taught
     if taught is not None:
         weighed, num_variants = _read_taught(reader, taught, train)
-    gold = train.gold(word_states)
+    gold = train.gold()
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
             "no sentence has more than one word, so there is nothing to learn",
@@ -363,7 +354,7 @@ def prepare_data(
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
     num_non_projective = sum(non_projective[:num_gold])
     share = num_non_projective / num_gold
-    config = _with_epochs(_with_trees(_with_system(config, share), share), num_gold)
+    config = _decided(config, share, num_gold)
     trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
@@ -374,8 +365,8 @@ def prepare_data(
     summary = {
         "sentences": num_gold,
         "words": int(gold.arrays.lengths[:num_gold].sum()),
-        "dev_sentences": len(validation.trees),
-        "dev_words": int(validation.arrays.lengths.sum()),
+        "dev_sentences": len(gold_dev.trees),
+        "dev_words": int(gold_dev.arrays.lengths.sum()),
         "non_projective_sentences": num_non_projective,
         "dev_held_out": dev_file is None,
         "labels": len(labels),
@@ -385,19 +376,16 @@ def prepare_data(
         summary["taught_sentences"] = len(gold.trees) - num_gold
         summary |= {"variants": num_variants} if num_variants else {}
         summary["taught_words"] = int(gold.arrays.lengths[num_gold:].sum())
-    if word_states is not None:
-        summary |= word_states.about
     return TrainingData(
         config=config,
         types=types,
         labels=labels,
         train=gold,
-        dev=validation,
+        dev=gold_dev,
         heads=heads,
         label_ids=label_ids,
         symbol_counts=counts,
         vectors=vectors,
-        word_states=word_states,
         gold_tags=train.gold_tag_ids(),
         summary=summary,
         skipped=skipped,
@@ -406,7 +394,7 @@ def prepare_data(
 
 
 def _read_taught(
-    reader: _Reader, path: str, train: Part
+    reader: _Reader, path: str, train: _Part
 ) -> tuple[dict[tuple[str, ...], float], int]:
     """Read what teachers have parsed into `train`, behind the treebank that is there.
 
@@ -525,15 +513,6 @@ def _refuse_other_labels(gold: Sequence[Tree], taught: Sequence[Tree]) -> None:
         )
 
 
-def _with_system(config: ParserConfig, share: float) -> ParserConfig:
-    """Return the settings with the system `auto` chosen by the share of non-projective trees."""
-    if config.model.system != "auto" or config.model.decoder == "graph":
-        return config
-    system = "swap" if share >= SWAP_SHARE else PROJECTIVE_SYSTEM
-    model = dataclasses.replace(config.model, system=system)  # type: ignore[arg-type]
-    return dataclasses.replace(config, model=model)
-
-
 def _with_characters(
     config: ParserConfig, columns: Sequence[int], counts: Mapping[tuple[str, ...], float]
 ) -> ParserConfig:
@@ -544,30 +523,30 @@ def _with_characters(
     if not model.joined_characters and any(
         are_joined(counts.items(), columns.index(column)) for column in read
     ):
-        model = dataclasses.replace(model, num_filters=0)
-    return dataclasses.replace(config, model=dataclasses.replace(model, joined_characters=True))
+        model = replace(model, num_filters=0)
+    return replace(config, model=replace(model, joined_characters=True))
 
 
-def _with_epochs(config: ParserConfig, num_sentences: int) -> ParserConfig:
-    """Return settings with the epochs of a treebank of so many sentences."""
-    learning, training = config.learning, config.training
+def _decided(config: ParserConfig, share: float, num_sentences: int) -> ParserConfig:
+    """Return settings with the system, the trees and the epochs chosen by the treebank.
+
+    Args:
+        config: the settings.
+        share: of trees that are not projective.
+        num_sentences: of the training part.
+    """
+    model, learning, training = config.model, config.learning, config.training
+    if model.decoder == "transition" and model.system == "auto":
+        model = replace(model, system="swap" if share >= SWAP_SHARE else "arc-standard")
+    if model.decoder == "graph" and model.trees == "auto":
+        if model.classifier == "linear":
+            is_projective = share < SPANNING_SHARE
+        else:
+            is_projective = not share or learning.loss == "crf"
+        model = replace(model, trees="projective" if is_projective else "all")
     if learning.small_epochs and num_sentences < SMALL_SENTENCES:
-        training = dataclasses.replace(training, epochs=learning.small_epochs)
-    return dataclasses.replace(
-        config, learning=dataclasses.replace(learning, small_epochs=0), training=training
-    )
-
-
-def _with_trees(config: ParserConfig, share: float) -> ParserConfig:
-    """Return the settings of a graph with `model.trees` chosen by the share of non-projective."""
-    if config.model.decoder != "graph" or config.model.trees != "auto":
-        return config
-    if config.model.classifier == "linear":
-        is_projective = share < SPANNING_SHARE
-    else:
-        is_projective = not share or config.learning.loss == "crf"
-    model = dataclasses.replace(config.model, trees="projective" if is_projective else "all")
-    return dataclasses.replace(config, model=model)
+        training = replace(training, epochs=learning.small_epochs)
+    return ParserConfig(model, replace(learning, small_epochs=0), training)
 
 
 def _is_projective(config: ModelConfig) -> bool:
@@ -579,7 +558,11 @@ def _is_projective(config: ModelConfig) -> bool:
 
 def _buildable(trees: list[Tree], config: ParserConfig, num_non_projective: int) -> list[Tree]:
     """Return the trees as the parser can build them."""
-    if not num_non_projective or not _is_projective(config.model):
+    model = config.model
+    crosses = (
+        model.trees == "all" if model.decoder == "graph" else not SYSTEMS[model.system].projective
+    )
+    if not num_non_projective or crosses:
         return trees
     lifted = [projectivise(*tree) for tree in trees]
     counts = Counter(label for _, labels in lifted for label in labels)

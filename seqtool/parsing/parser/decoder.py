@@ -1,6 +1,6 @@
-"""What finds the trees of a parser: the `Decoder`, of which each family of parsers has one.
+"""The decoder of a parser: it finds trees. Each family of parsers has one.
 
-A `model.Parser` knows files, columns, words and labels; its decoder knows weights, and gives heads
+A `parser.Parser` knows files, columns, words and labels; its decoder knows weights, and gives heads
 and label ids of sentences in token arrays (see `encoding.features`). No decoder needs torch.
 """
 
@@ -34,7 +34,7 @@ class RankedTree(NamedTuple):
 
 
 class ArcTable(NamedTuple):
-    """What a decoder thinks of every arc of a sentence of n words.
+    """The marginals of the arcs of a sentence of n words.
 
     Attributes:
         probabilities: float32 [n, 1 + n]: that head h (0 is ROOT) is the head of word d + 1; a row
@@ -47,6 +47,11 @@ class ArcTable(NamedTuple):
     label_ids: Ints
     heads: Ints
 
+    def of_tree(self, heads: Ints) -> Floats:
+        """Return the marginals of the arcs of a tree, [n]."""
+        chosen: Floats = self.probabilities[np.arange(len(heads)), heads]
+        return chosen
+
 
 MOST_HYPOTHESES = 1 << 20
 
@@ -58,15 +63,12 @@ def check_search(beam: int, num: int = 1) -> None:
         ConfigError: one is not.
     """
     for name, value in (("beam", beam), ("the number of trees", num)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_number or not 1 <= value <= MOST_HYPOTHESES:
             raise ConfigError(
-                f"{name} is {value!r}, but must be a whole number from 1 on",
-                hint="a beam of 1 is greedy" if name == "beam" else "ask for 1 or more",
-            )
-        if value > MOST_HYPOTHESES:
-            raise ConfigError(
-                f"{name} is {value}, but must be at most {MOST_HYPOTHESES}",
-                hint="beams of more than 8 hardly find better trees",
+                f"{name} is {value!r}, but must be a whole number from 1 on, and no more than "
+                f"{MOST_HYPOTHESES}",
+                hint="a beam of 1 is greedy, and beams of more than 8 hardly find better trees",
             )
 
 
@@ -92,7 +94,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget what was made ready; types are numbered anew from here on."""
+        """Forget what was made ready, and keep the memory; types are numbered anew."""
 
     @property
     def num_layers(self) -> int:
@@ -142,12 +144,12 @@ class Decoder(ABC):
 
         There may be fewer. The first one is that of `decode`, if it is the only one or the search
         is exact; a beam that looks further for others may find a better one. They are found by
-        `transition.search`, `graph.ranking` or `linear.arcs.search`.
+        `transition.search` or `graph.ranking`.
         """
 
     @abstractmethod
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
-        """Give what is thought of the arcs of each sentence; `prepare` was called."""
+        """Give the marginals of the arcs of each sentence; `prepare` was called."""
 
     def derivations(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[Derivation]:
         """Give how the tree of each sentence is built, step by step; `prepare` was called.

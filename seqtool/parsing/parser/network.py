@@ -1,8 +1,7 @@
 """How a parser reads words, for training: the vectors of types, and an encoder over them.
 
 Dimensions: U types in a batch, L characters of the longest form, D width of a vector, J units that
-join fields, P width of a language model's states, R width that they are projected to, T tokens, E
-units of a direction of the encoder.
+join fields, T tokens, E units of a direction of the encoder.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ class ReadingNetwork(nn.Module):
         join.inside.weight, join.inside.bias   [2J, D], [2J]
         join.outside.weight                    [D, J]
         characters...                          see `CharacterNetwork`, where characters are read
-        lm.weight                              [R, P], with a language model
         encoder...                             see `encoder.ContextEncoder`
 
     A network adds the parts that it has in its own order, in which they draw their weights.
@@ -79,14 +77,9 @@ class ReadingNetwork(nn.Module):
         if self.config.type_units:
             self.join = FieldJoin(self.config.token_size, self.config.type_units)
 
-    def _add_encoder(self, state_size: int) -> None:
-        """Add the encoder; `state_size` is P, 0 without a language model."""
-        config = self.config
-        num_inputs = config.token_size
-        if state_size:
-            self.lm = Linear(state_size, config.lm_size, bias=False)
-            num_inputs += config.lm_size
-        self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
+    def _add_encoder(self) -> None:
+        size, config = self.config.token_size, self.config
+        self.encoder = ContextEncoder(size, config.encoder_size, config.encoder_layers)
 
     def _add_cloze(self, num_words: int) -> None:
         """Add the loss of telling so many words by their context; 0 for none."""

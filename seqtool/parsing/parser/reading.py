@@ -15,7 +15,6 @@ import numpy.typing as npt
 from seqtool.core.arrays import Floats, Ints, Longs
 from seqtool.parsing.encoding.features import NONE, TokenArrays, token_rows
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.encoding.pretrained import WEIGHT, project
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.text.characters import BEGIN, END, Convolution, filter_shapes
 from seqtool.text.characters import PAD as NO_CHARACTER
@@ -167,7 +166,6 @@ class TokenReader:
 
     def __init__(self, weights: Mapping[str, Floats]) -> None:
         self._recurrence = Recurrence(part_of(weights, "encoder."))
-        self._lm = weights.get(WEIGHT)
 
     @property
     def num_layers(self) -> int:
@@ -196,8 +194,6 @@ class TokenReader:
     ) -> tuple[Longs, Floats]:
         """Return which token of some sentences each state is of, and the states, [tokens, 2H].
 
-        The states lie in memory that the next group takes again.
-
         Args:
             vectors: of types.
             arrays: sentences.
@@ -205,15 +201,9 @@ class TokenReader:
             rows: of their tokens, sentence by sentence.
             num_layers: see `Recurrence.states`.
         """
-        if self._lm is None or arrays.lm_states is None:
-            present, places = np.unique(arrays.types[rows], return_inverse=True)
-            inputs = vectors[present]
-        else:
-            projected = project([arrays.lm_states[i] for i in group], self._lm)
-            inputs = np.concatenate((vectors[arrays.types[rows]], projected), axis=1)
-            places = np.arange(len(rows))
+        present, places = np.unique(arrays.types[rows], return_inverse=True)
         states, tokens = self._recurrence.states(
-            inputs, places.astype(np.int32), arrays.lengths[group] + 1, num_layers
+            vectors[present], places.astype(np.int32), arrays.lengths[group] + 1, num_layers
         )
         return tokens, states
 
@@ -257,14 +247,7 @@ def type_shapes(
     return shapes
 
 
-def encoder_shapes(config: ModelConfig, state_size: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays that `TokenReader` reads.
-
-    `state_size` is the width of a language model's states, 0 without one.
-    """
-    shapes: dict[str, tuple[int, ...]] = {}
-    width = config.token_size
-    if state_size:
-        shapes[WEIGHT] = (config.lm_size, state_size)
-        width += config.lm_size
-    return shapes | bilstm_shapes("encoder", width, config.encoder_size, config.encoder_layers)
+def encoder_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays that `TokenReader` reads."""
+    size, layers = config.encoder_size, config.encoder_layers
+    return bilstm_shapes("encoder", config.token_size, size, layers)

@@ -15,19 +15,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from seqtool.core.arrays import Halves, Ints, Longs
+from seqtool.core.arrays import Ints, Longs
 from seqtool.parsing.encoding.encoder import (
     AveragedWeights,
     num_words,
     unknown_chances,
-    without_lm,
     word_numbers,
 )
 from seqtool.parsing.encoding.features import NONE_TYPE, ROOT_TYPE
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.data import TrainingData
-from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.network import ReadingNetwork
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.train import TreebankTask
 from seqtool.text.characters import PAD as NO_CHARACTER
 
@@ -59,16 +58,11 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
             )
             for counts, unknowns in data.symbol_counts
         ]
-        self._average = AveragedWeights(self.module, learning.averaging)
+        self._average: AveragedWeights = AveragedWeights(self.module, learning.averaging)
 
     @abstractmethod
     def _network(self, num_words: int) -> ReadingNetwork:
         """Return the network, which tells so many words by their context."""
-
-    @property
-    def _state_size(self) -> int:
-        """The width of the language model's states; 0 without one."""
-        return 0 if self._data.word_states is None else self._data.word_states.size
 
     def _type_vectors(self, types: Longs | Ints) -> tuple[Tensor, Longs]:
         """Return vectors of the types that occur, [U, D], some of them unknown; which each is."""
@@ -111,28 +105,13 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
         dropout = self.config.learning.dropout_encoder
         inputs_TD = functional.embedding(torch.from_numpy(places_T).to(self._device), vectors_UD)
         inputs_TD = inputs_TD * self._kept(inputs_TD, dropout)
-        lm_states = self._lm_states(sentences)
-        if lm_states is not None:
-            read_TP = torch.from_numpy(np.concatenate(lm_states)).to(self._device).float()
-            read_TP = read_TP * self._kept(read_TP, self.config.learning.dropout_lm)
-            inputs_TD = torch.cat((inputs_TD, self.module.lm(read_TP)), dim=1)
-        lengths_B = torch.from_numpy(sizes_B)
         first_TE, last_TE = self.module.encoder.first_and_last(
             inputs_TD,
-            lengths_B,
+            torch.from_numpy(sizes_B),
             # the same for all tokens of a sentence (Gal & Ghahramani 2016)
             lambda states_LBD: states_LBD * self._kept(states_LBD[:1], dropout),
         )
-        if lm_states is not None and self._words is not None:  # `Cloze` is not to see the words
-            alone_TD = without_lm(inputs_TD, vectors_UD.shape[1])
-            first_TE = self.module.encoder.first(alone_TD, lengths_B)
         return first_TE, last_TE * self._kept(last_TE, dropout)
-
-    def _lm_states(self, sentences: Ints | Longs) -> list[Halves] | None:
-        """Return what the language model made of sentences; None without one."""
-        if self._arrays.lm_states is None:
-            return None
-        return [self._arrays.lm_states[i] for i in sentences.tolist()]
 
     def _cloze_loss(self, first_TE: Tensor, types_T: Ints | Longs, sizes_B: Ints) -> Tensor:
         """Return the weighted loss of telling words by their context; there is one."""
@@ -151,20 +130,12 @@ class TreeTask(TreebankTask[ParserConfig, TrainingData]):
     def model(self) -> Parser:
         """Return the parser of the averaged weights."""
         data, arrays = self._data, self._average.arrays()
-        return Parser(self.config, data.types, data.labels, arrays, data.word_states)
+        return Parser(self.config, data.types, data.labels, arrays)
 
     def validate(self) -> dict[str, float]:
         """Return UAS and LAS of the validation part, in percent, as the CoNLL 2018 scorer does."""
         dev = self._data.dev
         return dev.scores(self.model().trees(dev.arrays))
-
-    def carried(self) -> dict[str, Tensor]:
-        """Return the averages."""
-        return self._average.carried()
-
-    def restore_carried(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `carried` returned."""
-        self._average.restore(tensors)
 
 
 def present_types(types: Longs | Ints, num_types: int) -> tuple[Longs, Longs]:

@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from seqtool.core import checkpoint
 from seqtool.core.errors import ConfigError
-from seqtool.core.progress import Event
-from seqtool.parsing.encoding.pretrained import WordStates
-from seqtool.parsing.parser.config import (
-    PRESETS,
-    ParserConfig,
-    check_encoder,
-    check_vectors,
-    stages,
-)
+from seqtool.parsing.parser.config import PRESETS, ParserConfig
 from seqtool.parsing.parser.data import TrainingData, prepare_data
 from seqtool.parsing.parser.distillation import (
     TAUGHT,
     asks_for_heads,
-    check_columns,
     check_teachers,
     describe,
+    variants,
     with_teachers,
     write_heads,
     write_taught,
 )
 from seqtool.parsing.parser.graph.task import GraphTask
-from seqtool.parsing.parser.linear.arcs.task import MiraTask
-from seqtool.parsing.parser.linear.transitions.task import LinearTransitionTask
-from seqtool.parsing.parser.linear.transitions.templates import chosen
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.crf.task import GlobalTask
 from seqtool.parsing.parser.transition.task import ParserTask
-from seqtool.parsing.parser.variants import variants
-from seqtool.parsing.train import Kind, TreebankRecord, train_on_treebank
+from seqtool.parsing.sparse.task import LinearTransitionTask, MiraTask
+from seqtool.parsing.sparse.transitions import chosen
+from seqtool.parsing.train import Kind, TreebankRecord, WordOptions, train_on_treebank
 from seqtool.training.config import Stage
 from seqtool.training.run import TrainedModel
 from seqtool.training.task import Task
@@ -59,44 +49,11 @@ class TrainedParser(TrainedModel):
     system: str
 
 
-def train_parser(
-    train_files: Sequence[str | Path] | str | Path | None = None,
-    output: str | Path = "runs/parser",
-    config: ParserConfig | str | Mapping[str, Any] | None = None,
-    *,
-    progress: bool | None = None,
-    dev: str | Path | None = None,
-    embeddings: str | Path | None = None,
-    lm: str | Path | None = None,
-    gold_tags: str | Path | None = None,
-    distil: Sequence[str | Path] | str | Path = (),
-    unlabelled: Sequence[str | Path] | str | Path = (),
-    init: str | Path | None = None,
-    resume: bool = False,
-    force: bool = False,
-    skip_invalid: bool = False,
-    device: str = "auto",
-    threads: int | None = None,
-    on_event: Callable[[Event], None] | None = None,
-    on_data: Callable[[TrainingData], None] = lambda data: None,
-    should_stop: Callable[[int], bool] | None = None,
-    command: str = "",
-) -> TrainedParser:
-    """Train a dependency parser.
+class ParserOptions(WordOptions, total=False):
+    """The options of training a parser.
 
-    Args:
-        train_files: CoNLL-U with trees. A run that is resumed knows its own.
-        output: the model directory.
-        config: all settings, the name of a preset, or some settings as a dictionary, such as
-            `{"training": {"epochs": 5}}`; the preset `fast` if not given; those of the run when one
-            is resumed.
-        progress: show on stderr how it goes on; if None, where there is no `on_event`.
-        dev: CoNLL-U by whose LAS the best epoch is chosen; without it, every tenth sentence of the
-            treebank is kept for that.
-        embeddings: a file of word vectors that forms begin with.
-        lm: a neural language model whose states after words are read too; it is copied into the
-            model directory.
-        gold_tags: CoNLL-U, the sentences of `train_files` with gold tags, where theirs are
+    Attributes:
+        gold_tags: CoNLL-U, the sentences of the treebank with gold tags, where its own are
             predicted; an encoder learns from them what it cannot read.
         distil: the directories of parsers, or of pipelines, over the same treebank, from which the
             parser learns: they parse variants of the treebank's sentences and what is `unlabelled`
@@ -105,57 +62,46 @@ def train_parser(
             among the teachers, of plain text.
         init: the directory of a parser of the same treebank and settings, which global training
             begins from, without a local training of its own.
-        resume: continue the run in `output` where it was saved.
-        force: replace a run that is there.
-        skip_invalid: leave out broken sentences.
-        device: auto, cpu, cuda or mps.
-        threads: CPU threads; None leaves the choice to torch.
-        on_event: called with every event of the run.
-        on_data: called with the data once they are read.
-        should_stop: asked with the step number before each step; True saves and interrupts.
-        command: what the user typed, for the model card.
+    """
+
+    gold_tags: str | Path | None
+    distil: Sequence[str | Path] | str | Path
+    unlabelled: Sequence[str | Path] | str | Path
+    init: str | Path | None
+
+
+def train_parser(
+    train_files: Sequence[str | Path] | str | Path | None = None,
+    output: str | Path = "runs/parser",
+    config: ParserConfig | str | Mapping[str, Any] | None = None,
+    **options: Unpack[ParserOptions],
+) -> TrainedParser:
+    """Train a dependency parser.
+
+    Args:
+        train_files: CoNLL-U with trees.
+        output: the model directory.
+        config: all settings, the name of a preset, or some settings as a dictionary, such as
+            `{"training": {"epochs": 5}}`; the preset `fast` if not given.
+        options: see `ParserOptions`; the best epoch is chosen by LAS.
 
     Raises:
-        Interrupted: Ctrl-C, SIGTERM or `should_stop`; the state is saved.
-        DataError, ConfigError, ModelError, TrainingError, OutputError: as their messages say.
+        Interrupted, SeqtoolError: see `seqtool.parsing.train.train_on_treebank`.
     """
-    trained = train_on_treebank(
-        PARSER,
-        train_files,
-        output,
-        config,
-        progress=progress,
-        resume=resume,
-        device=device,
-        on_event=on_event,
-        on_data=on_data,
-        should_stop=should_stop,
-        dev=dev,
-        embeddings=embeddings,
-        lm=lm,
-        gold_tags=gold_tags,
-        distil=distil,
-        unlabelled=unlabelled,
-        init=init,
-        force=force,
-        skip_invalid=skip_invalid,
-        threads=threads,
-        command=command,
-    )
+    trained = train_on_treebank(PARSER, train_files, output, config, **options)
     model = checkpoint.read_header(trained.path).config["model"]
     system = model["trees" if model.get("decoder") == "graph" else "system"]
     return TrainedParser(**vars(trained), system=system)
 
 
-def _read(
-    record: TreebankRecord[ParserConfig], word_states: WordStates | None, output: Path
-) -> tuple[ParserConfig, TrainingData]:
+def _read(record: TreebankRecord[ParserConfig], output: Path) -> tuple[ParserConfig, TrainingData]:
     """Return the settings, with the system chosen, and the data of a run."""
     config = record.config
-    if record.lm is not None:
-        check_encoder(config)
-    if record.embeddings is not None:
-        check_vectors(config)
+    if record.embeddings is not None and config.model.classifier == "linear":
+        raise ConfigError(
+            "--embeddings are for vectors of words, and a linear classifier has none",
+            hint="leave them out, or take --classifier neural",
+        )
     has_templates = (config.model.decoder, config.model.classifier) == ("transition", "linear")
     if has_templates:  # before anything is read
         chosen(config.model.templates, config.model.fields)
@@ -165,7 +111,6 @@ def _read(
         config,
         skip_invalid=record.skip_invalid,
         embeddings=record.embeddings,
-        word_states=word_states,
         gold_tags=record.gold_tags,
         taught=_taught(output),
     )
@@ -212,21 +157,19 @@ def _begin(record: TreebankRecord[ParserConfig], output: Path) -> None:
             )
         checkpoint.load(record.init, Parser)  # an error comes before the treebank is read
     if record.distil or record.unlabelled:
-        check_teachers(record.distil, record.unlabelled, output)
+        check_teachers(record.distil, output)
         # what is broken there is found before the teachers work for minutes
         for files in filter(None, (record.train, record.dev)):
             for _ in read_conllu(files, skip_invalid=record.skip_invalid):
                 pass
     if not record.distil:
         return
-    check_columns(record.distil, _treebank(record))
     learning = record.config.learning
     made = variants(
         _treebank(record),
         learning.variants,
         record.config.training.seed,
         words=learning.variant_words,
-        subtrees=learning.variant_subtrees,
     )
     first = list(islice(made, 1))  # without UPOS tags there is none
     if record.unlabelled or first:
@@ -257,13 +200,13 @@ def _ready(task: Task, record: TreebankRecord[ParserConfig]) -> None:
 
 
 def _stages(record: TreebankRecord[ParserConfig]) -> tuple[Stage, ...]:
-    """Return the stages of a run."""
-    return stages(record.config, is_trained=record.init is not None)
-
-
-def _measured(task: Task) -> Mapping[str, float]:
-    """Return where the time of a linear parser goes; of others nothing is measured."""
-    return task.measured() if isinstance(task, LinearTransitionTask) else {}
+    """Return the stages of a run: global training comes after local training, or after `init`."""
+    config = record.config
+    local = Stage(config.training.epochs)
+    if config.learning.loss != "global":
+        return (local,)
+    beams = Stage(config.learning.global_epochs, config.learning.global_rate)
+    return (local, beams) if record.init is None else (beams,)
 
 
 PARSER = Kind(
@@ -275,5 +218,4 @@ PARSER = Kind(
     begin=_begin,
     ready=_ready,
     stages=_stages,
-    measured=_measured,
 )

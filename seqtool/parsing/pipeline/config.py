@@ -12,21 +12,19 @@ from seqtool.core.errors import ConfigError
 from seqtool.parsing.config import Presets
 from seqtool.parsing.parser import config as parsers
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.segmenter import config as segmenters
-from seqtool.parsing.segmenter.config import SegmenterConfig
-from seqtool.parsing.tagger import config as taggers
-from seqtool.parsing.tagger.config import TaggerConfig
+from seqtool.parsing.segmenter.config import SEGMENTERS, SegmenterConfig
+from seqtool.parsing.tagger.config import TAGGERS, TaggerConfig
 from seqtool.training.config import seconds_of
 
 KIND = "pipeline"
 PARTS = ("segmenter", "multiword", "tagger", "parser", "graph", "perceptron")
 PARSERS = ("parser", "graph", "perceptron")  # those of PARTS that find heads
-NEURAL = ("parser", "graph")  # those of PARSERS that read vectors, and a language model
-# preset -> how many of which parts; of the others one of each, and no taggers for multiword tokens
-_MEMBERS: dict[str, dict[str, Any]] = {
-    "accurate": {"taggers": 2, "graphs": 1, "perceptrons": 1},
-    "graph": {"taggers": 2, "parsers": 2},
-}
+NEURAL = ("parser", "graph")  # those of PARSERS that read vectors
+_VOTES = {"graphs": 1, "perceptrons": 1}  # of `accurate` and `best`: parsers of three kinds
+
+
+def _number(default: int, help: str, *, minimum: int = 0) -> Any:
+    return setting(default, help, minimum=minimum, maximum=DEEPEST)
 
 
 @dataclass(frozen=True)
@@ -56,47 +54,29 @@ class PipelineConfig(Config):
         "what finds heads by sparse features, and votes with them",
         when="perceptrons > 0",
     )
-    segmenters: int = setting(
-        1,
-        "members of the ensemble that splits text, of seeds one apart",
-        minimum=1,
-        maximum=DEEPEST,
+    segmenters: int = _number(
+        1, "members of the ensemble that splits text, of seeds one apart", minimum=1
     )
-    multiwords: int = setting(
+    multiwords: int = _number(
         1,
         "taggers, of seeds one apart, that decide whether a form such as French `des` is one word "
         "or several; trained where the treebank has enough such forms; 0: the segmenter decides",
-        minimum=0,
-        maximum=DEEPEST,
     )
-    taggers: int = setting(
-        1, "members of the ensemble that tags, of seeds one apart", minimum=1, maximum=DEEPEST
+    taggers: int = _number(1, "members of the ensemble that tags, of seeds one apart", minimum=1)
+    parsers: int = _number(1, "members of the ensemble that parses, of seeds one apart", minimum=1)
+    graphs: int = _number(
+        0, "members of the ensemble that votes with the parser, of seeds one apart; 0: none votes"
     )
-    parsers: int = setting(
-        1, "members of the ensemble that parses, of seeds one apart", minimum=1, maximum=DEEPEST
-    )
-    graphs: int = setting(
-        0,
-        "members of the ensemble that votes with the parser, of seeds one apart; 0: none votes",
-        minimum=0,
-        maximum=DEEPEST,
-    )
-    perceptrons: int = setting(
+    perceptrons: int = _number(
         0,
         "parsers of sparse features that vote with the others, of seeds one apart; 0: none votes",
-        minimum=0,
-        maximum=DEEPEST,
     )
-    folds: int = setting(
-        5,
-        "parts of the treebank, each tagged by a tagger of the others for the parser",
-        minimum=2,
-        maximum=DEEPEST,
+    folds: int = _number(
+        5, "parts of the treebank, each tagged by a tagger of the others for the parser", minimum=2
     )
     time_limit: str | float | None = setting(
         None,
-        "train all parts together for so long, in place of their `epochs`: each has a share that "
-        "goes with these",
+        "train all parts together for so long, in place of their `epochs`: each has a fixed share",
     )
 
     @property
@@ -120,8 +100,17 @@ def folders(part: str, num: int) -> list[str]:
     return [part if number == 1 else f"{part}-{number}" for number in range(1, num + 1)]
 
 
+def _tagger(name: str) -> dict[str, Any]:
+    """Return the settings of the taggers that go with a preset."""
+    settings = TAGGERS.settings("fast" if name == "fast" else "accurate")
+    if name not in ("fast", "best"):  # which is most of the time otherwise
+        settings["learning"]["min_steps"] = 128
+        settings["training"]["epochs"] = 10
+    return settings
+
+
 def _multiword() -> dict[str, Any]:
-    settings = taggers.PRESETS.settings("accurate")
+    settings = TAGGERS.settings("accurate")
     settings["training"]["epochs"] = 12
     settings["learning"] = {"lemma_weight": 0.0}
     del settings["model"]  # it has few tags to tell apart
@@ -129,15 +118,20 @@ def _multiword() -> dict[str, Any]:
 
 
 def _settings_of(name: str) -> dict[str, Any]:
-    """Return the settings of all parts that go with a preset of the parser."""
+    """Return the settings of all parts that go with a preset: of the parser's, or `best`."""
+    parser = parsers.PRESETS.settings("accurate" if name == "best" else name)
+    if name == "accurate":  # the graph-based parser finds more in a small treebank
+        parser["learning"]["small_epochs"] = 0
     return {
-        "segmenter": segmenters.PRESETS.settings(),
+        "segmenter": SEGMENTERS.settings(),
         "multiword": _multiword(),
-        "tagger": taggers.PRESETS.settings("fast" if name == "fast" else "accurate"),
-        "parser": parsers.PRESETS.settings(name),
+        "tagger": _tagger(name),
+        "parser": parser,
         "graph": parsers.PRESETS.settings("graph"),
         "perceptron": parsers.PRESETS.settings("linear"),
-        **_MEMBERS.get(name, {"multiwords": 0}),
+        "taggers": 1 + (name == "best"),
+        "multiwords": int(name in ("accurate", "graph", "best")),
+        **(_VOTES if name in ("accurate", "best") else {}),
     }
 
 
@@ -150,19 +144,18 @@ def _targets(option: str) -> list[str]:
     if option == "training.time_limit":
         return ["time_limit"]
     parts: tuple[str, ...] = NEURAL if option.startswith("training.") else ("parser",)
-    if option in ("training.epochs", "model.fields"):
-        parts = PARSERS
-    if option == "training.seed":
-        parts = PARTS
+    parts = {"training.epochs": PARSERS, "model.fields": PARSERS, "training.seed": PARTS}.get(
+        option, parts
+    )
     return [f"{part}.{option}" for part in parts]
 
 
 PRESETS = Presets(
     KIND,
     PipelineConfig,
-    {name: _settings_of(name) for name in parsers.PRESETS.table},
+    {name: _settings_of(name) for name in (*parsers.PRESETS.table, "best")},
     default="accurate",
     targets=_targets,
     implied=parsers.implied,
 )
-preset, resolve = PRESETS.settings, PRESETS.resolve
+preset = PRESETS.settings

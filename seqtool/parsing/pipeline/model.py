@@ -35,13 +35,15 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
 from seqtool.core.one_line import OneLine
-from seqtool.parsing.encoding.pretrained import WordVectors, summarise
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
-from seqtool.parsing.parser import vote
-from seqtool.parsing.parser.calibration import Calibration, from_json
-from seqtool.parsing.parser.model import CALIBRATIONS, Parser
-from seqtool.parsing.parser.vote import Vote
+from seqtool.parsing.parser.calibration import (
+    CALIBRATIONS,
+    Calibration,
+    calibrations_from_json,
+)
+from seqtool.parsing.parser.parser import Parser
+from seqtool.parsing.parser.vote import Vote, combine
 from seqtool.parsing.pipeline.config import KIND, PARSERS, PipelineConfig, folders
 from seqtool.parsing.segmenter.characters import Unit, to_text
 from seqtool.parsing.segmenter.data import MultiwordSplitter, surface_tokens
@@ -49,7 +51,7 @@ from seqtool.parsing.segmenter.documents import assemble, read_text
 from seqtool.parsing.segmenter.model import Segmenter
 from seqtool.parsing.segmenter.rules import Spans
 from seqtool.parsing.tagger.model import Tagger
-from seqtool.parsing.unknown import Known
+from seqtool.parsing.unknown_words import Known
 from seqtool.treebank.conllu import Broken, Item, refuse_no_sentence, sentences_of
 from seqtool.treebank.derivation import Trace
 from seqtool.treebank.document import Doc
@@ -92,10 +94,6 @@ class MultiwordChooser:
             readings[upos.startswith(SEVERAL)].update(form.lower() for form in forms)
         self.forms = readings[True] & readings[False]
 
-    def with_words(self, vectors: WordVectors) -> MultiwordChooser:
-        """Return it with more words; see `TreebankModel.with_words`."""
-        return MultiwordChooser(self._tagger.with_words(vectors), self._splitter)
-
     def choose(self, stretches: Sequence[CodePoints], all_spans: Sequence[Spans]) -> None:
         """Decide which tokens of stretches of text are several words; their spans are changed."""
         asked: list[tuple[Spans, list[int], int]] = []
@@ -110,7 +108,9 @@ class MultiwordChooser:
                 both = [i for i, form in enumerate(forms) if form.lower() in self.forms]
                 if both:
                     asked.append((spans, both, first))
-                    sentences.append(_of_forms(forms))
+                    rest = ["_"] * (NUM_COLUMNS - 2)
+                    rows = [[str(i), form, *rest] for i, form in enumerate(forms, 1)]
+                    sentences.append(Sentence([], rows, []))
         self._tagger.tag(sentences, retag=True)
         for (spans, both, first), sentence in zip(asked, sentences, strict=True):
             for place in both:
@@ -119,11 +119,6 @@ class MultiwordChooser:
                 words = self._splitter.split(row[FORM])
                 if words is not None and row[UPOS].startswith(SEVERAL):
                     spans.words[first + place] = words
-
-
-def _of_forms(forms: Sequence[str]) -> Sentence:
-    rest = ["_"] * (NUM_COLUMNS - 2)
-    return Sentence([], [[str(i), form, *rest] for i, form in enumerate(forms, 1)], [])
 
 
 M = TypeVar("M", bound=TreebankModel[Any])
@@ -145,6 +140,7 @@ class Pipeline(OneLine):
     shown = ("kind", "tagger", "parser")
 
     kind = KIND
+    has_tagger = True  # it tags words itself
 
     def __init__(
         self,
@@ -166,11 +162,6 @@ class Pipeline(OneLine):
     def known(self) -> Known:
         """What tagger and parser know: words, and the tags that a text may have already."""
         return replace(self.tagger.known, tags=self.parser.known.tags)
-
-    @property
-    def has_tagger(self) -> bool:
-        """Whether it tags words itself: it does."""
-        return True
 
     @property
     def votes(self) -> bool:
@@ -219,18 +210,6 @@ class Pipeline(OneLine):
         work = partial(self.parse_stream, beam=beam, retag=retag, scores=scores)
         return annotate_each(inputs, work, self.read_text, what=self.kind)
 
-    def with_words(self, vectors: WordVectors) -> Pipeline:
-        """Return it with more words, in all its parts but the segmenter.
-
-        Raises:
-            ModelError: as of `TreebankModel.with_words`.
-        """
-        chooser = None if self.multiword is None else self.multiword.with_words(vectors)
-        tagger, parser = self.tagger.with_words(vectors), self.parser.with_words(vectors)
-        detailed = parser.parsers[0] if isinstance(parser, Vote) else parser
-        is_other = self.detailed is not self.parser
-        return Pipeline(self.segmenter, tagger, parser, chooser, detailed if is_other else None)
-
     def segment(
         self, pieces: Iterable[str], *, unit: Unit = "paragraph", **options: Any
     ) -> Iterator[Sentence]:
@@ -261,7 +240,7 @@ class Pipeline(OneLine):
         """Give every sentence a tree; its tags and lemmas are kept where they are there.
 
         Batches come back as sentences; broken ones pass through in their places. With `retag`, all
-        tags and lemmas are predicted; `scores` are those of `Parser.parse_stream`.
+        tags and lemmas are predicted; `scores` are those of `TreeParser.parse_stream`.
         """
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         # what its tagger leaves empty, a word has not
@@ -270,7 +249,7 @@ class Pipeline(OneLine):
     def nbest(
         self, items: Iterable[Item], num: int, *, beam: int = 1, retag: bool = False
     ) -> Iterator[list[Sentence] | Broken]:
-        """Give the best trees of each sentence; see `DetailedParser.nbest` and `Vote.nbest`."""
+        """Give the best trees of each sentence; see `TreeParser.nbest`."""
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         return self.parser.nbest(tagged, num, beam=beam, allow_missing=True)
 
@@ -283,7 +262,7 @@ class Pipeline(OneLine):
     def traces(
         self, items: Iterable[Item], *, beam: int = 1, retag: bool = False
     ) -> Iterator[Trace | Broken]:
-        """Give each sentence, and how `detailed` builds its tree; see `DetailedParser.traces`."""
+        """Give each sentence, and how `detailed` builds its tree; see `TreeParser.traces`."""
         tagged = self.tag_stream(sentences_of(items), retag=retag)
         return self.detailed.traces(tagged, beam=beam, allow_missing=True)
 
@@ -302,7 +281,7 @@ def together(models: Sequence[Parser | Vote | Pipeline]) -> Parser | Vote | Pipe
     for model in models:
         parser = model.parser if isinstance(model, Pipeline) else model
         parsers += parser.parsers if isinstance(parser, Vote) else [parser]
-    parser = vote.together(parsers)
+    parser = combine(parsers)
     if not pipelines:
         return parser
     first = pipelines[0]
@@ -316,7 +295,7 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Pipel
         ModelError: a part is missing, damaged or of another kind.
     """
     try:
-        calibrations = from_json(header.statistics.get(CALIBRATIONS))
+        calibrations = calibrations_from_json(header.statistics.get(CALIBRATIONS))
     except ValueError as error:
         what, hint = "the calibrations in its header are damaged", "train it again"
         raise ModelError(what, hint=hint, path=directory) from error
@@ -350,7 +329,7 @@ def open_pipeline(
     if config.multiwords and (directory / "multiword").is_dir():  # there may be no need of it
         chooser = open_part(directory, "multiword", config.multiwords, Tagger, device=device)
         multiword = MultiwordChooser(chooser, segmenter.splitter)
-    parser = vote.together(parsers, calibrations)
+    parser = combine(parsers, calibrations)
     detailed = parser.parsers[0] if isinstance(parser, Vote) else None
     return Pipeline(segmenter, tagger, parser, multiword, detailed)
 
@@ -381,7 +360,6 @@ def model_card(header: Header) -> str:
         "From raw text to dependency trees",
         "A segmenter, taggers with a lemmatizer, and parsers, in folders of their own; "
         f"{counted(header.num_parameters, 'parameter')}.",
-        summarise(header.data, "tagger/lm", "parser/lm"),
         checkpoint.scores_table(header),
         "Of each part, in percent, as it was validated by itself: see the cards in their folders."
         if header.data.get("dev_held_out")

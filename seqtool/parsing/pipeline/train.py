@@ -20,11 +20,10 @@ of one part after another with as many threads as each has then.
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -34,23 +33,19 @@ from seqtool.core import checkpoint, runtime, storage
 from seqtool.core.checkpoint import Header
 from seqtool.core.config import to_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
-from seqtool.core.progress import Event, shows_progress
-from seqtool.parsing.encoding.pretrained import FOLDER, check_given
-from seqtool.parsing.parser.calibration import to_json
-from seqtool.parsing.parser.config import SMALL_SENTENCES, check_encoder
-from seqtool.parsing.parser.model import CALIBRATIONS
+from seqtool.core.progress import Event, RunStarted, StepDone, shows_progress
+from seqtool.parsing.parser.calibration import CALIBRATIONS, calibrations_to_json
 from seqtool.parsing.parser.train import PARSER, train_parser
 from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.config import (
     KIND,
-    NEURAL,
     PARSERS,
-    PARTS,
     PRESETS,
     PipelineConfig,
     folders,
 )
-from seqtool.parsing.pipeline.jobs import Job, Team
+from seqtool.parsing.pipeline.folds import check_folds, fold_config, in_order, tagged_fold
+from seqtool.parsing.pipeline.jobs import Job, run_jobs
 from seqtool.parsing.pipeline.model import (
     LEAST_SHARE,
     Pipeline,
@@ -63,14 +58,7 @@ from seqtool.parsing.pipeline.model import (
 from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.train import SEGMENTER, train_segmenter
 from seqtool.parsing.tagger.model import Tagger
-from seqtool.parsing.tagger.train import (
-    TAGGER,
-    check_folds,
-    fold_config,
-    in_order,
-    tagged_fold,
-    train_tagger,
-)
+from seqtool.parsing.tagger.train import TAGGER, train_tagger
 from seqtool.parsing.train import (
     Kind,
     TreebankRecord,
@@ -86,25 +74,21 @@ from seqtool.treebank.sentence import Sentence
 
 JACKKNIFE, TREEBANK = "jackknife", "treebank"
 
-Plan = Sequence[Mapping[str, float]]
-# seconds of an epoch over 1,500 sentences of the shipped sample on one core; only how they compare
-# with one another matters
-EPOCH_SECONDS = {
-    **{"segmenter": 8.0, "multiword": 20.0, "tagger": 20.0},
-    **{"parser": 20.0, "graph": 20.0, "perceptron": 10.0},
+# how a part is trained
+TRAINED_AS: dict[str, tuple[Kind[Any], Callable[..., Any]]] = {
+    "segmenter": (SEGMENTER, train_segmenter),
+    "multiword": (TAGGER, train_tagger),
+    "tagger": (TAGGER, train_tagger),
+    "graph": (PARSER, train_parser),
+    "parser": (PARSER, train_parser),
+    "perceptron": (PARSER, train_parser),
 }
-ENCODER_SECONDS = 60.0  # of a parser with an encoder
-ADVERSARY_FACTOR = 1.8  # of a tagger that learns from an adversary
-FOLD_SECONDS = 75.0  # of a tagger of folds, all its epochs over the whole treebank
-# what the parts are trained as
-KINDS: dict[str, Kind[Any]] = {
-    "segmenter": SEGMENTER,
-    "multiword": TAGGER,
-    "tagger": TAGGER,
-    "parser": PARSER,
-    "graph": PARSER,
-    "perceptron": PARSER,
+# about how long parts take beside one another; those that find heads by what does so
+SHARES = {
+    **{"segmenter": 1.0, "multiword": 2.0, "tagger": 6.0, "fold": 0.6},
+    **{"graph": 10.0, "transition": 6.0, "linear": 1.0},
 }
+ESTIMATE_STEPS = 100  # of a tagger, after which the time of all is told
 METRICS = ("Words", "Sentences", "UPOS", "XPOS", "UFeats", "Lemmas", "UAS", "LAS")
 
 
@@ -142,7 +126,8 @@ def train_pipeline(
     on_event: Callable[[Event, str], None] = lambda event, part: None,
     on_part: Callable[[str], None] = lambda part: None,
     on_held_out: Callable[[int, int], None] = lambda num_train, num_dev: None,
-    on_plan: Callable[[Plan, int], None] = lambda stages, at_once: None,
+    on_plan: Callable[[Sequence[str]], None] = lambda parts: None,
+    on_estimate: Callable[[float], None] = lambda seconds: None,
     should_stop: Callable[[int], bool] | None = None,
     **options: Unpack[WordRecordOptions],
 ) -> TrainedPipeline:
@@ -160,8 +145,9 @@ def train_pipeline(
         on_part: called with the name of a part that is begun: its folder, or `fold 1 of 5`.
         on_held_out: called with how many sentences are trained on and held out, where no `dev` is
             given; see `seqtool.treebank.conllu.describe_held_out`.
-        on_plan: called once with the stages of the run, each part of them -> about what it costs,
-            and how many parts are trained at once.
+        on_plan: called once with the names of all parts that are trained.
+        on_estimate: called once with about how many seconds a new run without a limit of time
+            takes, after the first hundred steps of a part.
         should_stop: asked with the step number of a run before each step, of several processes a
             few times a second; True interrupts.
         options: see `WordRecordOptions`. With several threads, as many parts are trained at once,
@@ -176,22 +162,28 @@ def train_pipeline(
     wanted = "a CoNLL-U file with trees"
     record = open_record(PRESETS, output, config, train_files, wanted=wanted, **options)
     threads = hardware.set_threads(record.threads)
-    record = dataclasses.replace(record, config=_with_precision(record.config, device))
-    team = Team(on_part, on_event, should_stop or (lambda step: False))
-    stage = _Stages(output, record, device, threads, team)
+    record = replace(record, config=_with_precision(record.config, device))
+    run = _Run(
+        output,
+        record,
+        device,
+        threads,
+        on_begin=on_part,
+        on_event=on_event,
+        should_stop=should_stop or (lambda step: False),
+    )
+    run.on_estimate = None if options.get("resume") else on_estimate
     before: TreebankRecord[PipelineConfig] | None = None
     if options.get("resume"):
         before = TreebankRecord.read_as(output, PipelineConfig, KIND)
         _refuse_too_late(output, before.config, record.config)
         record.write(output)
     else:
-        stage.check_lm()
         with storage.replacing(output):
-            stage.check_treebanks(on_held_out)
+            run.check_treebanks(on_held_out)
             record.write(output)
     try:
-        with team:
-            return stage.run(on_plan)
+        return run.run(on_plan)
     except Interrupted as stopped:
         hint = f"continue with: {runtime.resuming('train-parser', output)}"
         raise Interrupted(stopped.message, hint=hint) from stopped
@@ -218,8 +210,16 @@ def _refuse_too_late(output: Path, before: PipelineConfig, now: PipelineConfig) 
             )
 
 
-class _Stages:
-    """The stages of one run; its CPU threads are shared out among what `team` trains at once."""
+class _Run:
+    """One run: what is trained before the parsers, the treebank with predicted tags, the parsers.
+
+    Args:
+        output: the model directory.
+        record: what is trained.
+        device: torch device.
+        threads: those of the CPU, shared out among what is trained at once.
+        listeners: of `run_jobs`.
+    """
 
     def __init__(
         self,
@@ -227,10 +227,16 @@ class _Stages:
         record: TreebankRecord[PipelineConfig],
         device: str,
         threads: int,
-        team: Team,
+        **listeners: Any,
     ) -> None:
         self.output, self.record, self.config = output, record, record.config
-        self.device, self.threads, self.team = device, threads, team
+        self.device, self.threads, self.listeners = device, threads, listeners
+        self.treebank = output / TREEBANK
+        self.seconds: float | None = None  # of a part with a share of 1, where there is a limit
+        self.on_estimate: Callable[[float], None] | None = None
+        self.listeners["on_event"] = partial(self.hear, listeners["on_event"])
+        self.steps = 0  # of the tagger
+        self.shares = 0.0  # of all parts, as far as they are not trained at once
 
     def check_treebanks(self, on_held_out: Callable[[int, int], None]) -> None:
         """Read all treebanks, so that what is broken is found before anything is trained."""
@@ -242,58 +248,35 @@ class _Stages:
             num_dev = sum(is_dev for _, is_dev in held_out(sentences))
             on_held_out(len(sentences) - num_dev, num_dev or len(sentences))
 
-    def check_lm(self) -> None:
-        """Open the language model, if there is one, for the same reason."""
-        if self.record.lm is not None:
-            for part in NEURAL:
-                if getattr(self.config, f"{part}s"):
-                    check_encoder(getattr(self.config, part))
-            check_given(self.record.lm, self.output)
-
     def sentences(self, files: Sequence[str]) -> list[Sentence]:
         """Return the sentences of a treebank."""
         return list(read_conllu(files, skip_invalid=self.record.skip_invalid))
 
-    def run(self, on_plan: Callable[[Plan, int], None]) -> TrainedPipeline:
-        """Go through all stages; those that are done already take little time."""
+    def run(self, on_plan: Callable[[Sequence[str]], None]) -> TrainedPipeline:
+        """Train all parts; those that are trained already take little time."""
         record, config = self.record, self.config
-        treebank = self.output / TREEBANK
-        train, dev = treebank / "train.conllu", None
-        all_folds = self.folds()
-        folds = [] if train.is_file() else all_folds
-        taggers = self.parts("tagger", train_tagger, record.train, record.dev)
-        segmenters = self.parts("segmenter", train_segmenter, record.train, record.dev)
-        multiwords = self.multiwords()
-        jobs = [*taggers, *segmenters, *multiwords, *folds]
-        stages = (
-            [job.name for job in jobs],
-            [name for part in PARSERS for name in folders(part, getattr(config, f"{part}s"))],
-        )
-        plan = [{name: self.cost(name) for name in names} for names in stages]
-        on_plan(plan, self.num_processes(len(jobs)))
-        first = (*taggers, *segmenters, *multiwords, *all_folds)
-        cost = self.cost_of_all([job.name for job in first]) + self.cost_of_all(stages[1])
-        trained = self.train(self.limited(jobs, cost))
+        first = [*self.members("tagger"), *self.members("segmenter")]
+        if self.write_treebank():
+            first += self.members("multiword")
+        parsers = [name for part in TRAINED_AS if part in PARSERS for name in self.members(part)]
+        folds = [f"fold {fold + 1} of {config.folds}" for fold in range(config.folds)]
+        self.shares = self.time_of([*first, *folds]) + self.time_of(parsers)
+        if (limit := config.limit_seconds) is not None:
+            self.seconds, self.on_estimate = limit / self.shares, None
+        if (train := self.treebank / "train.conllu").is_file():
+            folds = []
+        on_plan([*first, *folds, *parsers])
+        trained = self.train([*map(self.job, first), *map(self.fold, range(len(folds)))])
         if folds:
-            treebank.mkdir(exist_ok=True)
-            write_conllu(in_order([trained[fold.name] for fold in folds]), train)
-        gold = treebank / "gold.conllu"
-        if not gold.is_file():
-            write_conllu(self.sentences(record.train), gold)
+            write_conllu(in_order([trained[fold] for fold in folds]), train)
         shutil.rmtree(self.output / JACKKNIFE, ignore_errors=True)
-        if record.dev is not None:
-            dev = treebank / "dev.conllu"
-            if not dev.is_file():
-                tagger = open_part(self.output, "tagger", config.taggers, Tagger)
-                write_conllu(tagger.tag_stream(self.sentences([record.dev]), retag=True), dev)
-        parsers = [
-            job
-            for part in sorted(PARSERS, key=self.cost, reverse=True)  # so all end at about one time
-            for job in self.parts(part, train_parser, [str(train)], dev, gold_tags=gold)
-        ]
-        trained |= self.train(self.limited(parsers, cost))
-        members = (*segmenters, *multiwords, *taggers, *parsers)
-        parts = {job.name: trained[job.name] for job in members}
+        dev = self.treebank / "dev.conllu"
+        if record.dev is not None and not dev.is_file():
+            tagger = open_part(self.output, "tagger", config.taggers, Tagger)
+            write_conllu(tagger.tag_stream(self.sentences([record.dev]), retag=True), dev)
+        trained |= self.train([self.job(name) for name in parsers])
+        members = (name for part in TRAINED_AS for name in self.members(part))
+        parts = {name: trained[name] for name in members if name in trained}
         pipeline = open_pipeline(self.output, config)
         scores = self.scores(parts, pipeline)
         header = Header(
@@ -315,149 +298,128 @@ class _Stages:
         is_fit = all(part.is_fit for part in parts.values())
         return TrainedPipeline(self.output, scores, seconds, header.num_parameters, is_fit)
 
+    def write_treebank(self) -> bool:
+        """Write what parts read beside the treebank, and tell whether multiword/ is needed."""
+        sentences = self.sentences(self.record.train)
+        self.treebank.mkdir(exist_ok=True)
+        write_conllu(sentences, self.treebank / "gold.conllu")
+        if not self.config.multiwords or share_of_both(sentences) < LEAST_SHARE:
+            return False
+        write_conllu(map(surface_sentence, sentences), self.treebank / "surface.conllu")
+        if self.record.dev is not None:
+            dev = map(surface_sentence, self.sentences([self.record.dev]))
+            write_conllu(dev, self.treebank / "surface-dev.conllu")
+        return True
+
+    def members(self, part: str) -> list[str]:
+        """Return the folders of the members of a part."""
+        return folders(part, getattr(self.config, f"{part}s"))
+
     def num_processes(self, num_jobs: int) -> int:
         """Return how many of so many parts are trained at once."""
         is_alone = self.device != "cpu" or runtime.place().size > 1
         return 1 if is_alone else min(self.threads, num_jobs)
 
-    def cost(self, name: str) -> float:
-        """Return about what it costs to train a part: its folder, or `fold 1 of 5`."""
-        part = name.partition("-")[0]
-        if part not in EPOCH_SECONDS:
-            return FOLD_SECONDS * (1 - 1 / self.config.folds)
-        seconds = EPOCH_SECONDS[part]
-        if part in PARSERS and getattr(self.config, part).model.encoder != "none":
-            seconds = ENCODER_SECONDS
-        elif part in ("tagger", "multiword") and getattr(self.config, part).learning.adversarial:
-            seconds *= ADVERSARY_FACTOR
-        return seconds * self.num_epochs(part)
+    def hear(self, on_event: Callable[[Event, str], None], event: Event, name: str) -> None:
+        """Pass an event on, and tell once how long all parts take, by the first steps of a tagger.
 
-    def num_epochs(self, part: str) -> int:
-        """Return the epochs of a part; of a parser, those of a treebank of this size."""
-        config = getattr(self.config, part)
-        epochs: int = config.training.epochs
-        if part not in PARSERS or not config.learning.small_epochs or not self.is_small:
-            return epochs
-        return int(config.learning.small_epochs)
+        One of the small parts would say less: its first steps are mostly the start.
+        """
+        on_event(event, name)
+        if self.on_estimate is None or name != "tagger":
+            return
+        if isinstance(event, RunStarted):
+            self.steps = event.total_steps
+        elif isinstance(event, StepDone) and event.step >= ESTIMATE_STEPS:
+            seconds = event.seconds_left * self.steps / max(1, self.steps - event.step)
+            self.on_estimate(seconds / self.share_of(name) * self.shares)
+            self.on_estimate = None
 
-    @cached_property
-    def is_small(self) -> bool:
-        """Whether the part of the treebank that is learnt from is a small one."""
-        sentences = self.sentences(self.record.train)
-        num_dev = 0
-        if self.record.dev is None:
-            num_dev = sum(is_dev for _, is_dev in held_out(sentences))
-        return len(sentences) - num_dev < SMALL_SENTENCES
+    def share_of(self, name: str) -> float:
+        """Return the share of a part: `tagger-2`, `fold 1 of 5`."""
+        part = name.replace("-", " ").split()[0]
+        if part in PARSERS:
+            model = getattr(self.config, part).model
+            part = "linear" if model.classifier == "linear" else model.decoder
+        return SHARES[part]
 
-    def cost_of_all(self, names: Sequence[str]) -> float:
-        """Return about what it costs to train parts, as many at once as there are threads."""
-        costs = list(map(self.cost, names))
-        return max([sum(costs) / max(1, self.num_processes(len(names))), *costs])
+    def time_of(self, names: Sequence[str]) -> float:
+        """Return the time of parts, as many at once as there are threads, in shares."""
+        shares = list(map(self.share_of, names))
+        return max(sum(shares) / self.num_processes(len(names)), *shares)
 
-    def limited(self, jobs: Sequence[Job], cost: float) -> Sequence[Job]:
-        """Return jobs with their shares of the time, if that is limited; `cost` is of all."""
-        if (limit := self.config.limit_seconds) is None:
-            return jobs
-        shares = [max(0.1, limit * self.cost(job.name) / cost) for job in jobs]
-        return [_with_limit(job, f"{share:.1f}s") for job, share in zip(jobs, shares, strict=True)]
+    def limit_of(self, name: str) -> str | None:
+        """Return the limit of time of a part, where there is one of all."""
+        if self.seconds is None:
+            return None
+        return f"{max(0.1, self.seconds * self.share_of(name)):.1f}s"
 
     def train(self, jobs: Sequence[Job]) -> dict[str, Any]:
         """Train parts: at once, as far as there are threads, and with what these have to share."""
         num_processes = self.num_processes(len(jobs))
         each = self.threads // num_processes
-        results = self.team.run(jobs, num_processes=num_processes, threads=each)
+        results = run_jobs(jobs, num_processes=num_processes, threads=each, **self.listeners)
         hardware.set_threads(each)  # tags of several threads might differ in a last bit
         return results
 
-    def parts(
-        self,
-        part: str,
-        train: Callable[..., Any],
-        files: Sequence[str],
-        dev: str | Path | None,
-        **given: Any,
-    ) -> list[Job]:
-        """Return the jobs that train the members of a part, by `train`, or go on with them."""
-        jobs = []
-        for folder in folders(part, getattr(self.config, f"{part}s")):
-            is_begun = (self.output / folder / checkpoint.RUN).is_file()
-            arguments = {
-                "train_files": files,
-                "output": self.output / folder,
-                "config": self.config_of(folder),
-                "dev": dev,
-                "resume": is_begun,
-                "force": not is_begun,  # what a process that was killed has left
-                "skip_invalid": self.record.skip_invalid,
-                "device": self.device,
-                "command": self.record.command,
-                **given,
-            }
-            if part != "segmenter" and not self._is_linear(part) and not is_begun:
-                arguments["embeddings"] = self.record.embeddings
-            if part in ("tagger", *NEURAL) and not is_begun:
-                arguments["lm"] = _lm_at_hand(self.record.lm, self.output)
-            jobs.append(Job(folder, train, arguments))
-        return jobs
+    def job(self, folder: str) -> Job:
+        """Return the job that trains a member of a part, or goes on with it."""
+        part, _, number = folder.partition("-")
+        record, config = self.record, getattr(self.config, part)
+        training = replace(config.training, seed=config.training.seed + int(number or 1) - 1)
+        if self.seconds is not None:
+            training = replace(training, time_limit=self.limit_of(folder))
+        is_begun = (self.output / folder / checkpoint.RUN).is_file()
+        arguments = {
+            "train_files": record.train,
+            "output": self.output / folder,
+            "config": replace(config, training=training),
+            "dev": record.dev,
+            "resume": is_begun,
+            "force": not is_begun,  # what a process that was killed has left
+            "skip_invalid": record.skip_invalid,
+            "device": self.device,
+            "command": record.command,
+        }
+        if part == "multiword" or part in PARSERS:  # what is made of the treebank
+            names = ("surface", "surface-dev") if part == "multiword" else ("train", "dev")
+            train, dev = (self.treebank / f"{name}.conllu" for name in names)
+            arguments |= {"train_files": [str(train)], "dev": dev if record.dev else None}
+        if part in PARSERS:
+            arguments["gold_tags"] = self.treebank / "gold.conllu"
+        has_vectors = part not in PARSERS or config.model.classifier == "neural"
+        if part != "segmenter" and has_vectors and not is_begun:
+            arguments["embeddings"] = record.embeddings
+        return Job(folder, TRAINED_AS[part][1], arguments)
 
-    def _is_linear(self, part: str) -> bool:
-        """Return whether a part is a parser without vectors of words."""
-        return part in PARSERS and getattr(self.config, part).model.classifier == "linear"
-
-    def multiwords(self) -> list[Job]:
-        """Return the jobs that train taggers of surface tokens, if the treebank needs them."""
-        if not self.config.multiwords:
-            return []
-        sentences = self.sentences(self.record.train)
-        if share_of_both(sentences) < LEAST_SHARE:
-            return []
-        treebank = self.output / TREEBANK
-        treebank.mkdir(exist_ok=True)
-        write_conllu(map(surface_sentence, sentences), train := treebank / "surface.conllu")
-        dev = None
-        if self.record.dev is not None:
-            dev = treebank / "surface-dev.conllu"
-            write_conllu(map(surface_sentence, self.sentences([self.record.dev])), dev)
-        return self.parts("multiword", train_tagger, [str(train)], dev)
-
-    def folds(self) -> list[Job]:
-        """Return the jobs that tag each fold of the treebank by a tagger that does not see it."""
-        num = self.config.folds
+    def fold(self, fold: int) -> Job:
+        """Return the job that tags a fold of the treebank by a tagger that does not see it."""
+        name = f"fold {fold + 1} of {self.config.folds}"
         arguments = {
             "files": self.record.train,
             "skip_invalid": self.record.skip_invalid,
             "output": self.output,
             "seed": self.config.tagger.training.seed,
-            "folds": num,
+            "time_limit": self.limit_of(name),
+            "fold": fold,
+            "folds": self.config.folds,
             "embeddings": self.record.embeddings,
-            "lm": self.record.lm,
             "device": self.device,
         }
-        return [
-            Job(f"fold {fold + 1} of {num}", _tag_fold, {"fold": fold, **arguments})
-            for fold in range(num)
-        ]
-
-    def config_of(self, folder: str) -> Any:
-        """Return the settings of a part; those of its members differ in the seed."""
-        part, _, number = folder.partition("-")
-        config = getattr(self.config, part)
-        seed = config.training.seed + int(number or 1) - 1
-        return dataclasses.replace(config, training=dataclasses.replace(config.training, seed=seed))
+        return Job(name, _tag_fold, arguments)
 
     def statistics(self, pipeline: Pipeline) -> dict[str, Any]:
         """Fit what is to be known of a vote to the validation part, with predicted tags."""
         if not isinstance(pipeline.parser, Vote):
             return {}
-        treebank = self.output / TREEBANK
         if self.record.dev is not None:
-            sentences = list(read_conllu(treebank / "dev.conllu"))
+            sentences = list(read_conllu(self.treebank / "dev.conllu"))
         else:  # what the parsers have held out
-            all_sentences = read_conllu(treebank / "train.conllu")
+            all_sentences = read_conllu(self.treebank / "train.conllu")
             sentences = [sentence for sentence, is_dev in held_out(all_sentences) if is_dev]
         if not any(len(sentence) > 1 for sentence in sentences):
             return {}
-        return {CALIBRATIONS: to_json(pipeline.parser.fitted(sentences))}
+        return {CALIBRATIONS: calibrations_to_json(pipeline.parser.fit_calibrations(sentences))}
 
     def scores(self, parts: Mapping[str, Any], pipeline: Pipeline) -> dict[str, float]:
         """Scores from the raw text of the validation part on; without one, those of the parts."""
@@ -474,24 +436,13 @@ class _Stages:
         return {f"dev_{name.lower()}": evaluation.scores[name].f1 for name in METRICS}
 
 
-def _with_limit(job: Job, limit: str | float | None) -> Job:
-    """Return a job whose training has a limit of time; a fold's settings are made where it runs."""
-    arguments = dict(job.arguments)
-    if "config" in arguments:
-        config = arguments["config"]
-        training = dataclasses.replace(config.training, time_limit=limit)
-        arguments["config"] = dataclasses.replace(config, training=training)
-    else:
-        arguments["time_limit"] = limit
-    return dataclasses.replace(job, arguments=arguments)
-
-
 def _with_precision(config: PipelineConfig, device: str) -> PipelineConfig:
     """Return settings with the precision of all parts decided, so that `run.json` names it."""
     decided: dict[str, Any] = {
-        part: with_precision(getattr(config, part), device, KINDS[part]) for part in PARTS
+        part: with_precision(getattr(config, part), device, kind)
+        for part, (kind, _) in TRAINED_AS.items()
     }
-    return dataclasses.replace(config, **decided)
+    return replace(config, **decided)
 
 
 def _tag_fold(
@@ -500,10 +451,8 @@ def _tag_fold(
     skip_invalid: bool,
     output: Path,
     seed: int,
-    lm: str | None,
-    device: str,
     threads: int | None,
-    time_limit: str | float | None = None,
+    time_limit: str | None,
     **options: Any,
 ) -> list[Sentence]:
     """Tag a fold of the treebank in `files`; see `tagged_fold`."""
@@ -513,14 +462,5 @@ def _tag_fold(
         sentences,
         directory=output / JACKKNIFE,
         config=fold_config(seed=seed, time_limit=time_limit),
-        lm=_lm_at_hand(lm, output),
-        device=device,
         **options,
     )
-
-
-def _lm_at_hand(given: str | None, output: Path) -> str | None:
-    """Return the language model, if any: the tagger's copy once it is there, as only that stays."""
-    tagger = output / "tagger"
-    is_copied = given is not None and (tagger / checkpoint.RUN).is_file()
-    return str(tagger / FOLDER) if is_copied else given

@@ -212,6 +212,14 @@ class UnitReader:
             self._read()
         return self._found.popleft() if self._found else None
 
+    def take_several(self, size: int) -> list[Stretch]:
+        """Return the next stretches, of so many characters, or to one that is not whole."""
+        taken: list[Stretch] = []
+        while size > 0 and (stretch := self.take()) is not None:
+            taken.append(stretch)
+            size = size - len(stretch.codes) if stretch.is_whole else 0
+        return taken
+
     def take_back(self, codes: CodePoints) -> None:
         """Put back the end of the stretch taken last, which was not whole."""
         self._rest = np.concatenate((codes, self._rest))

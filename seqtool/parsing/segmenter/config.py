@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqtool.core.config import DEEPEST, WIDEST, Config, setting
-from seqtool.parsing.config import Presets
+from seqtool.core.config import Config, setting
+from seqtool.parsing.config import Presets, count, depth, share, width
 from seqtool.training.config import TrainingConfig
 
 SENTENCE_WORDS = 300  # longer sentences are mistakes of splitting, or lists
-KIND = "segmenter"
 
 
 @dataclass(frozen=True)
-class ModelConfig(Config):
+class SegmenterModelConfig(Config):
     """The network over characters, and the one over the tokens that it found."""
 
-    character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
-    character_units: int = setting(
-        64, "units of each direction of the LSTM over characters", minimum=1, maximum=WIDEST
-    )
-    character_layers: int = setting(
-        1, "layers of the LSTM over characters", minimum=1, maximum=DEEPEST
-    )
-    form_size: int = setting(32, "width of a form's vector", minimum=1, maximum=WIDEST)
-    token_units: int = setting(
-        96, "units of each direction of the LSTM over tokens", minimum=1, maximum=WIDEST
-    )
-    token_layers: int = setting(1, "layers of the LSTM over tokens", minimum=1, maximum=DEEPEST)
-    min_count: int = setting(3, "rarer characters and forms count as unknown", minimum=1)
+    character_size: int = width(32, "width of a character's vector")
+    character_units: int = width(64, "units of each direction of the LSTM over characters")
+    character_layers: int = depth(1, "layers of the LSTM over characters")
+    form_size: int = width(32, "width of a form's vector")
+    token_units: int = width(96, "units of each direction of the LSTM over tokens")
+    token_layers: int = depth(1, "layers of the LSTM over tokens")
+    min_count: int = count(3, "rarer characters and forms count as unknown")
     sentence_words: int = setting(
         SENTENCE_WORDS,
         "a longer sentence is cut, where an end of one is likeliest",
@@ -38,18 +31,16 @@ class ModelConfig(Config):
 
 
 @dataclass(frozen=True)
-class LearningConfig(Config):
+class SegmenterLearningConfig(Config):
     """How the networks are taught, beside the settings of the training loop."""
 
-    batch_characters: int = setting(4096, "characters per step", minimum=1)
-    min_steps: int = setting(
-        128, "steps per epoch: of a small treebank, a step has fewer characters", minimum=1
-    )
+    batch_characters: int = count(4096, "characters per step")
+    min_steps: int = count(128, "steps per epoch: of a small treebank, a step has fewer characters")
     window_characters: int = setting(
         400, "longer paragraphs are cut into pieces of so many characters", minimum=16
     )
-    dropout_inputs: float = setting(0.2, "dropout on vectors of characters", minimum=0, below=1)
-    dropout_states: float = setting(0.4, "dropout on the states of the LSTMs", minimum=0, below=1)
+    dropout_inputs: float = share(0.2, "dropout on vectors of characters")
+    dropout_states: float = share(0.4, "dropout on the states of the LSTMs")
     dropout_symbols: float = setting(
         1.0,
         "a character or form seen n times is taken for unknown with probability x / (x + n)",
@@ -66,22 +57,20 @@ class LearningConfig(Config):
     sentence_lines: float = setting(
         0.1, "share of paragraphs with one sentence a line", minimum=0, maximum=1
     )
-    joined: float = setting(
-        0.2, "share of paragraphs that are run on into the next one", minimum=0, below=1
-    )
+    joined: float = share(0.2, "share of paragraphs that are run on into the next one")
 
 
 @dataclass(frozen=True)
 class SegmenterConfig(Config):
     """All settings of a segmenter."""
 
-    model: ModelConfig = setting(ModelConfig, "the networks")
-    learning: LearningConfig = setting(LearningConfig, "how they are taught")
+    model: SegmenterModelConfig = setting(SegmenterModelConfig, "the networks")
+    learning: SegmenterLearningConfig = setting(SegmenterLearningConfig, "how they are taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
 
 
-PRESETS = Presets(
-    KIND,
+SEGMENTERS = Presets(
+    "segmenter",
     SegmenterConfig,
     {
         "default": {
@@ -98,4 +87,3 @@ PRESETS = Presets(
     },
     default="default",
 )
-resolve = PRESETS.resolve

@@ -23,21 +23,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from seqtool.core.arrays import Bools, CodePoints, Ints
+from seqtool.parsing.data import in_parts
 from seqtool.parsing.segmenter.characters import NEWLINE, SPACE, Alphabet, Ints64, code_points
-from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
-from seqtool.treebank.conllu import held_out, read_conllu
+from seqtool.parsing.segmenter.config import SegmenterConfig, SegmenterLearningConfig
 from seqtool.treebank.layouts import begins_text
 from seqtool.treebank.sentence import DEPREL, FORM, ID, MISC, UPOS, Sentence
 
 MAX_RULE_SHARE = 8  # characters of an ending that a rule may be about
 
-Words = tuple[str, ...]
+TokenWords = tuple[str, ...]
 
 
 class MultiwordSplitter:
@@ -48,22 +47,22 @@ class MultiwordSplitter:
         rules: ending -> (what replaces it in the first word, the other words); in lower case.
     """
 
-    def __init__(self, table: Mapping[str, Words], rules: Mapping[str, Words]) -> None:
+    def __init__(self, table: Mapping[str, TokenWords], rules: Mapping[str, TokenWords]) -> None:
         self.table, self.rules = dict(table), dict(rules)
         self._longest = max(map(len, rules), default=0)
 
     @classmethod
-    def learn(cls, tokens: Iterable[tuple[str, Words]]) -> MultiwordSplitter:
+    def learn(cls, tokens: Iterable[tuple[str, TokenWords]]) -> MultiwordSplitter:
         """Learn from the multiword tokens of a treebank and their words.
 
         A token is split as it was split most often. An ending becomes a rule if at least two
         tokens that end with it are split alike, and more of them than otherwise.
         """
-        splits: dict[str, Counter[Words]] = defaultdict(Counter)
+        splits: dict[str, Counter[TokenWords]] = defaultdict(Counter)
         for form, words in tokens:
             splits[form.lower()][tuple(word.lower() for word in words)] += 1
         table = {form: counts.most_common(1)[0][0] for form, counts in sorted(splits.items())}
-        endings: dict[str, Counter[Words]] = defaultdict(Counter)
+        endings: dict[str, Counter[TokenWords]] = defaultdict(Counter)
         for form, words in table.items():
             for size in range(1, min(len(form), MAX_RULE_SHARE + 1)):
                 rule = _rule(form, words, size)
@@ -76,7 +75,7 @@ class MultiwordSplitter:
                 rules[ending] = rule
         return cls(table, rules)
 
-    def split(self, form: str) -> Words | None:
+    def split(self, form: str) -> TokenWords | None:
         """Return the words of a token; None if neither table nor rules know any."""
         folded = form.lower()
         words = self.table.get(folded)
@@ -90,7 +89,7 @@ class MultiwordSplitter:
         return None if words is None else _cased(form, words)
 
 
-def _rule(form: str, words: Words, size: int) -> Words | None:
+def _rule(form: str, words: TokenWords, size: int) -> TokenWords | None:
     """Return the rule by which an ending of so many characters gives the words, if any."""
     kept = form[:-size]
     if not words[0].startswith(kept) or not all(words[1:]):
@@ -98,7 +97,7 @@ def _rule(form: str, words: Words, size: int) -> Words | None:
     return (words[0][len(kept) :], *words[1:])
 
 
-def _cased(form: str, words: Words) -> Words:
+def _cased(form: str, words: TokenWords) -> TokenWords:
     """Give words the case of the token that they come from."""
     if "".join(words) == form.lower() and len(form) == len(form.lower()):
         bounds = accumulate(map(len, words), initial=0)
@@ -262,7 +261,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class SegmenterData:
     """A treebank as a segmenter learns from it.
 
     Attributes:
@@ -283,51 +282,41 @@ class TrainingData:
     summary: dict[str, Any]
 
 
-def prepare_data(
-    train_files: Sequence[str | Path],
-    dev_file: str | Path | None,
-    config: SegmenterConfig,
-    *,
-    skip_invalid: bool = False,
-) -> TrainingData:
-    """Read treebanks; beside words and tokens, parts of speech and relations are looked at.
+def segmenter_data(
+    train: Iterable[Sentence], dev: Iterable[Sentence] | None, config: SegmenterConfig
+) -> SegmenterData:
+    """Make the sentences of a treebank ready for a segmenter.
 
-    Raises:
-        DataError: a file cannot be read or a sentence is broken.
+    Beside words and tokens, parts of speech and relations are looked at.
     """
-    train: list[Sentence] = []
-    dev: list[Sentence] = []
-    sentences = read_conllu(train_files, check="columns", skip_invalid=skip_invalid)
-    for sentence, is_dev in held_out(sentences):
-        (dev if is_dev and dev_file is None else train).append(sentence)
-    if dev_file is not None:
-        dev = list(read_conllu(dev_file, check="columns", skip_invalid=skip_invalid))
-    elif not dev:  # nothing is held out of so small a treebank
-        dev = train
-    tokens = [token for sentence in train for token in surface_tokens(sentence)]
+    parts: tuple[list[Sentence], list[Sentence]] = ([], [])
+    for sentence, is_dev in in_parts(train, dev):
+        parts[is_dev].append(sentence)
+    learnt, validation = parts[0], parts[1] or parts[0]  # nothing is held out of a small treebank
+    tokens = [token for sentence in learnt for token in surface_tokens(sentence)]
     counts = Counter(fold(token.form) for token in tokens)
     known = [form for form, count in counts.most_common() if count >= config.model.min_count]
     lexicon = {form: row for row, form in enumerate(known, start=1)}
-    text = gold_text(train, lexicon)
+    text = gold_text(learnt, lexicon)
     multiword = [(token.form, token.words) for token in tokens if token.words]
-    return TrainingData(
+    return SegmenterData(
         text=text,
         alphabet=Alphabet.learn(text.codes, min_count=config.model.min_count),
         lexicon=lexicon,
         splitter=MultiwordSplitter.learn(multiword),
         has_spaces=any(len(token.form.split()) > 1 for token in tokens),
-        dev=dev,
-        dev_text=raw_text(dev),
+        dev=validation,
+        dev_text=raw_text(validation),
         summary={
-            "sentences": len(train),
-            "paragraphs": sum(map(begins_paragraph, train[1:])) + 1,
-            "words": sum(map(len, train)),
+            "sentences": len(learnt),
+            "paragraphs": sum(map(begins_paragraph, learnt[1:])) + 1,
+            "words": sum(map(len, learnt)),
             "tokens": len(tokens),
             "multiword_tokens": len(multiword),
             "characters": len(text.codes),
             "tags": text.num_tags,
-            "dev_sentences": len(dev),
-            "dev_held_out": dev_file is None,
+            "dev_sentences": len(validation),
+            "dev_held_out": dev is None,
         },
     )
 
@@ -336,7 +325,7 @@ _WIDTHS = (40, 101)  # characters of a line
 
 
 @dataclass(frozen=True)
-class Layout:
+class DrawnLayout:
     """A text as the network sees it, of C characters and N tokens, in windows.
 
     Attributes:
@@ -351,7 +340,9 @@ class Layout:
     windows: Ints
 
 
-def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator) -> Layout:
+def lay_out(
+    gold: GoldText, config: SegmenterLearningConfig, random: np.random.Generator
+) -> DrawnLayout:
     """Draw a layout of a treebank."""
     breaks = gold.breaks.copy()
     breaks[breaks] = random.random(int(breaks.sum())) >= config.joined
@@ -365,11 +356,13 @@ def lay_out(gold: GoldText, config: LearningConfig, random: np.random.Generator)
     is_separator[lasts[separators > 0] + 1] = True
     codes[~is_separator] = gold.codes
     codes[is_separator] = separators[separators > 0]
-    return Layout(codes, firsts, lasts, _windows(sizes, breaks, config.window_characters, random))
+    return DrawnLayout(
+        codes, firsts, lasts, _windows(sizes, breaks, config.window_characters, random)
+    )
 
 
 def _separators(
-    gold: GoldText, breaks: Bools, config: LearningConfig, random: np.random.Generator
+    gold: GoldText, breaks: Bools, config: SegmenterLearningConfig, random: np.random.Generator
 ) -> CodePoints:
     """Return what stands after each token: 0 for nothing, SPACE or NEWLINE, [N]."""
     # paragraphs are apart, even where their last token says that nothing follows it

@@ -1,17 +1,18 @@
 """Raw text in files to sentences of CoNLL-U: by a model, by rules, or as it is laid out already.
 
-Whitespace stands in column MISC, as `seqtool.treebank.spacing` tells.
+Whitespace stands in column MISC, as `seqtool.treebank.misc` tells.
 """
 
 from __future__ import annotations
 
 import re
+from codecs import utf_8_decode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol
+from typing import IO, Any, Literal
 
 from seqtool.core.arrays import CodePoints
 from seqtool.core.errors import ConfigError, DataError, ModelError
@@ -19,7 +20,6 @@ from seqtool.core.reading import (
     STDIN,
     BlockReader,
     find_files,
-    is_text,
     longest_line,
     unpacked_name,
     whole_text,
@@ -31,12 +31,12 @@ from seqtool.parsing.segmenter.characters import (
     line_too_long,
     to_text,
 )
-from seqtool.parsing.segmenter.data import Words
+from seqtool.parsing.segmenter.data import TokenWords
 from seqtool.parsing.segmenter.rules import Spans, split_at_spaces, split_by_rules
 from seqtool.treebank.layouts import LAYOUTS, newdoc, read_layout
 from seqtool.treebank.layouts import Layout as WordLayout
+from seqtool.treebank.misc import misc_of
 from seqtool.treebank.sentence import NUM_COLUMNS, Sentence
-from seqtool.treebank.spacing import misc_of
 
 BATCH = 1 << 16  # characters that are segmented together
 # how far from the end of a stretch that is not whole a sentence is surely whole
@@ -44,7 +44,7 @@ SURE = 1024
 
 _EMPTY = ["_"] * (NUM_COLUMNS - 3)  # between FORM and MISC
 
-
+# gives the spans of stretches, each by itself
 Split = Callable[[Sequence[CodePoints]], Sequence[Spans]]
 
 
@@ -56,7 +56,7 @@ class _Draft:
     text: str
     begins: list[int]
     ends: list[int]
-    words: dict[int, Words]
+    words: dict[int, TokenWords]
     before: str = ""
 
     def sentence(self, number: int, after: str) -> Sentence:
@@ -94,83 +94,53 @@ class _Draft:
         return Sentence(comments, rows, extras)
 
 
-class Assembly:
-    """One document on its way to sentences, whose text comes in pieces, in bounded memory.
+def assemble(
+    pieces: Iterable[str],
+    split: Split,
+    *,
+    unit: Unit = "paragraph",
+    document: str | None = None,
+    first_number: int = 1,
+    goes_on: bool = False,
+    batch: int = BATCH,
+) -> Iterator[Sentence]:
+    """Segment one document, whose text comes in pieces, in bounded memory.
 
-    Who splits takes stretches and gives what was found in them, until there are no more; so the
-    stretches of several documents can be split together. The comments are newdoc with its id,
-    newpar, sent_id, from `first_number` on, and text; columns but ID, FORM and MISC are `_`. Units
-    are split apart from all else.
+    The comments are newdoc with its id, newpar, sent_id and text; columns but ID, FORM and MISC are
+    `_`.
 
     Args:
         pieces: of the text, of any size.
-        unit: paragraphs, or lines, each of which is a sentence.
+        split: finds tokens and sentences.
+        unit: paragraphs, or lines, each of which is a sentence; they are split apart from all else.
         document: its id, if it has one.
         first_number: sent_id of the first sentence.
         goes_on: the text is a later part of the document, as `read_parts` cuts it.
-        batch: characters that are taken together, about.
+        batch: characters that are split together, about.
     """
-
-    def __init__(
-        self,
-        pieces: Iterable[str],
-        *,
-        unit: Unit = "paragraph",
-        document: str | None = None,
-        first_number: int = 1,
-        goes_on: bool = False,
-        batch: int = BATCH,
-    ) -> None:
-        begins_paragraph = not goes_on or unit == "paragraph"
-        self._reader = UnitReader(map(whole_text, pieces), unit, begins_paragraph=begins_paragraph)
-        self._newdoc = [] if goes_on else newdoc(document)
-        self._held: _Draft | None = None  # the last sentence: what follows it is not known
-        self._number, self._batch = first_number, batch
-        self._taken: list[Stretch] = []
-        self.is_done = False  # nothing is left to be taken
-
-    def take(self) -> list[CodePoints]:
-        """Return the next stretches to be split."""
-        self._taken, size = [], 0
-        while size < self._batch:
-            stretch = self._reader.take()
-            if stretch is None:
-                self.is_done = True
-                break
-            self._taken.append(stretch)
-            size += len(stretch.codes)
-            if not stretch.is_whole:
-                break
-        return [stretch.codes for stretch in self._taken]
-
-    def give(self, spans: Sequence[Spans]) -> Iterator[Sentence]:
-        """Give the sentences that are whole, by what was found in the stretches taken last."""
-        for stretch, found in zip(self._taken, spans, strict=True):
-            drafts, used = _drafts(stretch, found)
+    begins_paragraph = not goes_on or unit == "paragraph"
+    reader = UnitReader(map(whole_text, pieces), unit, begins_paragraph=begins_paragraph)
+    number = first_number
+    last: _Draft | None = None  # the sentence before: what follows it is not known
+    stretches: list[Stretch] | None = None
+    while stretches is None or stretches:
+        stretches = reader.take_several(batch)
+        found = split([stretch.codes for stretch in stretches])
+        for stretch, spans in zip(stretches, found, strict=True):
+            drafts, used = _drafts(stretch, spans)
             before = stretch.before
             for draft, after in drafts:
-                if self._held is None:
-                    draft.comments[:0] = self._newdoc
+                if last is None:
+                    draft.comments[:0] = [] if goes_on else newdoc(document)
                     draft.before = before
                 else:
-                    yield self._numbered(self._held, before)
-                self._held, before = draft, after
+                    yield last.sentence(number, before)
+                    number += 1
+                last, before = draft, after
             if not stretch.is_whole:
-                self._reader.take_back(stretch.codes[used:])
-        if self.is_done and self._held is not None:
-            yield self._numbered(self._held, self._reader.spaces)
-            self._held = None
-
-    def _numbered(self, draft: _Draft, after: str) -> Sentence:
-        self._number += 1
-        return draft.sentence(self._number - 1, after)
-
-
-def assemble(pieces: Iterable[str], split: Split, **about: Any) -> Iterator[Sentence]:
-    """Segment one document, whose text comes in pieces, in bounded memory; see `Assembly`."""
-    assembly = Assembly(pieces, **about)
-    while not assembly.is_done:
-        yield from assembly.give(split(assembly.take()))
+                reader.take_back(stretch.codes[used:])
+    if last is not None:
+        yield last.sentence(number, reader.spaces)
 
 
 def _drafts(stretch: Stretch, spans: Spans) -> tuple[list[tuple[_Draft, str]], int]:
@@ -230,7 +200,8 @@ class _VerbatimReader(BlockReader):
         rest = b""
         for chunk in chunks:
             block = rest + chunk
-            cut = _whole(block)
+            # a last character whose end is missing waits for it
+            _, cut = utf_8_decode(block, "replace")
             rest = block[cut:]
             if cut:
                 yield block[:cut]
@@ -257,25 +228,6 @@ class _VerbatimReader(BlockReader):
             self._first_line += text.count(b"\n")
 
 
-def _whole(block: bytes) -> int:
-    """Bytes of a block before a character whose end is missing."""
-    for back in range(1, min(4, len(block)) + 1):
-        byte = block[-back]
-        if byte < 0x80:
-            return len(block)
-        if byte >= 0xC0:  # the first byte of a character; it tells how many there are
-            size = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return len(block) - back if size > back else len(block)
-    return len(block)
-
-
-class Splitter(Protocol):
-    """A model that finds tokens and sentences."""
-
-    def split(self, stretches: Sequence[CodePoints], *, whole: bool = False) -> list[Spans]:
-        """See `model.Segmenter.split`."""
-
-
 def read_text(source: str | Path, split: Split, *, number: int = 1) -> Iterator[Sentence]:
     """Segment a text, or the file or directory of a `pathlib.Path`; sentences from a number on.
 
@@ -292,11 +244,11 @@ def read_text(source: str | Path, split: Split, *, number: int = 1) -> Iterator[
             yield sentence
 
 
-Given = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
+GivenUnits = Literal["nothing", "sentences", "words", "horizontal", "vertical"]
 
 
 def segment_files(
-    inputs: Sequence[str | Path], segmenter: Splitter | None, *, given: Given = "nothing"
+    inputs: Sequence[str | Path], segmenter: Any, *, given: GivenUnits = "nothing"
 ) -> Iterator[Sentence]:
     """Segment files, each a document with its name as id, in bounded memory.
 
@@ -315,9 +267,9 @@ def segment_files(
 
 def segment_parts(
     parts: Iterable[tuple[str, Iterable[str], bool]],
-    segmenter: Splitter | None,
+    segmenter: Any,
     *,
-    given: Given = "nothing",
+    given: GivenUnits = "nothing",
 ) -> Iterator[Sentence]:
     """Segment parts of documents, whose sentences are numbered from 1 on.
 
@@ -332,15 +284,12 @@ def segment_parts(
         split = partial(by, whole=given == "sentences")
     number = 1
     for name, pieces, begins in parts:
-        about: dict[str, Any] = {"document": name or None, "first_number": number}
-        about["goes_on"] = not begins
-        sentences = (
-            read_layout(_lines(pieces), LAYOUTS[given], **about)
-            if given in LAYOUTS
-            else assemble(
-                pieces, split, unit="paragraph" if given == "nothing" else "line", **about
-            )
-        )
+        about: Any = {"document": name or None, "first_number": number, "goes_on": not begins}
+        if given in LAYOUTS:
+            sentences = read_layout(_lines(pieces), LAYOUTS[given], **about)
+        else:
+            unit: Unit = "paragraph" if given == "nothing" else "line"
+            sentences = assemble(pieces, split, unit=unit, **about)
         for sentence in sentences:
             number += 1
             yield sentence
@@ -363,7 +312,7 @@ def _lines(pieces: Iterable[str]) -> Iterator[str]:
 # a byte order mark, which would be left out there, or with what a line of words may be beside these
 _PARAGRAPHS = re.compile(r"\n\r?\n(?=[^\s\ufeff])")
 _LINES = re.compile(r"(?<=[^\s])\r?\n(?=[^\s\ufeff#])")
-_CUTS: Mapping[Given, re.Pattern[str]] = {
+_CUTS: Mapping[GivenUnits, re.Pattern[str]] = {
     "nothing": _PARAGRAPHS,
     "sentences": _LINES,
     "words": _LINES,
@@ -373,7 +322,7 @@ _CUTS: Mapping[Given, re.Pattern[str]] = {
 
 
 def read_parts(
-    inputs: Sequence[str | Path], *, given: Given = "nothing", size: int = BLOCK_SIZE
+    inputs: Sequence[str | Path], *, given: GivenUnits = "nothing", size: int = BLOCK_SIZE
 ) -> Iterator[tuple[str, str, bool]]:
     """Give documents in parts that can be segmented apart: name, text, whether it is the beginning.
 
@@ -408,13 +357,8 @@ def read_parts(
             yield name, held, begins
 
 
-def are_texts(files: Sequence[str]) -> bool:
-    """Whether files are plain text by their names, all of them."""
-    return all(map(is_text, files))
-
-
 @dataclass(frozen=True)
-class Layout:
+class TextLayout:
     """How plain text is split.
 
     Attributes:
@@ -430,13 +374,13 @@ class Layout:
     words: WordLayout | None = None
 
     @property
-    def given(self) -> Given:
+    def given(self) -> GivenUnits:
         """What the text tells."""
         if self.words is not None:
             return self.words
         return "words" if self.pretokenized else "sentences" if self.presegmented else "nothing"
 
-    def splitter(self, model: Any, path: Path | None) -> Splitter | None:
+    def splitter(self, model: Any, path: Path | None) -> Any:
         """Return the model, if text is split by one.
 
         Args:
@@ -462,8 +406,7 @@ class Layout:
                 "`seqtool segment --rules`, and tag it where a parser reads tags: `seqtool tag`",
                 path=path,
             )
-        splitter: Splitter = model
-        return splitter
+        return model
 
     def read(self, files: Sequence[str], model: Any, path: Path | None) -> Iterator[Sentence]:
         """Return the sentences of files, as `segment_files` gives them; arguments as above.

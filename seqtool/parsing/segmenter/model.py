@@ -22,7 +22,6 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.encoding.pretrained import WordStates
 from seqtool.parsing.inputs import annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 from seqtool.parsing.segmenter.characters import (
@@ -36,7 +35,7 @@ from seqtool.parsing.segmenter.characters import (
     space_table,
     to_text,
 )
-from seqtool.parsing.segmenter.config import KIND, ModelConfig, SegmenterConfig
+from seqtool.parsing.segmenter.config import SEGMENTERS, SegmenterConfig, SegmenterModelConfig
 from seqtool.parsing.segmenter.data import MultiwordSplitter, fold
 from seqtool.parsing.segmenter.documents import assemble, read_text
 from seqtool.parsing.segmenter.rules import Spans
@@ -113,8 +112,8 @@ def ranges(begins: Ints64, ends: Ints64) -> Ints64:
 
 
 # what is read together, and the context that is read with it on both sides
-CHARACTERS, CHARACTER_CONTEXT = 1024, 128
-TOKENS, TOKEN_CONTEXT = 256, 64
+_CHARACTERS, CHARACTER_CONTEXT = 1024, 128
+_TOKENS, TOKEN_CONTEXT = 256, 64
 GROUP = 1 << 16  # characters or tokens whose states are in memory together
 MAX_TYPES = 1 << 14  # characters whose vectors are kept
 
@@ -131,7 +130,7 @@ class Reader:
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: SegmenterModelConfig,
         alphabet: Alphabet,
         lexicon: Mapping[str, int],
         weights: Mapping[str, Floats],
@@ -185,7 +184,7 @@ class Reader:
         rows = np.array([self.lexicon.get(fold(form), 0) for form in forms], np.int32)
         inputs_NI = np.hstack((states, self.weights["forms.weight"][rows]))
         scores = []
-        for group in Windows.over(counts_S, TOKENS, TOKEN_CONTEXT).groups(GROUP):
+        for group in Windows.over(counts_S, _TOKENS, TOKEN_CONTEXT).groups(GROUP):
             # all inputs that are given are projected, so those of other groups stay out
             begin, end = int(group.read_begins.min()), int(group.read_ends.max())
             places = (group.places() - begin).astype(np.int32)
@@ -215,7 +214,7 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         weights: the arrays of `network.SegmenterNetwork`, by their names there.
     """
 
-    kind = KIND
+    kind = SEGMENTERS.kind
     config_class = SegmenterConfig
 
     def __init__(
@@ -256,7 +255,6 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         cls,
         config: SegmenterConfig,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Segmenter:
         """Return the segmenter that was saved; see `TreebankModel.restore`."""
@@ -271,7 +269,7 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         if not all(map(all, [*splits.values(), *(words[1:] for words in rules.values())])):
             raise ValueError("a word is empty")
         splitter = MultiwordSplitter(splits, rules)
-        weights = read_weights(weight_shapes(config.model, len(alphabet), len(lexicon)))
+        weights = read_weights(segmenter_shapes(config.model, len(alphabet), len(lexicon)))
         has_spaces = bool(vocabulary.extra["has_spaces"])
         return cls(config, alphabet, lexicon, splitter, has_spaces, weights)
 
@@ -385,7 +383,7 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         of_lasts: list[list[Floats]] = [[] for _ in readers]
         # kept from group to group: a token may begin in one and end in the next
         place, is_new = 0, True  # where the open token begins, and whether it is to be noted
-        for group in Windows.over(sizes_S, CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
+        for group in Windows.over(sizes_S, _CHARACTERS, CHARACTER_CONTEXT).groups(GROUP):
             states = [
                 reader.character_states(rows_C, group)
                 for reader, rows_C in zip(readers, rows, strict=True)
@@ -439,8 +437,8 @@ def _with_cuts(ends: Ints64, begin: int, limit: int, is_space: Bools) -> Ints64:
     return np.union1d(ends, np.array(more, np.int64))
 
 
-def weight_shapes(
-    config: ModelConfig, num_symbols: int, num_forms: int
+def segmenter_shapes(
+    config: SegmenterModelConfig, num_symbols: int, num_forms: int
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the arrays of `network.SegmenterNetwork`."""
     shapes: dict[str, tuple[int, ...]] = {
@@ -454,6 +452,3 @@ def weight_shapes(
     units, width = config.character_units, 4 * config.character_units + config.form_size
     shapes |= bilstm_shapes("characters", config.character_size, units, config.character_layers)
     return shapes | bilstm_shapes("tokens", width, config.token_units, config.token_layers)
-
-
-load_model = Segmenter.load

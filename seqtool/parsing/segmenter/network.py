@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from seqtool.parsing.encoding.encoder import ContextEncoder, Dropout, Linear, as_it_is
-from seqtool.parsing.segmenter.config import ModelConfig
+from seqtool.parsing.segmenter.config import SegmenterModelConfig
 
 
 class SegmenterNetwork(nn.Module):
@@ -38,7 +38,7 @@ class SegmenterNetwork(nn.Module):
     """
 
     def __init__(
-        self, config: ModelConfig, num_symbols: int, num_forms: int, num_tags: int
+        self, config: SegmenterModelConfig, num_symbols: int, num_forms: int, num_tags: int
     ) -> None:
         super().__init__()
         self.symbols = nn.EmbeddingBag(

@@ -24,7 +24,7 @@ import numpy as np
 from seqtool.core.arrays import CodePoints
 from seqtool.parsing.segmenter.characters import MAX_WORD, sentence_ends, to_text
 from seqtool.parsing.segmenter.config import SENTENCE_WORDS
-from seqtool.parsing.segmenter.data import Words
+from seqtool.parsing.segmenter.data import TokenWords
 from seqtool.text.marks import continuing_class
 
 # letters each of which is a token
@@ -55,10 +55,7 @@ class Spans:
     begins: list[int]
     ends: list[int]
     sentence_ends: list[int]
-    words: dict[int, Words] = field(default_factory=dict)
-
-
-# gives the spans of stretches, each by itself
+    words: dict[int, TokenWords] = field(default_factory=dict)
 
 
 @cache

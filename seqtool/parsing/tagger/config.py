@@ -1,41 +1,30 @@
-"""Settings of a tagger and lemmatizer, and their presets."""
+"""Settings of a tagger and lemmatizer and of a labeller of words, and their presets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqtool.core.config import DEEPEST, WIDEST, Config, setting
+from seqtool.core.config import Config, setting
 from seqtool.core.errors import ConfigError
-from seqtool.parsing.config import Presets
-from seqtool.parsing.tagger.sparse import FEWEST_BITS, NAME, chosen, compile_templates
+from seqtool.parsing.config import Presets, count, depth, share, width
+from seqtool.parsing.sparse.engine import NAME
+from seqtool.parsing.sparse.words import FEWEST_BITS, chosen, compile_templates
 from seqtool.training.config import TrainingConfig
 
-KIND = "tagger"  # of the model's directory
-SMALLEST_BATCH = 64  # smaller ones take as long
+SMALLEST_STEP = 64  # smaller ones take as long
 
 
 @dataclass(frozen=True)
 class EncoderConfig(Config):
     """How words are read: forms and their characters, then a bilstm."""
 
-    lexical_size: int = setting(
-        128, "width of the vector of a form and its affixes", minimum=1, maximum=WIDEST
-    )
-    character_size: int = setting(32, "width of a character's vector", minimum=1, maximum=WIDEST)
-    filter_width: int = setting(5, "characters that a filter sees; odd", minimum=1, maximum=DEEPEST)
-    num_filters: int = setting(
-        128, "filters over the characters of a form", minimum=1, maximum=WIDEST
-    )
-    encoder_size: int = setting(192, "bilstm: units of each direction", minimum=1, maximum=WIDEST)
-    encoder_layers: int = setting(2, "bilstm: layers", minimum=1, maximum=DEEPEST)
-    lm_size: int = setting(
-        128,
-        "with --lm: width that the language model's states are projected to",
-        minimum=1,
-        maximum=WIDEST,
-        when="--lm is given",
-    )
-    min_count: int = setting(2, "rarer forms, affixes and characters count as unknown", minimum=1)
+    lexical_size: int = width(128, "width of the vector of a form and its affixes")
+    character_size: int = width(32, "width of a character's vector")
+    filter_width: int = depth(5, "characters that a filter sees; odd")
+    num_filters: int = width(128, "filters over the characters of a form")
+    encoder_size: int = width(192, "bilstm: units of each direction")
+    encoder_layers: int = depth(2, "bilstm: layers")
+    min_count: int = count(2, "rarer forms, affixes and characters count as unknown")
 
     def check(self) -> None:
         """Refuse filters that have no middle."""
@@ -46,12 +35,12 @@ class EncoderConfig(Config):
 
 
 @dataclass(frozen=True)
-class ModelConfig(EncoderConfig):
+class TaggerModelConfig(EncoderConfig):
     """What the network is."""
 
-    lemma_size: int = setting(128, "hidden units of the lemmatizer", minimum=1, maximum=WIDEST)
-    min_script_count: int = setting(
-        2, "rarer edit scripts are only for the forms that they were met with", minimum=1
+    lemma_size: int = width(128, "hidden units of the lemmatizer")
+    min_script_count: int = count(
+        2, "rarer edit scripts are only for the forms that they were met with"
     )
     sparse_bits: int = setting(
         22,
@@ -82,53 +71,34 @@ class ModelConfig(EncoderConfig):
 class EncoderLearningConfig(Config):
     """How what reads words is taught, beside the settings of the training loop."""
 
-    batch_words: int = setting(512, "words per step, about", minimum=1)
-    min_steps: int = setting(
+    batch_words: int = count(512, "words per step, about")
+    min_steps: int = count(
         256,
         "steps per epoch: of a small treebank, a step has fewer words, but no fewer than "
-        f"{SMALLEST_BATCH}",
-        minimum=1,
+        f"{SMALLEST_STEP}",
     )
     dropout_words: float = setting(
         0.5, "a symbol seen n times is taken for unknown with probability x / (x + n)", minimum=0
     )
-    dropout_embeddings: float = setting(
-        0.33, "dropout on what the bilstm reads", minimum=0, below=1
-    )
-    dropout_lm: float = setting(
-        0.3,
-        "with --lm: dropout on the language model's states",
-        minimum=0,
-        below=1,
-        when="--lm is given",
-    )
-    dropout_encoder: float = setting(
-        0.4, "dropout between the bilstm's layers, and on its states", minimum=0, below=1
-    )
+    dropout_embeddings: float = share(0.33, "dropout on what the bilstm reads")
+    dropout_encoder: float = share(0.4, "dropout between the bilstm's layers, and on its states")
     cloze_weight: float = setting(
         0.2, "weight of the loss of telling words by their context alone", minimum=0
     )
-    averaging: float = setting(
-        0.999,
-        "decay per step of the average that the tagger is made of; 0: the last weights",
-        minimum=0,
-        below=1,
+    averaging: float = share(
+        0.999, "decay per step of the average that the tagger is made of; 0: the last weights"
     )
 
 
 @dataclass(frozen=True)
-class LearningConfig(EncoderLearningConfig):
+class TaggerLearningConfig(EncoderLearningConfig):
     """How the network is taught, beside the settings of the training loop."""
 
-    dropout_lemmas: float = setting(
-        0.3, "dropout on the lemmatizer's hidden units", minimum=0, below=1
-    )
-    label_smoothing: float = setting(
+    dropout_lemmas: float = share(0.3, "dropout on the lemmatizer's hidden units")
+    label_smoothing: float = share(
         0.0,
         "share of what is learnt that all combinations of tags have alike (Szegedy et al. 2016), "
         "but none where they share morphemes (share_parts)",
-        minimum=0,
-        below=1,
     )
     adversarial: float = setting(
         0.0,
@@ -143,9 +113,9 @@ class LearningConfig(EncoderLearningConfig):
         True,
         "tags that have morphemes in common, such as ncn+jxt and nq+jxt of XPOS, share weights",
     )
-    sparse_epochs: int = setting(4, "epochs in which sparse features are learnt", minimum=1)
-    dropout_sparse: float = setting(
-        0.15, "share of the sparse features that a word is learnt without", minimum=0, below=1
+    sparse_epochs: int = count(4, "epochs in which sparse features are learnt")
+    dropout_sparse: float = share(
+        0.15, "share of the sparse features that a word is learnt without"
     )
 
 
@@ -153,9 +123,42 @@ class LearningConfig(EncoderLearningConfig):
 class TaggerConfig(Config):
     """All settings of a tagger."""
 
-    model: ModelConfig = setting(ModelConfig, "the network")
-    learning: LearningConfig = setting(LearningConfig, "how it is taught")
+    model: TaggerModelConfig = setting(TaggerModelConfig, "the network")
+    learning: TaggerLearningConfig = setting(TaggerLearningConfig, "how it is taught")
     training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+
+@dataclass(frozen=True)
+class LabelsConfig(Config):
+    """Where the labels stand."""
+
+    column: str = setting("NER", "key of column MISC that holds the labels, as in NER=B-PER")
+    word_column: int | None = count(None, "column of words in files with a word a line, from 1 on")
+    label_column: int | None = count(None, "column of labels in such files")
+
+    def check(self) -> None:
+        """Refuse a name that cannot be a key of MISC."""
+        if not self.column or any(character in self.column for character in "=| \t\r\n"):
+            raise ConfigError(
+                f"column is {self.column!r}, which is no key of column MISC",
+                hint="name it as in NER=B-PER: --column NER",
+            )
+
+
+@dataclass(frozen=True)
+class LabellerConfig(Config):
+    """All settings of a labeller."""
+
+    data: LabelsConfig = setting(LabelsConfig, "where the labels stand")
+    model: EncoderConfig = setting(EncoderConfig, "the network")
+    learning: EncoderLearningConfig = setting(EncoderLearningConfig, "how it is taught")
+    training: TrainingConfig = setting(TrainingConfig, "the training loop")
+
+    def as_tagger(self) -> TaggerConfig:
+        """Return the settings of a tagger whose UPOS are the labels, and that learns no lemmas."""
+        model = TaggerModelConfig(**vars(self.model), lemma_size=1, sparse_bits=0)
+        learning = TaggerLearningConfig(**vars(self.learning), lemma_weight=0.0, share_parts=False)
+        return TaggerConfig(model, learning, self.training)
 
 
 _TRAINING = {
@@ -166,8 +169,9 @@ _TRAINING = {
     "schedule": "cosine",
     "clip_norm": 5.0,
 }
-PRESETS = Presets(
-    KIND,
+_SMALL = {"lexical_size": 64, "num_filters": 64, "encoder_size": 64, "encoder_layers": 1}
+TAGGERS = Presets(
+    "tagger",
     TaggerConfig,
     {
         "accurate": {
@@ -175,17 +179,16 @@ PRESETS = Presets(
             "learning": {"label_smoothing": 0.05, "adversarial": 0.1},
             "training": {**_TRAINING, "epochs": 18},
         },
-        "fast": {
-            "model": {
-                "lexical_size": 64,
-                "num_filters": 64,
-                "encoder_size": 64,
-                "encoder_layers": 1,
-                "lemma_size": 64,
-            },
-            "training": _TRAINING,
-        },
+        "fast": {"model": {**_SMALL, "lemma_size": 64}, "training": _TRAINING},
     },
     default="accurate",
 )
-preset, resolve = PRESETS.settings, PRESETS.resolve
+LABELLERS = Presets(
+    "labeller",
+    LabellerConfig,
+    {
+        "accurate": {"training": {**_TRAINING, "epochs": 18}},
+        "fast": {"model": _SMALL, "training": _TRAINING},
+    },
+    default="accurate",
+)

@@ -1,11 +1,11 @@
-"""Treebanks made ready for the training of a tagger."""
+"""Treebanks made ready for the training of a tagger, and labelled words for that of a labeller."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,18 +13,16 @@ import numpy as np
 
 from seqtool.core.arrays import Ints
 from seqtool.core.errors import DataError
+from seqtool.parsing.data import in_parts
 from seqtool.parsing.encoding.features import SymbolTable
-from seqtool.parsing.encoding.pretrained import WordStates, WordVectors, read_vectors
-from seqtool.parsing.tagger.config import ModelConfig
+from seqtool.parsing.encoding.vectors import WordVectors, read_vectors
+from seqtool.parsing.tagger.columns import bare_sentence
+from seqtool.parsing.tagger.config import LabellerConfig, TaggerConfig
+from seqtool.parsing.tagger.entities import are_entities, keeps_to_bio
 from seqtool.parsing.tagger.lemmas import Lemmas
-from seqtool.parsing.tagger.morphology import (
-    FIELDS,
-    Bundles,
-    lexical_table,
-)
+from seqtool.parsing.tagger.morphology import FORM_FIELDS, Bundles, lexical_table
 from seqtool.text.characters import Characters, padded
-from seqtool.treebank.conllu import held_out, read_conllu
-from seqtool.treebank.sentence import FEATS, FORM, LEMMA, NUM_COLUMNS, UPOS, XPOS, Sentence
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 NO_SCRIPT = -1
 ANALYSED = (FORM, LEMMA, UPOS, XPOS, FEATS)
@@ -32,28 +30,21 @@ ANALYSED = (FORM, LEMMA, UPOS, XPOS, FEATS)
 Word = tuple[str, ...]  # the columns `ANALYSED`
 
 
-@dataclass
-class Part:
+@dataclass(frozen=True)
+class TaggedPart:
     """The sentences of a part of a treebank, as numbers of distinct words.
 
     Attributes:
-        words: which of the distinct words each word is.
+        words: which of the distinct words each word is, [T].
         lengths: words of each sentence.
     """
 
-    words: list[int] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-
-    def add(self, sentence: Sentence, ids: dict[Word, int]) -> None:
-        """Add a sentence, and its words to the distinct ones; refuse one without tags."""
-        _check_tagged(sentence)
-        found = [tuple([row[column] for column in ANALYSED]) for row in sentence.rows]
-        self.words += [ids.setdefault(word, len(ids)) for word in found]
-        self.lengths.append(len(found))
+    words: Ints
+    lengths: Ints
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class TaggerData:
     """What a tagger is trained on.
 
     Attributes:
@@ -64,11 +55,8 @@ class TrainingData:
         bundle_ids: its bundle, [W]; -1 for one that is of the validation part alone.
         script_ids: its edit script, [W]; `NO_SCRIPT` for one that is not learnt.
         symbol_counts: of lexical symbols: see `SymbolTable.counted`.
-        words: which of them each word of the treebank is, [T].
-        lengths: words of each sentence.
-        dev: the validation part.
+        train, dev: the two parts.
         vectors: what forms begin with, if given.
-        word_states: the language model that reads the sentences, if given.
         summary: numbers that tell these data from others, for people and for `--resume`.
     """
 
@@ -82,122 +70,92 @@ class TrainingData:
     bundle_ids: Ints
     script_ids: Ints
     symbol_counts: tuple[Ints, Ints]
-    words: Ints
-    lengths: Ints
-    dev: Part
+    train: TaggedPart
+    dev: TaggedPart
     vectors: WordVectors | None = None
-    word_states: WordStates | None = None
     summary: dict[str, Any] = field(default_factory=dict)
 
-    def forms(self, words: Sequence[int], lengths: Sequence[int]) -> Iterator[list[str]]:
-        """Return the forms of each sentence of a part."""
-        for begin, end in pairwise(np.cumsum([0, *lengths]).tolist()):
-            yield [self.distinct[word][0] for word in words[begin:end]]
+    def column(self, part: TaggedPart, column: int) -> Iterator[list[str]]:
+        """Give a column, of those `ANALYSED`, of the words of each sentence of a part."""
+        place = ANALYSED.index(column)
+        for begin, end in pairwise(np.cumsum([0, *part.lengths.tolist()]).tolist()):
+            yield [self.distinct[word][place] for word in part.words[begin:end].tolist()]
 
     def untagged_dev(self) -> list[Sentence]:
         """Return the sentences of the validation part without tags and lemmas."""
-        sentences = []
-        for forms in self.forms(self.dev.words, self.dev.lengths):
-            blank = ["_"] * (NUM_COLUMNS - 2)
-            rows = [[str(number), form, *blank] for number, form in enumerate(forms, 1)]
-            sentences.append(Sentence([], rows, []))
-        return sentences
+        return list(map(bare_sentence, self.column(self.dev, FORM)))
 
 
-def read_data(
-    train_files: Sequence[str],
-    dev_file: str | None,
-    config: ModelConfig,
+def tagger_data(
+    train: Iterable[Sentence],
+    dev: Iterable[Sentence] | None,
+    config: TaggerConfig,
     *,
-    skip_invalid: bool = False,
     embeddings: str | None = None,
-    word_states: WordStates | None = None,
-) -> TrainingData:
-    """Read a treebank and make ready what a tagger is trained on.
-
-    The files are those of a `TreebankRecord`; `word_states` is to read the sentences.
+) -> TaggerData:
+    """Make the sentences of a treebank ready for a tagger; none of them is kept.
 
     Raises:
-        DataError: a broken sentence, or words without UPOS.
+        DataError: words without UPOS.
     """
-    train = read_conllu(train_files, check="columns", skip_invalid=skip_invalid)
-    dev = None
-    if dev_file is not None:
-        dev = read_conllu([dev_file], check="columns", skip_invalid=skip_invalid)
-    return prepare_data(train, dev, config, embeddings=embeddings, word_states=word_states)
-
-
-def prepare_data(
-    train_sentences: Iterable[Sentence],
-    dev_sentences: Iterable[Sentence] | None,
-    config: ModelConfig,
-    *,
-    embeddings: str | None = None,
-    word_states: WordStates | None = None,
-) -> TrainingData:
-    """Make sentences ready, none of which is kept: see `read_data`."""
     ids: dict[Word, int] = {}
-    train, dev = Part(), Part()
-    for sentence, is_dev in held_out(train_sentences):
-        (dev if is_dev and dev_sentences is None else train).add(sentence, ids)
-    for sentence in dev_sentences or ():
-        dev.add(sentence, ids)
-    if not dev.lengths:  # nothing is held out of so small a treebank
-        dev = train
+    numbers: tuple[list[int], list[int]] = ([], [])  # of the words of both parts
+    lengths: tuple[list[int], list[int]] = ([], [])
+    for sentence, is_dev in in_parts(train, dev):
+        _check_tagged(sentence)
+        words = [tuple([row[column] for column in ANALYSED]) for row in sentence.rows]
+        numbers[is_dev].extend([ids.setdefault(word, len(ids)) for word in words])
+        lengths[is_dev].append(len(words))
+    if not lengths[True]:  # nothing is held out of so small a treebank
+        numbers, lengths = (numbers[0], numbers[0]), (lengths[0], lengths[0])
     distinct = list(ids)
     forms: Counter[str] = Counter()
-    bundles: Counter[tuple[str, str, str]] = Counter()
-    lemmas: Counter[tuple[str, str, str]] = Counter()
-    for word, count in sorted(Counter(train.words).items()):
-        form, lemma, upos, xpos, feats = distinct[word]
+    tags: Counter[tuple[str, str, str]] = Counter()
+    lemmatised: Counter[tuple[str, str, str]] = Counter()
+    for number, count in sorted(Counter(numbers[0]).items()):
+        form, lemma, upos, xpos, feats = distinct[number]
         forms[form] += count
-        bundles[upos, xpos, feats] += count
-        lemmas[form, upos, lemma] += count
-    symbols = lexical_table(forms, config.min_count)
+        tags[upos, xpos, feats] += count
+        lemmatised[form, upos, lemma] += count
+    model = config.model
+    symbols = lexical_table(forms, model.min_count)
     vectors = None
     if embeddings is not None:
-        vectors = read_vectors(embeddings, FIELDS, config.lexical_size)
+        vectors = read_vectors(embeddings, FORM_FIELDS, model.lexical_size)
         symbols = vectors.add_words(symbols)
-    characters = Characters.build(forms, config.min_count)
-    learnt, scripts = Bundles.build(bundles), Lemmas.build(lemmas, config.min_script_count)
+    characters = Characters.build(forms, model.min_count)
+    bundles, lemmas = Bundles.build(tags), Lemmas.build(lemmatised, model.min_script_count)
+    digest = repr((distinct, numbers[0], lengths[0], numbers[1], lengths[1]))
     summary = {
-        "sentences": len(train.lengths),
-        "words": len(train.words),
-        "dev_sentences": len(dev.lengths),
-        "dev_words": len(dev.words),
-        "dev_held_out": dev_sentences is None,
-        "bundles": len(learnt),
-        "edit_scripts": len(scripts.scripts),
-        "digest": hashlib.sha256(
-            repr((distinct, train.words, train.lengths, dev.words, dev.lengths)).encode()
-        ).hexdigest()[:16],
+        "sentences": len(lengths[0]),
+        "words": len(numbers[0]),
+        "dev_sentences": len(lengths[1]),
+        "dev_words": len(numbers[1]),
+        "dev_held_out": dev is None,
+        "bundles": len(bundles),
+        "edit_scripts": len(lemmas.scripts),
+        "digest": hashlib.sha256(digest.encode()).hexdigest()[:16],
     }
     if vectors is not None:
         summary["vectors"] = len(vectors.words)
-    if word_states is not None:
-        summary |= word_states.about
-    return TrainingData(
+    bundle_ids = [bundles.ids.get((upos, xpos, feats), -1) for *_, upos, xpos, feats in distinct]
+    script_ids = [
+        lemmas.ids.get(lemmas.script_of(form, lemma), NO_SCRIPT) for form, lemma, *_ in distinct
+    ]
+    return TaggerData(
         symbols=symbols,
         characters=characters,
-        bundles=learnt,
-        lemmas=scripts,
+        bundles=bundles,
+        lemmas=lemmas,
         distinct=distinct,
         lexical=np.asarray([symbols.row(word[:1]) for word in distinct], np.int32),
         spelling=padded(*characters.rows(word[0] for word in distinct)),
-        bundle_ids=np.asarray(
-            [learnt.ids.get((upos, xpos, feats), -1) for _, _, upos, xpos, feats in distinct],
-            np.int32,
-        ),
-        script_ids=np.asarray(
-            [scripts.ids.get(scripts.script_of(*word[:2]), NO_SCRIPT) for word in distinct],
-            np.int32,
-        ),
+        bundle_ids=np.asarray(bundle_ids, np.int32),
+        script_ids=np.asarray(script_ids, np.int32),
         symbol_counts=symbols.counted([((form,), count) for form, count in forms.items()]),
-        words=np.asarray(train.words, np.int32),
-        lengths=np.asarray(train.lengths, np.int32),
-        dev=dev,
+        train=TaggedPart(np.asarray(numbers[0], np.int32), np.asarray(lengths[0], np.int32)),
+        dev=TaggedPart(np.asarray(numbers[1], np.int32), np.asarray(lengths[1], np.int32)),
         vectors=vectors,
-        word_states=word_states,
         summary=summary,
     )
 
@@ -212,3 +170,24 @@ def _check_tagged(sentence: Sentence) -> None:
                 path=sentence.path,
                 line=sentence.line_of(number),
             )
+
+
+def labeller_data(
+    train: Sequence[Sentence],
+    dev: Sequence[Sentence] | None,
+    config: LabellerConfig,
+    **more: Any,
+) -> TaggerData:
+    """Make labelled words ready, as `columns.read_labelled` gives them; see `tagger_data`."""
+    data = tagger_data(train, dev, config.as_tagger(), **more)
+    summary = {name: value for name, value in data.summary.items() if name != "edit_scripts"}
+    summary["labels"] = summary.pop("bundles")
+    # every lemma is `_`: none is to be kept
+    return replace(data, lemmas=Lemmas(data.lemmas.scripts, {}), summary=summary)
+
+
+def scheme_of(data: TaggerData) -> str:
+    """Return what labels of training are: "bio" throughout, "entities" in another way, or "any"."""
+    if keeps_to_bio(data.column(data.train, UPOS)):
+        return "bio"
+    return "entities" if are_entities(data.bundles.values[0]) else "any"

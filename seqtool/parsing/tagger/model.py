@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,35 +17,28 @@ from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.encoding.pretrained import (
-    WEIGHT,
-    WordStates,
-    WordVectors,
-    project,
-    summarise,
-)
 from seqtool.parsing.inputs import Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
-from seqtool.parsing.tagger import sparse
-from seqtool.parsing.tagger.config import KIND, ModelConfig, TaggerConfig
+from seqtool.parsing.sparse import words as sparse
+from seqtool.parsing.tagger.config import TAGGERS, TaggerConfig, TaggerModelConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
 from seqtool.parsing.tagger.morphology import (
-    COLUMNS,
+    TAG_COLUMNS,
     Bundles,
     Forms,
     best_bundles,
     values_there,
 )
-from seqtool.parsing.unknown import Known
+from seqtool.parsing.unknown_words import Known
 from seqtool.text.characters import Characters, filter_shapes
 from seqtool.treebank.conllu import Broken
 from seqtool.treebank.document import Doc
 from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
 
 if TYPE_CHECKING:
-    from seqtool.parsing.tagger.data import TrainingData
+    from seqtool.parsing.tagger.data import TaggerData
 
-CHUNK_WORDS = 1 << 12  # words read together
+TAGGED_WORDS = 1 << 12  # words read together
 
 
 class Reading(NamedTuple):
@@ -66,7 +60,7 @@ class Reading(NamedTuple):
 class Tagger(TreebankModel[TaggerConfig]):
     """A trained tagger and lemmatizer; the weights are those of `network.TaggerNetwork`."""
 
-    kind = KIND
+    kind = TAGGERS.kind
     config_class = TaggerConfig
     works = "tag"
 
@@ -78,9 +72,8 @@ class Tagger(TreebankModel[TaggerConfig]):
         bundles: Bundles,
         lemmas: Lemmas,
         weights: Mapping[str, Floats],
-        word_states: WordStates | None = None,
     ) -> None:
-        super().__init__(config, weights, word_states)
+        super().__init__(config, weights)
         self.bundles, self.lemmas = bundles, lemmas
         self._sparse: sparse.SparseFeatures | None = None
         model = config.model
@@ -125,7 +118,6 @@ class Tagger(TreebankModel[TaggerConfig]):
         cls,
         config: TaggerConfig,
         vocabulary: Vocabulary,
-        word_states: WordStates | None,
         read_weights: Callable[[Shapes], dict[str, Floats]],
     ) -> Tagger:
         """Return the tagger that was saved; see `TreebankModel.restore`."""
@@ -133,22 +125,14 @@ class Tagger(TreebankModel[TaggerConfig]):
         characters = Characters(vocabulary.texts("characters"))
         bundles = Bundles.of(vocabulary.rows("bundles"))
         lemmas = Lemmas.of(vocabulary.rows("edit_scripts"), vocabulary.rows("lemmas"))
-        shapes = weight_shapes(
+        shapes = tagger_shapes(
             config.model,
             symbols.num_symbols,
             characters.num_symbols,
             bundles,
             len(lemmas.scripts),
-            word_states.size if word_states else 0,
         )
-        return cls(config, symbols, characters, bundles, lemmas, read_weights(shapes), word_states)
-
-    def _with_words(self, vectors: WordVectors) -> Tagger:
-        symbols, weights = self._grown(self.forms.symbols, vectors)
-        characters = self.forms.characters
-        return Tagger(
-            self.config, symbols, characters, self.bundles, self.lemmas, weights, self.word_states
-        )
+        return cls(config, symbols, characters, bundles, lemmas, read_weights(shapes))
 
     @staticmethod
     def card(header: Header) -> str:
@@ -163,7 +147,6 @@ class Tagger(TreebankModel[TaggerConfig]):
             f"A bidirectional LSTM of {layers} of {model['encoder_size']} units a direction over "
             f"forms, affixes and characters{beside}, {size}; "
             "lemmas by edit scripts.",
-            summarise(header.data),
             checkpoint.scores_table(header),
             "Shares of words in percent, by gold words; tags counts those whose UPOS, XPOS and "
             "FEATS are all right.",
@@ -182,13 +165,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         places = inverse.astype(np.int32)
         vectors = self.forms.vectors(present)
         lengths = np.asarray([len(sentence) for sentence in sentences], np.int32)
-        inputs, rows = vectors, places
-        if self.word_states is not None:
-            read = self.word_states.of([item.column(FORM) for item in sentences])
-            projected = project([states[1:] for states in read], self.weights[WEIGHT])
-            inputs = np.concatenate((vectors[places], projected), axis=1)
-            rows = np.arange(len(places), dtype=np.int32)
-        by_step, words = self._recurrence.states(inputs, rows, lengths, num_layers)
+        by_step, words = self._recurrence.states(vectors, places, lengths, num_layers)
         states = np.empty_like(by_step)
         states[words] = by_step
         of_vectors, of_states = self._values
@@ -205,10 +182,10 @@ class Tagger(TreebankModel[TaggerConfig]):
         """What it knows of the words that it reads."""
         return Known.of([self.forms.symbols], self.unknown_share)
 
-    def tune(self, data: TrainingData) -> None:
+    def tune(self, data: TaggerData) -> None:
         """Note how many words of the validation part it does not know."""
-        forms = (data.distinct[number][0] for number in data.dev.words)
-        self.unknown_share = self.known.share_of(forms)
+        forms = data.column(data.dev, FORM)
+        self.unknown_share = self.known.share_of(chain.from_iterable(forms))
 
     @property
     def num_layers(self) -> int:
@@ -244,7 +221,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         if not sentences:
             return
         rows = [row for sentence in sentences for row in sentence.rows]
-        there = np.full((len(rows), len(COLUMNS)), -1, np.int32)
+        there = np.full((len(rows), len(TAG_COLUMNS)), -1, np.int32)
         if not retag:
             values = self.bundles.values
             there = np.concatenate([values_there(item.rows, values) for item in sentences])
@@ -318,7 +295,7 @@ class Tagger(TreebankModel[TaggerConfig]):
         self, items: Iterable[Sentence | Broken], *, retag: bool = False
     ) -> Iterator[Sentence | Broken]:
         """Tag sentences in chunks; broken ones pass through in their places."""
-        return in_chunks(items, CHUNK_WORDS, partial(self.tag, retag=retag))
+        return in_chunks(items, TAGGED_WORDS, partial(self.tag, retag=retag))
 
 
 def _split(weights: Floats, width: int) -> tuple[Floats, Floats]:
@@ -346,13 +323,12 @@ def _write_tags(
                 row[column] = bundle[column - UPOS]
 
 
-def weight_shapes(
-    config: ModelConfig,
+def tagger_shapes(
+    config: TaggerModelConfig,
     num_lexical: int,
     num_characters: int,
     bundles: Bundles,
     num_scripts: int,
-    state_size: int = 0,
 ) -> dict[str, tuple[int, ...]]:
     """Return the shape of every array of a tagger, by its name in `network.TaggerNetwork`."""
     units, width = config.encoder_size, config.lexical_size + config.num_filters
@@ -371,10 +347,4 @@ def weight_shapes(
     }
     if config.sparse_bits:
         shapes |= sparse.shapes(config.sparse_bits, bundles.num_values)
-    if state_size:
-        shapes[WEIGHT] = (config.lm_size, state_size)
-        width += config.lm_size
     return shapes | bilstm_shapes("encoder", width, units, config.encoder_layers)
-
-
-load_model = Tagger.load

@@ -22,7 +22,7 @@ from numba import types
 from seqtool.core.arrays import Floats, Ints
 from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import SymbolTable, morphemes
-from seqtool.parsing.tagger.sparse import attributes_of
+from seqtool.parsing.sparse.words import attributes_of
 from seqtool.text.characters import Characters, Convolution
 from seqtool.treebank.sentence import FEATS, FORM, UPOS, XPOS
 
@@ -34,13 +34,13 @@ _floats = types.float32[:, ::1]
 # forms remembered; a text's own are few, but no text is to fill the memory
 MAX_FORMS = 1 << 15
 
-FIELDS = ("form", "prefix", "suffix", "shape")
+FORM_FIELDS = ("form", "prefix", "suffix", "shape")
 
 
 def lexical_table(counts: Mapping[str, int], min_count: int) -> SymbolTable:
     """Return the symbols of forms: themselves, in lower case, their affixes and their shapes."""
     types = [((form,), count) for form, count in counts.items()]
-    return SymbolTable.build(types, FIELDS, min_count, (FORM,))
+    return SymbolTable.build(types, FORM_FIELDS, min_count, (FORM,))
 
 
 class Forms:
@@ -112,7 +112,7 @@ class Forms:
         return chosen
 
 
-COLUMNS = (UPOS, XPOS, FEATS)
+TAG_COLUMNS = (UPOS, XPOS, FEATS)
 
 Bundle = tuple[str, str, str]
 
@@ -159,7 +159,7 @@ class Bundles:
     def __init__(self, names: Sequence[Bundle]) -> None:
         self.names = tuple(names)
         # of each column, value -> number, in the order in which bundles first have them
-        self.values: tuple[dict[str, int], ...] = tuple({} for _ in COLUMNS)
+        self.values: tuple[dict[str, int], ...] = tuple({} for _ in TAG_COLUMNS)
         for bundle in self.names:
             for numbers, value in zip(self.values, bundle, strict=True):
                 numbers.setdefault(value, len(numbers))
@@ -180,7 +180,7 @@ class Bundles:
             [numbers[value] for numbers, value in zip(self.values, bundle, strict=True)]
             for bundle in self.names
         ]
-        return np.asarray(rows, np.int32).reshape(-1, len(COLUMNS))
+        return np.asarray(rows, np.int32).reshape(-1, len(TAG_COLUMNS))
 
     @cached_property
     def starts(self) -> Ints:
@@ -201,7 +201,7 @@ class Bundles:
         """
         of_values = [
             set(_parts_of(value) if column == XPOS else ())
-            for column, numbers in zip(COLUMNS, self.values, strict=True)
+            for column, numbers in zip(TAG_COLUMNS, self.values, strict=True)
             for value in numbers
         ]
         counts = Counter(part for parts in of_values for part in parts)
@@ -229,8 +229,8 @@ def values_there(rows: Sequence[Sequence[str]], values: Sequence[Mapping[str, in
     A word has no UPOS if that is `_`. In XPOS and FEATS `_` is a value too: these are missing where
     no word of the sentence has any.
     """
-    there = np.full((len(rows), len(COLUMNS)), -1, np.int32)
-    for place, (column, numbers) in enumerate(zip(COLUMNS, values, strict=True)):
+    there = np.full((len(rows), len(TAG_COLUMNS)), -1, np.int32)
+    for place, (column, numbers) in enumerate(zip(TAG_COLUMNS, values, strict=True)):
         found = [row[column] for row in rows]
         if found.count("_") == len(found):
             continue

@@ -1,9 +1,8 @@
 """The network of tags and lemmas, for training.
 
 Dimensions: U forms, L characters of the longest, S lexical symbols of a form, D width of a form's
-vector, T words, I width of what the encoder reads, H units of a direction, O values of all columns
-together, Q parts of these, B bundles, M hidden units of the lemmatizer, E edit scripts, P width of
-a language model's states, R width that they are projected to.
+vector, T words, H units of a direction, O values of all columns together, Q parts of these, B
+bundles, M hidden units of the lemmatizer, E edit scripts.
 """
 
 from __future__ import annotations
@@ -17,10 +16,9 @@ from seqtool.parsing.encoding.encoder import (
     Dropout,
     Linear,
     linear,
-    without_lm,
 )
 from seqtool.parsing.encoding.features import PAD as NO_SYMBOL
-from seqtool.parsing.tagger.config import ModelConfig
+from seqtool.parsing.tagger.config import TaggerModelConfig
 from seqtool.text.characters import PAD
 from seqtool.text.network import CharacterNetwork
 
@@ -40,7 +38,6 @@ class TaggerNetwork(nn.Module):
         parts_OQ: which parts each value has, of all columns together, see `Bundles.parts`.
         num_bundles: how many.
         num_scripts: edit scripts.
-        state_size: P; 0 without a language model.
         num_words: that `cloze` tells apart, whose weights are no part of the model; 0: none.
     """
 
@@ -48,13 +45,12 @@ class TaggerNetwork(nn.Module):
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: TaggerModelConfig,
         num_lexical: int,
         num_characters: int,
         parts_OQ: Tensor,
         num_bundles: int,
         num_scripts: int,
-        state_size: int = 0,
         *,
         num_words: int = 0,
     ) -> None:
@@ -66,11 +62,7 @@ class TaggerNetwork(nn.Module):
             num_characters, config.character_size, config.num_filters, config.filter_width
         )
         width = config.lexical_size + config.num_filters
-        num_inputs = width
-        if state_size:
-            self.lm = Linear(state_size, config.lm_size, bias=False)
-            num_inputs += config.lm_size
-        self.encoder = ContextEncoder(num_inputs, config.encoder_size, config.encoder_layers)
+        self.encoder = ContextEncoder(width, config.encoder_size, config.encoder_layers)
         num_values, num_parts = parts_OQ.shape
         self.values = Linear(width + 2 * config.encoder_size, num_values)
         self.parts: Linear | None = None
@@ -80,7 +72,6 @@ class TaggerNetwork(nn.Module):
         self.lemma_words = Linear(width + 2 * config.encoder_size, config.lemma_size)
         self.lemma_bundles = nn.Embedding(num_bundles, config.lemma_size)
         self.scripts = Linear(config.lemma_size, num_scripts)
-        self.num_words = num_words
         if num_words:
             self.cloze = Cloze(config.encoder_size, num_words)
         nn.init.normal_(self.lexical.weight, std=0.03)
@@ -95,30 +86,19 @@ class TaggerNetwork(nn.Module):
         return torch.cat((self.lexical(lexical_US), self.characters(characters_UL)), 1)
 
     def states(
-        self,
-        inputs_TD: Tensor,
-        lengths: Tensor,
-        between: Dropout,
-        after: Dropout,
-        lm_TP: Tensor | None = None,
+        self, inputs_TD: Tensor, lengths: Tensor, between: Dropout, after: Dropout
     ) -> tuple[Tensor, Tensor]:
         """Return what is known of words in their sentences: their vectors and states, [T, D + 2H].
 
-        The states of the first layer without the language model, [T, 2H], come second.
+        The states of the first layer, [T, 2H], come second.
 
         Args:
             inputs_TD: the vectors of words, one sentence after another.
             lengths: words of each sentence.
             between: is applied to what the layers after the first one read.
             after: is applied to the states.
-            lm_TP: the language model's states after the words, which the encoder reads too.
         """
-        read_TI = inputs_TD
-        if lm_TP is not None:
-            read_TI = torch.cat((inputs_TD, self.lm(lm_TP)), 1)
-        first_TH, last_TH = self.encoder.first_and_last(read_TI, lengths, between)
-        if lm_TP is not None and self.num_words:
-            first_TH = self.encoder.first(without_lm(read_TI, inputs_TD.shape[1]), lengths)
+        first_TH, last_TH = self.encoder.first_and_last(inputs_TD, lengths, between)
         return torch.cat((inputs_TD, after(last_TH)), 1), first_TH
 
     def value_scores(self, states_TX: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from seqtool.core.errors import DataError
 from seqtool.treebank.alignment import checked, universal_relation
-from seqtool.treebank.scores import RANK, SCORE
+from seqtool.treebank.misc import RANK, SCORE
 from seqtool.treebank.sentence import DEPREL, FORM, UPOS, Sentence
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -22,7 +22,6 @@ _LEFTWARD = frozenset({"R", "AL", "AN", "RLE", "RLO", "RLI"})
 # keep a terminal from turning a line round that has words written from right to left
 LEFT_TO_RIGHT = "\N{LEFT-TO-RIGHT MARK}"
 _ISOLATE, _END = "\N{FIRST STRONG ISOLATE}", "\N{POP DIRECTIONAL ISOLATE}"
-_MIRRORED = str.maketrans("()[]{}<>«»", ")(][}{><»«")
 _WITHOUT_DIRECTION = dict.fromkeys(map(ord, (LEFT_TO_RIGHT, _ISOLATE, _END)))
 
 
@@ -83,10 +82,6 @@ class MarkedSentence:
             return "" if self.correction(word) is None else "wrong"
         return "differs" if word in self.differing else ""
 
-    def num_wrong(self) -> int:
-        """Return how many words are wrong."""
-        return sum(self.correction(word) is not None for word in range(1, len(self) + 1))
-
     def num_marked(self) -> int:
         """Return how many words are wrong, or differ where there is no gold annotation."""
         return sum(self.kind(word) != "" for word in range(1, len(self) + 1))
@@ -111,12 +106,8 @@ def mark_together(
         DataError: as of `mark`; or an analysis has other words than the first.
     """
     found = [mark(sentence, gold) for sentence in analyses]
-    forms = analyses[0].column(FORM)
     for sentence in analyses[1:]:
-        if sentence.column(FORM) != forms:
-            first = f"{analyses[0].path or 'the first analysis'}:{analyses[0].line}"
-            message = f"the words differ from those of {first}"
-            raise fault_of(sentence, message, "words", "analyses")
+        _check_words(sentence, analyses[0], "analyses")
     arcs = [
         list(zip(each.heads, map(universal_relation, each.relations), strict=True))
         for each in found
@@ -139,10 +130,9 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
     checked(sentence)
     gold_tree = None
     if gold is not None:
-        if checked(gold).column(FORM) != sentence.column(FORM):
-            other = f"{gold.path or 'the gold sentence'}:{gold.line}"
-            raise fault_of(sentence, f"the words differ from those of {other}", "words")
+        _check_words(sentence, checked(gold), "the gold annotation")
         gold_tree = list(zip(gold.heads(), map(printable, gold.column(DEPREL)), strict=True))
+    rank, score = sentence.metadata.get(RANK), sentence.metadata.get(SCORE)
     return MarkedSentence(
         sentence=sentence,
         name=printable(sentence.sent_id),
@@ -156,23 +146,27 @@ def mark(sentence: Sentence, gold: Sentence | None = None) -> MarkedSentence:
             Surface(first, last, printable(columns[FORM]))
             for first, last, columns in sentence.multiword_tokens()
         ],
-        rank=_rank(sentence),
+        rank=printable(f"tree {rank}, score {score}") if rank and score else "",
     )
 
 
-def _rank(sentence: Sentence) -> str:
-    """Return which of the best trees it is by its comments, and its score; "" of any other tree."""
-    metadata = sentence.metadata
-    rank, score = metadata.get(RANK), metadata.get(SCORE)
-    return printable(f"tree {rank}, score {score}") if rank and score else ""
+def _check_words(sentence: Sentence, other: Sentence, given: str) -> None:
+    """Raise a DataError where another analysis has other words."""
+    if sentence.column(FORM) != other.column(FORM):
+        message = f"the words differ from those of {other.path or given}:{other.line}"
+        raise fault_of(sentence, message, given, "words")
 
 
-def fault_of(
-    sentence: Sentence, message: str, what: str = "sentences", given: str = "the gold annotation"
-) -> DataError:
+def fault_of(sentence: Sentence, message: str, given: str, what: str = "sentences") -> DataError:
     """Return the error that a sentence and what is `given` beside it do not go together."""
     hint = f"give {given} of the same {what}"
     return DataError(message, hint=hint, path=sentence.path or None, line=sentence.line)
+
+
+def columns_of(sentence: Sentence) -> str:
+    """Return a sentence as CoNLL-U that is safe to show."""
+    lines = sentence.to_conllu().rstrip("\n").split("\n")
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
 
 
 def printable(text: str) -> str:
@@ -204,19 +198,6 @@ def is_leftward(text: str, otherwise: bool = False) -> bool:
         if direction in ("L", "R", "AL"):
             return direction != "L"
     return otherwise
-
-
-def turned(text: str) -> str:
-    """Return a word of a sentence from right to left for what does not know of directions.
-
-    Brackets are turned round where no letter of the word says how they open.
-
-    >>> turned("(")
-    ')'
-    """
-    if any(unicodedata.bidirectional(character) in ("L", "R", "AL") for character in text):
-        return text
-    return text.translate(_MIRRORED)
 
 
 def width_of(text: str) -> int:

@@ -8,51 +8,32 @@ let printing = false;
 
 // pictures
 
-const states = new Map(); // of each picture: its texts, sizes, and which one is shown
+const states = new Map(); // of each picture: its two forms, its size, and which one is shown
 for (const section of sections) {
   for (const picture of section.querySelectorAll(".picture")) {
-    const state = { section, rows: null, shown: "", word: 0 };
-    for (const which of ["across", "down"]) {
-      const [width, height] = picture.dataset[which].split(" ").map(Number);
-      state[which] = { width, height, text: picture.querySelector("." + which).textContent };
-    }
-    states.set(picture, state);
+    const [across, down] = [...picture.querySelectorAll("noscript")].map((each) => each.textContent);
+    const { width, across: height, down: column } = picture.dataset;
+    states.set(picture, { section, across, down, width: Number(width),
+      heights: { across: height, down: column }, rows: null, shown: "", word: 0 });
     picture.replaceChildren();
   }
 }
 
 function wanted(state, room) {
-  if (printing) return state.across.width <= PAPER * SHRUNK ? "across" : "down";
+  if (printing) return state.width <= PAPER * SHRUNK ? "across" : "down";
   if (layout.value !== "auto") return layout.value;
-  return state.across.width <= room ? "across" : "down";
+  return state.width <= room ? "across" : "down";
 }
 
 function fill(picture) {
   const state = states.get(picture);
   if (state.shown === state.wanted) return;
-  picture.innerHTML = state[state.wanted].text;
+  picture.innerHTML = state[state.wanted];
   state.shown = picture.dataset.shown = state.wanted;
   for (const word of state.section.hits || []) {
     const found = wordOf(picture, word);
     if (found) found.classList.add("hit");
   }
-}
-
-// on paper, words below one another: pieces of some rows, between which a page may end
-const [MARGIN, ROW] = main.dataset.rows.split(" ").map(Number), PIECE = 10 * ROW, PRINTED = 0.75;
-function cut(picture) {
-  const { width, height } = states.get(picture).down;
-  const whole = picture.firstElementChild;
-  const pieces = [];
-  for (let top = 0, end; top < height; top = end) {
-    end = Math.min(height, top + PIECE + (top ? 0 : MARGIN));
-    const piece = whole.cloneNode(true);
-    piece.setAttribute("viewBox", "0 " + top + " " + width + " " + (end - top));
-    piece.setAttribute("width", PRINTED * width);
-    piece.setAttribute("height", PRINTED * (end - top));
-    pieces.push(piece);
-  }
-  picture.replaceChildren(...pieces);
 }
 
 function empty(picture) {
@@ -77,9 +58,7 @@ function arrange() {
   for (const [picture, state] of states) {
     const room = rooms[place++];
     state.wanted = wanted(state, room);
-    const { width, height } = state[state.wanted];
-    const share = state.wanted === "down" ? Math.min(1, room / width) : 1; // see the style
-    picture.style.minHeight = height * share + "px";
+    picture.style.minHeight = state.heights[state.wanted] + "px";
     if (state.shown) fill(picture);
   }
 }
@@ -146,7 +125,7 @@ function go(picture, key) {
   const across = state.shown === "across", right = picture.dir === "rtl" ? "ArrowLeft" : "ArrowRight";
   const left = right === "ArrowLeft" ? "ArrowRight" : "ArrowLeft";
   const [next, previous, up, inside] = across ? [right, left, "ArrowUp", "ArrowDown"]
-    : ["ArrowDown", "ArrowUp", left, right];
+    : ["ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight"];
   let word = state.word || (key === previous ? rows.size + 1 : 0);
   if (key === next) word = Math.min(word + 1, rows.size);
   else if (key === previous) word = Math.max(word - 1, 1);
@@ -302,7 +281,6 @@ addEventListener("beforeprint", () => {
     picture.style.minHeight = "";
     if (state.section.hidden) continue;
     fill(picture);
-    if (state.shown === "down") cut(picture);
     state.section.classList.toggle("long", state.shown === "down");
   }
 });

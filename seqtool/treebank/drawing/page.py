@@ -1,8 +1,8 @@
 """Trees as one HTML page: to search, to go through with keys, to print.
 
-The pictures of each sentence, one across and one with the words below one another, stand in
-`noscript` elements. Without a script a browser shows the first. With one they are text that costs
-little: the page's own script makes pictures of those that are in view, and shows the one that fits.
+Each sentence stands there twice in `noscript` elements: with its words in a row, and below one
+another. Without a script a browser shows one of them. With one they are text that costs little: the
+page's own script shows those that are in view, each in the form that fits.
 The words of a sentence stand there as CoNLL-U, to be read and to be searched. The page loads
 nothing, and its policy names style and script by their sums. Every text of data is escaped.
 """
@@ -17,16 +17,15 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from seqtool.core.errors import counted
-from seqtool.treebank.drawing.column import ROW, draw_down
-from seqtool.treebank.drawing.marked import MarkedSentence, printable
-from seqtool.treebank.drawing.picture import MARGIN, Picture, draw, opening_tag
+from seqtool.treebank.drawing.marked import MarkedSentence, columns_of
+from seqtool.treebank.drawing.picture import Picture, draw, opening_tag
 from seqtool.treebank.drawing.style import STYLE
 
 _FOLDER = files("seqtool.treebank.drawing")
 
 
-def policy_of(style: str, script: str, *, form_action: str = "'none'") -> str:
-    """Return the element that lets a page run its own style and script, and load nothing.
+def opening(title: str, style: str, script: str, form_action: str = "'none'") -> str:
+    """Return the head of a page that runs its own style and script, and loads nothing.
 
     Its forms are sent nowhere, or where `form_action` says in the words of such a policy.
     """
@@ -38,7 +37,17 @@ def policy_of(style: str, script: str, *, form_action: str = "'none'") -> str:
         f"default-src 'none'; style-src 'sha256-{sums[0]}'; script-src 'sha256-{sums[1]}'; "
         f"base-uri 'none'; form-action {form_action}"
     )
-    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{style}\n</style>\n</head>\n<body>\n"
+    )
+
+
+def closing(script: str) -> str:
+    """Return the end of a page, with its script."""
+    return f"<script>\n{script}\n</script>\n</body>\n</html>\n"
 
 
 class Above(NamedTuple):
@@ -48,7 +57,7 @@ class Above(NamedTuple):
         title: of the page.
         elements: HTML.
         style, script: its own; they come after those of the trees.
-        form_action: where forms may be sent, as of `policy_of`.
+        form_action: where forms may be sent, as of `opening`.
     """
 
     title: str = "Dependency trees"
@@ -62,6 +71,7 @@ def page(
     groups: Iterable[Sequence[MarkedSentence]],
     *,
     beside: bool = False,
+    down: bool = False,
     above: Above | None = None,
 ) -> Iterator[str]:
     """Give the page in pieces, a sentence each; memory does not grow with them.
@@ -69,22 +79,21 @@ def page(
     Args:
         groups: the analyses of each sentence.
         beside: they stand side by side where the window is wide enough.
+        down: words stand below one another, however wide the window is.
         above: what stands above them.
     """
     above = above or Above()
-    style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{above.style}{STYLE}"
+    hidden = f"noscript.{'across' if down else 'down'} {{ display: none }}\n"
+    style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{hidden}{above.style}{STYLE}"
     kind = ' class="beside"' if beside else ""
     script = f"{(_FOLDER / 'page.js').read_text(encoding='utf-8')}{above.script}".strip()
-    yield (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f"{policy_of(style, script, form_action=above.form_action)}"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(above.title)}</title>\n<style>\n{style}\n</style>\n"
-        f'</head>\n<body>\n{above.elements}{_CONTROLS}<main{kind} data-rows="{MARGIN:g} {ROW:g}">\n'
-    )
+    yield opening(above.title, style, script, above.form_action)
+    chosen = 'value="down"'
+    controls = _CONTROLS.replace(chosen, f"{chosen} selected") if down else _CONTROLS
+    yield f"{above.elements}{controls}<main{kind}>\n"
     for number, group in enumerate(groups, start=1):
         yield _section(group, number)
-    yield f"</main>\n{_TIP}<script>\n{script}\n</script>\n</body>\n</html>\n"
+    yield f'</main>\n<div id="tip" role="status" hidden></div>\n{closing(script)}'
 
 
 _CONTROLS = """
@@ -107,62 +116,55 @@ _CONTROLS = """
 head and to the first dependent, <kbd>Home</kbd> <kbd>End</kbd> <kbd>Esc</kbd></p></details>
 </header>
 """.lstrip()
-_TIP = '<div id="tip" role="status" hidden></div>\n'
 
 
 def _section(group: Sequence[MarkedSentence], number: int) -> str:
     first = group[0]
-    num_marked = max(sentence.num_marked() for sentence in group)
     figures = "".join(_figure(sentence, number) for sentence in group)
-    rank = f" · {escape(first.rank)}" if first.rank else ""
     # a text that was split has names that are numbers
     name = f" {escape(first.name)}" if first.name != str(number) else ""
-    marks_shown = _marks(first, num_marked) if len(group) == 1 or first.gold is None else ""
-    marks = "errors" if first.gold is not None else "differences" if len(group) > 1 else ""
-    marked = f' data-marks="{marks}" data-marked="{num_marked}"' if marks else ""
+    rank = f" · {escape(first.rank)}" if first.rank else ""
+    marks = _marks(first) if len(group) == 1 or first.gold is None else ""
+    kind = "errors" if first.gold is not None else "differences" if len(group) > 1 else ""
+    num_marked = max(sentence.num_marked() for sentence in group)
+    marked = f' data-marks="{kind}" data-marked="{num_marked}"' if kind else ""
     return (
         f'<section id="s{number}"{marked}>\n<h2><a href="#s{number}">{number}</a>'
-        f"{name}{rank}{marks_shown}</h2>\n"
-        f'<p dir="auto">{escape(first.text)}</p>\n<div class="analyses">\n{figures}</div>\n'
-        "</section>\n"
+        f'{name}{rank}{marks}</h2>\n<p dir="auto">{escape(first.text)}</p>\n'
+        f'<div class="analyses">\n{figures}</div>\n</section>\n'
     )
 
 
-def _marks(sentence: MarkedSentence, num: int) -> str:
+def _marks(sentence: MarkedSentence) -> str:
     """Return how many arcs are wrong, or differ, if there is something to compare with."""
-    if sentence.gold is None and not sentence.source:
-        return ""
-    text, kind = counted(num, "wrong arc"), "errors"
-    if sentence.gold is None:
+    num = sentence.num_marked()
+    if sentence.gold is not None:
+        text, kind = counted(num, "wrong arc"), "errors"
+    elif sentence.source:
         text, kind = f"{counted(num, 'word')} differ" + ("s" if num == 1 else ""), "differences"
-    kind = f' class="{kind}"' if num else ""
-    return f" · <span{kind}>{text}</span>"
+    else:
+        return ""
+    return f' · <span class="{kind if num else ""}">{text}</span>'
 
 
 def _figure(sentence: MarkedSentence, number: int) -> str:
-    across, down = draw(sentence), draw_down(sentence)
-    direction = "rtl" if across.leftward else "ltr"
+    picture, column = draw(sentence), draw(sentence, down=True)
+    direction = "rtl" if picture.leftward else "ltr"
     caption = ""
     if sentence.source:
-        marks = _marks(sentence, sentence.num_wrong()) if sentence.gold is not None else ""
+        marks = "" if sentence.gold is None else _marks(sentence)
         caption = f"<figcaption>{escape(sentence.source)}{marks}</figcaption>\n"
     label = f"tree of sentence {number}"
-    lines = sentence.sentence.to_conllu().rstrip("\n").split("\n")
-    columns = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
     return (
         f'<figure>\n{caption}<div class="picture" dir="{direction}" tabindex="0" role="group" '
-        f'aria-label="{label}" data-across="{_size(across)}" data-down="{_size(down)}">\n'
-        f'<noscript class="across">{_svg(across, label)}</noscript>\n'
-        f'<noscript class="down">{_svg(down, label)}</noscript>\n</div>\n'
-        f'<details><summary>CoNLL-U</summary><pre dir="ltr">\n{escape(columns)}\n</pre></details>\n'
-        "</figure>\n"
+        f'aria-label="{label}" data-width="{picture.width:g}" data-across="{picture.height:g}" '
+        f'data-down="{column.height:g}">\n'
+        f'<noscript class="across">{_svg(picture, label)}</noscript>\n'
+        f'<noscript class="down">{_svg(column, label)}</noscript>\n</div>\n'
+        '<details><summary>CoNLL-U</summary><pre dir="ltr">\n'
+        f"{escape(columns_of(sentence.sentence))}\n</pre></details>\n</figure>\n"
     )
 
 
-def _size(picture: Picture) -> str:
-    return f"{picture.width:g} {picture.height:g}"
-
-
 def _svg(picture: Picture, label: str) -> str:
-    tag = opening_tag(picture.width, picture.height, label=label)
-    return f"{tag}\n{picture.elements}</svg>"
+    return f"{opening_tag(picture.width, picture.height, label)}\n{picture.elements}</svg>"

@@ -15,25 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import zip_longest
 from typing import Any, Literal, get_args
 
 from seqtool.core.errors import DataError, counted
 from seqtool.core.terminal import json_text
-from seqtool.treebank.drawing.grouped import svg_picture
 from seqtool.treebank.drawing.marked import (
     Group,
     MarkedSentence,
+    columns_of,
     fault_of,
     mark,
     mark_together,
     printable,
 )
 from seqtool.treebank.drawing.page import page
-from seqtool.treebank.drawing.picture import draw, opening_tag
+from seqtool.treebank.drawing.picture import draw, opening_tag, svg_document
 from seqtool.treebank.drawing.style import CLASS, DARK, LIGHT, STYLE
 from seqtool.treebank.drawing.textual import tree_lines
 from seqtool.treebank.drawing.tikz import tikz_document
-from seqtool.treebank.scores import RANK, SCORE
+from seqtool.treebank.misc import RANK, SCORE
 from seqtool.treebank.sentence import COLUMNS, DEPREL, Sentence
 
 Format = Literal["tree", "svg", "html", "tikz", "json"]
@@ -41,30 +42,7 @@ Format = Literal["tree", "svg", "html", "tikz", "json"]
 _NAMES = tuple(name.lower() for name in COLUMNS)
 # of what a notebook shows
 MAX_DRAWN = 8  # sentences
-MAX_ROWS = 40  # words of a sentence without a tree
-
-
-def render(
-    sentences: Iterable[Sentence],
-    format: Format,
-    *,
-    gold: Iterable[Sentence] | None = None,
-    colour: bool = False,
-) -> Iterator[str]:
-    """Give the text of parsed sentences in pieces, to be written one after another.
-
-    Memory does not grow with the sentences but for `svg`, whose first line needs its height.
-
-    Args:
-        sentences: with trees; taken one after another.
-        format: one of `FORMATS`.
-        gold: the same sentences with the trees to compare with.
-        colour: colour trees for a terminal.
-
-    Raises:
-        DataError: when iterated: the gold sentences have other words, or heads are no tree.
-    """
-    return render_groups(grouped([sentences], [""], gold), format, colour=colour)
+MAX_ROWS = 40  # lines of a sentence without a tree
 
 
 def render_groups(
@@ -75,26 +53,28 @@ def render_groups(
     down: bool = False,
     colour: bool = False,
 ) -> Iterator[str]:
-    """Give the text of sentences, each with one analysis or several; see `render`.
+    """Give the text of sentences in pieces, to be written one after another.
+
+    Memory does not grow with the sentences but for `svg`, whose first line needs its height.
 
     Args:
-        groups: as `grouped` gives them.
+        groups: the analyses of each sentence, as `grouped` gives them.
         format: one of `FORMATS`.
         beside: analyses stand side by side; in JSON they always follow one another.
-        down: in SVG, words stand below one another.
+        down: in SVG and HTML, words stand below one another.
         colour: colour trees for a terminal.
     """
     match format:
         case "tree":
             return tree_lines(groups, beside=beside, colour=colour)
         case "svg":
-            return svg_picture(groups, beside=beside, is_down=down)
+            return svg_document(groups, beside=beside, down=down)
         case "html":
-            return page(groups, beside=beside)
+            return page(groups, beside=beside, down=down)
         case "tikz":
             return tikz_document(groups, beside=beside)
         case "json":
-            return _json_lines(groups)
+            return (json_text(to_object(each)) + "\n" for group in groups for each in group)
 
 
 def grouped(
@@ -112,83 +92,45 @@ def grouped(
     Raises:
         DataError: when iterated: sentences are missing or have other words, or heads are no tree.
     """
-    streams = [iter(sentences) for sentences in analyses]
-    golden = None if gold is None else iter(gold)
-    for first in streams[0]:
-        counterpart = None if golden is None else next(golden, None)
-        if golden is not None and counterpart is None:
-            raise fault_of(first, "there is no gold sentence for this one")
-        others = [next(stream, None) for stream in streams[1:]]
-        found = [other for other in others if other is not None]
-        if len(found) < len(others):
-            name = names[others.index(None) + 1]
-            raise fault_of(first, f"{name} has no such sentence", given="analyses")
-        if others:
-            yield mark_together([first, *found], names, counterpart)
-        else:
-            yield [mark(first, counterpart)]
-    for stream in streams[1:]:
-        for extra in stream:
-            raise fault_of(extra, f"{names[0]} has no such sentence", given="analyses")
-    for extra in golden or ():
-        raise fault_of(extra, "the gold sentence has no counterpart")
+    sides = [*analyses, *([] if gold is None else [gold])]
+    shown = names if len(names) > 1 else [""]
+    called = [*(name or "the analysis" for name in names), "the gold annotation"]
+    for row in zip_longest(*sides):
+        if None in row:
+            given = "analyses" if gold is None else "the gold annotation"
+            message = f"{called[row.index(None)]} has no such sentence"
+            raise fault_of(next(each for each in row if each is not None), message, given)
+        yield mark_together(row[: len(names)], shown, None if gold is None else row[-1])
 
 
 def inline_html(sentences: Sequence[Sentence]) -> str:
     """Return the first sentences as a piece of HTML, for a notebook: its styles stay inside.
 
-    A sentence that has no tree is shown as a table of its columns.
+    A sentence that has no tree is shown as its columns.
     """
     drawn = [_inline(sentence) for sentence in sentences[:MAX_DRAWN]]
     if len(sentences) > MAX_DRAWN:
         drawn.append(f"<p>{counted(len(sentences) - MAX_DRAWN, 'more sentence')}</p>\n")
     # a notebook may be light while the screen is dark: the pictures bring their ground with them
-    light, dark = (f".{CLASS} {{ background: {look.paper} }}" for look in (LIGHT, DARK))
-    style = (
-        f"<style>\n{STYLE}\n{light}\n@media (prefers-color-scheme: dark) {{ {dark} }}\n</style>\n"
-    )
+    light, dark = (f".{CLASS} {{ background: {look['paper']} }}" for look in (LIGHT, DARK))
+    darkened = f"@media (prefers-color-scheme: dark) {{ {dark} }}"
+    style = f"<style>\n{STYLE}\n{light}\n{darkened}\n</style>\n"
     return f'<div class="{CLASS}-page">\n{style}{"".join(drawn)}</div>\n'
 
 
 def _inline(sentence: Sentence) -> str:
-    direction = '<p dir="auto">{}</p>\n'
+    text = f'<p dir="auto">{escape(printable(sentence.text))}</p>\n'
     try:
-        marked = mark(sentence)
+        picture = draw(mark(sentence))
     except DataError:  # no tree, or none yet
-        rows = [sentence.rows[i] for i in range(min(len(sentence), MAX_ROWS))]
-        used = [
-            index
-            for index, name in enumerate(COLUMNS)
-            if name in ("ID", "FORM") or any(row[index] != "_" for row in rows)
-        ]
-        cells = [[printable(row[index]) for index in used] for row in rows]
-        if len(sentence) > len(rows):
-            cells.append(["..."] * len(used))
-        lines = _table_row("th", [COLUMNS[index] for index in used])
-        lines += "".join(_table_row("td", row) for row in cells)
-        return direction.format(escape(printable(sentence.text))) + f"<table>\n{lines}</table>\n"
-    picture = draw(marked)
+        lines = columns_of(sentence).split("\n")
+        more = ["..."] if len(lines) > MAX_ROWS else []
+        return f"{text}<pre>{escape(chr(10).join(lines[:MAX_ROWS] + more))}</pre>\n"
     side = "rtl" if picture.leftward else "ltr"
     return (
-        f'{direction.format(escape(marked.text))}<div dir="{side}" style="overflow-x: auto">\n'
-        f"{opening_tag(picture.width, picture.height)}\n{picture.elements}</svg>\n"
-        "</div>\n"
+        f'{text}<div dir="{side}" style="overflow-x: auto">\n'
+        f"{opening_tag(picture.width, picture.height)}\n{picture.elements}</svg>\n</div>\n"
     )
-
-
-def _table_row(tag: str, cells: Sequence[str]) -> str:
-    inside = "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells)
-    return f"<tr>{inside}</tr>\n"
-
-
-def _json_lines(groups: Iterable[Group]) -> Iterator[str]:
-    """Give a line for each sentence: see `to_object`.
-
-    Where there are several analyses, each has a line, with its name as `source`.
-    """
-    for group in groups:
-        for sentence in group:
-            yield json_text(to_object(sentence)) + "\n"
 
 
 def ranked_json(groups: Iterable[Sequence[Sentence]]) -> Iterator[str]:

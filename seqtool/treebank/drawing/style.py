@@ -6,84 +6,32 @@ the rules as they are: programs that draw an SVG without a browser know no varia
 
 from __future__ import annotations
 
-from typing import NamedTuple
+CLASS = "seqtool-tree"  # of every picture
 
-CLASS = "seqtool-tree"  # of every picture: its styles hold inside it, and nowhere else
-
-
-class Colours(NamedTuple):
-    """Of a picture on a light or a dark ground."""
-
-    paper: str
-    ink: str
-    faint: str
-    line: str
-    wrong: str
-    gold: str
-    differs: str
-    hit: str
-
-    def rules(self) -> str:
-        """Return the rules of CSS that use them."""
-        marked = "\n".join(
-            f".{kind} .arc {{ stroke: {colour} }}\n"
-            f".{kind} .arrow, .{kind}.relation {{ fill: {colour} }}"
-            for kind, colour in (
-                ("wrong", self.wrong),
-                ("gold", self.gold),
-                ("differs", self.differs),
-                ("lit", self.hit),
-            )
-        )
-        return (
-            f"text {{ fill: {self.ink} }}\n.paper {{ fill: {self.paper} }}\n"
-            f".tag, .surface, .number, .source {{ fill: {self.faint} }}\n"
-            f".arc, .bracket {{ stroke: {self.line} }}\n.arrow {{ fill: {self.line} }}\n"
-            f"{marked}\n.hit .form {{ fill: {self.hit} }}\n"
-            f".hit .ring, .lit .ring {{ stroke: {self.hit} }}"
-        )
-
-
-LIGHT = Colours(
-    paper="#ffffff",
-    ink="#1f2328",
-    faint="#59636e",
-    line="#6e7781",
-    wrong="#c62828",
-    gold="#2e7d32",
-    differs="#b45309",
-    hit="#0060a8",
-)
-DARK = Colours(
-    paper="#15191e",
-    ink="#e6edf3",
-    faint="#9aa4af",
-    line="#8b949e",
-    wrong="#ff8a80",
-    gold="#7ccf80",
-    differs="#f0a35e",
-    hit="#6cb8f0",
-)
-# where a reader forces colours: those of the system, and what is marked by its lines
-_FORCED = Colours(
-    paper="Canvas",
-    ink="CanvasText",
-    faint="CanvasText",
-    line="CanvasText",
-    wrong="LinkText",
-    gold="CanvasText",
-    differs="LinkText",
-    hit="Highlight",
-)
-# pixels, of the letters of each kind of text
-SIZES = {"form": 16, "tag": 11, "relation": 11, "number": 11, "surface": 13, "source": 13}
-_SHAPES = "\n".join(
-    [
-        "text { font-family: system-ui, sans-serif; text-anchor: middle }",
-        *(f".{kind} {{ font-size: {size}px }}" for kind, size in SIZES.items()),
-    ]
-)
-_SHAPES += """
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1f2328",
+    "faint": "#59636e",
+    "line": "#6e7781",
+    "wrong": "#c62828",
+    "gold": "#2e7d32",
+    "differs": "#b45309",
+    "lit": "#0060a8",
+}
+DARK = {
+    "paper": "#15191e",
+    "ink": "#e6edf3",
+    "faint": "#9aa4af",
+    "line": "#8b949e",
+    "wrong": "#ff8a80",
+    "gold": "#7ccf80",
+    "differs": "#f0a35e",
+    "lit": "#6cb8f0",
+}
+_SHAPES = """
+text { font: 11px system-ui, sans-serif; text-anchor: middle }
+.form { font-size: 16px }
+.surface, .source { font-size: 13px }
 .starts { text-anchor: start }
 .ends { text-anchor: end }
 .arc, .bracket { fill: none; stroke-width: 1.2 }
@@ -91,7 +39,7 @@ _SHAPES += """
 .wrong .arc, .differs .arc, .lit .arc { stroke-width: 1.8 }
 .gold .arc { stroke-dasharray: 4 3 }
 .hit .form { font-weight: bold }
-""".rstrip()
+""".strip()
 
 
 def _inside(rules: str) -> str:
@@ -103,31 +51,32 @@ def _inside(rules: str) -> str:
     )
 
 
-def _rules(colours: Colours) -> str:
+def _colours(of: dict[str, str]) -> str:
     """Return the rules of colours inside a picture, and the ground of one that is a file."""
-    return f"{_inside(colours.rules())}\n.{CLASS}:root {{ background: {colours.paper} }}"
+    marked = "".join(
+        f".{kind} .arc {{ stroke: {of[kind]} }}\n"
+        f".{kind} .arrow, .{kind}.relation {{ fill: {of[kind]} }}\n"
+        for kind in ("wrong", "gold", "differs", "lit")
+    )
+    rules = (
+        f"text {{ fill: {of['ink']} }}\n.paper {{ fill: {of['paper']} }}\n"
+        f".tag, .surface, .source {{ fill: {of['faint']} }}\n"
+        f".arc, .bracket {{ stroke: {of['line']} }}\n.arrow {{ fill: {of['line']} }}\n"
+        f"{marked}.hit .form {{ fill: {of['lit']} }}\n"
+        f".hit .ring, .lit .ring {{ stroke: {of['lit']} }}"
+    )
+    return f"{_inside(rules)}\n.{CLASS}:root {{ background: {of['paper']} }}"
 
 
-_FAINT = _inside(
-    ".tag, .surface, .number, .source { fill: color-mix(in srgb, CanvasText 65%, Canvas) }"
-)
 STYLE = "\n".join(
     (
         # where a sentence from right to left stands, no tag is turned; and a browser that darkens
         # pages is told that this one has dark colours of its own
         f".{CLASS} {{ direction: ltr; color-scheme: light dark }}",
         _inside(_SHAPES),
-        _rules(LIGHT),
-        # a browser that darkens pages on a light screen turns the colours of the system only
-        f"@supports (color-scheme: dark) {{ .{CLASS} text {{ fill: CanvasText }} }}",
-        f"@supports (color-scheme: dark) {{ {_FAINT} }}",
-        f"@media (prefers-color-scheme: dark) {{\n{_rules(DARK)}\n}}",
-        f"@media (forced-colors: active) {{\n.{CLASS} {{ forced-color-adjust: none }}\n"
-        f"{_rules(_FORCED)}\n}}",
+        _colours(LIGHT),
+        f"@media (prefers-color-scheme: dark) {{\n{_colours(DARK)}\n}}",
         # paper is white, whatever the screen is
-        f"@media print {{\n{_rules(LIGHT)}\n}}",
-        # A browser that darkens pages turns text and ground, and no shapes: light text would stand
-        # on white paper. Programs that know no grounds do not know this either.
-        f"@supports (color-scheme: dark) {{ .{CLASS}:root .paper {{ fill: none }} }}",
+        f"@media print {{\n{_colours(LIGHT)}\n}}",
     )
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from typing import NamedTuple
 
 from rich.style import Style
@@ -16,20 +17,18 @@ from seqtool.treebank.drawing.marked import (
     width_of,
 )
 
-_PLAIN = Style()
 _FAINT = Style(dim=True)
 _WORD = Style(bold=True)
 _GOLD = Style(color="green")
-_RELATION = {"": _PLAIN, "wrong": Style(color="red"), "differs": Style(color="yellow")}
+_RELATION = {"": Style(), "wrong": Style(color="red"), "differs": Style(color="yellow")}
 
 
 class _Column(NamedTuple):
-    """A cell for each word; `styles` of one alone is that of all."""
+    """A cell for each word, of a style each, or one for all."""
 
     cells: Sequence[str]
     styles: Sequence[Style]
     gap: str = "  "  # before it
-    to_right: bool = False
     name: str = ""  # above it
 
 
@@ -47,55 +46,53 @@ def tree_lines(
         first = group[0]
         name = first.name + (f" ({first.rank})" if first.rank else "")
         title = f"# {name.strip()}: " if name else "# "
-        lines = [_painted(title + isolated(first.text), _FAINT, colour)]
-        words, notes = _word_columns(first), _notes(first)
+        lines = [painted(title + isolated(first.text), _FAINT, colour)]
+        digits = len(str(len(first)))
+        words = [
+            _Column([f"{word:>{digits}}" for word in range(1, len(first) + 1)], [_FAINT], ""),
+            _Column([isolated(form) for form in first.forms], [_WORD], " "),
+            _Column(first.tags, [_FAINT]),
+        ]
+        notes = _Column(notes_of(first), [_FAINT])
         if beside:
             analyses = [column for each in group for column in _analysis(each)]
             lines += _table([*words, *analyses, notes], colour)
         for each in () if beside else group:
             if each.source:
-                lines.append(_painted(f"## {each.source}", _FAINT, colour))
+                lines.append(painted(f"## {each.source}", _FAINT, colour))
             tree, relations, marks = _analysis(each)
-            columns = [tree._replace(name="", gap=""), *words, relations, notes, marks]
-            columns[1] = columns[1]._replace(gap=" ")
-            lines += _table(columns, colour)
+            tree, number = tree._replace(name="", gap=""), words[0]._replace(gap=" ")
+            lines += _table([tree, number, *words[1:], relations, notes, marks], colour)
         start = LEFT_TO_RIGHT if any(map(has_leftward, (*first.forms, first.text))) else ""
         yield "".join(f"{start}{line}\n" for line in lines) + "\n"
 
 
-def _painted(text: str, style: Style, colour: bool) -> str:
+def painted(text: str, style: Style, colour: bool) -> str:
+    """Return a text with the codes of its colours, if there are to be any."""
     return style.render(text) if colour and text else text
 
 
-def _word_columns(sentence: MarkedSentence) -> list[_Column]:
-    """Return the number, form and tag of each word."""
-    numbers = [str(word) for word in range(1, len(sentence) + 1)]
-    return [
-        _Column(numbers, [_FAINT], "", to_right=True),
-        _Column([isolated(form) for form in sentence.forms], [_WORD], " "),
-        _Column(sentence.tags, [_FAINT]),
-    ]
-
-
-def _notes(sentence: MarkedSentence) -> _Column:
-    """Return the multiword tokens, each at its first word."""
+def notes_of(sentence: MarkedSentence) -> list[str]:
+    """Return the multiword tokens, each at its first word; "" of other words."""
     notes = {s.first: f"{s.first}-{s.last} {isolated(s.form)}" for s in sentence.surfaces}
-    return _Column([notes.get(word, "") for word in range(1, len(sentence) + 1)], [_FAINT])
+    return [notes.get(word, "") for word in range(1, len(sentence) + 1)]
+
+
+def mark_of(sentence: MarkedSentence, word: int) -> str:
+    """Return what is wrong about a word, or that analyses differ in it; else ""."""
+    gold = sentence.correction(word)
+    if gold is None:
+        return "≠" if sentence.kind(word) == "differs" else ""
+    return f"✗ gold: {gold[1]} of {gold[0]}"
 
 
 def _analysis(sentence: MarkedSentence) -> tuple[_Column, _Column, _Column]:
     """Return the lines of the tree, the relations, and what is wrong or differs."""
     words = range(1, len(sentence) + 1)
-    kinds = [sentence.kind(word) for word in words]
-    marks = []
-    for word, kind in zip(words, kinds, strict=True):
-        gold = sentence.correction(word)
-        differs = "≠" if kind == "differs" else ""
-        marks.append(differs if gold is None else f"✗ gold: {gold[1]} of {gold[0]}")
     return (
-        _Column(_lines(sentence.heads), [_FAINT], name=sentence.source),
-        _Column(sentence.relations, [_RELATION[kind] for kind in kinds]),
-        _Column(marks, [_GOLD]),
+        _Column(branches(sentence.heads), [_FAINT], name=sentence.source),
+        _Column(sentence.relations, [_RELATION[sentence.kind(word)] for word in words]),
+        _Column([mark_of(sentence, word) for word in words], [_GOLD]),
     )
 
 
@@ -106,61 +103,49 @@ def _table(columns: Sequence[_Column], colour: bool) -> list[str]:
     none.
     """
     columns = [column for column in columns if any(column.cells)]
-    widths = [max(map(width_of, column.cells)) for column in columns]
-    for place, column in enumerate(columns):
-        end = place + 1
-        while end < len(columns) and not columns[end].name:
-            end += 1
-        room = sum(widths[place:end]) + sum(len(each.gap) for each in columns[place + 1 : end])
-        widths[end - 1] += max(0, width_of(column.name) - room)
-    rows = [""] * len(columns[0].cells)
     heading = ""
+    rows = [""] * len(columns[0].cells)
     taken = 0
-    for column, width in zip(columns, widths, strict=True):
+    for column in columns:
         if column.name:
-            heading += " " * (taken + len(column.gap) - width_of(heading)) + column.name
+            begin = max(taken + len(column.gap), width_of(heading) + 2 if heading else 0)
+            # what stands to the left of a name makes room for it
+            rows = [row + " " * (begin - taken - len(column.gap)) for row in rows]
+            taken = begin - len(column.gap)
+            heading += " " * (begin - width_of(heading)) + column.name
+        width = max(map(width_of, column.cells))
         taken += len(column.gap) + width
-        styles = list(column.styles)
-        if len(styles) == 1:
-            styles *= len(rows)
-        for i, (cell, style) in enumerate(zip(column.cells, styles, strict=True)):
+        for i, (cell, style) in enumerate(zip(column.cells, cycle(column.styles), strict=False)):
             blank = " " * (width - width_of(cell))
-            shown = _painted(cell, style, colour)
-            rows[i] += column.gap + (blank + shown if column.to_right else shown + blank)
+            rows[i] += column.gap + painted(cell, style, colour) + blank
     return [
-        *([_painted(heading, _FAINT, colour)] if heading else []),
+        *([painted(heading, _FAINT, colour)] if heading else []),
         *(row.rstrip() for row in rows),
     ]
 
 
-def _lines(heads: list[int]) -> list[str]:
-    """Return the lines of the tree, all as wide."""
-    columns = _node_columns(heads)
+def branches(heads: Sequence[int]) -> list[str]:
+    """Return the lines of a tree by the head of each word: a text for each, all as wide."""
+    first, last = _reaches(heads)
+    columns = _node_columns(heads, first, last)
     width = 2 * max(columns) + 1
     grid = [[" "] * width for _ in heads]
-    first, last = _reaches(heads)
     # what leads to the right first, so that what leads up and down passes over it
-    for word, head in enumerate(heads, start=1):
-        start = 2 * columns[head - 1] + 1 if head else 2 * columns[word - 1]
-        grid[word - 1][start:] = ["─"] * (width - start)
-    for word in range(1, len(heads) + 1):
-        column = 2 * columns[word - 1]
-        for row in range(first[word - 1], last[word - 1] + 1):
-            grid[row - 1][column] = "│"
-    for word, head in enumerate(heads, start=1):
+    for row, head in enumerate(heads):
+        start = 2 * columns[head - 1] + 1 if head else 2 * columns[row]
+        grid[row][start:] = ["─"] * (width - start)
+    for column, low, high in zip(columns, first, last, strict=True):
+        for row in range(low - 1, high):
+            grid[row][2 * column] = "│"
+    for row, head in enumerate(heads):
         if head:
-            column = 2 * columns[head - 1]
-            corner = "├"
-            if word == first[head - 1]:
-                corner = "┌"
-            elif word == last[head - 1]:
-                corner = "└"
-            grid[word - 1][column] = corner
-        grid[word - 1][2 * columns[word - 1]] = "●"
+            ends = {first[head - 1]: "┌", last[head - 1]: "└"}
+            grid[row][2 * columns[head - 1]] = ends.get(row + 1, "├")
+        grid[row][2 * columns[row]] = "●"
     return ["".join(row) for row in grid]
 
 
-def _reaches(heads: list[int]) -> tuple[list[int], list[int]]:
+def _reaches(heads: Sequence[int]) -> tuple[list[int], list[int]]:
     """Return the first and the last of each word and those that depend on it."""
     first = list(range(1, len(heads) + 1))
     last = list(first)
@@ -171,7 +156,7 @@ def _reaches(heads: list[int]) -> tuple[list[int], list[int]]:
     return first, last
 
 
-def _node_columns(heads: list[int]) -> list[int]:
+def _node_columns(heads: Sequence[int], first: Sequence[int], last: Sequence[int]) -> list[int]:
     """Return the column of each word: right of its head's, and free over all its reach.
 
     In a projective tree that is the distance from the root.
@@ -179,19 +164,15 @@ def _node_columns(heads: list[int]) -> list[int]:
     children: list[list[int]] = [[] for _ in range(len(heads) + 1)]
     for word, head in enumerate(heads, start=1):
         children[head].append(word)
-    first, last = _reaches(heads)
-    taken: list[list[tuple[int, int]]] = []  # of each column, the reaches in it
+    taken: list[list[tuple[int, int]]] = [[] for _ in heads]  # of each column, the reaches in it
     columns = [0] * len(heads)
     pending = [(word, 0) for word in children[0]]
-    while pending:
-        deeper: list[tuple[int, int]] = []
-        for word, column in pending:
-            low, high = first[word - 1], last[word - 1]
-            while column < len(taken) and any(a <= high and low <= b for a, b in taken[column]):
-                column += 1
-            taken.extend([] for _ in range(len(taken), column + 1))
-            taken[column].append((low, high))
-            columns[word - 1] = column
-            deeper.extend((child, column + 1) for child in children[word])
-        pending = deeper
+    for word, least in pending:  # which grows: breadth first
+        low, high = first[word - 1], last[word - 1]
+        column = least
+        while any(a <= high and low <= b for a, b in taken[column]):
+            column += 1
+        taken[column].append((low, high))
+        columns[word - 1] = column
+        pending.extend((child, column + 1) for child in children[word])
     return columns

@@ -15,13 +15,13 @@ A step is a line with its number, transition and probability, and under it what 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.style import Style
 
 from seqtool.core.errors import counted
 from seqtool.core.terminal import json_text
-from seqtool.treebank.derivation import Arc, Feature, Hypothesis, Step, Trace
+from seqtool.treebank.derivation import Arc, Hypothesis, Step, Trace
 from seqtool.treebank.drawing.marked import (
     LEFT_TO_RIGHT,
     MarkedSentence,
@@ -32,41 +32,74 @@ from seqtool.treebank.drawing.marked import (
     width_of,
 )
 from seqtool.treebank.drawing.rendering import to_object
+from seqtool.treebank.drawing.textual import painted
 
 WIDTH = 80  # of lines, where no terminal has another
 _NAMES_WIDTH = 9  # of the names of lines
 _FAINT, _STRONG = Style(dim=True), Style(bold=True)
 
-Paint = Callable[[str, Style], str]
 
+class ShownTrace:
+    """The parts of a derivation as texts that are safe to show; words by number, 0 is ROOT."""
 
-class Words:
-    """The words of a sentence as they are shown: by number, 0 is ROOT."""
+    def __init__(self, trace: Trace) -> None:
+        self.trace, self.found = trace, trace.derivation
+        arcs = self.found.arcs
+        self.marked: MarkedSentence = dataclasses.replace(  # the tree as it was built
+            mark(trace.sentence),
+            heads=[arc.head for arc in arcs],
+            relations=[printable(arc.label) for arc in arcs],
+        )
+        self.forms = list(map(isolated, ("ROOT", *self.marked.forms)))
+        tags = ("" if tag == "_" else f"/{tag}" for tag in ("_", *self.marked.tags))
+        self._tagged = [form + tag for form, tag in zip(self.forms, tags, strict=True)]
 
-    def __init__(self, marked: MarkedSentence) -> None:
-        self.forms = ["ROOT", *marked.forms]
-        self._tags = ["", *("" if tag == "_" else tag for tag in marked.tags)]
+    def about(self) -> str:
+        """Return a line about it: system, beam, score."""
+        how = f"beam of {self.found.beam}" if self.found.beam > 1 else "greedy"
+        steps = counted(len(self.found.steps), "transition")
+        return f"{self.found.system}, {how}: {steps}, score {self.found.score:.4f}"
 
-    def tagged(self, word: int) -> str:
-        """Return a word with its tag, if it has one."""
-        tag = self._tags[word]
-        return isolated(self.forms[word]) + (f"/{tag}" if tag else "")
+    def parts(self, step: Step) -> Iterator[tuple[str, list[str]]]:
+        """Give the lines of a step: (name, the texts that are not to be broken)."""
+        yield "stack", [self.forms[word] for word in step.stack]
+        yield "buffer", [self.forms[word] for word in step.buffer] or ["-"]
+        if step.arc is not None:
+            yield "arc", [self._arc(step.arc)]
+        if step.others:
+            shares = [f"{printable(name)} {percent(share)}" for name, share in step.others]
+            yield "instead", _with_commas(shares)
+        values = [
+            (each.place, printable(each.value) if each.word is None else self._tagged[each.word])
+            for each in step.features
+        ]
+        if values:
+            yield "sees", _with_commas([f"{place} {value}" for place, value in values if value])
+        if empty := list(dict.fromkeys(place for place, value in values if not value)):
+            yield "empty", empty
 
-    def value(self, feature: Feature) -> str:
-        """Return what stands in a place; "" where nothing does."""
-        return printable(feature.value) if feature.word is None else self.tagged(feature.word)
+    def beam(self, number: int) -> Iterator[tuple[Hypothesis, list[str]]]:
+        """Give the hypotheses of a round: score, last transition, stack and buffer, what becomes.
 
-    def top(self, hypothesis: Hypothesis) -> str:
-        """Return the top of the stack and the front of the buffer of a hypothesis."""
-        words = " ".join(isolated(self.forms[word]) for word in hypothesis.top)
-        more = "" if hypothesis.top[0] == 0 else "… "
-        front = "" if hypothesis.front is None else isolated(self.forms[hypothesis.front])
-        return f"{more}{words} | {front}".rstrip()
+        There are none where only one is ever followed.
+        """
+        is_end = number == len(self.found.rounds) - 1
+        for each in self.found.rounds[number] if self.found.beam > 1 else ():
+            fate = "" if each.survives or is_end else "dropped"
+            if each.is_on_path:
+                fate = "tree" if is_end else "*"
+            more = "" if each.top[0] == 0 else "… "
+            front = "" if each.front is None else self.forms[each.front]
+            top = f"{more}{' '.join(self.forms[word] for word in each.top)} | {front}".rstrip()
+            yield each, [f"{each.score:.4f}", printable(each.transition) or "-", top, fate]
 
-    def arc(self, arc: Arc) -> str:
-        """Return an arc, from head to word."""
-        head, word = isolated(self.forms[arc.head]), isolated(self.forms[arc.word])
-        return f"{head} → {word}: {printable(arc.label)}"
+    def put_back(self) -> Iterator[str]:
+        """Give a line for each arc that was lifted."""
+        for built, put in self.trace.put_back:
+            yield f"put back: {self._arc(built)}, now {self._arc(put)}"
+
+    def _arc(self, arc: Arc) -> str:
+        return f"{self.forms[arc.head]} → {self.forms[arc.word]}: {printable(arc.label)}"
 
 
 def percent(probability: float) -> str:
@@ -76,22 +109,9 @@ def percent(probability: float) -> str:
     return "<0.1%" if 0 < probability < 0.0005 else f"{100 * probability:.1f}%"
 
 
-def about(trace: Trace) -> str:
-    """Return a line about a derivation: system, beam, score."""
-    found = trace.derivation
-    how = f"beam of {found.beam}" if found.beam > 1 else "greedy"
-    steps = counted(len(found.steps), "transition")
-    return f"{found.system}, {how}: {steps}, score {found.score:.4f}"
-
-
-def marked_of(trace: Trace) -> MarkedSentence:
-    """Return the sentence of a trace, safe to show, with the tree as it was built."""
-    arcs = trace.derivation.arcs
-    return dataclasses.replace(
-        mark(trace.sentence),
-        heads=[arc.head for arc in arcs],
-        relations=[printable(arc.label) for arc in arcs],
-    )
+def note_of(step: Step) -> str:
+    """Return how probable a step was, if there was another."""
+    return "no other" if step.round is None else percent(step.probability)
 
 
 def trace_json(traces: Iterable[Trace]) -> Iterator[str]:
@@ -117,97 +137,56 @@ def trace_text(
         width: cells of a line; only a single word may be longer.
         colour: for a terminal.
     """
-
-    def paint(text: str, style: Style) -> str:
-        return style.render(text) if colour and text else text
-
     for trace in traces:
-        marked = marked_of(trace)
-        any_leftward = any(map(has_leftward, (*marked.forms, marked.text)))
+        shown = ShownTrace(trace)
+        any_leftward = any(map(has_leftward, (*shown.marked.forms, shown.marked.text)))
         start = LEFT_TO_RIGHT if any_leftward else ""
-        lines = _lines(trace, Words(marked), marked, width, paint)
+        lines = _lines(shown, width, colour)
         yield "".join(f"{start}{line}".rstrip() + "\n" for line in lines) + "\n"
 
 
-def _lines(
-    trace: Trace, words: Words, marked: MarkedSentence, width: int, paint: Paint
-) -> Iterator[str]:
-    found = trace.derivation
+def _lines(shown: ShownTrace, width: int, colour: bool) -> Iterator[str]:
+    found, marked = shown.found, shown.marked
     title = f"# {marked.name}: " if marked.name else "# "
-    yield from (
-        paint(line, _FAINT) for line in _wrapped(marked.text.split(" "), title, width, "# ")
-    )
-    yield paint(f"# {about(trace)}", _FAINT)
+    for line in _wrapped(marked.text.split(" "), title, width, "# "):
+        yield painted(line, _FAINT, colour)
+    yield painted(f"# {shown.about()}", _FAINT, colour)
     digits = len(str(len(found.steps)))
+    indent = " " * (digits + 2)
+    begin = len(indent) + _NAMES_WIDTH
     for number, step in enumerate(found.steps, start=1):
-        note = "no other" if step.round is None else percent(step.probability)
         name = f"{number:>{digits}}  {printable(step.transition)}"
+        note = note_of(step)
+        style = _FAINT if step.round is None else _STRONG
         gap = " " * max(2, width - width_of(name) - len(note))
-        yield paint(name, _STRONG) + gap + paint(note, _FAINT if step.round is None else _STRONG)
-        for name, parts in _parts(step, words):
-            yield from _named(name, parts, width, digits + 2, paint)
+        yield painted(name, _STRONG, colour) + gap + painted(note, style, colour)
+        for name, parts in shown.parts(step):
+            for line in _wrapped(parts, f"{indent}{name:<{_NAMES_WIDTH}}", width, " " * begin):
+                yield painted(line[:begin], _FAINT, colour) + line[begin:]
         if step.round is not None:
-            yield from _beam(trace, step.round, words, width, digits + 2, paint)
+            yield from _beam(shown, step.round, width, indent, colour)
     if found.beam > 1 and found.rounds:
-        yield paint(" " * digits + "  the end", _STRONG)
-        yield from _beam(trace, len(found.rounds) - 1, words, width, digits + 2, paint)
-    for built, put in trace.put_back:
-        line = f"put back: {words.arc(built)}, now {words.arc(put)}"
+        yield painted(f"{indent}the end", _STRONG, colour)
+        yield from _beam(shown, len(found.rounds) - 1, width, indent, colour)
+    for line in shown.put_back():
         yield from _wrapped(line.split(" "), "", width, "  ")
 
 
-def _parts(step: Step, words: Words) -> Iterator[tuple[str, list[str]]]:
-    """Give the lines of a step: (name, the texts that are not to be broken)."""
-    yield "stack", [isolated(words.forms[word]) for word in step.stack]
-    yield "buffer", [isolated(words.forms[word]) for word in step.buffer] or ["-"]
-    if step.arc is not None:
-        yield "arc", [words.arc(step.arc)]
-    if step.others:
-        yield (
-            "instead",
-            _with_commas(f"{printable(name)} {percent(share)}" for name, share in step.others),
-        )
-    values = [(feature.place, words.value(feature)) for feature in step.features]
-    if values:
-        yield "sees", _with_commas(f"{place} {value}" for place, value in values if value)
-        if empty := list(dict.fromkeys(place for place, value in values if not value)):
-            yield "empty", empty
-
-
-def _with_commas(texts: Iterable[str]) -> list[str]:
-    listed = list(texts)
-    return [f"{text}," for text in listed[:-1]] + listed[-1:]
-
-
-def _named(name: str, parts: Sequence[str], width: int, indent: int, paint: Paint) -> Iterator[str]:
-    """Give the lines of parts behind their name."""
-    room = " " * (indent + _NAMES_WIDTH)
-    lines = _wrapped(parts, " " * indent + f"{name:<{_NAMES_WIDTH}}", width, room)
-    for line in lines:
-        begin = indent + _NAMES_WIDTH
-        yield paint(line[:begin], _FAINT) + line[begin:]
-
-
-def _beam(
-    trace: Trace, number: int, words: Words, width: int, indent: int, paint: Paint
-) -> Iterator[str]:
-    """Give a line for each hypothesis of a round; nothing where only one is ever followed."""
-    found = trace.derivation
-    if found.beam == 1:
-        return
-    hypotheses, is_end = found.rounds[number], number == len(found.rounds) - 1
-    names = [printable(each.transition) or "-" for each in hypotheses]
-    longest = max(map(width_of, names))
-    for place, (each, name) in enumerate(zip(hypotheses, names, strict=True)):
-        fate = "" if each.survives or is_end else "dropped"
-        if each.is_on_path:
-            fate = "tree" if is_end else "*"
-        text = f"{each.score:9.4f}  {name}{' ' * (longest - width_of(name))}  {words.top(each)}"
-        line = " " * indent + f"{'' if place else 'beam':<{_NAMES_WIDTH}}{text}"
-        gap = " " * max(2, width - width_of(line) - len(fate)) if fate else ""
+def _beam(shown: ShownTrace, number: int, width: int, indent: str, colour: bool) -> Iterator[str]:
+    """Give a line for each hypothesis of a round."""
+    rows = list(shown.beam(number))
+    longest = max((width_of(name) for _, (_, name, *_) in rows), default=0)
+    for place, (each, (score, name, top, fate)) in enumerate(rows):
+        begin = f"{indent}{'' if place else 'beam':<{_NAMES_WIDTH}}"
+        text = f"{score:>9}  {name}{' ' * (longest - width_of(name))}  {top}"
+        if fate:
+            text += " " * max(2, width - width_of(begin + text) - len(fate)) + fate
         style = _STRONG if each.is_on_path else Style() if each.survives else _FAINT
-        begin = indent + _NAMES_WIDTH
-        yield paint(line[:begin], _FAINT) + paint(f"{line[begin:]}{gap}{fate}", style)
+        yield painted(begin, _FAINT, colour) + painted(text, style, colour)
+
+
+def _with_commas(texts: Sequence[str]) -> list[str]:
+    return [f"{text}," for text in texts[:-1]] + list(texts[-1:])
 
 
 def _wrapped(parts: Sequence[str], begin: str, width: int, indent: str) -> Iterator[str]:

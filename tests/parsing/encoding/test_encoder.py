@@ -1,7 +1,8 @@
-"""The contextual encoder: torch's against `nn.LSTM`, NumPy's against torch's, and its parsers."""
+"""The contextual encoder against `nn.LSTM`, NumPy's against torch's, parsers, side losses."""
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,35 +11,38 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.parser.test_model import network_of
+from numba import types
+from parsing.parser.test_parser import network_of
 from parsing.parser.test_train import config, trained
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 from safetensors.numpy import load_file
 from torch import Tensor, nn
-from torch.nn import functional
-from toy_networks import run_as_on_gpu
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Floats, Ints
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, Interrupted
+from seqtool.core.errors import DataError, Interrupted
+from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.encoder import (
-    ROW_MULTIPLE,
+    CLOZE_SIZE,
+    NONE,
     AveragedWeights,
+    Cloze,
     ContextEncoder,
+    HeadChoice,
     Linear,
     dropout_mask,
+    word_numbers,
 )
-from seqtool.parsing.encoding.features import token_rows
-from seqtool.parsing.encoding.lstm import Recurrence
-from seqtool.parsing.parser import reading
-from seqtool.parsing.parser.config import ParserConfig, preset
-from seqtool.parsing.parser.transition import classifier
+from seqtool.parsing.encoding.features import PAD, ROOT, SymbolTable, token_rows
+from seqtool.parsing.encoding.lstm import Recurrence, tanh
+from seqtool.parsing.parser.config import ParserConfig
+from seqtool.parsing.parser.data import prepare_data
 from seqtool.parsing.parser.transition.hidden_layer import SCALE, compile_slots, extract
 from seqtool.parsing.parser.transition.search import search
-from seqtool.parsing.parser.transition.task import Examples
+from seqtool.parsing.parser.transition.task import Examples, ParserTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS, Configurations
 from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.sentence import FORM
 
 WIDTH, SIZE = 5, 6
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=7)
@@ -61,44 +65,23 @@ def encoder_of(num_layers: int) -> ContextEncoder:
 
 
 @pytest.mark.parametrize("num", [0, 1, 63, 64, 65, 130])
-def test_products_in_bfloat16_have_few_shapes(num: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of zeros fill them up; outputs and gradients are as without these."""
+@pytest.mark.parametrize("half", [False, True])
+def test_rows_that_fill_up_a_product_change_nothing(half: bool, num: int) -> None:
     torch.manual_seed(num)
     layer, plain = Linear(WIDTH, SIZE), nn.Linear(WIDTH, SIZE)
     plain.load_state_dict(layer.state_dict())
     inputs, slopes = torch.randn(num, WIDTH), torch.randn(num, SIZE)
-    multiplied: list[int] = []
-    product = functional.linear
-
-    def recorded(read: Tensor, *rest: Any) -> Tensor:
-        multiplied.append(len(read))
-        return product(read, *rest)
-
-    for half in (False, True):
-        found = []
-        for module in (plain, layer):
-            module.zero_grad()
-            leaf = inputs.clone().requires_grad_()
-            with monkeypatch.context() as patch, torch.autocast("cpu", enabled=half):
-                patch.setattr(functional, "linear", recorded)
-                outputs = module(leaf)
-            outputs.backward(slopes.to(outputs))
-            found.append((outputs, leaf.grad, module.weight.grad, module.bias.grad))
-        for ours, theirs in zip(found[1], found[0], strict=True):
-            assert ours is not None
-            assert theirs is not None
-            assert ours.shape == theirs.shape
-            assert ours.dtype == theirs.dtype
-            # the order of sums may differ: an ulp of bfloat16 is 2^-7
-            close = {"rtol": 2**-7, "atol": 2**-7} if half else {"rtol": 0.0, "atol": 0.0}
-            torch.testing.assert_close(ours, theirs, **close)
-    full = -(-num // ROW_MULTIPLE) * ROW_MULTIPLE
-    assert multiplied == [num, num, num, full]
-    # one row by itself, or tables of rows, are as of torch's own layer
-    for shape in ((WIDTH,), (2, 3, WIDTH)):
-        read = torch.randn(shape)
-        with torch.autocast("cpu"):
-            assert torch.equal(layer(read), plain(read))
+    found = []
+    for module in (plain, layer):
+        leaf = inputs.clone().requires_grad_()
+        with torch.autocast("cpu", enabled=half):
+            outputs = module(leaf)
+        outputs.backward(slopes.to(outputs))
+        found.append((outputs, leaf.grad, module.weight.grad, module.bias.grad))
+    # the order of sums may differ: an ulp of bfloat16 is 2^-7
+    error = 2**-7 if half else 0.0
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=error, atol=error)
 
 
 def reference_of(encoder: ContextEncoder) -> nn.LSTM:
@@ -139,18 +122,6 @@ def test_states_and_gradients_are_those_of_torch(num_layers: int, lengths: list[
         results.append((states_TD.detach(), given_TD.grad))
     for found, expected in zip(*results, strict=True):
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
-
-
-def test_on_a_gpu_all_layers_are_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, lengths = encoder_of(2), torch.tensor([4, 2])
-    inputs_TD = torch.randn(6, WIDTH).bfloat16()
-    expected = network.first_and_last(inputs_TD.float(), lengths)
-    monkeypatch.setattr("seqtool.parsing.encoding.encoder.run_recurrent", run_as_on_gpu)
-    with torch.autocast("cpu"):
-        found = network.first_and_last(inputs_TD, lengths)
-    for states_TH, wanted_TH in zip(found, expected, strict=True):
-        assert states_TH.dtype == torch.float32
-        assert torch.equal(states_TH, wanted_TH)
 
 
 def test_dropout_is_for_what_later_layers_read() -> None:
@@ -207,20 +178,22 @@ def test_numpy_reads_as_torch_whatever_is_beside(
         np.testing.assert_allclose(states, alone, rtol=0, atol=1e-6)
 
 
-def test_large_numbers_are_bounded() -> None:
-    """Gates far outside the range in which tanh is anything but 1."""
-    encoder = encoder_of(1)
-    with torch.no_grad():
-        encoder.get_parameter("layers.0.forwards.weight_ih_l0").mul_(1e4)
-    assert all(np.isfinite(states).all() for states in read(encoder, [9, 4], [0, 1]))
+@compiled(types.void(types.float32[::1], types.float32[::1]))
+def tanh_of_all(values, results):  # type: ignore[no-untyped-def]
+    for place in range(len(values)):
+        results[place] = tanh(values[place])
 
 
-def test_no_sentences() -> None:
-    weights = {name: value.numpy() for name, value in encoder_of(2).state_dict().items()}
-    none = np.zeros(0, np.int32)
-    states, tokens = Recurrence(weights).states(np.zeros((1, WIDTH), np.float32), none, none)
-    assert states.shape == (0, 2 * SIZE)
-    assert tokens.shape == (0,)
+def test_tanh() -> None:
+    near_zero = np.logspace(-30, 0, 5001)
+    values = np.concatenate([np.linspace(-12, 12, 500_001), near_zero, -near_zero])
+    values = np.append(values, [0, 1e30, -np.inf, np.inf]).astype(np.float32)
+    found = np.empty_like(values)
+    tanh_of_all(values, found)
+    np.testing.assert_allclose(found, np.tanh(values.astype(np.float64)), rtol=7e-7, atol=0)
+    unknown = np.asarray([np.nan], np.float32)
+    tanh_of_all(unknown, unknown)
+    assert np.isnan(unknown[0])
 
 
 def test_rows_of_tokens() -> None:
@@ -274,36 +247,6 @@ def test_the_tables_give_the_scores_of_the_plain_network(system: str, num_filter
     assert share > 5.0
 
 
-def test_tokens_may_be_numbered_otherwise() -> None:
-    """As in training, where only the sentences of a block are read."""
-    parser = random_parser(tiny_config(**BILSTM))
-    arrays = parser.encode(random_sentences(6, 9))
-    parser.decoder.prepare(parser.types)
-    in_context = parser.decoder.classifier.in_context(arrays)
-    by_itself = parser.decoder.classifier.scorer(arrays.types, in_context)
-    # the same tokens, behind 100 others
-    shift = np.concatenate([np.zeros(100, np.int32), np.arange(len(arrays.types), dtype=np.int32)])
-    shifted = parser.decoder.classifier.scorer(arrays.types[shift], in_context, shift)
-    trees = [
-        search("swap", LABELS, arrays.tokens + more, arrays.lengths, len(arrays.types) + more, s)
-        for s, more in ((by_itself, 0), (shifted, 100))
-    ]
-    for plain, moved in zip(*trees, strict=True):
-        np.testing.assert_array_equal(plain[1:], moved[101:])
-
-
-def test_groups_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = random_parser(tiny_config(**BILSTM))
-    arrays = parser.encode(random_sentences(20, 9))
-    parser.decoder.prepare(parser.types)
-    whole = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1).copy()
-    monkeypatch.setattr(reading, "GROUP_TOKENS", 12)
-    monkeypatch.setattr(classifier, "BLOCK", 5)
-    parts = parser.decoder.classifier.in_context(arrays).reshape(len(arrays.types), -1)
-    # a sum in another order may be rounded to the next whole number; row 0 is of no token
-    assert np.abs(whole[1:].astype(int) - parts[1:]).max() <= 1
-
-
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_sentence_is_parsed_the_same_in_any_company(beam: int) -> None:
     sentences = random_sentences(20, 9)
@@ -318,27 +261,24 @@ def test_batches_hold_few_sentences_and_every_example_once() -> None:
     """Of ten sentences with 1 to 10 examples each, in 5 batches of 11."""
     sentences = np.repeat(np.arange(10, dtype=np.int32) * 20, np.arange(1, 11))
     shuffled = np.random.default_rng(0).permutation(sentences)
-    none = np.zeros((55, 0), np.int32)
-    examples = Examples(
-        none, none, none, np.zeros(55, np.uint8), none, shuffled, np.zeros((55, 0), np.float32)
+    none, free = np.zeros((55, 0), np.int32), np.zeros((55, 0), np.float32)
+    examples = Examples(none, none, none, np.zeros(55, np.uint8), none, shuffled, free)
+    first, other = (
+        [batch.tolist() for batch in examples.batches_of_sentences(5, np.random.default_rng(seed))]
+        for seed in (3, 4)
     )
-    batches = [
-        batch.tolist() for batch in examples.batches_of_sentences(5, np.random.default_rng(3))
-    ]
-    assert sorted(place for batch in batches for place in batch) == list(range(55))
-    assert {len(batch) for batch in batches} == {11}
+    assert sorted(place for batch in first for place in batch) == list(range(55))
+    assert {len(batch) for batch in first} == {11}
     # only a cut between two batches can split a sentence
-    assert sum(len(set(shuffled[batch])) for batch in batches) <= 10 + 4
-    others = examples.batches_of_sentences(5, np.random.default_rng(4))
-    assert others[0].tolist() != batches[0]
+    assert sum(len(set(shuffled[batch])) for batch in first) <= 10 + 4
+    assert first[0] != other[0]
 
 
-def trained_config(epochs: int = 6, **rest: Any) -> ParserConfig:
-    """Of a contextual parser so small that every unit is needed."""
+def trained_config(epochs: int, **rest: Any) -> ParserConfig:
+    """Of a contextual parser so small that every unit is needed: no room for more than trees."""
     model = {f"model__{name}": value for name, value in BILSTM.items()}
-    # so few units have no room for more than the trees
-    nothing_else = dict.fromkeys(("dropout_encoder", "dropout_contexts", "cloze_weight"), 0.0)
-    learning = {f"learning__{name}": value for name, value in nothing_else.items()}
+    nothing_else = ("dropout_encoder", "dropout_contexts", "cloze_weight")
+    learning = dict.fromkeys((f"learning__{name}" for name in nothing_else), 0.0)
     settings: ParserConfig = config(epochs, **model, **learning, **rest)
     return settings
 
@@ -355,8 +295,7 @@ def far_treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, num in (("train", 120), ("dev", 30)):
         sentences = []
         for _ in range(num):
-            middle = int(generator.integers(2, 6))
-            first = bool(generator.integers(2))
+            middle, first = int(generator.integers(2, 6)), bool(generator.integers(2))
             words = [("x", "X"), *[("a", "A")] * middle, ("y" if first else "z", "Y")]
             root = 1 if first else len(words)
             heads = [0 if i == root else root for i in range(1, len(words) + 1)]
@@ -367,12 +306,8 @@ def far_treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("system", ["arc-standard", "swap"])
 def test_what_is_far_away_is_learnt(system: str, far_treebank: Path, tmp_path: Path) -> None:
-    narrow = {
-        "model__system": system,
-        "model__slots": ["s0", "s1", "b0"],
-        "model__label_slots": [],
-        "model__measures": [],
-    }
+    narrow: dict[str, Any] = {"model__label_slots": [], "model__measures": []}
+    narrow |= {"model__system": system, "model__slots": ["s0", "s1", "b0"]}
     scores = trained(far_treebank, tmp_path / "p", trained_config(10, **narrow)).scores
     assert scores["dev_las"] == 100.0
     plain = trained(far_treebank, tmp_path / "plain", config(10, **narrow)).scores
@@ -382,7 +317,6 @@ def test_what_is_far_away_is_learnt(system: str, far_treebank: Path, tmp_path: P
     gold = [sentence.to_conllu() for sentence in sentences]
     parser.parse(sentences)
     assert [sentence.to_conllu() for sentence in sentences] == gold
-    assert "bidirectional LSTM" in (tmp_path / "p" / "README.md").read_text(encoding="utf-8")
 
 
 def test_a_resumed_run_ends_with_the_same_weights(far_treebank: Path, tmp_path: Path) -> None:
@@ -392,22 +326,8 @@ def test_a_resumed_run_ends_with_the_same_weights(far_treebank: Path, tmp_path: 
         trained(far_treebank, tmp_path / "cut", short, should_stop=lambda step: step == 14)
     trained(far_treebank, tmp_path / "cut", short, resume=True)
     whole, cut = (load_file(tmp_path / name / "weights.safetensors") for name in ("whole", "cut"))
-    assert whole.keys() == cut.keys()
     assert {"encoder.layers.1.backwards.weight_hh_l0", "contexts.weight"} <= whole.keys()
-    for name, array in whole.items():
-        np.testing.assert_array_equal(array, cut[name])
-
-
-def test_the_preset() -> None:
-    model = from_dict(ParserConfig, preset("accurate")).model
-    assert model.encoder == "bilstm"
-    assert model.contexts == model.context_slots
-    assert from_dict(ParserConfig, preset("fast")).model.contexts == ()
-
-
-def test_an_encoder_is_looked_at() -> None:
-    with pytest.raises(ConfigError, match="context_slots is empty"):
-        tiny_config(encoder="bilstm", context_slots=[])
+    np.testing.assert_equal(cut, whole)
 
 
 def test_the_average_of_a_few_steps_has_learnt() -> None:
@@ -420,3 +340,163 @@ def test_the_average_of_a_few_steps_has_learnt() -> None:
     moved = average.arrays()["weight"] - before
     assert (moved > 1.0).all()  # after three steps of 1
     assert (moved < 3.0).all()
+
+
+def test_large_numbers_are_bounded() -> None:
+    """Gates far outside the range in which tanh is anything but 1."""
+    encoder = encoder_of(1)
+    with torch.no_grad():
+        encoder.get_parameter("layers.0.forwards.weight_ih_l0").mul_(1e4)
+    assert all(np.isfinite(states).all() for states in read(encoder, [9, 4], [0, 1]))
+
+
+WANTED = config(**{f"model__{name}": value for name, value in BILSTM.items()})
+STATE_WIDTH, NUM_LABELS = 6, 4
+UNITS, NUM_WORDS = 3, 5
+
+
+def by_loops(
+    choice: HeadChoice, sentences: list[tuple[torch.Tensor, list[int], list[int]]]
+) -> float:
+    """The loss of sentences, each a table of states with ROOT's first, heads and labels."""
+    of_heads, of_labels = [], []
+    for states, heads, labels in sentences:
+        for word in range(1, len(states)):
+            asked = choice.dependents(states[word])
+            scores = torch.stack([asked @ choice.heads(state) for state in states])
+            of_heads.append(-scores.log_softmax(0)[heads[word]].item())
+            of_labels.append(-choice.labels(states[word]).log_softmax(0)[labels[word]].item())
+    return float(np.mean(of_heads) + np.mean(of_labels))
+
+
+@settings(max_examples=25)
+@given(lengths=st.lists(st.integers(1, 6), min_size=1, max_size=4), seed=st.integers(0, 99))
+def test_the_loss_is_that_of_words_one_by_one(lengths: list[int], seed: int) -> None:
+    torch.manual_seed(seed)
+    choice = HeadChoice(STATE_WIDTH, NUM_LABELS).double()
+    random = np.random.default_rng(seed)
+    sentences = []
+    for length in lengths:
+        heads = [NONE, *random.integers(0, length + 1, length).tolist()]
+        labels = [NONE, *random.integers(0, NUM_LABELS, length).tolist()]
+        sentences.append((torch.randn(length + 1, STATE_WIDTH, dtype=torch.float64), heads, labels))
+    states, heads, labels = zip(*sentences, strict=True)
+    loss = choice(
+        torch.cat(states),
+        torch.tensor(lengths) + 1,
+        torch.tensor([*chain(*heads)]),
+        torch.tensor([*chain(*labels)]),
+    )
+    # scores are in float32
+    np.testing.assert_allclose(loss.item(), by_loops(choice, sentences), rtol=1e-5)
+
+
+def test_gold_tags_are_a_loss_too(tmp_path: Path) -> None:
+    """Those of the same sentences in another file; by loops, from the files on."""
+    path, gold_path = tmp_path / "train.conllu", tmp_path / "gold.conllu"
+    trees = {"NVN": [2, 0, 2], "V": [0], "NV": [2, 0]}
+    write_conllu((make_sentence([("a", "X")] * len(t), t) for t in trees.values()), path)
+    gold = [make_sentence([("a", tag) for tag in tags], tree) for tags, tree in trees.items()]
+    for sentence in gold[:2]:
+        sentence.rows[0][5] = "Case=Nom|Number=Sing"
+    write_conllu(gold[:2], gold_path)
+    with pytest.raises(DataError, match="other sentences"):
+        prepare_data([str(path)], str(path), WANTED, gold_tags=str(gold_path))
+    write_conllu(gold, gold_path)
+    assert prepare_data([str(path)], str(path), WANTED).gold_tags is None
+    data = prepare_data([str(path)], str(path), WANTED, gold_tags=str(gold_path))
+    assert data.gold_tags is not None
+    # N with features, N, V with features, V
+    assert data.gold_tags.tolist() == [-1, -1, 0, 3, 1, -1, 2, -1, 1, 3]
+    task = ParserTask(data.config, data)
+    choice = task.module.head_choice
+    arrays = data.train.arrays
+    states = torch.randn(len(arrays.types) - 1, 2 * BILSTM["encoder_size"])
+    inside = np.arange(1, len(arrays.types))
+    found = task._head_loss(states, inside, arrays.lengths).item()
+    told = [(states[row - 1], data.gold_tags[row]) for row in inside if data.gold_tags[row] >= 0]
+    of_tags = np.mean([-choice.tags(state).log_softmax(0)[tag].item() for state, tag in told])
+    data.gold_tags[:] = NONE
+    without = task._head_loss(states, inside, arrays.lengths).item()
+    np.testing.assert_allclose(found - without, 0.5 * of_tags, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["head_choice", "cloze"])
+def test_it_teaches_the_encoder_and_is_no_part_of_the_model(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.conllu"
+    trees = [[2, 0, 2], [0], [2, 3, 0, 3, 4]]
+    write_conllu((make_sentence([("a", "X")] * len(heads), heads) for heads in trees), path)
+    data = prepare_data([str(path)], str(path), WANTED)
+    task = ParserTask(data.config, data)
+    assert not any(weight.startswith(name) for weight in task.model().weights)
+    task.start_epoch(1)
+    task.loss(0)[0].backward()
+    slopes = [weight.grad for weight in getattr(task.module, name).parameters()]
+    assert all(slope is not None and slope.abs().sum() > 0 for slope in slopes)
+
+
+def cloze_by_loops(cloze: Cloze, sentences: list[tuple[torch.Tensor, list[int]]]) -> float:
+    """The loss of sentences, each a table of states and the numbers of its words."""
+    losses = []
+    for states, words in sentences:
+        for place, word in enumerate(words):
+            if word == NONE:
+                continue
+            context = torch.zeros(CLOZE_SIZE, dtype=states.dtype)
+            if place > 0:
+                context = context + cloze.before.weight @ states[place - 1][:UNITS]
+            if place < len(words) - 1:
+                context = context + cloze.behind.weight @ states[place + 1][UNITS:]
+            losses.append(-cloze.words(torch.tanh(context)).log_softmax(0)[word].item())
+    return float(np.mean(losses)) if losses else 0.0
+
+
+@settings(max_examples=40)
+@given(
+    sentences=st.lists(
+        st.lists(st.integers(NONE, NUM_WORDS - 1), min_size=1, max_size=6), min_size=1, max_size=4
+    ),
+    seed=st.integers(0, 99),
+)
+def test_the_loss_of_words_is_that_of_one_by_one(sentences: list[list[int]], seed: int) -> None:
+    torch.manual_seed(seed)
+    network = Cloze(UNITS, NUM_WORDS).double()
+    states = [torch.randn(len(words), 2 * UNITS, dtype=torch.float64) for words in sentences]
+    words = torch.tensor([word for words in sentences for word in words])
+    before = words.clone()
+    loss = network(torch.cat(states), words, torch.tensor([len(words) for words in sentences]))
+    # scores are in float32
+    wanted = cloze_by_loops(network, list(zip(states, sentences, strict=True)))
+    np.testing.assert_allclose(loss.item(), wanted, rtol=1e-5)
+    assert words.equal(before)
+
+
+def test_the_states_have_not_seen_what_is_to_be_told() -> None:
+    """The forward ones of the first layer nothing of later words, nor the others of earlier."""
+    torch.manual_seed(0)
+    encoder = ContextEncoder(4, UNITS, 2)
+    lengths = torch.tensor([5, 2])
+    inputs = torch.randn(7, 4, requires_grad=True)
+    first, last = encoder.first_and_last(inputs, lengths)
+    assert last.equal(encoder(inputs, lengths))
+    for half, seen in (
+        (first[:, :UNITS], [[*range(word + 1)] for word in range(5)] + [[5], [5, 6]]),
+        (first[:, UNITS:], [[*range(word, 5)] for word in range(5)] + [[5, 6], [6]]),
+    ):
+        for state, words in zip(half, seen, strict=True):
+            (slopes,) = torch.autograd.grad(state.sum(), inputs, retain_graph=True)
+            assert slopes.abs().sum(1).nonzero().flatten().tolist() == words
+
+
+def test_words_are_numbered_by_how_common_they_are() -> None:
+    counts = {"the": 5, "The": 4, "dog": 6, "cat": 3, "rare": 1}
+    types = [((form,), count) for form, count in counts.items()]
+    symbols = SymbolTable.build(types, ("form", "suffix"), 2, (FORM,))
+    forms = ["THE", "dog", "cat", "rare", "new"]
+    root = [ROOT] + [PAD] * (symbols.width - 1)
+    rows = np.asarray([*(symbols.row((form,)) for form in forms), root], np.int32)
+    # in lower case: the 9, dog 6, cat 3, then those that are unknown, then ROOT
+    found = word_numbers(symbols, rows)
+    assert found is not None
+    assert found.tolist() == [1, 2, 3, 0, 0, NONE]
+    assert word_numbers(SymbolTable.build(types, ("suffix",), 2, (FORM,)), rows) is None

@@ -139,6 +139,10 @@ def projective_trees(length: int) -> tuple[Heads, ...]:
     return tuple(heads for heads in trees(length) if not non_projective_words(heads))
 
 
+def all_trees(length: int, *, projective: bool) -> tuple[Heads, ...]:
+    return projective_trees(length) if projective else trees(length)
+
+
 def all_configurations(system: str, length: int) -> Iterator[Configuration]:
     """All configurations that legal actions lead to, final ones left out."""
     seen = set()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parsing.parser.tiny import make_sentence
 
 from seqtool.core.errors import ConfigError
 from seqtool.core.vocabulary import Vocabulary
@@ -21,26 +22,17 @@ from seqtool.parsing.encoding.features import (
     encode,
     shape,
 )
-from seqtool.parsing.parser.config import CHEN_MANNING, MEASURES, RICH, parse_fields
+from seqtool.parsing.parser.config import parse_fields
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.hidden_layer import compile_slots, extract
 from seqtool.parsing.parser.transition.transitions import Configurations
-from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS, Sentence
+from seqtool.treebank.sentence import FEATS, FORM, LEMMA, UPOS, XPOS
 
 WORDS = st.lists(
     st.tuples(st.text("abA1", min_size=1, max_size=4), st.sampled_from(["NOUN", "VERB"])),
     min_size=1,
     max_size=8,
 )
-
-
-def sentence(*words: tuple[str, str, str, str]) -> Sentence:
-    """Of (form, lemma, upos, feats)."""
-    rows = [
-        [str(i), form, lemma, upos, "_", feats, "_", "_", "_", "_"]
-        for i, (form, lemma, upos, feats) in enumerate(words, 1)
-    ]
-    return Sentence([], rows, [])
 
 
 def tables(counts: dict[tuple[str, ...], int], fields: tuple[str, ...], **rest: int) -> SymbolTable:
@@ -102,12 +94,9 @@ def test_morphemes_of_joined_values_are_symbols_beside_the_whole() -> None:
     assert set(row[7:]) == {PAD}
 
 
-@pytest.mark.parametrize("lemma", ["C++", "+", "a+", "plain"])
-def test_values_that_are_not_joined_have_no_morphemes(lemma: str) -> None:
-    assert tables({(lemma,): 1}, ("lemma",)).groups == {"lemma": (lemma,)}
-
-
 def test_a_few_joined_values_make_no_groups() -> None:
+    for lemma in ("C++", "+", "a+", "plain"):
+        assert tables({(lemma,): 1}, ("lemma",)).groups == {"lemma": (lemma,)}
     # one word of 20 is no more than 5%; one of 19 is
     assert set(tables({("A+E",): 1, ("be",): 19}, ("lemma",)).groups) == {"lemma"}
     assert set(tables({("A+E",): 1, ("be",): 18}, ("lemma",)).groups) == {
@@ -155,7 +144,9 @@ def test_words_share_a_type_if_and_only_if_their_columns_are_the_same(
         SymbolTable.build(counts.items(), ["form"], 1, columns),
         SymbolTable.build(counts.items(), ["upos"], 1, columns),
     )
-    sentences = [sentence(*((f, f"lemma{i}", u, "_") for i, (f, u) in enumerate(t))) for t in texts]
+    sentences = [make_sentence(text) for text in texts]
+    for place, row in enumerate(row for sentence in sentences for row in sentence.rows):
+        row[LEMMA] = f"lemma{place}"  # which no field reads
     arrays = encode(sentences, types)
     assert arrays.lengths.tolist() == [len(text) for text in texts]
     assert arrays.types[0] == NONE_TYPE
@@ -174,19 +165,13 @@ def test_words_share_a_type_if_and_only_if_their_columns_are_the_same(
     assert lexical[ROOT_TYPE, 0] == tags[ROOT_TYPE, 0] == ROOT
 
 
-@pytest.mark.parametrize(
-    ("address", "part"),
-    [("q0", "'q0'"), ("s0.l3", "'l3'"), ("s", "'s'"), ("s0..l1", "''"), ("s10", "'s10'")],
-)
-def test_a_bad_address_is_quoted(address: str, part: str) -> None:
-    with pytest.raises(ConfigError, match=part):
-        compile_slots([address], [], [])
-
-
-@pytest.mark.parametrize("measure", ["s0", "s0.l1", "s0.middles", "s0-q"])
-def test_a_bad_measure_is_refused(measure: str) -> None:
-    with pytest.raises(ConfigError, match=r"measure|place"):
-        compile_slots([], [], [measure])
+def test_bad_places_are_quoted() -> None:
+    for address, part in (("q0", "'q0'"), ("s0.l3", "'l3'"), ("s0..l1", "''"), ("s10", "'s10'")):
+        with pytest.raises(ConfigError, match=part):
+            compile_slots([address], [], [])
+    for measure in ("s0", "s0.middles", "s0-q"):
+        with pytest.raises(ConfigError, match=r"measure|place"):
+            compile_slots([], [], [measure])
 
 
 def test_what_stands_in_the_slots() -> None:
@@ -214,13 +199,6 @@ def test_what_stands_in_the_slots() -> None:
     assert found_labels[0].tolist() == [2, 0, 0]  # label y is 1, and one more
     # one left child: 2; none: 1; s2-s0 is 3 words: 4; b1 is not there: 0
     assert measures[0].tolist() == [2, 1, 1, 4, 0]
-
-
-def test_the_slots_of_chen_and_manning() -> None:
-    # 18 words: s0-s2, b0-b2, first and second children on either side of s0 and s1, and theirs
-    assert len(CHEN_MANNING) == len(set(CHEN_MANNING)) == 18
-    assert set(CHEN_MANNING) < set(RICH)
-    compile_slots(RICH, CHEN_MANNING, MEASURES)
 
 
 def test_fields_are_named_or_left_out() -> None:

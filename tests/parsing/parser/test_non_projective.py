@@ -15,7 +15,7 @@ from seqtool.parsing.parser.config import ParserConfig, preset
 from seqtool.parsing.parser.train import train_parser
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser
-from seqtool.treebank.summary import non_projective_arcs
+from seqtool.treebank.projectivity import non_projective_arcs
 
 # how much likelier than in the sample is an object in front of the main clause's subject
 TIMES = 20

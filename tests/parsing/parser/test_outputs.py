@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from parsing.parser.tiny import random_parser, tiny_config, write_treebank
+from parsing.parser.test_train import config, trained
+from parsing.parser.tiny import random_parser, tiny_config
 from strategies import sentence_texts
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict, to_dict
-from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
-from seqtool.parsing.parser.train import train_parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
 from seqtool.treebank.conllu import read_items, write_conllu
 from seqtool.treebank.projectivity import LIFTED
@@ -38,31 +37,23 @@ KINDS = [
 
 
 @pytest.fixture(scope="module")
-def parsers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Parser]:
-    """Make the parser of a kind, once."""
+def parsers(
+    treebank: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str, str], Parser]:
+    """The parser of a kind, made once."""
     folder = tmp_path_factory.mktemp("parsers")
-    treebank = write_treebank(folder / "train.conllu", 60, non_projective=0.5)
-    made: dict[tuple[str, str, str], Parser] = {}
 
+    @cache
     def parser(how: str, system: str, encoder: str) -> Parser:
-        config = tiny_config(system, encoder=encoder, encoder_size=4)
-        if how == "random":
-            arcs = (*ARCS, *LIFTED_ARCS) if SYSTEMS[system].projective else ARCS
-            return random_parser(config, Labels(arcs, ("root",)))
-        content = to_dict(config)
-        content["learning"] |= {"batch_size": 64}
-        content["training"] |= {"epochs": 2, "learning_rate": 0.02, "precision": "float32"}
-        output = folder / system
-        train_parser(treebank, output, from_dict(ParserConfig, content), device="cpu")
-        loaded: Parser = checkpoint.load(output)
-        return loaded
+        if how == "trained":
+            settings = config(2, model__system=system)
+            trained(treebank, folder / system, settings, "non-projective-")
+            return checkpoint.load(folder / system, Parser)
+        arcs = (*ARCS, *LIFTED_ARCS) if SYSTEMS[system].projective else ARCS
+        settings = tiny_config(system, encoder=encoder, encoder_size=4)
+        return random_parser(settings, Labels(arcs, ("root",)))
 
-    def cached(*kind: str) -> Parser:
-        if kind not in made:
-            made[kind] = parser(*kind)  # type: ignore[index]
-        return made[kind]  # type: ignore[index]
-
-    return cached
+    return parser
 
 
 def tree_alone(text: str) -> str:
@@ -134,17 +125,3 @@ def test_any_input_that_reads_gets_trees_and_keeps_all_else(
     judged = udeval.load_conllu(io.StringIO(written(items, clear_deps=True), newline="\n"), "", {})
     assert len(judged.sentences) == len(texts)
     assert len(judged.words) == sum(len(item) for item in items if isinstance(item, Sentence))
-
-
-@pytest.mark.parametrize("language", ["en", "ko"])
-def test_the_sample_is_valid_after_parsing(
-    language: str, parsers: Callable[..., Parser], errors_of: Callable[[str], str], root: Path
-) -> None:
-    path = root / "data" / language / "valid.conllu"
-    items = list(read_items(path))[:60]
-    before = written(items)
-    assert errors_of(before) == ""
-    for system in SYSTEMS:
-        parsed = written(parsers("random", system, "none").parse_stream(items))
-        assert parsed != before
-        assert errors_of(parsed) == ""

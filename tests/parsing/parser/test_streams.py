@@ -16,10 +16,10 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from strategies import sentence_texts
 
 from seqtool.core.errors import DataError
-from seqtool.parsing.parser import model
-from seqtool.parsing.parser import stream as stream_module
+from seqtool.parsing import model as shared
+from seqtool.parsing.parser import parser as parser_module
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank import conllu, scanner
 from seqtool.treebank.conllu import (
@@ -52,17 +52,19 @@ def result_of(write: Callable[[], bytes]) -> Result:
         return b"", (error.message, error.hint, error.path, error.line)
 
 
-def by_sentences(parser: Parser, path: Path, *, skip_invalid: bool = False, beam: int = 1) -> bytes:
-    read = read_items if skip_invalid else read_conllu
-    stream = io.BytesIO()
-    write_conllu(parser.parse_stream(read(path, check="columns"), beam=beam), stream)
-    return stream.getvalue()
+def parsed(
+    parser: Parser, path: Path, road: str, skip_invalid: bool = False, beam: int = 1
+) -> bytes:
+    """What is written of a file that is read by sentences, or in batches."""
+    items: Any = read_batches([str(path)], skip_invalid=skip_invalid)
+    if road == "sentences":
+        items = (read_items if skip_invalid else read_conllu)(path, check="columns")
+    return written(parser.parse_stream(items, beam=beam))
 
 
-def by_batches(parser: Parser, path: Path, *, skip_invalid: bool = False, beam: int = 1) -> bytes:
+def written(items: Any, clear_deps: bool = False) -> bytes:
     stream = io.BytesIO()
-    read = read_batches([str(path)], skip_invalid=skip_invalid)
-    write_conllu(parser.parse_stream(read, beam=beam), stream)
+    write_conllu(items, stream, clear_deps=clear_deps)
     return stream.getvalue()
 
 
@@ -133,64 +135,32 @@ def test_the_same_bytes_and_the_same_errors(
     path.write_bytes(text[: len(text) - cut].replace("\n", line_end).encode())
     parser = PARSERS[which]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_module, "CHUNK_WORDS", chunk_words)
+        patch.setattr(parser_module, "PARSED_WORDS", chunk_words)
         patch.setattr(conllu, "BATCH_WORDS", batch_words)
         patch.setattr(conllu, "read_stretches", partial(read_stretches, block_size=block_size))
         for skip_invalid in (False, True):
             found, expected = (
-                result_of(partial(parse, parser, path, skip_invalid=skip_invalid))
-                for parse in (by_batches, by_sentences)
+                result_of(partial(parsed, parser, path, road, skip_invalid, beam=1 + which))
+                for road in ("batches", "sentences")
             )
             assert found == expected
 
 
-@pytest.mark.parametrize("path", [sample_treebank("en", "test"), sample_treebank("ko", "test")])
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_treebank_is_parsed_without_its_sentences(
-    path: Path, beam: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parser = random_parser(tiny_config("swap"))
-    expected = by_sentences(parser, path, beam=beam)
-    monkeypatch.delattr(conllu, "read_item")
-    assert by_batches(parser, path, beam=beam) == expected
-
-
-def test_multiword_tokens_and_empty_nodes_need_no_sentences_either(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    expected = by_sentences(PARSERS[0], GOLDEN)
-    monkeypatch.delattr(conllu, "read_item")
-    assert by_batches(PARSERS[0], GOLDEN) == expected
-
-
-def test_several_files_and_long_sentences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer than the room that there is at first, and more bytes than are held."""
+def test_small_rooms_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several files, longer sentences than there is room for at first, more bytes than are held."""
     for number, longest in enumerate((7, 5000, 7)):
         text = "".join(s.to_conllu() for s in random_sentences(3, longest, seed=number))
         (tmp_path / f"{number}.conllu").write_text(text)
-    expected = by_sentences(PARSERS[0], tmp_path)
-    assert by_batches(PARSERS[0], tmp_path) == expected
-    monkeypatch.setattr(stream_module, "HELD_BYTES", 100)
+    (tmp_path / "golden.conllu").write_bytes(GOLDEN.read_bytes())
+    expected = parsed(PARSERS[0], tmp_path, "sentences")
+    assert parsed(PARSERS[0], tmp_path, "batches") == expected
+    monkeypatch.setattr(shared, "CHUNK_BYTES", 100)
     monkeypatch.setattr(conllu, "TEXT_TABLE_BYTES", 1)
-    assert by_batches(PARSERS[0], tmp_path) == expected
-
-
-def test_types_that_are_forgotten_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = by_sentences(PARSERS[0], GOLDEN.parent)
-    monkeypatch.setattr(stream_module, "CHUNK_WORDS", 2)
+    assert parsed(PARSERS[0], tmp_path, "batches") == expected
+    monkeypatch.setattr(parser_module, "PARSED_WORDS", 2)
     monkeypatch.setattr(conllu, "BATCH_WORDS", 2)
-    parser = random_parser(tiny_config(), LABELS, seed=2)
-    parsed = []
-    for item in parser.parse_stream(read_batches(GOLDEN.parent)):
-        parsed.append(item)
-        # as if the parser met too much when it parsed something else meanwhile
-        parser.types.clear()
-        parser.decoder.classifier.products.clear()
-    stream = io.BytesIO()
-    write_conllu(parsed, stream)
-    assert stream.getvalue() == expected
-    monkeypatch.setattr(model, "TABLE_BYTES", 1)
-    assert by_batches(parser, GOLDEN.parent) == expected
+    monkeypatch.setattr(parser_module, "TABLE_BYTES", 1)
+    assert parsed(PARSERS[0], tmp_path, "batches") == expected
 
 
 def test_batches_are_the_sentences_that_are_read_one_by_one(tmp_path: Path) -> None:
@@ -201,27 +171,20 @@ def test_batches_are_the_sentences_that_are_read_one_by_one(tmp_path: Path) -> N
     expected = list(read_items(tmp_path, check="columns"))
     items = list(read_batches(tmp_path, skip_invalid=True))
     assert sum(isinstance(item, SentenceBatch) for item in items) < len(items) < 20
-    read = list(sentences_of(items))
-    assert [vars_of(item) for item in read] == [vars_of(item) for item in expected]
-    for clear_deps in (False, True):
-        assert written(items, clear_deps) == written(expected, clear_deps)
+    assert [vars_of(item) for item in sentences_of(items)] == [vars_of(item) for item in expected]
     labels = LabelTexts(["x", "yé", "z:z"])
-    sentences = [item for item in expected if isinstance(item, Sentence)]
-    batches = [item for item in items if isinstance(item, SentenceBatch)]
-    heads = np.arange(sum(map(len, sentences)), dtype=np.int32)
-    deprels = heads % 3
     begin = 0
-    for batch in batches:
-        words = slice(begin, begin + len(batch.words))
-        batch.trees = heads[words], deprels[words], labels
-        begin = words.stop
+    for batch in items:
+        if isinstance(batch, SentenceBatch):
+            heads = np.arange(begin, begin + len(batch.words), dtype=np.int32)
+            batch.trees = heads, heads % 3, labels
+            begin += len(heads)
     begin = 0
-    for sentence in sentences:
-        words = slice(begin, begin + len(sentence))
-        names = [labels.names[label] for label in deprels[words]]
-        sentence.set_tree(heads[words].tolist(), names)
-        begin = words.stop
-    assert begin == len(heads)
+    for sentence in expected:
+        if isinstance(sentence, Sentence):
+            numbers = range(begin, begin + len(sentence))
+            sentence.set_tree([*numbers], [labels.names[number % 3] for number in numbers])
+            begin += len(sentence)
     for clear_deps in (False, True):
         assert written(items, clear_deps) == written(expected, clear_deps)
     assert written(list(sentences_of(items))) == written(expected)
@@ -232,12 +195,6 @@ def vars_of(item: Any) -> Any:
     if isinstance(item, Sentence):
         return item
     return item.text, item.error.message, item.error.path, item.error.line
-
-
-def written(items: Any, clear_deps: bool = False) -> bytes:
-    stream = io.BytesIO()
-    write_conllu(items, stream, clear_deps=clear_deps)
-    return stream.getvalue()
 
 
 def test_blanks_are_those_of_unicode() -> None:
@@ -267,25 +224,3 @@ def test_texts_are_numbered_as_by_a_dictionary(first: list[str], second: list[st
         expected = [numbers.setdefault(text, len(numbers)) for text in texts]
         assert table.numbers(*places_of(texts)).tolist() == expected
     assert table.texts(np.arange(len(table), dtype=np.int32)) == list(numbers)
-
-
-def test_the_table_grows() -> None:
-    texts = [f"{number}\t{'x' * (number % 40 + 1)}\tc\td\te" for number in range(30_000)]
-    table = TextTable()
-    for begin in (0, 5_000, 0):
-        numbers = table.numbers(*places_of(texts[begin : begin + 25_000]))
-        assert numbers.tolist() == list(range(begin, begin + 25_000))
-    assert table.texts(np.asarray([29_999], np.int32)) == texts[-1:]
-
-
-def test_texts_of_the_same_hash_are_told_apart() -> None:
-    one, other = "same\tbee\tc\td\te", "same\tbee\tc\td\tf"
-    table, forged = TextTable(), TextTable()
-    table.numbers(*places_of([other]))
-    forged.numbers(*places_of([one]))
-    # the slot in which the other text would be looked up says that the first one is there
-    slots, forged_slots = table._table.arrays.slots, forged._table.arrays.slots
-    slot = slots.nonzero()[0][0]
-    forged_slots[slot : slot + 2] = slots[slot : slot + 2]
-    assert forged.numbers(*places_of([other, one, other])).tolist() == [1, 0, 1]
-    assert forged.texts(np.asarray([1], np.int32)) == [other]

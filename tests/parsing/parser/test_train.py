@@ -1,8 +1,7 @@
-"""Training of parsers: what is learnt, what is recorded, and that a resumed run ends the same."""
+"""Training of parsers: what is learnt, what is left to the treebank, and what is recorded."""
 
 from __future__ import annotations
 
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +11,18 @@ from parsing.parser.tiny import make_sentence, write_treebank
 from safetensors.numpy import load_file, save_file
 
 from seqtool.core import checkpoint, storage
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError, OutputError
+from seqtool.core.config import from_dict, to_dict
+from seqtool.core.errors import DataError, Interrupted, ModelError, OutputError
 from seqtool.core.progress import EpochDone, Event
-from seqtool.parsing.parser.config import ParserConfig, preset
+from seqtool.parsing.parser import data
+from seqtool.parsing.parser.config import PRESETS, ParserConfig, preset
 from seqtool.parsing.parser.data import prepare_data
-from seqtool.parsing.parser.train import TrainedParser, train_parser
-from seqtool.parsing.parser.transition import task as task_module
-from seqtool.parsing.parser.transition.task import Examples, ParserTask
+from seqtool.parsing.parser.train import train_parser
+from seqtool.parsing.parser.transition.task import ParserTask
 from seqtool.parsing.parser.transition.transitions import SYSTEMS
-from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.projectivity import LIFTED
-from seqtool.treebank.sentence import DEPREL
+from seqtool.parsing.pipeline.config import PRESETS as PIPELINES
+from seqtool.treebank.conllu import read_conllu, write_conllu
+from seqtool.treebank.sentence import LEMMA, XPOS
 
 SMALL = {"lexical_size": 8, "tag_size": 8, "label_size": 4, "hidden_size": 24}
 
@@ -40,26 +39,28 @@ def config(epochs: int = 6, **rest: Any) -> ParserConfig:
     return from_dict(ParserConfig, base)
 
 
-@pytest.fixture(scope="module")
-def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("treebank")
-    write_treebank(folder / "train.conllu", 60)
-    write_treebank(folder / "dev.conllu", 20, seed=1)
-    write_treebank(folder / "non-projective.conllu", 60, non_projective=0.5)
-    write_treebank(folder / "non-projective-dev.conllu", 20, seed=1, non_projective=0.5)
-    return folder
+def trained(folder: Path, output: Path, settings: Any, name: str = "", **rest: Any) -> Any:
+    """Train on a folder's train.conllu; `name` is what the names of its files begin with."""
+    train, dev = (folder / f"{name}{part}.conllu" for part in ("train", "dev"))
+    return train_parser(train, output, settings, dev=dev, device="cpu", **rest)
 
 
-def trained(folder: Path, output: Path, settings: ParserConfig, **rest: Any) -> TrainedParser:
-    name = rest.pop("name", "")
-    return train_parser(
-        folder / f"{name or 'train'}.conllu",
-        output,
-        settings,
-        dev=folder / (f"{name}-dev.conllu" if name else "dev.conllu"),
-        device="cpu",
-        **rest,
-    )
+def weights(path: Path) -> dict[str, Any]:
+    return load_file(path / "weights.safetensors")
+
+
+def assert_parses_as(model: Path, gold: Path) -> None:
+    """The parser that is opened finds all that it found when it was measured."""
+    sentences = list(read_conllu(gold))
+    checkpoint.load(model).parse(sentences)
+    assert sentences == list(read_conllu(gold))
+
+
+def assert_same_weights(one: Path, other: Path) -> None:
+    expected, found = weights(one), weights(other)
+    assert expected.keys() == found.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array, name)
 
 
 @pytest.mark.parametrize("system", list(SYSTEMS))
@@ -73,12 +74,7 @@ def test_a_rule_is_learnt(system: str, oracle: str, treebank: Path, tmp_path: Pa
     epochs = [event for event in events if isinstance(event, EpochDone)]
     assert len(epochs) == result.epochs == 6
     assert epochs[-1].loss < 0.5 * epochs[0].loss
-    # the model that is opened parses as the one that was measured
-    parser = checkpoint.load(tmp_path / "p")
-    sentences = list(read_conllu(treebank / "dev.conllu"))
-    gold = [sentence.to_conllu() for sentence in sentences]
-    parser.parse(sentences)
-    assert [sentence.to_conllu() for sentence in sentences] == gold
+    assert_parses_as(tmp_path / "p", treebank / "dev.conllu")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +85,7 @@ def test_non_projective_arcs(
     system: str, mark: bool, expected: float | None, treebank: Path, tmp_path: Path
 ) -> None:
     settings = config(10, model__system=system, learning__mark_lifted=mark)
-    scores = trained(treebank, tmp_path / "p", settings, name="non-projective").scores
+    scores = trained(treebank, tmp_path / "p", settings, "non-projective-").scores
     if expected is not None:
         assert scores["dev_las"] == expected
     else:
@@ -100,90 +96,10 @@ def test_non_projective_arcs(
         assert scores["dev_uas"] == pytest.approx(100.0 * (words - wrong) / words)
 
 
-def test_auto_looks_at_the_share_of_non_projective_trees(treebank: Path) -> None:
-    for name, system in (("train", "arc-standard"), ("non-projective", "swap")):
-        data = prepare_data([str(treebank / f"{name}.conllu")], None, config())
-        assert data.config.model.system == system
-
-
-def test_lifted_labels_are_labels(treebank: Path) -> None:
-    path = str(treebank / "non-projective.conllu")
-    data = prepare_data([path], None, config(model__system="arc-hybrid"))
-    assert f"obj{LIFTED}nsubj" in data.labels.arcs
-    assert data.summary["non_projective_sentences"] > 10
-    plain = prepare_data(
-        [path], None, config(model__system="arc-hybrid", learning__mark_lifted=False)
-    )
-    assert not [label for label in plain.labels.names if LIFTED in label]
-
-
-def test_every_tenth_sentence_is_held_out(treebank: Path) -> None:
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    sentences = list(read_conllu(treebank / "train.conllu"))
-    trees = [(s.heads(), s.column(DEPREL)) for s in sentences]
-    assert data.dev.trees == trees[9::10]
-    assert data.train.trees == [tree for i, tree in enumerate(trees) if i % 10 != 9]
-    assert (data.summary["sentences"], data.summary["dev_sentences"]) == (54, 6)
-
-
 def test_a_treebank_of_one_sentence(tmp_path: Path) -> None:
     path = write_treebank(tmp_path / "one.conllu", 1)
     result = train_parser(path, tmp_path / "p", config(30, learning__oracle="static"), device="cpu")
     assert result.scores["dev_las"] == 100.0
-
-
-def weights(path: Path) -> dict[str, Any]:
-    return load_file(path / "weights.safetensors")
-
-
-@pytest.mark.parametrize("stop_at", [1, 5, 13])
-def test_a_resumed_run_ends_with_the_same_weights(
-    stop_at: int, treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(task_module, "BLOCK_STEPS", 3)  # stops amid a block and at its end
-    settings = config(4)
-    trained(treebank, tmp_path / "whole", settings)
-    with pytest.raises(Interrupted, match=f"step {stop_at}"):
-        trained(treebank, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
-    train_parser(None, tmp_path / "parts", resume=True, device="cpu")
-    whole, parts = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert whole.keys() == parts.keys()
-    for name, array in whole.items():
-        assert np.array_equal(array, parts[name]), name
-
-
-@pytest.mark.parametrize("name", ["tokens", "labels", "measures", "legal", "free", "sentences"])
-def test_examples_of_a_saved_block_are_looked_through(
-    name: str, treebank: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(Interrupted):
-        trained(treebank, tmp_path / "p", config(4), should_stop=lambda step: step == 2)
-    last = tmp_path / "p" / "last"
-    tensors = load_file(last / "state.safetensors")
-    column = tensors[f"carried.examples.{name}"]
-    column.reshape(-1)[-1] = np.asarray(251 if name == "legal" else 10**6)
-    save_file(tensors, last / "state.safetensors")
-    content = storage.read_sealed(last / "state.json")
-    content["tensors"] = storage.sum_of(last / "state.safetensors")
-    storage.write_json(last / "state.json", storage.sealed(content))
-    with pytest.raises(ModelError, match="the saved state is damaged"):
-        train_parser(None, tmp_path / "p", resume=True, device="cpu")
-
-
-def test_another_treebank_is_not_the_run_s(treebank: Path, tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
-        trained(treebank, tmp_path / "p", config(), should_stop=lambda step: step == 2)
-    with pytest.raises(ModelError, match="treebank"):
-        train_parser(treebank / "non-projective.conllu", tmp_path / "p", resume=True, device="cpu")
-
-
-def test_seeds_differ_and_repeat(treebank: Path, tmp_path: Path) -> None:
-    found = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        trained(treebank, tmp_path / name, config(1, training__seed=seed))
-        found.append(weights(tmp_path / name)["first.weight"])
-    assert np.array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
 
 
 def test_the_average_is_what_is_saved(treebank: Path) -> None:
@@ -202,159 +118,132 @@ def test_the_average_is_what_is_saved(treebank: Path) -> None:
         np.testing.assert_allclose(saved, expected, atol=1e-6)
 
 
-def test_embeddings_are_what_forms_begin_with(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("3 2\ndog 1 0\nzebra 0 1\ncat -1 0.5\n")
-    settings = config(model__fields=["form", "upos"])
-    data = prepare_data([str(treebank / "train.conllu")], None, settings, embeddings=str(path))
-    task = ParserTask(data.config, data)
-    ids = data.types.lexical.ids_of("form")
-    rows = task.module.lexical.weight.detach().numpy()[[ids[w] for w in ("dog", "zebra", "cat")]]
-    # the width is 8: six numbers more, and one scale for all
-    assert not rows[:, 2:].any()
-    scale = rows[0, 0]
-    np.testing.assert_allclose(
-        rows[:, :2], scale * np.array([[1, 0], [0, 1], [-1, 0.5]]), rtol=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "message", "line"),
-    [
-        ("a 1 2\nb 1\n", "1 numbers, the others 2", 2),
-        ("a 1 x\n", "no number", 1),
-        ("1 2\n", "no word vectors", None),
-    ],
-)
-def test_bad_embeddings(
-    text: str, message: str, line: int | None, treebank: Path, tmp_path: Path
-) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text(text)
-    with pytest.raises(DataError, match=message) as caught:
-        prepare_data([str(treebank / "train.conllu")], None, config(), embeddings=str(path))
-    assert caught.value.line == line
-
-
-def test_embeddings_need_forms(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("a 1 2\n")
-    with pytest.raises(ConfigError, match="forms"):
-        prepare_data(
-            [str(treebank / "train.conllu")],
-            None,
-            config(model__fields=["upos"]),
-            embeddings=str(path),
-        )
-
-
 def test_data_that_cannot_be_learnt_from(treebank: Path, tmp_path: Path) -> None:
-    single = tmp_path / "single.conllu"
-    single.write_text(make_sentence([("hi", "X")], [0]).to_conllu())
-    with pytest.raises(DataError, match="more than one word"):
-        train_parser(single, tmp_path / "p", config(), device="cpu")
-    bare = tmp_path / "bare.conllu"
-    bare.write_text(make_sentence([("hi", "X"), ("you", "X")]).to_conllu())
-    with pytest.raises(DataError, match="head '_'"):
-        train_parser(bare, tmp_path / "p", config(), device="cpu")
+    path = tmp_path / "train.conllu"
+    for sentence, message in (
+        (make_sentence([("hi", "X")], [0]), "more than one word"),
+        (make_sentence([("hi", "X"), ("you", "X")]), "head '_'"),
+    ):
+        path.write_text(sentence.to_conllu())
+        with pytest.raises(DataError, match=message):
+            train_parser(path, tmp_path / "p", config(), device="cpu")
     assert not (tmp_path / "p").exists()
-    with pytest.raises(ConfigError, match="nothing is given to train on"):
-        train_parser(None, tmp_path / "p", config(), device="cpu")
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "thesis.tex").write_text("")
     with pytest.raises(OutputError, match=r"thesis\.tex"):
         trained(treebank, tmp_path / "p", config(), force=True)
 
 
-def test_broken_sentences_are_left_out(treebank: Path, tmp_path: Path) -> None:
-    path = tmp_path / "broken.conllu"
-    text = (treebank / "train.conllu").read_text()
-    broken = make_sentence([("x", "X"), ("y", "X")], [2, 1]).to_conllu()
-    path.write_text(broken + text)
-    with pytest.raises(DataError, match="no root") as caught:
-        prepare_data([str(path)], None, config())
-    assert caught.value.line == 1
-    data = prepare_data([str(path)], None, config(), skip_invalid=True)
-    assert data.summary["sentences"] + data.summary["dev_sentences"] == 60
+FAST, CHEN = (from_dict(ParserConfig, PRESETS.settings(name)) for name in ("fast", "chen-manning"))
+SMALL_EPOCHS, USUAL = FAST.learning.small_epochs, FAST.training.epochs
 
 
-def test_long_sentences_follow_the_static_oracle(
-    treebank: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("config", "limit", "epochs"),
+    [
+        (FAST, 28, SMALL_EPOCHS),  # the 27 sentences that are not held out are fewer
+        (FAST, 27, USUAL),
+        (CHEN, 28, CHEN.training.epochs),
+        # epochs that are given are those of any treebank
+        (PRESETS.resolve(None, None, {"training.epochs": 3}, ()), 28, 3),
+        (PRESETS.resolve("fast", None, {}, ["epochs=3"]), 28, 3),
+        (PRESETS.chosen({"training": {"epochs": 3}}), 28, 3),
+        (PRESETS.resolve(None, None, {}, ["training.epochs=3", "small_epochs=5"]), 28, 5),
+        # other settings leave them
+        (
+            PRESETS.resolve(None, None, {"training.learning_rate": 0.1}, ["hidden_size=8"]),
+            28,
+            SMALL_EPOCHS,
+        ),
+    ],
+)
+def test_a_treebank_of_fewer_sentences_is_small(
+    config: ParserConfig, limit: int, epochs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(task_module, "LONGEST_EXPLORED", 5)
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    task = ParserTask(data.config, data)
-    task.start_epoch(3)
-    task.loss(0)
-    examples = task._examples
-    assert examples is not None
-    lengths = dict(
-        zip(data.train.arrays.tokens.tolist(), data.train.arrays.lengths.tolist(), strict=True)
-    )
-    is_long = np.asarray([lengths[sentence] > 5 for sentence in examples.sentences.tolist()])
-    num_free = (examples.free >= 0).sum(axis=1)
-    assert is_long.any()
-    assert (num_free[is_long] == 1).all()
-    assert num_free[~is_long].max() > 1
+    monkeypatch.setattr(data, "SMALL_SENTENCES", limit)
+    assert config == PRESETS.chosen(to_dict(config))
+    found = prepare_data([str(write_treebank(tmp_path / "train.conllu", 30))], None, config)
+    assert found.summary["sentences"] == 27
+    assert found.config.learning.small_epochs == 0  # nothing is left to be chosen
+    assert found.config.training.epochs == epochs
 
 
-def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
-    num_steps = {}
-    for batch_size, min_steps in ((80, 1), (512, 1), (512, 4), (512, 10**6), (5, 10**6)):
-        settings = config(learning__batch_size=batch_size, learning__min_steps=min_steps)
-        data = prepare_data([str(treebank / "train.conllu")], None, settings)
-        num_steps[batch_size, min_steps] = ParserTask(data.config, data).start_epoch(1)
-    lengths = data.train.arrays.lengths
-    num_choices = int((2 * lengths[lengths > 1] - 3).sum())
-    assert 256 < num_choices < 512
-    # as many as asked for, a step of 64 configurations being the smallest, if not asked for
-    assert num_steps == {
-        (80, 1): round(num_choices / 80),
-        (512, 1): 1,
-        (512, 4): 4,
-        (512, 10**6): round(num_choices / 64),
-        (5, 10**6): round(num_choices / 5),
-    }
+def test_those_of_a_pipeline_are_replaced_part_by_part() -> None:
+    named = PIPELINES.chosen({"parser": {"training": {"epochs": 2}}})
+    whole = PIPELINES.resolve("fast", None, {}, ())
+    all_parts = PIPELINES.resolve("fast", None, {"training.epochs": 2}, ())
+    other = PIPELINES.resolve("fast", None, {}, ["graph.training.epochs=2"])
+    assert named is not None
+    found = [each.parser.learning.small_epochs for each in (whole, all_parts, other, named)]
+    assert found == [SMALL_EPOCHS, 0, SMALL_EPOCHS, 0]
+    assert other.graph.learning.small_epochs == 0
 
 
-def test_each_block_is_rolled_out_and_divided_once(
-    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("column", [LEMMA, XPOS])
+def test_characters_are_not_read_where_morphemes_are_told(column: int, tmp_path: Path) -> None:
+    sentences = [make_sentence([("고향은", "X"), ("멀다", "Y")], [2, 0]) for _ in range(4)]
+    told = [sentence.copy() for sentence in sentences]
+    for sentence in told:
+        sentence.rows[0][column] = "고향+은" if column == LEMMA else "ncn+jxt"
+    plain, joined = tmp_path / "plain.conllu", tmp_path / "joined.conllu"
+    write_conllu(sentences, plain)
+    write_conllu(told, joined)
+
+    def filters(path: Path, *overrides: str, preset: str = "graph") -> int:
+        config = PRESETS.resolve(preset, None, {}, overrides)
+        data = prepare_data([str(path)], str(path), config)
+        assert data.config.model.joined_characters  # nothing is left to be chosen
+        assert (data.types.characters is None) == (data.config.model.num_filters == 0)
+        return data.config.model.num_filters
+
+    assert filters(plain) == 96
+    assert filters(joined) == 0
+    # those that are given are those of any treebank, as are a preset's that says nothing of it
+    assert filters(joined, "num_filters=8") == 8
+    assert filters(joined, "num_filters=8", preset="accurate") == 8
+    # of a column that is not read, nothing is told
+    others = "fields=[form, lemma]" if column == XPOS else "fields=[form, xpos]"
+    assert filters(joined, others) == 96
+
+
+ONE_WORD = {"Yes": "answer", "Oh": "cry", "Go": "command"}
+
+
+@pytest.mark.parametrize("settings", ["fast", "linear", "global"])
+def test_sentences_of_one_word_teach_labels_of_root(settings: str, tmp_path: Path) -> None:
+    """Where ROOT has several, each such sentence is a choice, and there is no other to learn by."""
+    trees = [make_sentence([(word, "X")], [0]) for word in [*ONE_WORD] * 16]
+    trees += [make_sentence([("a", "Y"), ("word", "X")], [2, 0])] * 8
+    for tree in trees:
+        tree.rows[-1][7] = ONE_WORD.get(tree.rows[-1][1], "statement")
+    file = tmp_path / "train.conllu"
+    write_conllu(trees, file)
+    preset = "linear" if settings == "linear" else "fast"
+    given = {"training.epochs": 20, "model.fields": ["form"], "model.min_count": 1}
+    if preset == "fast":
+        given |= {"training.learning_rate": 0.04, "model.hidden_size": 64, "model.lexical_size": 32}
+    else:
+        given |= {"model.hash_bits": 14}
+    if settings == "global":
+        given |= {"learning.loss": "global", "learning.global_epochs": 1}
+    config = PRESETS.resolve(preset, None, given, ["dropout_words=0"])
+    trained = train_parser(file, tmp_path / "model", config, dev=file, threads=1)
+    assert trained.scores["dev_las"] == 100.0
+
+
+@pytest.mark.parametrize("name", ["tokens", "labels", "measures", "legal", "free", "sentences"])
+def test_examples_of_a_saved_block_are_looked_through(
+    name: str, treebank: Path, tmp_path: Path
 ) -> None:
-    """Although the loop asks for a block's first step twice, to judge the weights that it saves."""
-    monkeypatch.setattr(task_module, "BLOCK_STEPS", 4)
-    begun: list[tuple[int, int]] = []  # epoch and step of each roll-out
-    divided = []
-
-    def rolling(task: ParserTask, sentences: Any) -> Examples:
-        begin = next(begin for part, begin in blocks_of(task) if part is sentences)
-        begun.append((task._epoch, begin))
-        return roll_out(task, sentences)
-
-    def dividing(*arguments: Any) -> Any:
-        divided.append(arguments)
-        return divide(*arguments)
-
-    def blocks_of(task: ParserTask) -> list[tuple[Any, int]]:
-        parts, ends = zip(*task._blocks, strict=True)
-        return list(zip(parts, (0, *ends[:-1]), strict=True))
-
-    roll_out, divide = ParserTask._roll_out, Examples.batches
-    monkeypatch.setattr(ParserTask, "_roll_out", rolling)
-    monkeypatch.setattr(Examples, "batches", dividing)
-    trained(treebank, tmp_path / "p", config(3))
-    assert begun == sorted(set(begun))
-    assert len(begun) > 3
-    # besides, a save takes the running block's examples back, which are divided anew
-    assert len(divided) <= len(begun) + 2
-
-
-def test_a_roll_out_asks_for_the_memory_that_it_needs(treebank: Path) -> None:
-    data = prepare_data([str(treebank / "train.conllu")], None, config())
-    task = ParserTask(data.config, data)
-    task.start_epoch(3)
-    tracemalloc.start()
-    try:
-        task.loss(0)
-        assert tracemalloc.get_traced_memory()[1] < 64 << 20
-    finally:
-        tracemalloc.stop()
+    with pytest.raises(Interrupted):
+        trained(treebank, tmp_path / "p", config(4), should_stop=lambda step: step == 2)
+    last = tmp_path / "p" / "last"
+    tensors = load_file(last / "state.safetensors")
+    column = tensors[f"carried.examples.{name}"]
+    column.reshape(-1)[-1] = np.asarray(251 if name == "legal" else 10**6)
+    save_file(tensors, last / "state.safetensors")
+    content = storage.read_sealed(last / "state.json")
+    content["tensors"] = storage.sum_of(last / "state.safetensors")
+    storage.write_json(last / "state.json", storage.sealed(content))
+    with pytest.raises(ModelError, match="the saved state is damaged"):
+        train_parser(None, tmp_path / "p", resume=True, device="cpu")

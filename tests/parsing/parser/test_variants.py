@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_trees import trees
 
-from seqtool.parsing.parser.variants import OPEN_CLASSES, VARIANT, variants
+from seqtool.parsing.parser.config import VARIANT
+from seqtool.parsing.parser.distillation import OPEN_CLASSES, variants
 from seqtool.text.datasets import sample_treebank
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import (
@@ -26,57 +27,17 @@ from seqtool.treebank.sentence import (
     parse_sentence,
 )  # fmt: skip
 
-SHARES = {"words": 0.5, "subtrees": 0.25}
-DOG = """\
-1 His his PRON _ _ 2 det
-2 dog dog NOUN _ _ 3 nsubj
-3 sleeps sleep VERB _ _ 0 root
-4 on on ADP _ _ 6 case
-5 the the DET _ _ 6 det
-6 sofa sofa NOUN _ Number=Sing 3 obl
-"""
-KING = """\
-1 We we PRON _ _ 2 nsubj
-2 sit sit VERB _ _ 0 root
-3 at at ADP _ _ 5 case
-4 a a DET _ _ 5 det
-5 table table NOUN _ Number=Sing 2 obl
-6 of of ADP _ _ 7 case
-7 kings king NOUN _ Number=Plur 5 nmod
-"""
-
 
 def sentence_of(lines: str) -> Sentence:
     rows = ["\t".join([*line.split(" "), "_", "_"]) for line in lines.splitlines()]
     return parse_sentence("\n".join(rows), "file", 1, "tree")
 
 
-def shown(sentence: Sentence) -> str:
-    return "".join(" ".join(row[:8]) + "\n" for row in sentence.rows)
-
-
-def test_a_subtree_gives_way_to_one_of_its_kind() -> None:
-    """An obl on the right with the same tags: there are two; all others are one of a kind."""
-    treebank = [sentence_of(DOG), sentence_of(KING)]
-    made = [shown(sentence) for sentence in variants(treebank, 30, 1, words=0.0, subtrees=1.0)]
-    dog = "".join(DOG.splitlines(keepends=True)[:3])
-    king = "".join(KING.splitlines(keepends=True)[:2])
-    at_table = (
-        "4 at at ADP _ _ 6 case\n5 a a DET _ _ 6 det\n6 table table NOUN _ Number=Sing 3 obl\n"
-        "7 of of ADP _ _ 8 case\n8 kings king NOUN _ Number=Plur 6 nmod\n"
-    )
-    on_sofa = (
-        "3 on on ADP _ _ 5 case\n4 the the DET _ _ 5 det\n5 sofa sofa NOUN _ Number=Sing 2 obl\n"
-    )
-    assert {*made[::2]} == {DOG, dog + at_table}
-    assert {*made[1::2]} == {KING, king + on_sofa}
-
-
 def test_a_word_gives_way_to_one_with_its_tags() -> None:
     """The commoner a word is, the more often it comes; sentences begin with a capital."""
     verbs = "1 Go go VERB _ _ 0 root\n2 and and CCONJ _ _ 3 cc\n3 {0} {0} VERB _ _ 1 conj\n"
     treebank = [sentence_of(verbs.format(word)) for word in [*["eat"] * 16, "dig"]]
-    made = list(variants(treebank, 300, 1, words=1.0, subtrees=0.0))
+    made = list(variants(treebank, 300, 1, words=1.0))
     assert {row[FORM] for item in made for row in item.rows[:1]} == {"Eat", "Dig"}
     assert {item.rows[1][FORM] for item in made} == {"and"}
     counts = Counter((item.rows[2][FORM], item.rows[2][LEMMA]) for item in made)
@@ -116,15 +77,15 @@ def check_kept(treebank: list[Sentence], made: list[Sentence], num: int) -> None
 @pytest.mark.parametrize("language", ["en", "ko"])
 def test_arcs_and_words_are_those_of_the_treebank(language: str) -> None:
     treebank = list(read_conllu(sample_treebank(language)))[:300]
-    made = list(variants(treebank, 2, 1, **SHARES))
+    made = list(variants(treebank, 2, 1, words=0.5))
     check_kept(treebank, made, 2)
     # closed classes stay, others change; the root never does
     changed = sum(one.rows != other.rows for one, other in zip(treebank, made[:300], strict=True))
     assert changed > 150
     for one, other in zip([*treebank, *treebank], made, strict=True):
         assert tags_of(one.root.columns) == tags_of(other.root.columns)  # type: ignore[union-attr]
-    assert [s.rows for s in variants(treebank, 2, 1, **SHARES)] == [s.rows for s in made]
-    assert [s.rows for s in variants(treebank, 2, 2, **SHARES)] != [s.rows for s in made]
+    assert [s.rows for s in variants(treebank, 2, 1, words=0.5)] == [s.rows for s in made]
+    assert [s.rows for s in variants(treebank, 2, 2, words=0.5)] != [s.rows for s in made]
 
 
 @settings(max_examples=60, deadline=None)
@@ -146,15 +107,14 @@ def test_any_trees_stay_trees(data: st.DataObject) -> None:
         ]
         treebank.append(Sentence([], rows, []))
     before = [[list(row) for row in sentence.rows] for sentence in treebank]
-    made = list(variants(treebank, 3, 1, **SHARES))
+    made = list(variants(treebank, 3, 1, words=0.5))
     assert [sentence.rows for sentence in treebank] == before
     has_open = any(row[UPOS] in OPEN_CLASSES for sentence in treebank for row in sentence.rows)
     check_kept(treebank, made, 3 if has_open else 0)
 
 
 def test_without_tags_there_are_none() -> None:
-    untagged = sentence_of(DOG)
-    for row in untagged.rows:
-        row[UPOS] = "_"
-    assert not list(variants([untagged], 3, 1, **SHARES))
-    assert not list(variants([sentence_of(DOG)], 0, 1, **SHARES))
+    verb = sentence_of("1 Go go VERB _ _ 0 root")
+    assert not list(variants([verb], 0, 1, words=0.5))
+    verb.rows[0][UPOS] = "_"
+    assert not list(variants([verb], 3, 1, words=0.5))

@@ -11,9 +11,9 @@ import numpy as np
 from seqtool.core.config import from_dict
 from seqtool.parsing.encoding.features import SymbolTable, Types, columns_of
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.parser.families import weight_shapes
+from seqtool.parsing.parser.families import parser_shapes
 from seqtool.parsing.parser.labels import Labels
-from seqtool.parsing.parser.model import Parser
+from seqtool.parsing.parser.parser import Parser
 from seqtool.text.characters import Characters
 from seqtool.treebank.sentence import Sentence
 
@@ -67,13 +67,11 @@ def random_parser(config: ParserConfig, labels: Labels = LABELS, seed: int = 0) 
         for kind in (("form", "lemma", "prefix", "suffix", "shape"), ("upos", "xpos", "feats"))
     )
     characters = Characters("aB") if model.character_width else None
-    types = Types(lexical, tags, None, characters)
-    shapes = weight_shapes(
-        model,
-        lexical.num_symbols,
-        tags.num_symbols,
-        labels,
-        num_characters=types.num_characters,
+    # what a treebank of these words leaves empty
+    empty = [float(all(key[i] == "_" for key in counts)) for i in range(len(columns))]
+    types = Types(lexical, tags, empty, characters)
+    shapes = parser_shapes(
+        model, lexical.num_symbols, tags.num_symbols, labels, types.num_characters
     )
     generator = np.random.default_rng(seed)
     weights = {

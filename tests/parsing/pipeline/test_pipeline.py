@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
-import itertools
 import json
 import random
 import shutil
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,23 +14,16 @@ from typing import Any
 
 import pytest
 import yaml
-from safetensors.numpy import load_file
 
 from seqtool.core import checkpoint
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
 from seqtool.core.progress import Event, RunStarted
-from seqtool.lm.neural.config import NeuralLMConfig
-from seqtool.lm.neural.train import train_lm
 from seqtool.parsing.parser.config import ParserConfig
-from seqtool.parsing.parser.model import Parser
 from seqtool.parsing.parser.vote import Vote
-from seqtool.parsing.pipeline.config import PARSERS, PRESETS, PipelineConfig, folders, resolve
-from seqtool.parsing.pipeline.jobs import Job, Team
+from seqtool.parsing.pipeline.config import PARSERS, PRESETS, PipelineConfig, folders
 from seqtool.parsing.pipeline.train import train_pipeline
-from seqtool.parsing.tagger import train as tagger_train
 from seqtool.parsing.tagger.config import TaggerConfig
-from seqtool.parsing.tagger.model import Tagger
 from seqtool.parsing.tagger.train import train_tagger
 from seqtool.training.config import TrainingConfig, seconds_of
 from seqtool.treebank.conllu import read_conllu
@@ -147,13 +137,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def same_weights(first: Path, second: Path) -> bool:
+    paths = [Path(folder, "weights.safetensors") for part in PARTS for folder in folders(part, 2)]
+    return all((first / path).read_bytes() == (second / path).read_bytes() for path in paths)
+
+
 def test_a_resumed_run_ends_the_same(models: Path) -> None:
-    for part in (*PARTS, *(f"{part}-2" for part in PARTS)):
-        before, after = (
-            load_file(models / name / part / "weights.safetensors") for name in ("whole", "resumed")
-        )
-        assert before.keys() == after.keys()
-        assert all((before[name] == after[name]).all() for name in before), part
+    assert same_weights(models / "whole", models / "resumed")
     assert not (models / "resumed" / "jackknife").exists()
 
 
@@ -210,9 +200,7 @@ def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path, seqto
     # its dev is not typed again
     again = seqtool("train-parser", "--raw", "--resume", "-o", output, "--device", "cpu")
     assert "dev words" in again.stderr
-    for name in (*PARTS, *(f"{part}-2" for part in PARTS)):
-        path = Path(name, "weights.safetensors")
-        assert (output / path).read_bytes() == (models / "whole" / path).read_bytes(), name
+    assert same_weights(models / "whole", output)
     for path in (Path("treebank", "train.conllu"), Path("treebank", "dev.conllu")):
         assert (output / path).read_bytes() == (models / "whole" / path).read_bytes()
 
@@ -220,21 +208,22 @@ def test_processes_side_by_side_end_the_same(models: Path, tmp_path: Path, seqto
 def test_members_differ_and_work_together(models: Path) -> None:
     whole = models / "whole"
     pipeline = checkpoint.load(whole)
-    sentences = [list(read_conllu(models / "dev.conllu")) for _ in range(2)]
-    for part, kind in (("tagger", Tagger), ("parser", Parser)):
+    text = "".join(random.Random(0).choices("dogsecatxX12 .!?-", k=2000)).strip()
+    assert rebuild(pipeline.segment([text])) == text
+    dev = models / "dev.conllu"
+
+    works: dict[str, Callable[[Any], Any]] = {
+        "segmenter": lambda model: model.segment([text]),
+        "tagger": lambda model: model.tag_stream(read_conllu(dev), retag=True),
+        "parser": lambda model: model.parse_stream(read_conllu(dev)),
+    }
+    for part, work in works.items():
         first, second = (checkpoint.load(whole / folder) for folder in folders(part, 2))
-        assert isinstance(first, kind)
-        assert isinstance(second, kind)
         assert (first.config.training.seed, second.config.training.seed) == (1, 2)
-        name = {"tagger": "values.weight", "parser": "output.weight"}[part]
-        assert (first.weights[name] != second.weights[name]).any()
-        if part == "tagger":
-            first.ensemble([second]).tag(sentences[0], retag=True)
-            pipeline.tagger.tag(sentences[1], retag=True)
-        else:
-            first.ensemble([second]).parse(sentences[0])
-            pipeline.parser.parse(sentences[1])
-        assert [s.rows for s in sentences[0]] == [s.rows for s in sentences[1]]
+        assert any((first.weights[name] != second.weights[name]).any() for name in first.weights)
+        together = work(first.ensemble([second]))
+        for own, other in zip(work(getattr(pipeline, part)), together, strict=True):
+            assert own.to_conllu() == other.to_conllu()
 
 
 def test_parsers_of_other_kinds_vote_with_the_parser(
@@ -253,15 +242,12 @@ def test_parsers_of_other_kinds_vote_with_the_parser(
     kinds = [(parser.config.model.decoder, parser.config.model.classifier) for parser in apart]
     assert kinds == [("transition", "neural"), ("graph", "neural"), ("transition", "linear")]
     assert len(pipeline.parser.parsers[2].members) == 2
-    assert [parser.config.model for parser in pipeline.parser.parsers] == [
-        parser.config.model for parser in apart
-    ]
     # the vote's probabilities of arcs are fitted to the validation part, with predicted tags
     dev = list(read_conllu(output / "treebank" / "dev.conllu"))
     assert pipeline.is_calibrated
-    assert pipeline.parser.calibrations == pipeline.parser.fitted(dev)
+    assert pipeline.parser.calibrations == pipeline.parser.fit_calibrations(dev)
     header = checkpoint.read_header(output)
-    damaged = dataclasses.replace(header, statistics={"calibrations": {"1": [[2.0], [0.5]]}})
+    damaged = replace(header, statistics={"calibrations": {"1": [["x"], [0.5]]}})
     checkpoint.amend(output, damaged, "")
     with pytest.raises(ModelError, match="the calibrations in its header are damaged"):
         checkpoint.load(output)
@@ -276,39 +262,6 @@ def test_parsers_of_other_kinds_vote_with_the_parser(
     assert traced.code == 0
     assert f"these are of the parser in {output / 'parser'} alone" in traced.stderr
     assert "alone" not in ranked.stderr
-    # but where several models are named, these would be of none of them
-    refused = seqtool("parse", text, "-m", output, "-m", models / "whole", "--trace")
-    assert refused.code == 1
-    assert "parsers that vote build no tree step by step" in refused.stderr
-    shown = json.loads(seqtool("inspect", output, "--json").stdout)
-    parts = ("segmenter", "tagger", "parser", "graph", "perceptron", "perceptron-2")
-    assert shown["bytes"] == sum(
-        (output / part / name).stat().st_size
-        for part in parts
-        for name in ("weights.safetensors", "vocabulary.json")
-    )
-    written = seqtool("analyse", "states", text, "-m", output, "-o", tmp_path / "states.npy")
-    assert written.code == 1  # the parser is without an encoder, the graph is not asked
-    assert "the parser has no encoder" in written.stderr
-
-
-def test_segmenters_differ_and_work_together(models: Path, tmp_path: Path) -> None:
-    whole = models / "whole"
-    first, second = (checkpoint.load(whole / folder) for folder in folders("segmenter", 2))
-    assert (first.config.training.seed, second.config.training.seed) == (1, 2)
-    text = "".join(random.Random(0).choices("dogsecatxX12 .!?-", k=2000)).strip()
-    pipeline = checkpoint.load(whole)
-    together, joined, *apart = (
-        [sentence.to_conllu() for sentence in splitter.segment([text])]
-        for splitter in (pipeline, first.ensemble([second]), first, second)
-    )
-    assert together == joined
-    assert joined not in apart
-    assert rebuild(pipeline.segment([text])) == text
-
-
-def test_several_members_may_be_replaced(models: Path) -> None:
-    checkpoint.check_output(models / "whole", force=True)
 
 
 def test_a_member_of_another_treebank_is_refused(
@@ -321,11 +274,9 @@ def test_a_member_of_another_treebank_is_refused(
     train_tagger(tmp_path / "other.conllu", tmp_path / "model" / "tagger-2", settings, force=True)
     result = seqtool("parse", models / "dev.conllu", "-m", tmp_path / "model")
     assert result.code == 1
-    assert result.stderr.splitlines() == [
-        f"error: {tmp_path / 'model'}: taggers of different treebanks or settings cannot tag "
-        "together",
-        "hint: train them on the same files, with settings that differ in the seed only",
-    ]
+    error, hint = result.stderr.splitlines()
+    assert "different treebanks" in error
+    assert hint.startswith("hint: ")
 
 
 def test_a_text_is_parsed(
@@ -348,24 +299,8 @@ def test_a_text_is_parsed(
     pipeline = checkpoint.load(models / "whole")
     parsed = list(pipeline.parse_stream(pipeline.segment([text.read_text()], document=str(text))))
     assert [s.to_conllu() for s in parsed] == [s.to_conllu() for s in sentences]
-    for options in (
-        ["--rules"],
-        ["--pretokenized"],
-        ["--presegmented"],
-        ["--raw", "--format", "tree"],
-    ):
+    for options in (["--rules"], ["--pretokenized"], ["--presegmented"], ["--raw", "-f", "tree"]):
         assert seqtool("parse", text, "-m", models / "whole", *options).code == 0
-    shown = json.loads(seqtool("inspect", models / "whole", "--json").stdout)
-    # each part has weights and a vocabulary of its own
-    own = [
-        sum(
-            (models / "whole" / folder / name).stat().st_size
-            for name in ("weights.safetensors", "vocabulary.json")
-        )
-        for part in PARTS
-        for folder in folders(part, 2)
-    ]
-    assert shown["bytes"] == sum(own)
 
 
 def test_gold_columns_are_kept(models: Path, tmp_path: Path, seqtool: Run) -> None:
@@ -382,40 +317,38 @@ def test_gold_columns_are_kept(models: Path, tmp_path: Path, seqtool: Run) -> No
     assert next(read_conllu(output)).column(UPOS) == ["NOUN", "VERB", "NOUN", "PUNCT"]
 
 
-def test_an_interruption_says_how_to_go_on(models: Path, tmp_path: Path) -> None:
-    config, output = from_dict(PipelineConfig, TINY), tmp_path / "my p"
-    with pytest.raises(Interrupted) as stopped:
-        train_pipeline(
-            models / "train.conllu", output, config, device="cpu", should_stop=lambda step: True
-        )
-    assert stopped.value.hint == f"continue with: seqtool train-parser --resume -o '{output}'"
+@pytest.mark.parametrize(
+    ("part", "options", "message"),
+    [
+        ("parser", [], "has no segmenter"),
+        ("parser", ["--rules", "--retag"], "has no tagger"),
+        ("", ["--rules", "--pretokenized"], "--rules"),
+        ("", ["-f", "tree", "--gold", "t.txt"], "--gold"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    models: Path, tmp_path: Path, seqtool: Run, part: str, options: list[str], message: str
+) -> None:
+    (tmp_path / "t.txt").write_text("dogs")
+    result = seqtool("parse", tmp_path / "t.txt", "-m", models / "whole" / part, *options)
+    assert result.code == 1
+    assert message in result.stderr
+    assert len(result.stderr.strip().split("\n")) == 2
 
 
-def test_what_cannot_be_is_refused(models: Path, tmp_path: Path, seqtool: Run) -> None:
-    text = tmp_path / "t.txt"
-    text.write_text("dogs")
-    parser = models / "whole" / "parser"
-    for arguments, message in (
-        ([text, "-m", parser], "has no segmenter"),
-        ([text, "-m", parser, "--rules", "--retag"], "has no tagger"),
-        ([text, "-m", models / "whole", "--rules", "--pretokenized"], "leaves nothing to --rules"),
-        ([text, "-m", models / "whole", "-f", "tree", "--gold", text], "--gold is for CoNLL-U"),
-    ):
-        result = seqtool("parse", *arguments)
-        assert result.code == 1
-        assert message in result.stderr
-        assert len(result.stderr.strip().split("\n")) == 2
+def test_no_treebank_leaves_nothing(tmp_path: Path) -> None:
+    output = tmp_path / "p"
     (tmp_path / "b.conllu").write_text("1\ta\n\n")
     with pytest.raises(DataError, match="2 columns"):
-        train_pipeline(tmp_path / "b.conllu", tmp_path / "p", from_dict(PipelineConfig, TINY))
-    assert not (tmp_path / "p").exists()
+        train_pipeline(tmp_path / "b.conllu", output, from_dict(PipelineConfig, TINY))
     with pytest.raises(ConfigError, match="nothing is given to train on"):
-        train_pipeline(output=tmp_path / "p")
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "run.json").write_text('{"kind": "pipeline"}')
+        train_pipeline(output=output)
+    assert not output.exists()
+    output.mkdir()
+    (output / "run.json").write_text('{"kind": "pipeline"}')
     with pytest.raises(ModelError) as refused:
-        checkpoint.load(tmp_path / "p")
-    assert f"seqtool train-parser --resume -o {tmp_path / 'p'}" in refused.value.hint
+        checkpoint.load(output)
+    assert f"seqtool train-parser --resume -o {output}" in refused.value.hint
 
 
 def test_the_command_trains_stops_and_goes_on(models: Path, tmp_path: Path, seqtool: Run) -> None:
@@ -425,6 +358,7 @@ def test_the_command_trains_stops_and_goes_on(models: Path, tmp_path: Path, seqt
     result = seqtool(*begin, "--config", settings, "--max-minutes", "0")
     assert result.code == 130
     assert f"seqtool train-parser --resume -o {output}" in result.stderr
+    assert "every tenth sentence is held out as dev: 6 of 60" in result.stderr
     # what was --raw goes on so; without --dev each part holds out some of the treebank
     result = seqtool("train-parser", "--resume", "-o", output, "--json")
     assert result.code == 0, result.stderr
@@ -445,21 +379,23 @@ def test_all_settings_are_listed_as_a_file_has_them(seqtool: Run) -> None:
 def test_settings_are_combined(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("tagger:\n  training:\n    epochs: 3\nfolds: 4\n")
-    config = resolve("fast", file, {"training.seed": 7, "model.system": "swap"}, ["folds=6"])
+    config = PRESETS.resolve(
+        "fast", file, {"training.seed": 7, "model.system": "swap"}, ["folds=6"]
+    )
     assert (config.tagger.training.epochs, config.folds) == (3, 6)
     assert config.parser.model.system == "swap"
     assert {getattr(config, part).training.seed for part in PARTS} == {7}
     assert config.parser.model.encoder == "none"
-    assert resolve(None, None, {}, []).parser.model.encoder == "bilstm"
+    assert PRESETS.resolve(None, None, {}, []).parser.model.encoder == "bilstm"
     assert (config.graph.model.decoder, config.graphs) == ("graph", 0)
     assert (config.perceptron.model.classifier, config.perceptrons) == ("linear", 0)
     # epochs are of all that find heads, what else is of the training loop of the neural ones
     given = {"training.epochs": 2, "training.learning_rate": 0.5, "model.hidden_size": 8}
     given["model.fields"] = ("form", "upos")
-    config = resolve("accurate", None, given, [])
+    config = PRESETS.resolve("accurate", None, given, [])
     found = [getattr(config, part).training for part in PARSERS]
     assert [training.epochs for training in found] == [2, 2, 2]
-    assert [training.learning_rate for training in found] == [0.5, 0.5, 0.1]
+    assert [training.learning_rate == 0.5 for training in found] == [True, True, False]
     # what is left out of a word is so for all that vote
     parsers = (config.parser, config.graph, config.perceptron)
     assert {parser.model.fields for parser in parsers} == {("form", "upos")}
@@ -467,11 +403,14 @@ def test_settings_are_combined(tmp_path: Path) -> None:
     assert (config.parser.model.hidden_size, config.graph.model.hidden_size) == (8, 192)
 
 
-def test_vectors_are_for_the_parts_that_have_some(models: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("parser", ["parser", "perceptron"])
+def test_vectors_are_for_the_parts_that_have_some(
+    models: Path, tmp_path: Path, parser: str
+) -> None:
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("dogs 1 0\nzebras 0 1\n")
     settings: Any = copy.deepcopy(TINY)
-    settings |= {"parser": settings["perceptron"], "segmenters": 1, "taggers": 1, "parsers": 1}
+    settings |= {"parser": settings[parser], "segmenters": 1, "taggers": 1, "parsers": 1}
     for part in PARTS:
         settings[part]["training"]["epochs"] = 1
     output = tmp_path / "out"
@@ -481,124 +420,27 @@ def test_vectors_are_for_the_parts_that_have_some(models: Path, tmp_path: Path) 
     )  # fmt: skip
     pipeline = checkpoint.load(output)
     assert "zebras" in pipeline.tagger.forms.symbols.ids_of("form")
+    if parser == "parser":
+        assert "zebras" in pipeline.parser.types.lexical.ids_of("form")
     (parsed,) = pipeline.parse_stream(pipeline.segment(["dogs see cats."]))
     assert parsed.column(HEAD).count("0") == 1
 
 
-def test_a_language_model_and_vectors_are_read_by_tagger_and_parser(
-    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Needed where it was only until the tagger has its copy; a part is trained again alone."""
-    vectors = tmp_path / "vectors.txt"
-    vectors.write_text("dogs 1 0\nzebras 0 1\n")
-    of_folds: list[Any] = []
-    prepare = tagger_train.prepare_data
-
-    def noted(*arguments: Any, **options: Any) -> Any:
-        of_folds.append(options["embeddings"])
-        return prepare(*arguments, **options)
-
-    monkeypatch.setattr(tagger_train, "prepare_data", noted)
-    text = tmp_path / "text.txt"
-    text.write_text("dogs see cats .\ncats hear dogs .\n" * 40)
-    lm = {
-        "model": {"cell": "gru", "hidden_size": 4},
-        "data": {"batch_size": 4, "bptt": 8},
-        "training": {"epochs": 1, "precision": "float32"},
-    }
-    train_lm(text, tmp_path / "lm", from_dict(NeuralLMConfig, lm), device="cpu")
-    settings: Any = copy.deepcopy(TINY)
-    for part in PARTS:
-        settings[part]["training"]["epochs"] = 1
-    settings["parser"]["model"] |= {"encoder": "bilstm", "encoder_size": 4}
-
-    def on_part(part: str) -> None:
-        if part == "segmenter":
-            shutil.rmtree(tmp_path / "lm")
-
-    output = tmp_path / "out"
-    train_pipeline(
-        models / "train.conllu", output, from_dict(PipelineConfig, settings),
-        dev=models / "dev.conllu", lm=tmp_path / "lm", device="cpu", on_part=on_part,
-        embeddings=vectors, threads=1,
-    )  # fmt: skip
-    assert of_folds == [str(vectors)] * 2  # whose tags the parser reads
-    pipeline = checkpoint.load(output)
-    assert "zebras" in pipeline.tagger.forms.symbols.ids_of("form")
-    assert "zebras" in pipeline.parser.types.lexical.ids_of("form")
-    assert "`tagger/lm/` and `parser/lm/`" in (output / "README.md").read_text()
-    assert not (output / "segmenter" / "lm").exists()
-    train_tagger(
-        models / "train.conllu", output / "tagger",
-        from_dict(TaggerConfig, settings["tagger"]),
-        dev=models / "dev.conllu", lm=output / "parser" / "lm", device="cpu", force=True,
-    )  # fmt: skip
-    pipeline = checkpoint.load(output)
-    assert pipeline.tagger.word_states.size == pipeline.parser.word_states.size == 4
-    (parsed,) = pipeline.parse_stream(pipeline.segment(["dogs see cats."]))
-    assert sorted(parsed.heads()).count(0) == 1
-
-
-@pytest.fixture
-def treebank(tmp_path: Path) -> Path:
-    write_treebank(tmp_path / "train.conllu", 40, 0)
-    return tmp_path / "train.conllu"
-
-
-def shares(
-    treebank: Path, output: Path, monkeypatch: pytest.MonkeyPatch, threads: int, **parts: Any
-) -> dict[str, float]:
-    """Return the seconds of each job of the first stage, which is not run."""
-    found: dict[str, float] = {}
-
-    def note(self: Team, jobs: Sequence[Job], **options: Any) -> dict[str, Any]:
-        for job in jobs:
-            config = job.arguments.get("config")
-            limit = config.training.time_limit if config else job.arguments["time_limit"]
-            found[job.name] = seconds_of(limit)
-        raise Interrupted("enough", hint="")
-
-    monkeypatch.setattr(Team, "run", note)
-    config = from_dict(PipelineConfig, {**TINY, **parts, "time_limit": "1000s"})
+def test_the_first_steps_tell_how_long_all_takes(models: Path, tmp_path: Path) -> None:
+    config = from_dict(PipelineConfig, {**TINY, "taggers": 1})
+    told: list[float] = []
     with pytest.raises(Interrupted):
-        train_pipeline(treebank, output, config, threads=threads, device="cpu")
-    return found
-
-
-def test_each_part_has_a_share_that_goes_with_its_cost(
-    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = shares(treebank, tmp_path / "p", monkeypatch, 1)
-    # two taggers of 6 epochs of 20, two segmenters of 4 of 8, two folds of 75 / 2 and two parsers
-    # of 4 of 20
-    cost = 2 * (120 + 32 + 37.5 + 80)
-    assert found == pytest.approx(
-        {
-            **dict.fromkeys(("tagger", "tagger-2"), 1000 * 120 / cost),
-            **dict.fromkeys(("segmenter", "segmenter-2"), 1000 * 32 / cost),
-            **dict.fromkeys(("fold 1 of 2", "fold 2 of 2"), 1000 * 37.5 / cost),
-        },
-        abs=0.06,
-    )
-
-
-def test_the_epochs_of_small_treebanks_count(
-    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learning = {**TINY["parser"]["learning"], "small_epochs": 8}
-    found = shares(
-        treebank, tmp_path / "p", monkeypatch, 1, parser={**TINY["parser"], "learning": learning}
-    )
-    cost = 2 * (120 + 32 + 37.5 + 160)
-    assert found["tagger"] == pytest.approx(1000 * 120 / cost, abs=0.06)
-
-
-def test_parts_side_by_side_have_the_same_time(
-    treebank: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # everything comes in pairs, so that two at once take half the time
-    found = shares(treebank, tmp_path / "p", monkeypatch, 2)
-    assert found["tagger"] == pytest.approx(1000 * 120 / (120 + 32 + 37.5 + 80), abs=0.06)
+        train_pipeline(
+            [models / "train.conllu"] * 100, tmp_path / "p", config, device="cpu", threads=1,
+            on_estimate=told.append, should_stop=lambda step: bool(told),
+        )  # fmt: skip
+    lines = (tmp_path / "p" / "tagger" / "log.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    total = events[0]["total_steps"]
+    first = next(event for event in events[1:] if event["step"] >= 100)
+    # it has 6 shares of 21.2, beside 2 segmenters, 2 folds and 2 parsers
+    seconds = first["seconds_left"] * total / (total - first["step"])
+    assert told == pytest.approx([seconds * 21.2 / 6])
 
 
 def test_a_limit_of_all_and_one_of_a_part_exclude_each_other() -> None:
@@ -609,35 +451,19 @@ def test_a_limit_of_all_and_one_of_a_part_exclude_each_other() -> None:
     assert PRESETS.resolve("fast", None, {"training.time_limit": "1h"}, []).time_limit == "1h"
 
 
-def test_the_command_trains_for_a_time(
-    treebank: Path, tmp_path: Path, seqtool: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ticks = itertools.count()
-    # a hundredth of a second passes whenever somebody looks at the clock
-    monkeypatch.setattr(time, "perf_counter", lambda: 0.01 * next(ticks))
+def test_parts_share_a_limit_of_time(models: Path, tmp_path: Path, seqtool: Run) -> None:
     settings, output = tmp_path / "tiny.yaml", tmp_path / "p"
-    settings.write_text(
-        json.dumps({**TINY, "segmenters": 1, "taggers": 1, "parsers": 1}), encoding="utf-8"
-    )
-    begin = ["train-parser", treebank, "--raw", "--preset", "fast", "-o", output]
-    begin += ["--config", settings, "--threads", "1", "--time-limit", "15s"]
-    listed = yaml.safe_load(seqtool(*begin, "--list-settings").stdout)
-    assert listed["time_limit"] == "15s"
-    assert listed["parser"]["training"]["time_limit"] is None
-    result = seqtool(*begin, "--max-minutes", "0.01")
+    settings.write_text(json.dumps({**TINY, "segmenters": 1, "taggers": 1, "parsers": 1}))
+    begin = ["train-parser", models / "train.conllu", "--raw", "--preset", "fast", "-o", output]
+    begin += ["--config", settings, "--threads", "1", "--time-limit", "4s"]
+    result = seqtool(*begin, "--max-minutes", "0")
     assert result.code == 130, result.stderr
-    result = seqtool("train-parser", "--resume", "-o", output, "--json")
+    result = seqtool("train-parser", "--resume", "-o", output)
     assert result.code == 0, result.stderr
-    assert json.loads((output / "run.json").read_text())["config"]["time_limit"] == "15s"
-    limits = {
-        part: json.loads((output / part / "run.json").read_text())["config"]["training"]
-        for part in ("segmenter", "tagger", "parser")
-    }
-    found = {part: seconds_of(training["time_limit"]) for part, training in limits.items()}
-    # 120, 32 and 80 of 307
-    assert found["tagger"] == pytest.approx(15 * 120 / 307, abs=0.06)
-    assert found["segmenter"] == pytest.approx(15 * 32 / 307, abs=0.06)
-    assert found["parser"] == pytest.approx(15 * 80 / 307, rel=0.15)
-    assert 0.01 * next(ticks) == pytest.approx(15, rel=0.1)
-    logs = [(output / part / "log.jsonl").read_text().splitlines() for part in found]
+    parts = [output / part for part in PARTS]
+    runs = [json.loads((part / "run.json").read_text()) for part in parts]
+    limits = [seconds_of(run["config"]["training"]["time_limit"]) for run in runs]
+    # 1, 6 and 6 shares; the two folds have 0.6 each
+    assert limits == pytest.approx([4 * share / 14.2 for share in (1, 6, 6)], abs=0.06)
+    logs = [(part / "log.jsonl").read_text().splitlines() for part in parts]
     assert all(json.loads(log[-1])["reason"] == "finished" for log in logs)

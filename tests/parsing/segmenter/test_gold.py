@@ -1,25 +1,33 @@
-"""What is taken from a treebank, and the raw text that is laid out of it."""
+"""What is taken from a treebank, the raw text that is laid out of it, and what is learnt."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
-from parsing.segmenter.tiny_segmenter import sentence_of, write_treebank
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from parsing.segmenter.tiny_segmenter import TRAINING, sentence_of, write_treebank
 
+from seqtool.core import checkpoint
+from seqtool.core.config import from_dict
 from seqtool.parsing.segmenter.characters import Alphabet, code_points, seen, to_text
-from seqtool.parsing.segmenter.config import LearningConfig, SegmenterConfig
+from seqtool.parsing.segmenter.config import SegmenterConfig, SegmenterLearningConfig
 from seqtool.parsing.segmenter.data import (
-    fold,
+    MultiwordSplitter,
     gold_text,
     lay_out,
-    prepare_data,
     raw_text,
+    segmenter_data,
     surface_tokens,
 )
-from seqtool.parsing.segmenter.task import segmentation_scores
+from seqtool.parsing.segmenter.train import SegmenterTask, segmentation_scores, train_segmenter
 from seqtool.treebank.conllu import read_conllu
-from seqtool.treebank.sentence import DEPREL, FORM, MISC, UPOS
+from seqtool.treebank.document import rebuild
+from seqtool.treebank.sentence import DEPREL, UPOS
 
 SENTENCES = [
     sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("10 000", (), False)]),
@@ -39,76 +47,54 @@ def test_tokens_and_raw_text() -> None:
     gold = gold_text(SENTENCES, {"du": 1, "0 0": 2, "!": 3})
     assert to_text(gold.codes) == "Viensdu10 000!OuiNon"
     assert gold.forms.tolist() == [0, 1, 0, 3, 0, 0]
-    assert gold.multiword.tolist() == [False, True, False, False, False, False]
-    assert gold.ends.tolist() == [False, False, True, True, True, True]
-    assert gold.breaks.tolist() == [False, False, False, True, True, True]
+    assert np.flatnonzero(gold.multiword).tolist() == [1]
+    assert np.flatnonzero(gold.ends).tolist() == [2, 3, 4, 5]
+    assert np.flatnonzero(gold.breaks).tolist() == [3, 4, 5]
 
 
 def test_a_tag_is_part_of_speech_and_relation_of_each_word() -> None:
     words = sentence_of([("Viens", (), True), ("du", ("de", "le"), True), ("bar", (), False)])
-    labels = [("VERB", "root"), ("ADP", "case"), ("DET", "det"), ("NOUN", "obl:arg")]
-    for row, (part_of_speech, relation) in zip(words.rows, labels, strict=True):
-        row[UPOS], row[DEPREL] = part_of_speech, relation
-    tokens = list(surface_tokens(words))
-    assert [t.tag for t in tokens] == ["VERB/root", "ADP/case+DET/det", "NOUN/obl"]
+    labels = ("VERB root", "ADP case", "DET det", "NOUN obl:arg")
+    for row, label in zip(words.rows, labels, strict=True):
+        row[UPOS], row[DEPREL] = label.split()
+    tags = [token.tag for token in surface_tokens(words)]
+    assert tags == ["VERB/root", "ADP/case+DET/det", "NOUN/obl"]
     gold = gold_text([words], {})
     # numbered in the order of their names
-    assert gold.tags.tolist() == [2, 0, 1]
-    assert gold.num_tags == 3
-
-
-def test_the_text_of_a_treebank_is_that_of_its_comments(shared_data: Path) -> None:
-    sentences = list(read_conllu(shared_data / "ewt" / "en_ewt-ud-dev.conllu"))
-    shown = [
-        comment.removeprefix("# text = ")
-        for sentence in sentences
-        for comment in sentence.comments
-        if comment.startswith("# text = ")
-    ]
-    text = raw_text(sentences)
-    assert text.split() == " ".join(
-        inner + (" " if "SpaceAfter=No" not in sentence.rows[-1][MISC] else "")
-        for inner, sentence in zip(shown, sentences, strict=True)
-    ).split() or "".join(text.split()) == "".join("".join(shown).split())
-    assert max(map(len, text.split("\n"))) <= 80 or any(" " not in x for x in text.split("\n"))
+    assert (gold.tags.tolist(), gold.num_tags) == ([2, 0, 1], 3)
 
 
 def test_layouts_hold_the_tokens() -> None:
-    folder_sentences = SENTENCES * 20
-    gold = gold_text(folder_sentences, {})
-    forms = [token.form for s in folder_sentences for token in surface_tokens(s)]
+    gold = gold_text(SENTENCES * 20, {})
+    forms = [token.form for s in SENTENCES * 20 for token in surface_tokens(s)]
+    learning = SegmenterLearningConfig(
+        window_characters=16, wrapped=0.3, sentence_lines=0.3, joined=0.4
+    )
     shapes = set()
     for seed in range(12):
-        learning = LearningConfig(window_characters=16, wrapped=0.3, sentence_lines=0.3, joined=0.4)
         layout = lay_out(gold, learning, np.random.default_rng(seed))
+        firsts, lasts, windows = layout.firsts, layout.lasts, layout.windows
         text = to_text(layout.codes)
         shapes.add(text)
-        found = [
-            text[first : last + 1]
-            for first, last in zip(layout.firsts.tolist(), layout.lasts.tolist(), strict=True)
-        ]
-        assert found == forms
+        assert [text[b : e + 1] for b, e in zip(firsts, lasts, strict=True)] == forms
         # between tokens there is nothing, or one space or newline; only where the treebank has it
-        gaps = layout.firsts[1:] - layout.lasts[:-1] - 1
+        gaps = firsts[1:] - lasts[:-1] - 1
         assert set(gaps.tolist()) <= {0, 1}
         assert not gaps[~(gold.spaced | gold.breaks)[:-1]].any()
-        assert layout.windows[0] == 0
-        assert layout.windows[-1] == len(forms)
-        assert (np.diff(layout.windows) > 0).all()
-        begins, ends = layout.windows[:-1], layout.windows[1:]
+        assert (windows[0], windows[-1]) == (0, len(forms))
+        assert (np.diff(windows) > 0).all()
         # no window is longer than was asked for, but by a token
-        longest = (layout.lasts[ends - 1] + 1 - layout.firsts[begins]).max()
-        assert longest <= 16 + 8
+        assert (lasts[windows[1:] - 1] + 1 - firsts[windows[:-1]]).max() <= 16 + 8
     assert len(shapes) == 12
 
 
 def test_nothing_is_drawn_where_nothing_is_asked_for() -> None:
     gold = gold_text(SENTENCES, {})
-    learning = LearningConfig(wrapped=0.0, sentence_lines=0.0, joined=0.0)
+    learning = SegmenterLearningConfig(wrapped=0.0, sentence_lines=0.0, joined=0.0)
     layout = lay_out(gold, learning, np.random.default_rng(0))
     assert to_text(layout.codes) == "Viens du 10 000!OuiNon"
     assert layout.windows.tolist() == [0, 4, 5, 6]
-    lines = LearningConfig(wrapped=0.0, sentence_lines=1.0, joined=0.0)
+    lines = SegmenterLearningConfig(wrapped=0.0, sentence_lines=1.0, joined=0.0)
     sentences = [sentence_of([("a", (), True), ("b", (), True)]), sentence_of([("c", (), True)])]
     layout = lay_out(gold_text(sentences, {}), lines, np.random.default_rng(0))
     assert to_text(layout.codes) == "a b\nc"
@@ -135,12 +121,6 @@ def test_unknown_characters_have_their_category_and_script() -> None:
     assert len(again) == len(alphabet)
 
 
-def test_forms_are_folded() -> None:
-    assert [fold(form) for form in ("The", "the", "2nd", "\u0660", "\u0130")] == [
-        "the", "the", "0nd", "0", "i\u0307",
-    ]  # fmt: skip
-
-
 def test_scores_count_spans() -> None:
     gold = [
         sentence_of([("a", (), True), ("du", ("de", "le"), True), ("b", (), False)]),
@@ -159,23 +139,110 @@ def test_scores_count_spans() -> None:
     assert set(segmentation_scores(*upper).values()) == {100.0}
 
 
-def test_every_tenth_sentence_is_held_out(tmp_path: Path) -> None:
+def test_what_is_learnt_of_a_treebank(tmp_path: Path) -> None:
     path = write_treebank(tmp_path / "t.conllu", 200)
-    data = prepare_data([path], None, SegmenterConfig())
-    assert len(data.dev) == 20
-    assert data.summary["sentences"] == 180
+    data = segmenter_data(read_conllu(path, check="columns"), None, SegmenterConfig())
     assert data.splitter.split("du") == ("de", "le")
     assert not data.has_spaces
     assert "".join(data.dev_text.split()) == "".join(
         token.form for sentence in data.dev for token in surface_tokens(sentence)
     )
-    assert data.dev[0].column(FORM)[-1] == "."
-    sentences = list(read_conllu([path], check="columns"))
-    assert [item.rows for item in data.dev] == [item.rows for item in sentences[9::10]]
     # whitespace of any kind ends a word where no token holds any
-    odd = tmp_path / "odd.conllu"
-    odd.write_text(path.read_text("utf-8").replace("du", "d\u00a0u"), "utf-8")
-    assert prepare_data([odd], None, SegmenterConfig()).has_spaces
-    # none of so few: dev is train
-    data = prepare_data([write_treebank(tmp_path / "u.conllu", 9)], None, SegmenterConfig())
-    assert len(data.dev) == data.summary["sentences"] == data.summary["dev_sentences"] == 9
+    path.write_text(path.read_text("utf-8").replace("du", "d\u00a0u"), "utf-8")
+    odd = segmenter_data(read_conllu(path, check="columns"), None, SegmenterConfig())
+    assert odd.has_spaces
+
+
+FRENCH = [("du", ("de", "le")), ("Du", ("De", "le")), ("au", ("\u00e0", "le")), ("du", ("du", ""))]
+ENGLISH = [
+    ("don't", ("do", "n't")),
+    ("Isn't", ("Is", "n't")),
+    ("can't", ("ca", "n't")),
+    ("it's", ("it", "'s")),
+    ("he's", ("he", "'s")),
+    ("cannot", ("can", "not")),
+]
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("du", ("de", "le")),
+        ("Du", ("De", "le")),
+        ("DU", ("DE", "LE")),
+        ("Au", ("\u00c0", "le")),
+        ("AU", ("\u00c0", "LE")),
+        ("des", None),
+    ],
+)
+def test_the_commonest_split_is_taken_and_case_is_kept(
+    form: str, words: tuple[str, ...] | None
+) -> None:
+    assert MultiwordSplitter.learn(FRENCH).split(form) == words
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("can't", ("ca", "n't")),
+        # two of three words in n't keep what is before it; of those in t, o't and s't are no rule
+        ("Mustn't", ("Must", "n't")),
+        ("MUSTN'T", ("MUST", "N'T")),
+        ("McDonald's", ("McDonald", "'s")),
+        ("Cannot", ("Can", "not")),
+        ("robots", None),
+        ("'s", None),  # nothing would be left
+    ],
+)
+def test_rules_split_unseen_tokens(form: str, words: tuple[str, ...] | None) -> None:
+    assert MultiwordSplitter.learn(ENGLISH).split(form) == words
+
+
+@given(st.text(min_size=1, max_size=12))
+def test_no_token_is_too_strange(form: str) -> None:
+    splitter = MultiwordSplitter.learn(ENGLISH + FRENCH[:3])
+    words = splitter.split(form)
+    assert words is None or (len(words) > 1 and all(words))
+
+
+@given(st.lists(st.text(st.sampled_from("ab'cAB"), min_size=1, max_size=4), min_size=2, max_size=3))
+def test_what_was_learnt_is_given_back(words: list[str]) -> None:
+    form = "".join(words)
+    splitter = MultiwordSplitter.learn([(form, tuple(words))])
+    assert splitter.split(form) == tuple(words)
+    assert MultiwordSplitter(splitter.table, splitter.rules).split(form) == tuple(words)
+
+
+def test_rules_are_learnt(tmp_path: Path) -> None:
+    train, dev = (write_treebank(tmp_path / str(n), 80 - 50 * n, seed=n) for n in (0, 1))
+    whole = train_segmenter(train, tmp_path / "whole", TRAINING, dev=dev, device="cpu")
+    kinds = ("words", "multiword", "sentences")
+    assert [whole.scores[f"dev_{kind}"] for kind in kinds] == [100.0] * 3
+    segmenter = checkpoint.load(tmp_path / "whole")
+    # an unseen word, and line breaks where the treebank has none
+    text = "  aba ab-ba du\nab-ba Du. bab\tdu. aa.\n"
+    sentences = list(segmenter.segment([text]))
+    assert [" ".join(s.column(1)) for s in sentences] == [
+        "aba ab - ba de le ab - ba De le .", "bab de le .", "aa .",
+    ]  # fmt: skip
+    assert rebuild(sentences) == text
+
+
+def test_tags_add_their_loss(tmp_path: Path) -> None:
+    path = write_treebank(tmp_path / "t.conllu", 80)
+    data = segmenter_data(read_conllu(path, check="columns"), None, SegmenterConfig())
+    assert data.text.num_tags == 2  # a word without tags, or two
+    losses = []
+    for weight in (0.0, 3.0):
+        config = from_dict(SegmenterConfig, {"learning": {"tag_weight": weight}})
+        task = SegmenterTask(config, data)
+        torch.nn.init.zeros_(task.module.tags.weight)
+        torch.nn.init.zeros_(task.module.tags.bias)
+        task.start_epoch(0)
+        loss, num_characters = task.loss(0)
+        losses.append(loss.item())
+    windows = task._batches[0]
+    num_tokens = int((task._layout.windows[windows + 1] - task._layout.windows[windows]).sum())
+    # both tags are equally likely at first
+    expected = 3.0 * math.log(2.0) * num_tokens / num_characters
+    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-4)

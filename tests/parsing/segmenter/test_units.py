@@ -1,4 +1,4 @@
-"""Cutting a text into stretches: by hand, and in whatever pieces it comes."""
+"""Texts in stretches and their spaces: by hand, in whatever pieces they come, and rebuilt."""
 
 from __future__ import annotations
 
@@ -9,16 +9,25 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from parsing.segmenter.tiny_segmenter import random_segmenter
 
 from seqtool.core.errors import DataError
 from seqtool.parsing.segmenter import characters, documents
 from seqtool.parsing.segmenter.characters import Unit, UnitReader, to_text
-from seqtool.parsing.segmenter.documents import Given, read_parts, segment_files, segment_parts
-from seqtool.parsing.segmenter.rules import split_by_rules
+from seqtool.parsing.segmenter.documents import (
+    GivenUnits,
+    Split,
+    assemble,
+    read_parts,
+    segment_files,
+    segment_parts,
+)
+from seqtool.parsing.segmenter.rules import split_at_spaces, split_by_rules
 from seqtool.treebank.document import rebuild
+from seqtool.treebank.misc import escaped, misc_of, unescaped
+from seqtool.treebank.sentence import FORM, Sentence, parse_sentence
 
 
 def stretches(pieces: list[str], unit: Unit = "paragraph") -> list[tuple[str, str, bool]]:
@@ -45,16 +54,14 @@ def test_paragraphs_and_lines() -> None:
         ("\n", "", False),
     ]
 
-
-def test_a_text_of_whitespace_has_no_stretch() -> None:
     assert stretches([]) == [("", "", False)]
     assert stretches([" ", "\n\n"]) == [(" \n\n", "", False)]
 
 
-TEXTS = st.text(st.sampled_from("ab. \n\r"), max_size=60)
+LINES = st.text(st.sampled_from("ab. \n\r"), max_size=60)
 
 
-@given(TEXTS, st.lists(st.integers(0, 60), max_size=4), st.sampled_from(["paragraph", "line"]))
+@given(LINES, st.lists(st.integers(0, 60), max_size=4), st.sampled_from(["paragraph", "line"]))
 def test_the_pieces_do_not_matter(text: str, cuts: list[int], unit: Unit) -> None:
     bounds = [0, *sorted(cuts), len(text)]
     pieces = [text[begin:end] for begin, end in pairwise(bounds)]
@@ -93,16 +100,6 @@ def test_a_paragraph_that_is_too_long_is_read_on(pieces: list[str], seed: int) -
             assert [s.to_conllu() for s in at_once] == [s.to_conllu() for s in plain]
 
 
-@pytest.mark.parametrize("mark", ["", "\u201c", "\u2014 ", "\u2022 ", "(", "# "])
-def test_a_text_is_cut_before_whatever_begins_a_paragraph(tmp_path: Path, mark: str) -> None:
-    path = tmp_path / "x.txt"
-    text = f"{mark}I said so. He left.\n\n" * 50
-    path.write_text(text)
-    parts = [part for _, part, _ in read_parts([path], size=200)]
-    assert len(parts) > 3
-    assert "".join(parts) == text
-
-
 def test_a_line_that_is_too_long_is_refused_before_it_is_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,8 +120,8 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_whole(
     assert taken == 2 + 4
 
 
-@pytest.mark.parametrize("given", get_args(Given))
-def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: Given) -> None:
+@pytest.mark.parametrize("given", get_args(GivenUnits))
+def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: GivenUnits) -> None:
     path = tmp_path / "text"
     lines = ["a b c", "", "d e", "f", "", "", "g", "h i", "j\tk", "", "l"] * 20
     path.write_text("\r\n".join(lines), encoding="utf-8")
@@ -133,3 +130,81 @@ def test_parts_are_read_as_the_whole_is(tmp_path: Path, given: Given) -> None:
     assert len(parts) > 9
     texts = ((name, [text], begins) for name, text, begins in parts)
     assert [found.to_conllu() for found in segment_parts(texts, None, given=given)] == whole
+
+
+# texts that tokenizers stumble over, between characters of any kind
+PIECES = st.sampled_from(
+    [
+        *("\r\n", "\n\n", "  ", "\u00a0", "\u2028", "\x85", "\x1c", "\u3000", "\ufeff", "\0"),
+        *("|", "\\", "\\s", "#", "=", "_", "a b", "du", "can't", "...", "1,000.5", "www.a.b/c"),
+        *("e\u0301", "\u0301", "\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea"),
+        *("\u202eabc", "\u05d0\u05d1", "x" * 1001),
+    ]
+)
+TEXTS = st.lists(PIECES | st.text(max_size=8), max_size=12).map("".join)
+
+SEGMENTERS = {
+    "rules": split_by_rules,
+    "network": random_segmenter(1).split,
+    "network with spaces in tokens": random_segmenter(2, has_spaces=True).split,
+}
+
+
+def through_a_file(sentences: list[Sentence]) -> list[Sentence]:
+    """Sentences as they are read again."""
+    texts = [sentence.to_conllu().removesuffix("\n\n") for sentence in sentences]
+    return [parse_sentence(text, "", 1, "columns") for text in texts]
+
+
+def check(text: str, sentences: list[Sentence]) -> None:
+    assert rebuild(through_a_file(sentences)) == (text if text.strip() else "")
+    for number, sentence in enumerate(sentences, 1):
+        assert f"# sent_id = {number}" in sentence.comments
+        assert (sentence.comments[0] == "# newdoc") == (number == 1)
+        shown = sentence.comments[-1].removeprefix("# text = ")
+        # the text of a sentence has its characters in order, whitespace as single spaces
+        assert " ".join(shown.split()) == shown
+        copy = Sentence([], [list(row) for row in sentence.rows], sentence.extras)
+        assert " ".join(rebuild([copy]).split()) == shown
+
+
+@pytest.mark.parametrize("name", SEGMENTERS)
+@pytest.mark.parametrize("unit", ["paragraph", "line"])
+def test_any_text_is_rebuilt(name: str, unit: Unit) -> None:
+    split: Split = SEGMENTERS[name]
+
+    @given(TEXTS)
+    @example("")
+    @example(" \n ")
+    @example("a")
+    @example("\U0001f600")
+    @example("a" * 3001)
+    @settings(max_examples=25)
+    def run(text: str) -> None:
+        check(text, list(assemble([text], split, unit=unit)))
+
+    run()
+
+
+@given(TEXTS)
+@settings(max_examples=50)
+def test_words_between_spaces_are_taken_as_they_are(text: str) -> None:
+    sentences = list(assemble([text], split_at_spaces, unit="line"))
+    check(text, sentences)
+    assert [form for s in sentences for form in s.column(FORM)] == text.split()
+
+
+@given(st.text())
+def test_what_is_escaped_comes_back(text: str) -> None:
+    shown = escaped(text)
+    assert unescaped(shown) == text
+    assert not set(shown) & set(" \t\r\n|")
+
+
+def test_misc_follows_the_convention_of_udpipe() -> None:
+    assert misc_of(" ") == "_"
+    assert misc_of("") == "SpaceAfter=No"
+    assert misc_of("\n\n") == r"SpacesAfter=\n\n"
+    assert misc_of("", before=" \t") == r"SpaceAfter=No|SpacesBefore=\s\t"
+    assert misc_of(" ", raw="10\r\n000") == r"SpacesInToken=10\r\n000"
+    assert misc_of("\u00a0") == "SpacesAfter=\u00a0"

@@ -12,12 +12,25 @@ from seqtool.core.config import from_dict
 from seqtool.parsing.segmenter.characters import Alphabet
 from seqtool.parsing.segmenter.config import SegmenterConfig
 from seqtool.parsing.segmenter.data import MultiwordSplitter
-from seqtool.parsing.segmenter.model import Segmenter, weight_shapes
+from seqtool.parsing.segmenter.model import Segmenter, segmenter_shapes
 from seqtool.treebank.sentence import Sentence
 
 SIZES = {"character_size": 5, "character_units": 4, "form_size": 3, "token_units": 4}
 SPLITTER = MultiwordSplitter({"du": ("de", "le"), "can't": ("ca", "n't")}, {"n't": ("", "n't")})
 FORMS = {"the": 1, "a": 2, "0": 3}
+TRAINING = from_dict(
+    SegmenterConfig,
+    {
+        "model": {"character_size": 8, "character_units": 16, "form_size": 8, "token_units": 16},
+        "learning": {
+            **{"batch_characters": 512, "min_steps": 1, "window_characters": 32},
+            "dropout_states": 0.1,
+        },
+        "training": {
+            **{"epochs": 8, "learning_rate": 0.03, "optimiser": "adamw", "precision": "float32"}
+        },
+    },
+)
 
 
 def tiny_config(**sections: Any) -> SegmenterConfig:
@@ -33,7 +46,7 @@ def random_segmenter(seed: int = 0, *, has_spaces: bool = False, **model: Any) -
     generator = np.random.default_rng(seed)
     weights = {
         name: generator.normal(0.0, 0.7, shape).astype(np.float32)
-        for name, shape in weight_shapes(config.model, len(alphabet), len(FORMS)).items()
+        for name, shape in segmenter_shapes(config.model, len(alphabet), len(FORMS)).items()
     }
     weights["symbols.weight"][0] = 0.0
     return Segmenter(config, alphabet, FORMS, SPLITTER, has_spaces, weights)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,12 +45,15 @@ def test_by_hand(form: str, lemma: str, script: EditScript) -> None:
     assert script.apply(form) == lemma
 
 
-def test_one_script_for_all_that_is_inflected_alike() -> None:
-    script = edit_script("walking", "walk")
-    assert script.apply("JUMPING") == "jump"
-    # nothing but the ending, or less
-    assert script.apply("ing") is None
-    assert script.apply("in") is None
+def test_copying_keeps_casing_and_is_of_words_that_are_not_long() -> None:
+    for form, lemma, script in (
+        ("McCains", "McCain", CopyScript("keep", "*-")),
+        ("OBAMA", "Obama", CopyScript("title", "*")),
+        ("usa", "USA", CopyScript("upper", "*")),
+        ("went", "go", EditScript("absolute", 0, "go", 0, "")),
+        ("a" * 65 + "s", "a" * 65, EditScript("lower", 0, "", 1, "")),
+    ):
+        assert copy_script(form, lemma) == script
 
 
 @given(TEXTS, TEXTS)
@@ -65,10 +68,17 @@ def test_a_script_makes_something_of_any_form_or_refuses_it(script: EditScript, 
     assert script.apply(form) != ""
 
 
-@pytest.mark.parametrize("content", [["odd", 0, "", 0, ""], ["keep", -1, "", 0, ""], ["keep"]])
-def test_what_is_no_script(content: list[str | int]) -> None:
-    with pytest.raises(ValueError, match=r"no edit script|not enough values"):
-        EditScript.of(content)
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        *((EditScript, c) for c in (["odd", 0, "", 0, ""], ["keep", -1, "", 0, ""], ["keep"])),
+        *((CopyScript, ["lower", c]) for c in ("(", ")", "((=))", "x", "+", "=+", "**", "(*)", 3)),
+        (CopyScript, ["absolute", "*"]),
+    ],
+)
+def test_what_is_no_script(kind: Any, content: list[str | int]) -> None:
+    with pytest.raises(ValueError, match=r"no edit script|no edits|not enough values"):
+        kind.of(content)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +106,12 @@ def test_copying_by_hand(form: str, lemma: str, edits: str) -> None:
     assert CopyScript("lower", edits).apply(form) == lemma
 
 
-def test_a_copying_script_serves_other_stems_and_particles() -> None:
+def test_a_script_serves_other_stems() -> None:
+    script = edit_script("walking", "walk")
+    assert script.apply("JUMPING") == "jump"
+    # nothing but the ending, or less
+    assert script.apply("ing") is None
+    assert script.apply("in") is None
     assert copy_script("고향은", "고향+은").apply("사람을") == "사람+을"
     contracted = copy_script("생각한다", "생각+하+ㄴ다")
     assert contracted.apply("시작한다") == "시작+하+ㄴ다"
@@ -105,13 +120,6 @@ def test_a_copying_script_serves_other_stems_and_particles() -> None:
     assert contracted.apply("나가다") is None
     # something must stay where there is a stem
     assert contracted.apply("한다") is None
-
-
-def test_copying_keeps_casing() -> None:
-    assert copy_script("McCains", "McCain") == CopyScript("keep", "*-")
-    assert copy_script("OBAMA", "Obama") == CopyScript("title", "*")
-    assert copy_script("usa", "USA") == CopyScript("upper", "*")
-    assert copy_script("went", "go") == EditScript("absolute", 0, "go", 0, "")
 
 
 KOREAN = st.text(st.sampled_from("가간갔고해했하한한다의은을었+ㄴㄹ()*=-"), min_size=1, max_size=8)
@@ -133,19 +141,6 @@ def test_a_copying_script_makes_something_of_any_form_or_refuses_it(
     assert copy_script(form, lemma).apply(other) != ""
 
 
-@pytest.mark.parametrize("edits", ["(", ")", "((=))", "x", "+", "=+", "**", "(*)", 3])
-def test_what_are_no_edits(edits: str | int) -> None:
-    with pytest.raises(ValueError, match=r"no edits|no edit script"):
-        CopyScript.of(["lower", edits])
-    with pytest.raises(ValueError, match="no edit script"):
-        CopyScript.of(["absolute", "*"])
-
-
-def test_long_words_have_plain_scripts() -> None:
-    form = "a" * 65
-    assert copy_script(form + "s", form) == EditScript("lower", 0, "", 1, "")
-
-
 def test_the_treebank_decides_for_a_kind_of_script() -> None:
     particles = ["은", "을", "에", "의", "이"]
     joined = {
@@ -162,28 +157,11 @@ def test_the_treebank_decides_for_a_kind_of_script() -> None:
     assert Lemmas.build(inflected, 1).scripts == (EditScript("lower", 0, "", 1, ""),)
 
 
-def pairs_of(path: Path) -> set[tuple[str, str]]:
-    return {
-        (row[FORM], row[LEMMA]) for item in read_conllu(path, check="columns") for row in item.rows
-    }
-
-
-def check_pairs(path: Path, fewer_by: int) -> None:
-    """All lemmas come back, and the scripts are so many times fewer than the pairs."""
-    pairs = pairs_of(path)
+@pytest.mark.parametrize(("language", "fewer_by"), [("en", 3), ("ko", 4)])
+def test_all_lemmas_of_the_sample(language: str, fewer_by: int) -> None:
+    """All come back, and the scripts are so many times fewer than the pairs."""
+    sentences = read_conllu(sample_treebank(language, "train"), check="columns")
+    pairs = {(row[FORM], row[LEMMA]) for item in sentences for row in item.rows}
     scripts = {pair: edit_script(*pair) for pair in pairs}
     assert [pair for pair in pairs if scripts[pair].apply(pair[0]) != pair[1]] == []
     assert len(set(scripts.values())) * fewer_by < len(pairs)
-
-
-@pytest.mark.parametrize(("language", "fewer_by"), [("en", 3), ("ko", 4)])
-def test_all_lemmas_of_the_sample(language: str, fewer_by: int) -> None:
-    check_pairs(sample_treebank(language, "train"), fewer_by)
-
-
-@pytest.mark.parametrize(
-    ("name", "fewer_by"),
-    [("ewt/en_ewt-ud-dev.conllu", 10), ("fr_sequoia/fr_sequoia-ud-train.conllu", 30)],
-)
-def test_all_lemmas_of_a_treebank(name: str, fewer_by: int, shared_data: Path) -> None:
-    check_pairs(shared_data / name, fewer_by)

@@ -2,61 +2,39 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from parsing.tagger.toy import bare, random_treebank, sentence_of, tiny_config, write_treebank
-from safetensors.numpy import load_file
 from torch import Tensor
 from torch.nn import functional
 
 from seqtool.core import checkpoint
-from seqtool.core.config import from_dict
-from seqtool.core.errors import ConfigError, DataError, Interrupted, ModelError
+from seqtool.core.errors import DataError
 from seqtool.core.progress import EpochDone, Event
-from seqtool.parsing.tagger.config import ModelConfig, TaggerConfig, preset, resolve
-from seqtool.parsing.tagger.data import NO_SCRIPT, prepare_data
-from seqtool.parsing.tagger.task import TaggerTask
-from seqtool.parsing.tagger.train import (
-    check_folds,
-    in_order,
-    tagged_fold,
-    train_tagger,
-)
-from seqtool.training.run import TrainedModel
+from seqtool.parsing.tagger.data import NO_SCRIPT, tagger_data
+from seqtool.parsing.tagger.train import TaggerTask, train_tagger
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.sentence import LEMMA, UPOS, Sentence
 
 
-@pytest.fixture(scope="module")
-def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("treebank")
-    write_treebank(folder / "train.conllu", 80)
-    write_treebank(folder / "dev.conllu", 20, seed=1)
-    return folder
-
-
-def trained(folder: Path, output: Path, settings: TaggerConfig, **rest: Any) -> TrainedModel:
-    return train_tagger(
-        folder / "train.conllu", output, settings, dev=folder / "dev.conllu", device="cpu", **rest
-    )
-
-
-def test_rules_are_learnt(treebank: Path, tmp_path: Path) -> None:
+def test_rules_are_learnt(tmp_path: Path) -> None:
+    train = write_treebank(tmp_path / "train.conllu", 80)
+    dev = write_treebank(tmp_path / "dev.conllu", 20, seed=1)
     events: list[Event] = []
-    result = trained(treebank, tmp_path / "t", tiny_config(12), on_event=events.append)
+    result = train_tagger(
+        train, tmp_path / "t", tiny_config(12), dev=dev, device="cpu", on_event=events.append
+    )
     kinds = ("upos", "xpos", "feats", "tags", "lemmas")
     assert [result.scores[f"dev_{kind}"] for kind in kinds] == [100.0] * 5
     assert len([event for event in events if isinstance(event, EpochDone)]) == result.epochs == 12
     assert result.scores["words_per_second"] > 0
     # the model that is opened tags as the one that was measured, also what has to be retagged
     tagger = checkpoint.load(tmp_path / "t")
-    gold = [item.to_conllu() for item in read_conllu(treebank / "dev.conllu")]
-    sentences = list(read_conllu(treebank / "dev.conllu"))
+    gold = [item.to_conllu() for item in read_conllu(dev)]
+    sentences = list(read_conllu(dev))
     for sentence in sentences:
         for row in sentence.rows:
             row[LEMMA : UPOS + 3] = ["?", "X", "?", "?"]
@@ -67,97 +45,47 @@ def test_rules_are_learnt(treebank: Path, tmp_path: Path) -> None:
     assert unseen.rows[1][LEMMA : UPOS + 1] == ["cow", "NOUN"]
 
 
-def weights(path: Path) -> dict[str, Any]:
-    return load_file(path / "weights.safetensors")
-
-
-@pytest.mark.parametrize("stop_at", [1, 7, 14])
-def test_a_resumed_run_ends_with_the_same_weights(
-    stop_at: int, treebank: Path, tmp_path: Path
-) -> None:
-    settings = tiny_config(3)
-    whole = trained(treebank, tmp_path / "whole", settings)
-    with pytest.raises(Interrupted, match=f"step {stop_at}") as caught:
-        trained(treebank, tmp_path / "parts", settings, should_stop=lambda step: step == stop_at)
-    assert "train-tagger --resume" in caught.value.hint
-    parts = train_tagger(None, tmp_path / "parts", resume=True, device="cpu")
-    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "parts")
-    assert expected.keys() == found.keys()
-    for name, array in expected.items():
-        np.testing.assert_array_equal(array, found[name], err_msg=name)
-    assert parts.scores["dev_tags"] == whole.scores["dev_tags"]
-    assert parts.epochs == 3
-
-
-def test_a_run_goes_on_with_its_own_data_only(treebank: Path, tmp_path: Path) -> None:
-    trained(treebank, tmp_path / "t", tiny_config(1))
-    with pytest.raises(ModelError, match=r"treebank\.words was"):
-        train_tagger(treebank / "dev.conllu", tmp_path / "t", resume=True, device="cpu")
-    longer = dataclasses.replace(
-        tiny_config(1), training=dataclasses.replace(tiny_config(1).training, epochs=2)
-    )
-    assert trained(treebank, tmp_path / "t", longer, resume=True).epochs == 2
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "run.json").write_text('{"kind": "parser"}')
-    with pytest.raises(ModelError, match="not one of a tagger"):
-        train_tagger(None, tmp_path / "other", resume=True)
-
-
-def model_config(**values: Any) -> ModelConfig:
-    return dataclasses.replace(tiny_config().model, **values)
-
-
 def test_what_is_made_of_a_treebank() -> None:
     words = [("a", "a", "X", "_", "_"), ("as", "a", "X", "_", "P=1"), ("went", "go", "V", "_", "_")]
     others = [("as", "as", "Y", "_", "_"), ("as", "a", "X", "_", "P=1")]
     sentences = [sentence_of(words), sentence_of(words[:1])]
-    data = prepare_data(sentences, [sentence_of(others)], model_config(min_script_count=2))
+    data = tagger_data(sentences, [sentence_of(others)], tiny_config(model__min_script_count=2))
     assert data.bundles.names == (("X", "_", "_"), ("V", "_", "_"), ("X", "_", "P=1"))
-    assert data.words.tolist() == [0, 1, 2, 0]
-    assert data.lengths.tolist() == [3, 1]
+    assert data.train.words.tolist() == [0, 1, 2, 0]
+    assert data.train.lengths.tolist() == [3, 1]
     # of the word that only the validation part has there is no bundle; one script is learnt
     assert data.bundle_ids.tolist() == [0, 2, 1, -1]
     assert data.script_ids.tolist() == [0, NO_SCRIPT, NO_SCRIPT, 0]
-    assert data.dev.words == [3, 1]
+    assert data.dev.words.tolist() == [3, 1]
     rows = [row[:6] for row in data.untagged_dev()[0].rows]
     assert rows == [[number, "as", "_", "_", "_", "_"] for number in ("1", "2")]
-
-
-def test_every_tenth_sentence_is_held_out(treebank: Path) -> None:
-    sentences = random_treebank(25)
-    data = prepare_data(sentences, None, model_config())
-    held_out = [sentences[9], sentences[19]]
-    assert data.dev.lengths == [len(sentence) for sentence in held_out]
-    assert (data.summary["sentences"], data.summary["dev_sentences"]) == (23, 2)
-    alone = prepare_data(sentences[:1], None, model_config())
-    assert alone.dev.lengths == alone.lengths.tolist() == [len(sentences[0])]
 
 
 def test_words_without_tags_are_refused() -> None:
     sentence = Sentence(["# x"], bare(["a", "b"]).rows, [], "file.conllu", 7)
     sentence.rows[0][UPOS] = "X"
     with pytest.raises(DataError, match="token 2 has no UPOS") as caught:
-        prepare_data([sentence], None, model_config())
+        tagger_data([sentence], None, tiny_config())
     assert (caught.value.path, caught.value.line) == ("file.conllu", 9)
 
 
 def test_batches_hold_every_sentence_once_and_like_lengths_together() -> None:
-    data = prepare_data(random_treebank(60), (), model_config())
+    data = tagger_data(random_treebank(60), (), tiny_config())
     task = TaggerTask(tiny_config(learning__batch_words=20), data)
-    num = task.start_epoch(0)
-    orders = [[batch.tolist() for batch in task._batches]]
-    assert num == len(orders[0])
-    assert sorted(i for batch in orders[0] for i in batch) == list(range(60))
-    for batch in orders[0]:
-        lengths = data.lengths[batch]
-        assert lengths.sum() <= 20 + lengths.max()
-    padding = sum(data.lengths[b].max() * len(b) - data.lengths[b].sum() for b in orders[0])
-    assert padding < 0.1 * data.lengths.sum()
-    task.start_epoch(1)
-    orders.append([batch.tolist() for batch in task._batches])
-    assert orders[0] != orders[1]
-    task.start_epoch(0)
-    assert [batch.tolist() for batch in task._batches] == orders[0]
+
+    def batches(epoch: int) -> list[list[int]]:
+        num = task.start_epoch(epoch)
+        assert num == len(task._batches)
+        return [batch.tolist() for batch in task._batches]
+
+    first = batches(0)
+    assert sorted(i for batch in first for i in batch) == list(range(60))
+    lengths = [data.train.lengths[batch] for batch in first]
+    assert all(each.sum() <= 20 + each.max() for each in lengths)
+    padding = sum(each.max() * len(each) - each.sum() for each in lengths)
+    assert padding < 0.1 * data.train.lengths.sum()
+    assert batches(1) != first
+    assert batches(0) == first
 
 
 @pytest.mark.parametrize("adversarial", [0.0, 0.5])
@@ -167,7 +95,7 @@ def test_the_loss_by_hand(adversarial: float) -> None:
     With an adversary, bundles are learnt as they are, too, and all else where it moves them.
     """
     odd = sentence_of([("zzz", "yyy", "INTJ", "UH", "_")])  # a script that is not learnt
-    data = prepare_data([*random_treebank(30), odd], (), model_config(min_script_count=2))
+    data = tagger_data([*random_treebank(30), odd], (), tiny_config(model__min_script_count=2))
     none = {f"learning__dropout_{kind}": 0.0 for kind in ("words", "embeddings", "encoder")}
     config = tiny_config(
         model__min_script_count=2,
@@ -183,21 +111,23 @@ def test_the_loss_by_hand(adversarial: float) -> None:
     task = TaggerTask(config, data)
     task.start_epoch(0)
     found, num = task.loss(0)
-    assert num == len(data.words)
+    assert num == len(data.train.words)
     network, table = task.module, torch.from_numpy(data.bundles.table).long()
     sizes = [len(values) for values in data.bundles.values]
-    sentences = np.split(data.words, np.cumsum(data.lengths)[:-1])
+    sentences = np.split(data.train.words, np.cumsum(data.train.lengths)[:-1])
 
     def losses(inputs: Tensor) -> tuple[Tensor, Tensor]:
         of_tags, of_lemmas = [], []
-        for sentence, vectors in zip(sentences, inputs.split(data.lengths.tolist()), strict=True):
+        for sentence, vectors in zip(
+            sentences, inputs.split(data.train.lengths.tolist()), strict=True
+        ):
             states, _ = network.states(
                 vectors, torch.tensor([len(sentence)]), lambda x: x, lambda x: x
             )
             for place, word in enumerate(sentence):
-                parts = network.values(states[place]).split(sizes)
+                values = network.values(states[place]).split(sizes)
                 scores = torch.stack(
-                    [sum(p[i] for p, i in zip(parts, row, strict=True)) for row in table]
+                    [sum(p[i] for p, i in zip(values, row, strict=True)) for row in table]
                 )
                 bundle = int(data.bundle_ids[word])
                 logs = functional.log_softmax(scores, 0)
@@ -212,8 +142,8 @@ def test_the_loss_by_hand(adversarial: float) -> None:
         return torch.stack(of_tags).mean(), torch.stack(of_lemmas).mean()
 
     inputs = network.vectors(
-        torch.from_numpy(data.lexical[data.words]).long(),
-        torch.from_numpy(data.spelling[data.words]).long(),
+        torch.from_numpy(data.lexical[data.train.words]).long(),
+        torch.from_numpy(data.spelling[data.train.words]).long(),
     ).detach()
     inputs.requires_grad_()
     of_tags, of_lemmas = losses(inputs)
@@ -231,8 +161,7 @@ def test_tags_that_share_morphemes_are_not_smoothed(shares: bool) -> None:
     found = []
     for smoothing in (0.0, 0.3):
         config = tiny_config(learning__label_smoothing=smoothing, learning__share_parts=shares)
-        data = prepare_data([sentence_of(JOINED)] * 20, None, config.model)
-        task = TaggerTask(config, data)
+        task = TaggerTask(config, tagger_data([sentence_of(JOINED)] * 20, None, config))
         task.start_epoch(0)
         found.append(task.loss(0)[0].item())
     assert (found[0] == found[1]) == shares
@@ -247,7 +176,7 @@ JOINED = [
 
 def test_the_parts_of_tags_by_hand() -> None:
     """Values: NOUN, DET; the three of XPOS; the three of FEATS. Parts are those of two or more."""
-    data = prepare_data([sentence_of(JOINED)], None, tiny_config().model)
+    data = tagger_data([sentence_of(JOINED)], None, tiny_config())
     assert [list(numbers) for numbers in data.bundles.values] == [
         ["DET", "NOUN"],
         ["mma", "ncn+jxt", "nq+jxt"],
@@ -262,7 +191,7 @@ def test_the_parts_of_tags_by_hand() -> None:
 
 
 def test_a_tagger_has_the_weights_of_parts_in_those_of_values() -> None:
-    data = prepare_data([sentence_of(JOINED)], None, tiny_config().model)
+    data = tagger_data([sentence_of(JOINED)], None, tiny_config())
     task = TaggerTask(tiny_config(learning__averaging=0.0), data)
     states = torch.from_numpy(np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32))
     assert task.module.parts is not None
@@ -278,117 +207,3 @@ def test_a_tagger_has_the_weights_of_parts_in_those_of_values() -> None:
         weights["values.bias"]
     )
     torch.testing.assert_close(of_model, after)
-
-
-def test_rare_symbols_become_unknown_and_only_they() -> None:
-    data = prepare_data(random_treebank(60), (), model_config())
-    task = TaggerTask(tiny_config(learning__dropout_words=3.0), data)
-    counts, unknowns = data.symbol_counts
-    task.start_epoch(0)
-    task._random = np.random.default_rng(0)
-    words = torch.from_numpy(data.words)
-    seen: list[torch.Tensor] = []
-    task.module.lexical.register_forward_pre_hook(lambda module, given: seen.append(given[0]))
-    task._vectors(words)
-    before = torch.from_numpy(data.lexical).long()[words]
-    changed = seen[0] != before
-    assert (seen[0][changed] == torch.from_numpy(unknowns).long()[before[changed]]).all()
-    # n / (3 + n) of the symbols met n times stay
-    for least, most in ((1, 20), (100, 10_000)):
-        inside = torch.from_numpy((counts >= least) & (counts <= most))[before]
-        share = float(changed[inside].float().mean())
-        wanted = float((3.0 / (3.0 + torch.from_numpy(counts)[before][inside])).mean())
-        assert share == pytest.approx(wanted, abs=0.05)
-
-
-def jackknifed(sentences: list[Sentence], folder: Path, **rest: Any) -> list[Sentence]:
-    """All of a treebank, in two folds."""
-    return in_order(
-        [tagged_fold(sentences, fold, folder, tiny_config(6), folds=2, **rest) for fold in (0, 1)]
-    )
-
-
-def test_jackknifing(tmp_path: Path) -> None:
-    """A word that is met once, and what it is follows from nothing: only by itself can it be known.
-
-    With two folds, each half is tagged by a tagger of the other half.
-    """
-    sentences = random_treebank(60)
-    odd = sentence_of([("zzz", "yyy", "INTJ", "UH", "_")])
-    sentences[30] = odd
-    before = [item.to_conllu() for item in sentences]
-    events: list[Event] = []
-    found = jackknifed(sentences, tmp_path / "whole", on_event=events.append)
-    assert [item.to_conllu() for item in sentences] == before
-    assert len([event for event in events if isinstance(event, EpochDone)]) == 12
-    wrong = [i for i, item in enumerate(found) if item.to_conllu() != before[i]]
-    assert 30 in wrong
-    assert len(wrong) < 20  # of 60: what is learnt is learnt by both
-    assert ("INTJ", "UH", "_") in checkpoint.load(tmp_path / "whole" / "fold-1").bundles.ids
-    assert ("INTJ", "UH", "_") not in checkpoint.load(tmp_path / "whole" / "fold-0").bundles.ids
-    # stopped in the second fold, and called again
-    calls = 0
-
-    def stop(step: int) -> bool:
-        nonlocal calls
-        calls += 1
-        return calls > 24
-
-    with pytest.raises(Interrupted, match="saved"):
-        jackknifed(sentences, tmp_path / "parts", should_stop=stop)
-    assert (tmp_path / "parts" / "fold-1").is_dir()
-    again = jackknifed(sentences, tmp_path / "parts")
-    assert [item.to_conllu() for item in again] == [item.to_conllu() for item in found]
-
-
-@pytest.mark.parametrize(("num", "folds"), [(3, 4), (3, 1)])
-def test_folds_that_cannot_be(num: int, folds: int) -> None:
-    with pytest.raises(ConfigError, match="cannot be split"):
-        check_folds(num, folds)
-
-
-def test_vectors_are_what_forms_begin_with(tmp_path: Path) -> None:
-    path = tmp_path / "vectors.txt"
-    path.write_text("dogs 1 0\nzebra 0 1\n")
-    data = prepare_data(random_treebank(20), None, model_config(), embeddings=str(path))
-    task = TaggerTask(tiny_config(), data)
-    ids = data.symbols.ids_of("form")
-    rows = task.module.lexical.weight.detach().numpy()[[ids["dogs"], ids["zebra"]]]
-    assert not rows[:, 2:].any()
-    np.testing.assert_allclose(rows[:, :2], rows[0, 0] * np.eye(2), rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["accurate", "fast"])
-def test_presets(name: str) -> None:
-    assert isinstance(from_dict(TaggerConfig, preset(name)), TaggerConfig)
-
-
-def test_settings_are_combined(tmp_path: Path) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text("model:\n  encoder_size: 7\n  num_filters: 5\n")
-    config = resolve("fast", file, {"training.epochs": 3}, ["num_filters=6"])
-    assert (config.model.encoder_size, config.model.num_filters) == (7, 6)
-    assert (config.training.epochs, config.model.encoder_layers) == (3, 1)
-    with pytest.raises(ConfigError, match="must be odd"):
-        resolve(None, None, {}, ["filter_width=4"])
-    with pytest.raises(ConfigError, match="no preset"):
-        resolve("quick", None, {}, [])
-
-
-def test_a_small_treebank_has_smaller_batches(treebank: Path) -> None:
-    sentences = list(read_conllu(treebank / "train.conllu"))
-    num_words = sum(map(len, sentences))
-    assert 150 < num_words < 512
-    for batch_words, min_steps, expected in (
-        (512, 1, 512),
-        (512, 2, num_words // 2),
-        (512, 99, 64),
-    ):
-        settings = tiny_config(learning__batch_words=batch_words, learning__min_steps=min_steps)
-        task = TaggerTask(settings, prepare_data(sentences, sentences, settings.model))
-        task.start_epoch(1)
-        sizes = [int(task._data.lengths[batch].sum()) for batch in task._batches]
-        assert sum(sizes) == num_words
-        # sentences are not divided
-        assert max(sizes) < expected + max(map(len, sentences))
-        assert len(sizes) == 1 or np.mean(sizes) > 0.6 * expected

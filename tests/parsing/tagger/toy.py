@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from seqtool.core.config import from_dict
-from seqtool.parsing.encoding.sparse import SEEN
-from seqtool.parsing.tagger.config import TaggerConfig, preset
+from seqtool.parsing.sparse.engine import SEEN
+from seqtool.parsing.sparse.words import STANDARD
+from seqtool.parsing.tagger.config import LABELLERS, TAGGERS, LabellerConfig, TaggerConfig
 from seqtool.parsing.tagger.lemmas import Lemmas
-from seqtool.parsing.tagger.model import Tagger, weight_shapes
+from seqtool.parsing.tagger.model import Tagger, tagger_shapes
 from seqtool.parsing.tagger.morphology import Bundles, Characters, lexical_table
-from seqtool.parsing.tagger.sparse import STANDARD
 from seqtool.treebank.sentence import Sentence
 
 SIZES: dict[str, Any] = {
@@ -50,7 +50,7 @@ WORDS = {
 
 def tiny_config(epochs: int = 8, **rest: Any) -> TaggerConfig:
     """Settings of a small tagger; `model__x` and the like go to their sections."""
-    base = preset("fast")
+    base = TAGGERS.settings("fast")
     base["model"] = {**SIZES, "sparse_templates": STANDARD}
     noise = {f"dropout_{kind}": 0.1 for kind in ("words", "embeddings", "encoder", "lemmas")}
     base["learning"] = {"batch_words": 40, "averaging": 0.9, **noise}
@@ -59,6 +59,18 @@ def tiny_config(epochs: int = 8, **rest: Any) -> TaggerConfig:
         section, _, key = name.partition("__")
         base[section][key] = value
     return from_dict(TaggerConfig, base)
+
+
+def tiny_labeller(epochs: int = 3, **training: Any) -> LabellerConfig:
+    """Settings of a small labeller."""
+    base = LABELLERS.settings("fast")
+    base["model"] |= {
+        **{"lexical_size": 16, "character_size": 6, "num_filters": 16, "encoder_size": 12}
+    }
+    base["learning"] = {"batch_words": 64, "averaging": 0.9, "cloze_weight": 0.0}
+    base["training"] |= {"epochs": epochs, "learning_rate": 0.02, "precision": "float32"}
+    base["training"] |= training
+    return from_dict(LabellerConfig, base)
 
 
 def sentence_of(words: list[tuple[str, ...]]) -> Sentence:
@@ -104,7 +116,7 @@ def random_tagger(config: TaggerConfig | None = None, seed: int = 0) -> Tagger:
     characters = Characters.build(forms, 1)
     bundles = Bundles.build(Counter((row[3], row[4], row[5]) for row in rows))
     lemmas = Lemmas.build(Counter((row[1], row[3], row[2]) for row in rows), 1)
-    shapes = weight_shapes(
+    shapes = tagger_shapes(
         model, symbols.num_symbols, characters.num_symbols, bundles, len(lemmas.scripts)
     )
     generator = np.random.default_rng(seed)

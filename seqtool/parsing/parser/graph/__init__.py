@@ -1,7 +1,5 @@
 """Graph-based parsing: scores of arcs, and the trees of the highest sum.
 
-Scores:   scores (without torch), meanfield (second order), network (for training)
-Trees:    eisner (projective), spanning (all trees), siblings (second order), ranking (the N best),
-          decoder
-Training: task, partition (sums over trees)
+Parsing:  scores (of arcs and labels), trees (the best), ranking (the N best), decoder
+Training: task (with the network), partition (sums over trees)
 """

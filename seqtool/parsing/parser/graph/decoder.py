@@ -3,104 +3,29 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
 from seqtool.core.arrays import Floats, Ints, Longs
-from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import TokenArrays, Types
 from seqtool.parsing.model import average
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.decoder import ArcTable, Decoder, RankedTree
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.ranking import ranked_trees
 from seqtool.parsing.parser.graph.scores import LONGEST, Layout, Scorer
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE, projective_trees, spanning_trees
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import groups_of
-
-_floats = types.float32[:, ::1]
-_ints = types.int32[::1]
-_longs = types.int64[::1]
-
 
 # nats by which the score of a head may be below that of a word's best one, for its label to count
 LABEL_MARGIN = 3.0
 
 
-@compiled(
-    types.int64(
-        types.float32[::1], _ints, _longs, _longs, types.float64, _longs, _longs, _ints, _longs
-    )
-)
-def _likely_arcs(  # type: ignore[no-untyped-def]
-    scores, lengths, roots, begins, margin, arcs, words, heads, places
-):
-    """Write the arcs whose score is at most a margin below that of the word's best one.
-
-    Args:
-        scores: of all arcs, flat; those of a word with itself are passed over.
-        lengths: of parts, in words.
-        roots: of parts, the place of their ROOT.
-        begins: of parts, the place of their first word.
-        margin: in nats.
-        arcs: the places of these arcs among the scores are written here.
-        words: likewise the places of their words,
-        heads: the numbers of their heads,
-        places: and the places of these.
-
-    Returns:
-        How many there are.
-    """
-    num, first = 0, 0
-    for part in range(lengths.shape[0]):
-        length = lengths[part]
-        for word in range(length):
-            limit = -np.inf
-            for head in range(length + 1):
-                if head != word + 1:
-                    limit = max(limit, np.float64(scores[first + head]))
-            limit -= margin
-            for head in range(length + 1):
-                if head != word + 1 and scores[first + head] >= limit:
-                    arcs[num] = first + head
-                    words[num] = begins[part] + word
-                    heads[num] = head
-                    places[num] = roots[part] if head == 0 else begins[part] + head - 1
-                    num += 1
-            first += length + 1
-    return num
-
-
-@compiled(types.void(_floats, _ints, types.int64, _ints, types.float32[::1]))
-def _best_labels(scores, heads, num_arcs, best, logs):  # type: ignore[no-untyped-def]
-    """Write the best label of each arc, and its log-probability.
-
-    It is one of the last ones from ROOT, else one of the first.
-    """
-    for row in range(scores.shape[0]):
-        begin, end = 0, num_arcs
-        if heads[row] == 0:
-            begin, end = num_arcs, scores.shape[1]
-        label = begin
-        for other in range(begin + 1, end):
-            if scores[row, other] > scores[row, label]:
-                label = other
-        best[row] = label
-        # relative to the best label: its own term is 1, and its share of the sum is 1 / total
-        total = 0.0
-        for other in range(begin, end):
-            total += math.exp(scores[row, other] - scores[row, label])
-        logs[row] = -math.log(total)
-
-
 class Arcs(NamedTuple):
-    """What is known of all arcs of a group of sentences, flat; see `spanning`.
+    """What is known of all arcs of a group of sentences, flat; see `trees`.
 
     Attributes:
         begins: of each word, the place of its first arc, that from ROOT.
@@ -123,7 +48,7 @@ class GraphDecoder(Decoder):
     Args:
         config: what the network is and what it learnt by; its trees are no longer auto.
         labels: of arcs.
-        weights: of the network, by their names in `network.GraphNetwork`.
+        weights: of the network, by their names in `task.GraphNetwork`.
     """
 
     def __init__(self, config: ParserConfig, labels: Labels, weights: Mapping[str, Floats]) -> None:
@@ -167,7 +92,7 @@ class GraphDecoder(Decoder):
 
     @property
     def longest(self) -> int:
-        """Words of the longest sentence that gets its best tree; see `scores` and `eisner`."""
+        """Words of the longest sentence that gets its best tree; see `scores` and `trees`."""
         return LONGEST_PROJECTIVE if self._is_projective else LONGEST
 
     def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
@@ -188,15 +113,16 @@ class GraphDecoder(Decoder):
         self, layout: Layout, units: Sequence[Sequence[Floats]], arcs: Arcs
     ) -> tuple[Ints, Ints]:
         """Return the heads and the labels of the words of a group of sentences, [N] each."""
-        in_parts = self._best_heads(arcs.scores + arcs.of_labels, layout.lengths)
+        find = projective_trees if self._is_projective else spanning_trees
+        in_parts = find(arcs.scores + arcs.of_labels, layout.lengths)
         places = layout.places(in_parts)
         heads = (places - layout.sentence_roots).astype(np.int32)
         own: Ints = arcs.labels[arcs.begins + in_parts]
         # unlikely heads have no label yet, and roots of later parts get another head
         others = np.flatnonzero((own < 0) | ((in_parts == 0) != (heads == 0)))
-        own[others] = self._best_labels(units, layout.words[others], places[others], heads[others])[
-            0
-        ]
+        own[others], _ = self._best_labels(
+            units, layout.words[others], places[others], heads[others]
+        )
         return heads, own
 
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
@@ -212,33 +138,22 @@ class GraphDecoder(Decoder):
                 yield [RankedTree(none, none, 0.0)]
                 continue
             layout, units, arcs, parts = sentence
-            of_labels = [layout.table(arcs.of_labels, part) for part in parts]
-            tables = [layout.table(arcs.scores, part) for part in parts]
-            log_probabilities = [
-                self._log_probabilities(table)[0] + added
-                for table, added in zip(tables, of_labels, strict=True)
-            ]
-            if len(tables) == 1:
-                found = ranked_trees(log_probabilities[0], num, self._is_projective)
-            else:
-                lengths = layout.lengths[parts]
-                best = [(t + added).ravel() for t, added in zip(tables, of_labels, strict=True)]
-                heads = self._best_heads(np.concatenate(best), lengths)
-                total = sum(
-                    float(table[np.arange(len(table)), own].sum())
-                    for table, own in zip(
-                        log_probabilities, np.split(heads, np.cumsum(lengths)[:-1]), strict=True
-                    )
+            of_parts = [
+                ranked_trees(
+                    self._log_probabilities(layout.table(arcs.scores, part))[0]
+                    + layout.table(arcs.of_labels, part),
+                    num if len(parts) == 1 else 1,
+                    self._is_projective,
                 )
-                found = [(heads, total)]
-            words = layout.words_of(parts)
-            root = int(layout.roots[parts[0]])
+                for part in parts
+            ]
+            words, root = layout.words_of(parts), int(layout.roots[parts[0]])
             trees = []
-            for heads, score in found:
-                places = layout.places(heads, parts)
-                in_sentence = (places - root).astype(np.int32)
-                label_ids, _ = self._best_labels(units, words, places, in_sentence)
-                trees.append(RankedTree(in_sentence, label_ids, score))
+            for of_tree in zip(*of_parts, strict=True):
+                places = layout.places(np.concatenate([heads for heads, _ in of_tree]), parts)
+                heads = (places - root).astype(np.int32)
+                label_ids, _ = self._best_labels(units, words, places, heads)
+                trees.append(RankedTree(heads, label_ids, sum(score for _, score in of_tree)))
             yield trees
 
     def arc_tables(self, arrays: TokenArrays, *, beam: int = 1) -> Iterator[ArcTable]:
@@ -291,7 +206,7 @@ class GraphDecoder(Decoder):
     ) -> Iterator[tuple[Layout, list[list[Floats]], Arcs]]:
         """Yield the layout of groups of sentences, each member's units, and what is known of arcs.
 
-        Numbers lie in memory that the next group takes again; empty sentences are passed over.
+        Empty sentences are passed over.
         """
         for group in groups:
             layout = Layout.of(arrays, group)
@@ -304,44 +219,33 @@ class GraphDecoder(Decoder):
 
     def _arcs(self, layout: Layout, units: Sequence[Sequence[Floats]], scores: Floats) -> Arcs:
         """Return what is known of arcs by their scores."""
-        num_arcs, num_roots = len(self._labels.arcs), len(self._labels.roots)
         lengths = layout.lengths.astype(np.int64)
-        sizes = np.repeat(1 + lengths, lengths)
+        num_words = int(lengths.sum())
+        sizes = np.repeat(1 + lengths, lengths)  # of each word, its arcs
         begins = np.cumsum(sizes) - sizes
-        likely, words, places = (np.empty(len(scores), np.int64) for _ in range(3))
-        heads = np.empty(len(scores), np.int32)
-        num = _likely_arcs(
-            scores,
-            layout.lengths,
-            layout.roots,
-            layout.begins,
-            LABEL_MARGIN,
-            likely,
-            words,
-            heads,
-            places,
-        )
-        likely = likely[:num]
-        of_labels = np.full(len(scores), -np.log(num_arcs), np.float32)
-        of_labels[begins] = -np.log(num_roots)
+        in_part = np.arange(num_words) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        scores[begins + in_part + 1] = -np.inf  # no word is its own head
+        limits = np.fmax.reduceat(scores, begins) - LABEL_MARGIN
+        likely = np.flatnonzero(scores >= np.repeat(limits, sizes))
+        words = np.repeat(np.arange(num_words), sizes)[likely]
+        heads = (likely - begins[words]).astype(np.int32)
+        roots, firsts = (np.repeat(a, lengths)[words] for a in (layout.roots, layout.begins))
+        places = np.where(heads == 0, roots, firsts + heads - 1)
+        of_labels = np.full(len(scores), -np.log(len(self._labels.arcs)), np.float32)
+        of_labels[begins] = -np.log(len(self._labels.roots))
         labels = np.full(len(scores), -1, np.int32)
         labels[likely], of_labels[likely] = self._best_labels(
-            units, words[:num], places[:num], heads[:num]
+            units, layout.words[words], places, heads
         )
         return Arcs(begins, scores, of_labels, labels)
 
     def _each(
         self, arrays: TokenArrays
     ) -> Iterator[tuple[Layout, list[list[Floats]], Arcs, list[int]] | None]:
-        """Yield what `_scored` does for each sentence in order, with its parts; None if empty.
-
-        The arrays are copies: between two sentences, a caller may parse others.
-        """
+        """Yield what `_scored` does for each sentence in order, with its parts; None if empty."""
         in_order = groups_of(arrays.lengths, by_length=False)
         waiting = 0
         for layout, units, arcs in self._scored(arrays, in_order):
-            units = [[array.copy() for array in own] for own in units]
-            arcs = arcs._replace(scores=arcs.scores.copy())
             # parts of one sentence have the same ROOT, and stand one after another
             begins = np.flatnonzero(np.diff(layout.roots, prepend=-1)).tolist()
             ends = [*begins[1:], len(layout.roots)]
@@ -350,10 +254,6 @@ class GraphDecoder(Decoder):
                 yield layout, units, arcs, list(range(begin, end))
                 waiting = place + 1
         yield from [None] * (len(arrays.lengths) - waiting)
-
-    def _best_heads(self, scores: Floats, lengths: Ints) -> Ints:
-        """Return the heads of the best trees, by flat scores."""
-        return (projective_trees if self._is_projective else spanning_trees)(scores, lengths)
 
     def _log_probabilities(self, scores: Floats) -> tuple[Floats, Floats]:
         """Return scores [n, 1 + n] whose sums are log-probabilities, and how likely each arc is."""
@@ -366,7 +266,7 @@ class GraphDecoder(Decoder):
             logs -= logs.max(axis=1, keepdims=True)
             logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
             return logs, np.exp(logs)
-        # of longer sentences the projective trees are not gone through, as in `eisner`
+        # of longer sentences the projective trees are not gone through, as in `trees`
         is_projective = self._is_crf and num_words <= LONGEST_PROJECTIVE
         totals, likely = marginals(scores.ravel(), np.asarray([num_words], np.int32), is_projective)
         table: Floats = likely.astype(np.float32).reshape(scores.shape)
@@ -380,11 +280,13 @@ class GraphDecoder(Decoder):
     ) -> tuple[Ints, Floats]:
         """Return the best label of each arc, and its log-probability.
 
-        `heads` are 0 where it is from ROOT.
+        `heads` are 0 where it is from ROOT, which has the last labels for itself.
         """
         scores = average(
             [m.label_scores(u, words, places) for m, u in zip(self._members, units, strict=True)]
         )
-        best, logs = np.empty(len(words), np.int32), np.empty(len(words), np.float32)
-        _best_labels(scores, heads, len(self._labels.arcs), best, logs)
-        return best, logs
+        is_of_root = np.arange(len(self._labels)) >= len(self._labels.arcs)
+        scores[(heads == 0)[:, None] != is_of_root] = -np.inf
+        best = scores.argmax(1)
+        scores -= scores[np.arange(len(best)), best][:, None]
+        return best.astype(np.int32), -np.log(np.exp(scores).sum(1))

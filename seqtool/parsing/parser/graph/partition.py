@@ -3,7 +3,7 @@
 The probability of a tree is the exponential of the sum of the scores of its arcs, divided by that
 of all trees with exactly one arc from ROOT, or of all projective ones of these: the partition
 function. The derivative of its logarithm by the score of an arc is the probability that a tree has
-this arc, its marginal. Scores are flat, as in `spanning`.
+this arc, its marginal. Scores are flat, as in `trees`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from numba import types
 
 from seqtool.core.arrays import Doubles, Ints, Reals
 from seqtool.core.jit import compiled
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, highest_sum
-from seqtool.parsing.parser.graph.spanning import check_sizes
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE, check_sizes, highest_sum
 
 # by how many nats the arcs of a word may differ in the matrix-tree theorem: in doubles, products
 # of two such weights can still be told from nothing
@@ -24,7 +23,7 @@ WIDEST = 300.0
 
 
 class Charts(NamedTuple):
-    """The spans of a sentence, [head, other end], as in `eisner`; `by_end` is [other end, head]."""
+    """The spans of a sentence, [head, other end], as in `trees`; `by_end` is [other end, head]."""
 
     incomplete: Doubles
     complete: Doubles
@@ -266,7 +265,7 @@ def marginals(scores: Reals, lengths: Ints, projective: bool) -> tuple[Doubles, 
     Takes O(n^3) for a sentence of n words, and 64 n^2 bytes for the longest one.
 
     Args:
-        scores: flat; see `spanning`.
+        scores: flat; see `trees`.
         lengths: of the sentences, in words, int32 [B]; 1 or more.
         projective: over projective trees, or over all trees with one arc from ROOT; over all in
             any case, if there are more than `LONGEST_PROJECTIVE` words.

@@ -12,8 +12,12 @@ from numba import types
 
 from seqtool.core.arrays import Doubles, Floats, Ints, Longs
 from seqtool.core.jit import compiled
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, fill_charts
-from seqtool.parsing.parser.graph.spanning import finite_weights, spanning_tree
+from seqtool.parsing.parser.graph.trees import (
+    LONGEST_PROJECTIVE,
+    fill_charts,
+    finite_weights,
+    spanning_tree,
+)
 
 _doubles = types.float64[::1]
 _ints = types.int32[::1]
@@ -28,7 +32,7 @@ def ranked_trees(scores: Floats, num: int, projective: bool) -> list[tuple[Ints,
     that there may be fewer.
 
     Args:
-        scores: of arcs, [n, 1 + n]; see `spanning`.
+        scores: of arcs, [n, 1 + n]; see `trees`.
         num: how many; 1 or more.
         projective: projective trees only.
 
@@ -39,7 +43,7 @@ def ranked_trees(scores: Floats, num: int, projective: bool) -> list[tuple[Ints,
     num_words = len(scores)
     flat = np.ascontiguousarray(scores, np.float32).ravel()
     weights = np.empty(flat.size)
-    finite_weights(flat, weights, num_words, 0.0)
+    finite_weights(flat, weights, num_words)
     table = weights.reshape(scores.shape)
     give = _projective if projective and num_words <= LONGEST_PROJECTIVE else _spanning
     # `not >`, so that a NaN forbids, too
@@ -59,7 +63,7 @@ def ranked_trees(scores: Floats, num: int, projective: bool) -> list[tuple[Ints,
 
 
 class _Span(NamedTuple):
-    """A span that is to be taken apart; see `eisner`. The head of the whole sentence's is -1."""
+    """A span that is to be taken apart; see `trees`. The head of the whole sentence's is -1."""
 
     complete: bool
     head: int

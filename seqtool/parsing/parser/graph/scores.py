@@ -4,19 +4,45 @@ Sentences are read in groups. What is computed of the tokens of a group lies in 
 sentences, ROOT before the words of each, so that the scores of a sentence are one product:
 
     tokens     ROOT a b c  ROOT d e          T = 7
-    scores     [3, 4]      [2, 3]            flat, as `spanning` takes them: 18 numbers
+    scores     [3, 4]      [2, 3]            flat, as `trees` takes them: 18 numbers
 
 A sentence of more than `LONGEST` words is parsed in parts, as if each were a sentence; the root of
 the first part then is the head of the others'.
 
+Scores may know of other arcs, by mean-field inference of second order (Wang & Tu 2020): beside
+arcs, two kinds of pairs of arcs have scores.
+
+    siblings       words i and k depend on head j             sum over s of  a_js b_is b_ks
+    grandparents   i depends on j, which depends on k         sum over s of  m_js d_is g_ks
+
+The tree that is best by all of these is hard to find. So every word i has a distribution Q over its
+heads, at first by the scores of its arcs alone, and each step adds to these scores what the pairs
+bring, as is expected by the distributions of the other words:
+
+    F_ij = score of the arc + sum over k of  Q_kj sibling(i, j, k)
+                            + sum over k of  Q_jk grandparent(i, j, k)
+                            + sum over k of  Q_ki grandparent(k, i, j)          Q = softmax of F
+
+The last F are scores of arcs like any others. As the scores of pairs are sums of products, a step
+is a few products of matrices: no table of all pairs is made, so that time and memory grow with the
+square of a sentence, not with its cube.
+
+What a pair's score is made of are units of tokens, in this order, S of each:
+
+    a (siblings)   m (grandparents)   b (siblings)   d   g (grandparents)
+
+The first two stand once in a product, by which it is learnt whether it counts.
+
 Dimensions: T tokens, N words, M heads, E units of a direction of the encoder, A units by which
-heads are scored, R units by which labels are scored, K labels, C classes of distances.
+heads are scored, R units by which labels are scored, K labels, C classes of distances. In
+`refined_scores`: N words of a sentence, H = 1 + N heads (0 is ROOT), P units of a token; other
+dimensions, of sentences, may stand before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,11 +51,10 @@ from numba import types
 from seqtool.core.arrays import Floats, Ints, Longs
 from seqtool.core.jit import compiled
 from seqtool.parsing.encoding.features import TokenArrays, token_rows
-from seqtool.parsing.encoding.products import Room, Weights
 from seqtool.parsing.parser.config import ModelConfig
-from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import (
+    BLOCK,
     Number,
     TokenReader,
     TypeReader,
@@ -44,23 +69,11 @@ LONGEST = 2048  # words whose arcs are all scored: 16 MB of scores
 _NEAREST = (1, 2, 3, 4, 5, 7, 11, 21)  # of each class
 NUM_DISTANCES = 1 + 2 * len(_NEAREST)  # C; the first one is that of ROOT
 _CLASSES = np.searchsorted(_NEAREST, np.arange(1 + _NEAREST[-1]), "right").astype(np.int32)
+Array = Any  # of NumPy, or a tensor in training
 LABEL_WORDS = 64  # words whose labels are scored together: their products stay in a core's cache
 
 _floats = types.float32[:, ::1]
 _longs = types.int64[::1]
-_ints = types.int32[::1]
-
-
-@compiled(types.void(_floats, types.float32[::1], _longs, types.int64, _floats))
-def _write_units(sums, bias, places, num_rectified, units):  # type: ignore[no-untyped-def]
-    """Write sums [T, U], the first ones as leaky ReLUs: row t to row places[t]."""
-    # a Python float would make the products double precision
-    slope = np.float32(SLOPE)
-    for row in range(sums.shape[0]):
-        place = places[row]
-        for unit in range(sums.shape[1]):
-            value = sums[row, unit] + bias[unit]
-            units[place, unit] = max(value, slope * value) if unit < num_rectified else value
 
 
 # the order of a sum may change, so that several products are added at a time
@@ -79,31 +92,6 @@ def _add_products(through, rows, heads, places, scores):  # type: ignore[no-unty
             for unit in range(size):
                 total += row[begin + unit] * head[unit]
             scores[arc, label] += total
-
-
-@compiled(types.void(_floats, _floats, _ints, types.int64, types.int64, _floats))
-def _add_distances(by_word, by_head, classes, root, begin, table):  # type: ignore[no-untyped-def]
-    """Add to the scores of arcs [n, 1 + n] what is scored of their distances.
-
-    Args:
-        by_word: P d + q of all tokens, [T, C].
-        by_head: R h of all tokens, [T, C].
-        classes: of distances to the left, by distance; the last one is of all that are longer.
-        root: the place of ROOT.
-        begin: the place of the first word.
-        table: is added to.
-    """
-    longest = classes.shape[0] - 1
-    # class 0 is that of ROOT, so that the last one to the left is their number
-    num_left = classes[longest]
-    for word in range(table.shape[0]):
-        table[word, 0] += by_word[begin + word, 0] + by_head[root, 0]
-        for head in range(table.shape[0]):
-            if head != word:
-                kind = classes[min(abs(word - head), longest)]
-                if head > word:
-                    kind += num_left
-                table[word, 1 + head] += by_word[begin + word, kind] + by_head[begin + head, kind]
 
 
 class Layout(NamedTuple):
@@ -198,7 +186,7 @@ def _divided(length: int, num: int) -> Ints:
 
 
 class Scorer:
-    """One parser's scores of arcs and labels, as `network.GraphNetwork` gives them.
+    """One parser's scores of arcs and labels, as `task.GraphNetwork` gives them.
 
     Args:
         config: what the network is.
@@ -210,11 +198,11 @@ class Scorer:
         self.tokens = TokenReader(weights)
         names = ["units"] if config.second_order == "none" else ["units", "pairs"]
         units = np.concatenate([weights[f"{name}.weight"] for name in names])
-        self._units = Weights(units.T)
+        self._units = np.ascontiguousarray(units.T)
         self._units_bias = np.concatenate([weights[f"{name}.bias"] for name in names])
-        self._arcs = Weights(weights["arcs.weight"].T)
+        self._arcs = np.ascontiguousarray(weights["arcs.weight"].T)
         self._arcs_bias = weights["arcs.bias"]
-        self._relations = Weights(weights["relations.weight"].T)
+        self._relations = np.ascontiguousarray(weights["relations.weight"].T)
         self._relations_bias = weights["relations.bias"]
         self._distances: tuple[Floats, Floats, Floats] | None = None
         if config.distances:
@@ -227,51 +215,46 @@ class Scorer:
         self._labels_bias = weights["labels.bias"]
         self._config = config
         self._borders = [*unit_borders(config), len(weights["units.bias"])]
-        self._room = Room()
 
     def units(self, arrays: TokenArrays, layout: Layout) -> list[Floats]:
         """Return what tokens are as dependents and heads, [T, A] twice, [T, R] twice.
 
-        What pairs of arcs are scored by comes last, [T, P], P being 0 of first order. All lie in
-        memory that the next call takes again; the types of all tokens are known.
+        What pairs of arcs are scored by comes last, [T, P], P being 0 of first order. The types of
+        all tokens are known.
         """
         tokens, states = self.tokens.read_group(
             self.types.vectors, arrays, layout.group, layout.rows
         )
-        sums = self._room.array("sums", len(states), len(self._units_bias))
-        self._units.multiply(states, sums, self._room)
-        units = self._room.array("units", *sums.shape)
-        # states come step by step, and go back to the order of sentences; units of pairs are linear
-        _write_units(sums, self._units_bias, tokens, self._borders[-1], units)
+        units = np.empty((len(states), len(self._units_bias)), np.float32)
+        # some at a time, which stay in a core's own cache
+        for begin in range(0, len(states), BLOCK):
+            sums = states[begin : begin + BLOCK] @ self._units
+            sums += self._units_bias
+            rectified = sums[:, : self._borders[-1]]  # units of pairs are linear
+            np.maximum(rectified, np.float32(SLOPE) * rectified, out=rectified)
+            # states come step by step, and go back to the order of sentences
+            units[tokens[begin : begin + BLOCK]] = sums
         return np.split(units, self._borders, axis=1)
 
     def arc_scores(self, units: Sequence[Floats], layout: Layout) -> Floats:
-        """Return the scores of all arcs, flat, part after part; see `spanning`.
-
-        They lie in memory that the next call takes again.
-        """
+        """Return the scores of all arcs, flat, part after part; see `trees`."""
         dependents, heads = units[:2]
-        through = self._room.array("through", len(dependents), heads.shape[1])
-        # units are columns of a wider array, and compiled code takes rows without gaps
-        dependents = np.ascontiguousarray(dependents)
-        self._arcs.multiply(dependents, through, self._room)
-        through += self._arcs_bias
-        by_distance = self._by_distance(dependents, heads)
-        scores = self._room.array("scores", int(layout.ends[-1]), 1)[:, 0]
+        through = dependents @ self._arcs + self._arcs_bias
+        if self._distances is not None:
+            of_words, bias, of_heads = self._distances
+            by_word, by_head = dependents @ of_words + bias, heads @ of_heads
+        scores = np.empty(int(layout.ends[-1]), np.float32)
         for part, (root, begin, length) in enumerate(
             zip(layout.roots.tolist(), layout.begins.tolist(), layout.lengths.tolist(), strict=True)
         ):
             words = slice(begin, begin + length)
-            # ROOT stands before the words, but before those of a later part
-            candidates = (
-                heads[root : words.stop]
-                if begin == root + 1
-                else np.concatenate((heads[root : root + 1], heads[words]))
-            )
+            candidates = np.append(root, np.arange(begin, begin + length))
             table = layout.table(scores, part)
-            np.matmul(through[words], candidates.T, out=table)
-            if by_distance is not None:
-                _add_distances(*by_distance, _CLASSES, root, begin, table)
+            np.matmul(through[words], heads[candidates].T, out=table)
+            if self._distances is not None:
+                classes = distance_classes(1 + length)[1:]
+                table += np.take_along_axis(by_word[words], classes, 1)
+                table += np.take_along_axis(by_head[candidates], classes.T, 1).T
         if self._config.second_order != "none":
             self._refine(scores, units[-1], layout)
         return scores
@@ -283,7 +266,7 @@ class Scorer:
             places = layout.ends[parts, None] + np.arange(-length * (1 + length), 0)
             words = layout.begins[parts, None] + np.arange(length)
             tables = scores[places].reshape(len(parts), length, 1 + length)
-            # so far nobody read what a word scores with itself; the softmax over heads does
+            # what a word scores with itself is read by the softmax over heads alone
             tables[:, np.arange(length), np.arange(1, 1 + length)] = -np.inf
             refined = refined_scores(
                 tables,
@@ -292,18 +275,6 @@ class Scorer:
                 softmax,
             )
             scores[places] = refined.reshape(len(parts), -1)
-
-    def _by_distance(self, dependents: Floats, heads: Floats) -> tuple[Floats, Floats] | None:
-        """Return what tokens [T, A] as dependents and as heads say of distances, [T, C] each."""
-        if self._distances is None:
-            return None
-        of_words, bias, of_heads = self._distances
-        by_word = self._room.array("distances", len(dependents), NUM_DISTANCES)
-        by_head = self._room.array("head distances", len(heads), NUM_DISTANCES)
-        np.matmul(dependents, of_words, out=by_word)
-        by_word += bias
-        np.matmul(heads, of_heads, out=by_head)
-        return by_word, by_head
 
     def label_scores(self, units: Sequence[Floats], words: Longs, heads: Longs) -> Floats:
         """Return the scores of the labels of arcs between tokens at some places, [N, K]."""
@@ -314,9 +285,7 @@ class Scorer:
         dependents, of_heads = units[2][words[firsts]], np.ascontiguousarray(units[3])
         scores: Floats = (dependents @ self._labels + self._labels_bias)[own]
         for begin in range(0, len(firsts), LABEL_WORDS):
-            num_words = min(LABEL_WORDS, len(firsts) - begin)
-            through = self._room.array("labels", num_words, len(self._relations_bias))
-            self._relations.multiply(dependents, through, self._room, begin=begin)
+            through = dependents[begin : begin + LABEL_WORDS] @ self._relations
             through += self._relations_bias
             arcs = slice(*np.searchsorted(own, (begin, begin + LABEL_WORDS)))
             _add_products(through, own[arcs] - begin, of_heads, heads[arcs], scores[arcs])
@@ -343,6 +312,50 @@ def softmax(scores: Floats) -> Floats:
     return likely
 
 
+def pair_borders(config: ModelConfig) -> tuple[int, int]:
+    """Return the widths of the two parts of a token's units: those that stand once in a product.
+
+    These are [a, m] of the equations above, and the others [b, d, g].
+    """
+    return 2 * config.second_size, 3 * config.second_size
+
+
+def refined_scores(
+    scores: Array, units: Array, config: ModelConfig, distributions: Callable[[Array], Array]
+) -> Array:
+    """Return F after `second_steps` steps, [N, H]: row of the dependent, column of the head.
+
+    In no pair is a word its own sibling or grandparent.
+
+    Args:
+        scores: of arcs, [N, H]; -inf for what is no arc, as of a word with itself.
+        units: of tokens, [H, P].
+        config: the width S of each part of the units, and the number of steps.
+        distributions: returns the softmax of each row; of rows of padding, zeros.
+    """
+    size = config.second_size
+    a_HS, m_HS, b_HS, d_HS, g_HS = (units[..., i * size : (i + 1) * size] for i in range(5))
+    m_NS, b_NS, d_NS = m_HS[..., 1:, :], b_HS[..., 1:, :], d_HS[..., 1:, :]
+    # sums go over all words; what a word would add of itself is taken off again
+    itself_NH = (b_NS * b_NS) @ _turned(a_HS)
+    itself_NN = (d_NS * g_HS[..., 1:, :]) @ _turned(m_NS)
+    refined = scores
+    for _ in range(config.second_steps):
+        likely_NH = distributions(refined)
+        others_HS = a_HS * (_turned(likely_NH) @ b_NS)
+        refined = scores + (b_NS @ _turned(others_HS) - likely_NH * itself_NH)
+        likely_NN = likely_NH[..., 1:]  # only a word has a head of its own
+        below_NS, above_NS = m_NS * (_turned(likely_NN) @ d_NS), m_NS * (likely_NH @ g_HS)
+        refined = refined + below_NS @ _turned(g_HS)
+        refined[..., 1:] += d_NS @ _turned(above_NS)
+        refined[..., 1:] -= _turned(likely_NN) * itself_NN + _turned(likely_NN * itself_NN)
+    return refined
+
+
+def _turned(matrices: Array) -> Array:
+    return matrices.swapaxes(-1, -2)
+
+
 def unit_borders(config: ModelConfig) -> list[int]:
     """Return where the units of a token as a head, and those for labels, begin among all."""
     arcs, relations = config.arc_size, config.relation_size
@@ -354,13 +367,11 @@ def weight_shapes(
     num_lexical: int,
     num_tags: int,
     labels: Labels,
-    state_size: int = 0,
     num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array, by its name in `network.GraphNetwork`.
+    """Return the shape of every array, by its name in `task.GraphNetwork`.
 
-    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, `state_size` is the width
-    of a language model's states, 0 without one.
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols.
     """
     arcs, relations, num_labels = config.arc_size, config.relation_size, len(labels)
     of_distances = {
@@ -372,7 +383,7 @@ def weight_shapes(
     of_pairs = {"pairs.weight": (num_pairs, 2 * config.encoder_size), "pairs.bias": (num_pairs,)}
     return {
         **type_shapes(config, num_lexical, num_tags, num_characters),
-        **encoder_shapes(config, state_size),
+        **encoder_shapes(config),
         "units.weight": (2 * arcs + 2 * relations, 2 * config.encoder_size),
         "units.bias": (2 * arcs + 2 * relations,),
         "arcs.weight": (arcs, arcs),

@@ -259,44 +259,23 @@ def log_shares(hypotheses: Sequence[Hypothesis]) -> Doubles:
     return shares
 
 
-class _Arcs:
-    """Notes the arcs that could be made in the configurations of a search."""
-
-    def __init__(self, labels: Labels) -> None:
-        self._segments = labels.segments
-        self.arcs = [np.zeros((0, 9), np.int32)]
-        self.probabilities = [np.zeros((0, 3), np.float32)]
-
-    def observe(
-        self, configurations: Configurations, which: Ints, masks: Bytes, scores: Floats
-    ) -> None:
-        """Note those of some rows; see `search.History`."""
-        arcs = np.empty((len(which), 9), np.int32)
-        probabilities = np.empty((len(which), 3), np.float32)
-        _note_arcs(
-            configurations.configs,
-            configurations.nodes,
-            which,
-            masks,
-            scores,
-            self._segments,
-            configurations.system,
-            arcs,
-            probabilities,
-        )
-        self.arcs.append(arcs)
-        self.probabilities.append(probabilities)
-
-
 def arc_tables(
     beams: Beams, labels: Labels, tokens: Ints, lengths: Ints, scorer: Scorer
 ) -> Iterator[ArcTable]:
     """Give the probabilities of the arcs of each sentence."""
-    noted = _Arcs(labels)
-    beams.history = history = History(len(beams.configurations.configs), noted.observe)
-    found = hypotheses(beams, tokens, lengths, scorer)
-    way = Way(*history.tree(), np.concatenate(noted.arcs), np.concatenate(noted.probabilities))
     segments = labels.segments
+    noted = [(np.zeros((0, 9), np.int32), np.zeros((0, 3), np.float32))]
+
+    def note(configurations: Configurations, which: Ints, masks: Bytes, scores: Floats) -> None:
+        arcs = np.empty((len(which), 9), np.int32)
+        probabilities = np.empty((len(which), 3), np.float32)
+        configs, nodes, system = configurations.configs, configurations.nodes, configurations.system
+        _note_arcs(configs, nodes, which, masks, scores, segments, system, arcs, probabilities)
+        noted.append((arcs, probabilities))
+
+    beams.history = history = History(len(beams.configurations.configs), note)
+    found = hypotheses(beams, tokens, lengths, scorer)
+    way = Way(*history.tree(), *map(np.concatenate, zip(*noted, strict=True)))
     for length, of_sentence in zip(lengths.tolist(), found, strict=True):
         heads = np.asarray([one.heads for one in of_sentence])
         label_rows = np.asarray([one.label_ids for one in of_sentence])

@@ -8,7 +8,6 @@ import numpy as np
 
 from seqtool.core.arrays import Floats, Ints, Shorts
 from seqtool.parsing.encoding.features import TokenArrays
-from seqtool.parsing.encoding.products import Room, Weights
 from seqtool.parsing.parser.config import ModelConfig
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.reading import (
@@ -99,39 +98,27 @@ class TokenProducts(TokenReader):
         super().__init__(weights)
         of_contexts = weights["contexts.weight"]
         self._num_units = len(of_contexts)
-        self._bottleneck = Weights(weights["bottleneck.weight"].T)
+        self._bottleneck = np.ascontiguousarray(weights["bottleneck.weight"].T)
         self._bias = weights["bottleneck.bias"]
-        self._rows: Shorts = np.empty((0, config.context_units), np.int16)
-        self._weights = Weights(_by_slot(of_contexts, config.context_units) * np.float32(SCALE))
-        self._room = Room()
+        self._weights = _by_slot(of_contexts, config.context_units) * np.float32(SCALE)
 
     def of_units(self, units: Floats) -> Shorts:
         """Return the products of tokens whose units are known, [T, K]; a table as below."""
-        products = np.empty((len(units), self._weights.shape[1]), np.float32)
-        self._weights.multiply(units, products, self._room)
-        table = np.empty(products.shape, np.int16)
-        round_into(products, np.arange(len(units)), table, 0)
+        table = np.empty((len(units), self._weights.shape[1]), np.int16)
+        round_into(units @ self._weights, np.arange(len(units)), table, 0)
         return table.reshape(-1, self._num_units)
 
     def table(self, vectors: Floats, arrays: TokenArrays) -> Shorts:
         """Return the products, [num_tokens * num_slots, hidden], in steps of 1 / SCALE.
 
-        They lie in memory that the next call takes again; the rows of tokens of no sentence mean
-        nothing. `vectors` are those of types.
+        The rows of tokens of no sentence mean nothing. `vectors` are those of types.
         """
-        if len(self._rows) < len(arrays.types):
-            self._rows = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
-        table = self._rows[: len(arrays.types)]
+        table = np.empty((len(arrays.types), self._weights.shape[1]), np.int16)
         for rows, states in self.read(vectors, arrays):
             for begin in range(0, len(states), BLOCK):
-                of_block = rows[begin : begin + BLOCK]
-                sums = self._room.array("sums", len(of_block), len(self._bias))
-                self._bottleneck.multiply(states, sums, self._room, begin=begin)
-                sums += self._bias
-                products = self._room.array("products", len(of_block), table.shape[1])
-                gated(sums)  # in place: the units are the first columns
-                self._weights.multiply(sums, products, self._room)
-                round_into(products, of_block, table, 0)
+                block = slice(begin, begin + BLOCK)
+                units = gated(states[block] @ self._bottleneck + self._bias)
+                round_into(units @ self._weights, rows[block], table, 0)
         return table.reshape(-1, self._num_units)
 
 
@@ -140,13 +127,11 @@ def weight_shapes(
     num_lexical: int,
     num_tags: int,
     labels: Labels,
-    state_size: int = 0,
     num_characters: int = 0,
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every array of a classifier, by its name in `network.ParserNetwork`.
+    """Return the shape of every array of a classifier, by its name in `task.ParserNetwork`.
 
-    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols, `state_size` is the width
-    of a language model's states, 0 without one.
+    `num_lexical`, `num_tags` and `num_characters` are numbers of symbols.
     """
     units = config.hidden_size
     of_words = len(config.slots) * config.token_size
@@ -160,7 +145,7 @@ def weight_shapes(
         "output.bias": (labels.num_transitions,),
     }
     if config.encoder == "bilstm":
-        shapes |= encoder_shapes(config, state_size)
+        shapes |= encoder_shapes(config)
         shapes["bottleneck.weight"] = (2 * config.context_units, 2 * config.encoder_size)
         shapes["bottleneck.bias"] = (2 * config.context_units,)
         shapes["contexts.weight"] = (config.num_sums, len(config.contexts) * config.context_units)
@@ -168,7 +153,10 @@ def weight_shapes(
 
 
 class Classifier:
-    """Scores transitions by the types of words, as `network.ParserNetwork` does.
+    """Scores transitions by the types of words, as `task.ParserNetwork` does.
+
+    Attributes:
+        tokens: what reads tokens in context; None without an encoder.
 
     Args:
         config: what the network is.
@@ -202,9 +190,9 @@ class Classifier:
         # what NONE adds in each slot; the tables have what others add beyond that
         for products in (self.products.base, label_products[0], by_bucket[0]):
             bias = bias + products.reshape(-1, num_sums).sum(axis=0)
-        self._in_context: TokenProducts | None = None
+        self.tokens: TokenProducts | None = None
         if config.encoder == "bilstm":
-            self._in_context = TokenProducts(config, weights)
+            self.tokens = TokenProducts(config, weights)
         self._bias: Ints = np.rint(bias * SCALE).astype(np.int32)
         self._fixed = (_table_of(label_products, num_sums), _table_of(by_bucket, num_sums))
         self._output = np.ascontiguousarray(weights["output.weight"].T)
@@ -222,28 +210,9 @@ class Classifier:
 
         A table for `scorer`, [num_tokens * num_slots, F]; empty without an encoder.
         """
-        if self._in_context is None:
+        if self.tokens is None:
             return np.empty((0, self._num_sums), np.int16)
-        return self._in_context.table(self.products.vectors, arrays)
-
-    def of_units(self, units: Floats) -> Shorts:
-        """Return the same of tokens whose units behind the encoder are known, [T, K]."""
-        assert self._in_context is not None
-        return self._in_context.of_units(units)
-
-    @property
-    def num_layers(self) -> int:
-        """How many layers the encoder has; 0 without one."""
-        return 0 if self._in_context is None else self._in_context.num_layers
-
-    def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
-        """Return the encoder's states of all tokens, [T, 2H]; the rows of no sentence are zeros.
-
-        Their types are known by now, and there is an encoder. `layer` counts from 1, and is the
-        last one when not given.
-        """
-        assert self._in_context is not None
-        return self._in_context.states(self.products.vectors, arrays, layer)
+        return self.tokens.table(self.products.vectors, arrays)
 
     def scorer(
         self,

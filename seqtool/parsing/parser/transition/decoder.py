@@ -6,7 +6,6 @@ import copy
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import geometric_mean
-from typing import Self
 
 import numpy as np
 
@@ -19,15 +18,12 @@ from seqtool.parsing.parser.transition.arcs import (
     Hypothesis,
     arc_tables,
     hypotheses,
-    log_shares,
 )
 from seqtool.parsing.parser.transition.classifier import Classifier, average_scorer
 from seqtool.parsing.parser.transition.search import BEAM_MARGIN, Beams, Scorer, lanes_for, search
 from seqtool.parsing.parser.transition.trace import See, derivation, slot_features
 from seqtool.treebank.derivation import Derivation
 
-# as `BEAM_MARGIN`, for sums of scores that are not normalised
-GLOBAL_MARGIN = np.inf
 # hypotheses of a sentence at most, where several derivations lead to the same trees, so that a beam
 # as wide as there are to be trees holds too few of them
 WIDEST = 1024
@@ -40,16 +36,10 @@ class SearchDecoder(Decoder):
         system: a name in `transitions.SYSTEMS`.
         labels: of arcs.
         temperature: what the scores are divided by before they become probabilities.
-        normalised: whether a hypothesis has the sum of the log-probabilities of its transitions, as
-            of a classifier that was trained locally, or of their scores as they are.
     """
 
-    def __init__(
-        self, system: str, labels: Labels, temperature: float, *, normalised: bool = True
-    ) -> None:
-        self._system, self._labels, self._temperature = system, labels, temperature
-        self._normalised = normalised
-        self._margin = BEAM_MARGIN if normalised else GLOBAL_MARGIN
+    def __init__(self, system: str, labels: Labels, temperature: float) -> None:
+        self._system, self._labels, self.temperature = system, labels, temperature
 
     @abstractmethod
     def _scorer(self, arrays: TokenArrays) -> Scorer:
@@ -61,7 +51,7 @@ class SearchDecoder(Decoder):
 
     def decode(self, arrays: TokenArrays, *, beam: int = 1) -> tuple[Ints, Ints]:
         """Parse sentences; lifted arcs are where the system put them. See `Decoder.decode`."""
-        return next(self.decoded(arrays, [self._temperature], beam=beam))
+        return next(self.decoded(arrays, [self.temperature], beam=beam))
 
     def decoded(
         self, arrays: TokenArrays, temperatures: Iterable[float], *, beam: int
@@ -77,16 +67,9 @@ class SearchDecoder(Decoder):
                 len(arrays.types),
                 scorer,
                 beam=beam,
-                margin=self._margin,
+                margin=BEAM_MARGIN,
                 temperature=temperature,
-                normalised=self._normalised,
             )
-
-    def at(self, temperature: float) -> Self:
-        """Return a decoder of the same weights with another temperature."""
-        other = copy.copy(self)
-        other._temperature = temperature
-        return other
 
     def ranked(self, arrays: TokenArrays, num: int, *, beam: int = 1) -> Iterator[list[RankedTree]]:
         """Give the best trees of each sentence; see `Decoder.ranked`.
@@ -119,12 +102,9 @@ class SearchDecoder(Decoder):
 
     def _distinct(self, ends: Sequence[Hypothesis]) -> list[RankedTree]:
         """Return the trees of a sentence's hypotheses, the best first, each of them once."""
-        scores = [hypothesis.score for hypothesis in ends]
-        if not self._normalised:
-            scores = log_shares(ends).tolist()
         trees: dict[bytes, RankedTree] = {}
-        for hypothesis, score in zip(ends, scores, strict=True):
-            tree = RankedTree(hypothesis.heads, hypothesis.label_ids, score)
+        for hypothesis in ends:
+            tree = RankedTree(hypothesis.heads, hypothesis.label_ids, hypothesis.score)
             trees.setdefault(tree.heads.tobytes() + tree.label_ids.tobytes(), tree)
         return list(trees.values())
 
@@ -148,9 +128,7 @@ class SearchDecoder(Decoder):
             scorer = self._scorer(sentence)
             beams = self._beams(sentence.lengths, beam)
             token, length = int(sentence.tokens[0]), int(sentence.lengths[0])
-            yield derivation(
-                self._system, beams, scorer, see, token, length, normalised=self._normalised
-            )
+            yield derivation(self._system, beams, scorer, see, token, length)
 
     def _beams(self, lengths: Ints, beam: int, margin: float | None = None) -> Beams:
         """Return the lanes of a search in which also the score of a single hypothesis counts."""
@@ -160,9 +138,9 @@ class SearchDecoder(Decoder):
             lanes_for(lengths, beam),
             int(lengths.max()),
             beam=beam,
-            margin=self._margin if margin is None else margin,
-            temperature=self._temperature,
-            normalised=self._normalised,
+            margin=BEAM_MARGIN if margin is None else margin,
+            temperature=self.temperature,
+            normalised=True,
         )
 
 
@@ -172,8 +150,8 @@ class TransitionDecoder(SearchDecoder):
     Args:
         config: what the classifier is; its system is no longer auto.
         labels: of arcs.
-        weights: of the classifier, by their names in `network.ParserNetwork`.
-        temperature, normalised: see `SearchDecoder`.
+        weights: of the classifier, by their names in `task.ParserNetwork`.
+        temperature: see `SearchDecoder`.
 
     Attributes:
         classifier: of the first member.
@@ -186,9 +164,8 @@ class TransitionDecoder(SearchDecoder):
         weights: Mapping[str, Floats],
         *,
         temperature: float,
-        normalised: bool = True,
     ) -> None:
-        super().__init__(config.system, labels, temperature, normalised=normalised)
+        super().__init__(config.system, labels, temperature)
         self._config = config  # of the first member
         self.classifier = Classifier(config, weights)
         self._classifiers = [self.classifier]
@@ -200,7 +177,7 @@ class TransitionDecoder(SearchDecoder):
         """
         together, members = copy.copy(self), (self, *others)
         together._classifiers = [c for each in members for c in each._classifiers]
-        together._temperature = geometric_mean([each._temperature for each in members])
+        together.temperature = geometric_mean([each.temperature for each in members])
         return together
 
     def prepare(self, types: Types) -> None:
@@ -223,11 +200,13 @@ class TransitionDecoder(SearchDecoder):
     @property
     def num_layers(self) -> int:
         """How many layers the encoder has; 0 without one."""
-        return self.classifier.num_layers
+        tokens = self.classifier.tokens
+        return 0 if tokens is None else tokens.num_layers
 
     def states(self, arrays: TokenArrays, layer: int | None = None) -> Floats:
         """Return the encoder's states; see `Decoder.states`."""
-        return self.classifier.states(arrays, layer)
+        assert self.classifier.tokens is not None
+        return self.classifier.tokens.states(self.classifier.products.vectors, arrays, layer)
 
     def _scorer(self, arrays: TokenArrays) -> Scorer:
         return average_scorer(

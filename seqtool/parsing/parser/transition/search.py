@@ -480,12 +480,11 @@ def search(
     beam: int = 1,
     margin: float = BEAM_MARGIN,
     temperature: float = 1.0,
-    normalised: bool = True,
 ) -> tuple[Ints, Ints]:
     """Parse sentences.
 
     The score of a hypothesis is the sum of the log-probabilities of its transitions, each over the
-    legal ones, or the sum of their scores as they are; nothing is added for those without a choice.
+    legal ones; nothing is added for those without a choice.
 
     Args:
         system: a name in `transitions.SYSTEMS`.
@@ -497,7 +496,6 @@ def search(
         beam: hypotheses per sentence.
         margin: nats, see `BEAM_MARGIN`; infinite for none.
         temperature: scores are divided by it before they become probabilities.
-        normalised: whether they become probabilities.
 
     Returns:
         Token arrays of heads and of label ids, int32 [num_rows]; -1 in the rows of NONE and ROOT.
@@ -516,7 +514,7 @@ def search(
         beam=beam,
         margin=margin,
         temperature=1.0 if is_greedy else temperature,
-        normalised=normalised and not is_greedy,
+        normalised=not is_greedy,
     )
     for done, _ in run(beams, tokens, lengths, scorer):
         beams.configurations.collect(done, heads, label_ids)

@@ -6,26 +6,31 @@ among the steps of the block. With a static oracle, its transition is what is to
 is taken. With a dynamic one, all transitions that cost nothing are to be learnt; the one that is
 taken is the classifier's own, or, not exploring, the one of these that the classifier likes best
 (Goldberg & Nivre 2012).
+
+Dimensions: N configurations, U types in a batch, D width of a vector, J units that join fields, S,
+C, M slots for words, labels and measures, H hidden units, F sums of the first layer (H, or 2H with
+gates), A transitions, T tokens, E units of a direction of the encoder, K units that its states pass
+through.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from seqtool.core.arrays import Bytes, Floats, Ints, Longs
-from seqtool.parsing.encoding.encoder import Dropout
+from seqtool.parsing.encoding.encoder import Dropout, HeadChoice, Linear, as_it_is
 from seqtool.parsing.encoding.features import NONE_TYPE, TokenArrays, token_rows
-from seqtool.parsing.parser.config import SMALLEST_BATCH, ParserConfig
+from seqtool.parsing.parser.config import SMALLEST_BATCH, ModelConfig, ParserConfig
 from seqtool.parsing.parser.data import TrainingData
+from seqtool.parsing.parser.network import ReadingNetwork, gated
 from seqtool.parsing.parser.task import TreeTask, present_types
 from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.hidden_layer import (
@@ -34,10 +39,8 @@ from seqtool.parsing.parser.transition.hidden_layer import (
     compile_slots,
     extract,
 )
-from seqtool.parsing.parser.transition.network import ParserNetwork
 from seqtool.parsing.parser.transition.oracles import Oracle
 from seqtool.parsing.parser.transition.search import NODE_ROWS, Scorer
-from seqtool.parsing.parser.transition.teachers import shares
 from seqtool.parsing.parser.transition.transitions import (
     NUM_ACTIONS,
     TOKENS,
@@ -45,6 +48,123 @@ from seqtool.parsing.parser.transition.transitions import (
     Configurations,
     num_choices,
 )
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "cube": lambda sums: sums**3,
+    "glu": gated,
+}
+
+
+class ParserNetwork(ReadingNetwork):
+    """Chen & Manning's (2014) classifier, over types (see `features`).
+
+    The names of its weights, beside those of `ReadingNetwork`, are those of the model's file:
+
+        labels.weight                                [labels, D]
+        first.weight, first.bias                     [F, S * D + C * D], [F]
+        measures.weight                              [M * NUM_BUCKETS, F], added to the first layer
+        output.weight, output.bias                   [A, H], [A]
+
+    With an encoder of E units a direction, and X slots that look at its states:
+
+        bottleneck.weight, bottleneck.bias           [2K, 2E], [2K]
+        contexts.weight                              [F, X * K]
+
+    Args:
+        config: sizes and slots.
+        num_lexical, num_tags: symbols of types.
+        num_labels: labels of arcs; number 0 means none.
+        num_transitions: what is scored.
+        num_characters: see `ReadingNetwork`.
+        choose_heads: with `head_choice`, whose weights are no part of the model.
+        num_gold_tags: combinations of gold tags that `head_choice` predicts too.
+        num_words: that `cloze` predicts, whose weights are no part of the model either; 0: none.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        num_lexical: int,
+        num_tags: int,
+        num_labels: int,
+        num_transitions: int,
+        *,
+        num_characters: int = 0,
+        choose_heads: bool = False,
+        num_gold_tags: int = 0,
+        num_words: int = 0,
+    ) -> None:
+        super().__init__(config, num_lexical, num_tags, num_characters)
+        self.labels = nn.Embedding(1 + num_labels, config.label_size)
+        self._add_join()
+        num_inputs = (
+            len(config.slots) * config.token_size + len(config.label_slots) * config.label_size
+        )
+        self.first = Linear(num_inputs, config.num_sums)
+        self.measures = nn.EmbeddingBag(
+            max(1, len(config.measures) * NUM_BUCKETS), config.num_sums, mode="sum"
+        )
+        if config.encoder == "bilstm":
+            self._add_encoder()
+            self.bottleneck = Linear(2 * config.encoder_size, 2 * config.context_units)
+            width = len(config.contexts) * config.context_units
+            self.contexts = Linear(width, config.num_sums, bias=False)
+            if choose_heads:
+                self.head_choice = HeadChoice(2 * config.encoder_size, num_labels, num_gold_tags)
+            self._add_cloze(num_words)
+        self.output = Linear(config.hidden_size, num_transitions)
+        self._draw_embeddings()
+        nn.init.normal_(self.labels.weight, std=0.2)
+        nn.init.zeros_(self.measures.weight)
+        if config.activation != "cube":
+            nn.init.kaiming_normal_(self.first.weight, nonlinearity="relu")
+            nn.init.zeros_(self.first.bias)
+
+    def in_context(self, states_TE: Tensor, drop: Dropout = as_it_is) -> Tensor:
+        """Return what the classifier sees of tokens, by the encoder's states, [T, 2E]: [T, K]."""
+        return drop(gated(self.bottleneck(states_TE)))
+
+    def forward(
+        self,
+        vectors_UD: Tensor,
+        types_NS: Tensor,
+        labels_NC: Tensor,
+        measures_NM: Tensor,
+        contexts_NX: Tensor | None = None,
+        drop_inputs: Dropout = as_it_is,
+        drop_hidden: Dropout = as_it_is,
+    ) -> Tensor:
+        """Return the scores of all transitions, [N, A].
+
+        Args:
+            vectors_UD: of types, see `type_vectors`.
+            types_NS: which of them stands in each slot.
+            labels_NC: 1 + label, or 0.
+            measures_NM: the class of each measure.
+            contexts_NX: what `in_context` returned, in the context slots, side by side.
+            drop_inputs: is applied to the vectors in the slots.
+            drop_hidden: is applied to the hidden layer.
+        """
+        num = len(labels_NC)
+        inputs_ND = torch.cat(
+            (
+                functional.embedding(types_NS, vectors_UD).reshape(num, -1),
+                self.labels(labels_NC).reshape(num, -1),
+            ),
+            dim=1,
+        )
+        sums_NF = self.first(drop_inputs(inputs_ND))
+        if self.config.measures:
+            rows = measures_NM + NUM_BUCKETS * torch.arange(
+                measures_NM.shape[1], device=measures_NM.device
+            )
+            sums_NF = sums_NF + self.measures(rows)
+        if contexts_NX is not None:
+            sums_NF = sums_NF + self.contexts(contexts_NX)
+        scores_NA: Tensor = self.output(drop_hidden(ACTIVATIONS[self.config.activation](sums_NF)))
+        return scores_NA
+
 
 NUM_LANES = 512
 
@@ -73,16 +193,6 @@ class Examples:
     def __len__(self) -> int:
         return len(self.legal)
 
-    @classmethod
-    def of(cls, parts: Sequence[Self]) -> Self:
-        """Return the examples of all parts, one part after another."""
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
-
-    def batches(self, num_batches: int, generator: np.random.Generator) -> list[Longs]:
-        """Return the rows of each of several random batches."""
-        return np.array_split(generator.permutation(len(self)), num_batches)
-
     def batches_of_sentences(self, num_batches: int, generator: np.random.Generator) -> list[Longs]:
         """Return the rows of each of several batches, each of a few sentences of like lengths.
 
@@ -97,15 +207,6 @@ class Examples:
 
 LONGEST_EXPLORED = 400  # words; longer sentences follow the static oracle
 BLOCK_STEPS = 60  # steps whose configurations are made, and shuffled, together
-
-
-@dataclass(frozen=True)
-class _RollOut:
-    """The examples of a block, and the state of the generator after them."""
-
-    key: tuple[int, int, bytes]  # the epoch, the step, and a digest of the weights that made them
-    examples: Examples
-    random_state: Mapping[str, Any]
 
 
 class WordsRead(NamedTuple):
@@ -155,7 +256,6 @@ class ParserTask(TreeTask):
         self._blocks: list[tuple[Ints, int]] = []
         self._examples: Examples | None = None
         self._batches: list[Longs] = []  # rows of the examples, by step of the running block
-        self._rolled_out: _RollOut | None = None
         # [32, A]: what is added to the scores of transitions under each mask of legal actions
         bits = np.arange(1 << NUM_ACTIONS)[:, None] >> np.arange(NUM_ACTIONS) & 1
         legal = np.repeat(bits, np.diff(labels.segments), axis=1)
@@ -171,7 +271,6 @@ class ParserTask(TreeTask):
             types.tags.num_symbols,
             len(labels),
             labels.num_transitions,
-            self._state_size,
             num_characters=types.num_characters,
             choose_heads=self.config.learning.head_weight > 0,
             num_gold_tags=self._data.num_gold_tags,
@@ -200,15 +299,16 @@ class ParserTask(TreeTask):
         self._begin_step(index)
         begin, end, sentences = self._block_of(index)
         if index == begin or self._examples is None:
-            self._examples = self._roll_out_once(index, sentences)
+            self._examples = self._roll_out(sentences)
             self._batches = []
         if not self._batches:
             shuffled = np.random.default_rng((self.config.training.seed, self._epoch, begin))
             # an encoder has to read the sentences of a batch, so it is better for them to be few
-            divide = (
-                self._examples.batches_of_sentences if self._contexts else self._examples.batches
+            self._batches = (
+                self._examples.batches_of_sentences(end - begin, shuffled)
+                if self._contexts
+                else np.array_split(shuffled.permutation(len(self._examples)), end - begin)
             )
-            self._batches = divide(end - begin, shuffled)
         batch = self._batches[index - begin]
         scores_NA, loss = self._scores(
             self._examples.tokens[batch],
@@ -228,12 +328,7 @@ class ParserTask(TreeTask):
             taught_N = (shares * scores_NA.masked_fill(shares == 0, 0.0)).sum(1)
             weight = self.config.learning.teacher_weight
             loss_N = (1 - weight) * loss_N + weight * (shares.sum(1) * log_sums_N - taught_N)
-        loss = loss + loss_N.mean()
-        return loss + self._penalty(log_sums_N), len(batch)
-
-    def _penalty(self, log_sums_N: Tensor) -> Tensor | float:
-        """Return what is added to the loss for the logarithms of the sums of probabilities."""
-        return 0.0
+        return loss + loss_N.mean(), len(batch)
 
     def _block_of(self, index: int) -> tuple[int, int, Ints]:
         """Return the first step of the block of a step, the step after its last, its sentences."""
@@ -243,17 +338,6 @@ class ParserTask(TreeTask):
                 return begin, end, sentences
             begin = end
         raise IndexError(index)
-
-    def _roll_out_once(self, index: int, sentences: Ints) -> Examples:
-        """Roll out, unless it was done for the same step and with the same weights."""
-        # the training loop asks for a step twice when it saves between: first to judge the weights;
-        # what chance draws afterwards is the same then too
-        key = (self._epoch, index, _digest(self._average.arrays()))
-        if self._rolled_out is None or self._rolled_out.key != key:
-            examples = self._roll_out(sentences)
-            self._rolled_out = _RollOut(key, examples, self._random.bit_generator.state)
-        self._random.bit_generator.state = self._rolled_out.random_state
-        return self._rolled_out.examples
 
     @property
     def _explores(self) -> bool:
@@ -270,16 +354,12 @@ class ParserTask(TreeTask):
         if is_long.any():
             parts.append(self._configurations(sentences[is_long]))
         if not is_long.all():
-            parts.append(self._explored(sentences[~is_long]))
-        return Examples.of(parts)
-
-    def _explored(self, sentences: Ints) -> Examples:
-        return self._configurations(sentences, self._scorer(sentences, self._average.arrays()))
-
-    def _scorer(self, sentences: Ints | Longs, weights: Mapping[str, Floats]) -> Scorer:
-        """Return what scores the configurations of some sentences by such weights."""
-        classifier = Classifier(self.config.model, weights, reserved=0)
-        return self._scorer_of(classifier, self._own_symbols, sentences)
+            rest = sentences[~is_long]
+            classifier = Classifier(self.config.model, self._average.arrays(), reserved=0)
+            scorer = self._scorer_of(classifier, self._own_symbols, rest)
+            parts.append(self._configurations(rest, scorer))
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return Examples(*map(np.concatenate, columns))
 
     def _scorer_of(
         self, classifier: Classifier, symbols: tuple[Ints, ...], sentences: Ints | Longs
@@ -300,12 +380,8 @@ class ParserTask(TreeTask):
         local[inside] = places
         rows = np.zeros(len(self._arrays.types), np.int32)
         rows[inside] = np.arange(1, 1 + len(inside))
-        read = TokenArrays(
-            np.append(np.int32(NONE_TYPE), local[inside]),
-            rows[tokens],
-            lengths,
-            self._lm_states(sentences),
-        )
+        types = np.append(np.int32(NONE_TYPE), local[inside])
+        read = TokenArrays(types, rows[tokens], lengths)
         return classifier.scorer(local, classifier.in_context(read), rows)
 
     def _configurations(self, sentences: Ints, scorer: Scorer | None = None) -> Examples:
@@ -358,7 +434,9 @@ class ParserTask(TreeTask):
             taught = np.zeros((len(which), labels.num_transitions if teachers else 0), np.float32)
             for teacher in teachers:
                 teacher(configurations, which, scores[: len(which)])
-                taught += shares(scores[: len(which)], legal, labels.segments) / len(teachers)
+                taught += probabilities_of(scores[: len(which)], legal, labels.segments) / len(
+                    teachers
+                )
             roots = configurations.configs[which, TOKENS]
             seen = extract(configurations, which, token_numbers, self._slots)
             found.append((*seen, legal, free, roots, taught))
@@ -506,9 +584,22 @@ def _best_of(free: Ints, scores: Floats) -> Ints:
     return chosen
 
 
-def _digest(weights: Mapping[str, Floats]) -> bytes:
-    """Return what tells weights from others."""
-    digest = hashlib.blake2b()
-    for array in weights.values():
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.digest()
+def probabilities_of(scores: Floats, legal: Bytes, segments: Ints) -> Floats:
+    """Return the probabilities of transitions, float32 [N, A]: softmax over the legal ones.
+
+    Where none of these has a score, all are 0.
+
+    Args:
+        scores: [N, A].
+        legal: the legal actions, as bits, [N].
+        segments: of `Labels`.
+    """
+    is_legal = legal[:, None] >> np.arange(NUM_ACTIONS, dtype=np.uint8) & 1
+    is_open = np.repeat(is_legal.astype(np.bool_), np.diff(segments), axis=1)
+    values = np.where(is_open, scores, np.float32(-np.inf))
+    highest = values.max(axis=1, keepdims=True)
+    # where no legal one has a score, -inf less -inf would be a NaN
+    found: Floats = np.exp(values - np.where(np.isfinite(highest), highest, np.float32(0.0)))
+    total = found.sum(axis=1, keepdims=True)
+    found /= np.where(total > 0, total, np.float32(1.0))
+    return found

@@ -41,20 +41,6 @@ Key = tuple[int, int]
 ONE = np.zeros(1, np.int32)  # the first row
 
 
-class Node(NamedTuple):
-    """A configuration that was scored.
-
-    Attributes:
-        key: of its hypothesis.
-        gains: what each transition adds to the score, [A]; -inf where it is not legal.
-        probabilities: of the transitions, among the legal ones, [A].
-    """
-
-    key: Key
-    gains: Doubles
-    probabilities: Doubles
-
-
 class Seen(NamedTuple):
     """A hypothesis at the beginning of a round; see `Hypothesis`."""
 
@@ -64,67 +50,6 @@ class Seen(NamedTuple):
     is_final: bool
 
 
-class Watch:
-    """Notes all that the search of one sentence comes through.
-
-    Args:
-        beams: of one lane.
-        normalised: whether scores become log-probabilities before they are added up.
-
-    Attributes:
-        nodes: the configurations that were scored, by the numbers that `History` gives them.
-        rounds: of each round, the rows in use, and the hypothesis in each.
-    """
-
-    def __init__(self, beams: Beams, *, normalised: bool) -> None:
-        self._beams, self._normalised = beams, normalised
-        self._history = beams.history = History(len(beams.hypotheses.used), self._note)
-        self.nodes: list[Node] = []
-        self.rounds: list[dict[int, Seen]] = []
-        self._totals: dict[Key, float] = {(-1, -1): 0.0}
-
-    def look(self) -> None:
-        """Note the hypotheses that there are, at the beginning of a round."""
-        configurations, history = self._beams.configurations, self._history
-        found = {}
-        for row in np.flatnonzero(self._beams.hypotheses.used).tolist():
-            stack, buffer = _stack(configurations, row), _buffer(configurations, row)
-            found[row] = Seen(
-                key=(int(history.last[row]), int(history.taken[row])),
-                top=stack[-NUM_TOP:],
-                front=buffer[0] if buffer else None,
-                is_final=bool(configurations.configs[row, UNATTACHED] == 0),
-            )
-        self.rounds.append(found)
-
-    def _note(
-        self, configurations: Configurations, rows: Ints, masks: Bytes, scores: Floats
-    ) -> None:
-        """Note the configurations that are scored in this round."""
-        sizes = np.diff(configurations.labels.segments)
-        for row, mask, of_row in zip(rows.tolist(), masks.tolist(), scores, strict=True):
-            is_legal = np.repeat(mask >> np.arange(NUM_ACTIONS) & 1, sizes)
-            gains = np.where(is_legal, of_row.astype(np.float64), -np.inf)
-            log_probs = gains - np.logaddexp.reduce(gains)
-            gains = log_probs if self._normalised else gains
-            self.nodes.append(Node(self.rounds[-1][row].key, gains, np.exp(log_probs)))
-
-    def total(self, key: Key) -> float:
-        """Return the score of a hypothesis."""
-        # the hypotheses before it were noted in the rounds before, so this goes no deeper than one
-        if key not in self._totals:
-            node = self.nodes[key[0]]
-            self._totals[key] = self.total(node.key) + float(node.gains[key[1]])
-        return self._totals[key]
-
-    def path(self, key: Key) -> list[Key]:
-        """Return the hypotheses that led to one, from the beginning on, itself included."""
-        path = [key]
-        while path[-1][0] >= 0:
-            path.append(self.nodes[path[-1][0]].key)
-        return path[::-1]
-
-
 def derivation(
     system: str,
     beams: Beams,
@@ -132,8 +57,6 @@ def derivation(
     see: See,
     token: int,
     length: int,
-    *,
-    normalised: bool = True,
 ) -> Derivation:
     """Search the tree of one sentence, and return how it was built.
 
@@ -144,36 +67,70 @@ def derivation(
         see: gives what is looked at.
         token: the row of ROOT in the token arrays.
         length: words.
-        normalised: see `Watch`; that of `beams`.
     """
     labels = beams.configurations.labels
-    watch = Watch(beams, normalised=normalised)
+    sizes = np.diff(labels.segments)
+    # of each configuration that is scored, what each transition adds to the score, [A]; -inf where
+    # it is not legal
+    gains: list[Doubles] = []
+
+    def note(configurations: Configurations, rows: Ints, masks: Bytes, scores: Floats) -> None:
+        for mask, of_row in zip(masks.tolist(), scores, strict=True):
+            is_legal = np.repeat(mask >> np.arange(NUM_ACTIONS) & 1, sizes)
+            values = np.where(is_legal, of_row.astype(np.float64), -np.inf)
+            gains.append(values - np.logaddexp.reduce(values))
+
+    beams.history = History(len(beams.hypotheses.used), note)
     beams.begin(ONE, np.asarray([token], np.int32), np.asarray([length], np.int32))
-    watch.look()
+    rounds = [_hypotheses(beams, beams.history)]
     while beams.step(scorer):
-        watch.look()
-        for seen in watch.rounds[-1].values():
-            watch.total(seen.key)
+        rounds.append(_hypotheses(beams, beams.history))
     best = beams.finished()
-    key = watch.rounds[-1][int(best[0])].key
+    path = [rounds[-1][int(best[0])].key]
     beams.free(best)
-    path = watch.path(key)
+    # of each configuration that was scored, its hypothesis, and the score of that
+    origins: list[Key] = list(zip(*(a.tolist() for a in beams.history.tree()), strict=True))
+    totals: list[float] = []
+
+    def total(key: Key) -> float:
+        return totals[key[0]] + float(gains[key[0]][key[1]]) if key[0] >= 0 else 0.0
+
+    for origin in origins:
+        totals.append(total(origin))
+    while path[-1][0] >= 0:
+        path.append(origins[path[-1][0]])
+    path.reverse()
     replayed = Configurations(system, labels, 1, length)
     replayed.begin(0, token, length)
-    steps = tuple(_steps(system, replayed, watch, path, see))
+    steps = tuple(_steps(system, replayed, gains, path, see))
     words = range(1, length + 1)
     columns = replayed.nodes[1 : length + 1, [HEAD, LABEL]].tolist()
     return Derivation(
         system=system,
         beam=beams.beam,
-        score=watch.total(key),
+        score=total(path[-1]),
         steps=steps,
-        rounds=tuple(_rounds(system, labels, watch, path)) if watch.nodes else (),
+        # without a choice, there is nothing to search
+        rounds=tuple(_rounds(system, labels, rounds, origins, total, path)) if gains else (),
         arcs=tuple(
             Arc(head, word, labels.names[label])
             for word, (head, label) in zip(words, columns, strict=True)
         ),
     )
+
+
+def _hypotheses(beams: Beams, history: History) -> dict[int, Seen]:
+    """Return the hypotheses at the beginning of a round, by their rows."""
+    configurations, found = beams.configurations, {}
+    for row in np.flatnonzero(beams.hypotheses.used).tolist():
+        stack, buffer = _stack(configurations, row), _buffer(configurations, row)
+        found[row] = Seen(
+            key=(int(history.last[row]), int(history.taken[row])),
+            top=stack[-NUM_TOP:],
+            front=buffer[0] if buffer else None,
+            is_final=bool(configurations.configs[row, UNATTACHED] == 0),
+        )
+    return found
 
 
 def transition_name(system: str, labels: Labels, transition: int) -> str:
@@ -200,14 +157,14 @@ def _buffer(configurations: Configurations, row: int) -> tuple[int, ...]:
 
 
 def _steps(
-    system: str, configurations: Configurations, watch: Watch, path: list[Key], see: See
+    system: str, configurations: Configurations, gains: list[Doubles], path: list[Key], see: See
 ) -> Iterator[Step]:
     """Give all steps of a derivation, those without a choice too; they are taken meanwhile.
 
     Args:
         system: the transition system.
         configurations: of one row, at the beginning of the sentence; final in the end.
-        watch: of its search.
+        gains: of each configuration that was scored in its search.
         path: the hypotheses on the way to the tree.
         see: gives what is looked at.
     """
@@ -224,13 +181,13 @@ def _steps(
             transition = begin
         else:
             round_, (number, transition) = next(chosen)
-            probabilities = watch.nodes[number].probabilities
+            probabilities = np.exp(gains[number])
             probability = float(probabilities[transition])
             order = np.argsort(-probabilities, kind="stable").tolist()
             others = tuple(
                 Choice(transition_name(system, labels, other), float(probabilities[other]))
                 for other in [other for other in order if other != transition][:NUM_OTHERS]
-                if np.isfinite(watch.nodes[number].gains[other])
+                if np.isfinite(gains[number][other])
             )
             features = see(configurations)
         stack, buffer = _stack(configurations, 0), _buffer(configurations, 0)
@@ -255,13 +212,16 @@ def _steps(
 
 
 def _rounds(
-    system: str, labels: Labels, watch: Watch, path: list[Key]
+    system: str,
+    labels: Labels,
+    rounds: list[dict[int, Seen]],
+    origins: list[Key],
+    total: Callable[[Key], float],
+    path: list[Key],
 ) -> Iterator[tuple[Hypothesis, ...]]:
     """Give the hypotheses of each round, the best one first."""
     on_path = set(path)
-    ranked = [
-        sorted(seen.values(), key=lambda each: -watch.total(each.key)) for seen in watch.rounds
-    ]
+    ranked = [sorted(seen.values(), key=lambda each: -total(each.key)) for seen in rounds]
     places: list[dict[Key, int]] = [
         {each.key: place for place, each in enumerate(hypotheses)} for hypotheses in ranked
     ]
@@ -271,7 +231,7 @@ def _rounds(
         if not number:
             return None
         before = places[number - 1]
-        return before.get(each.key, before.get(watch.nodes[each.key[0]].key))
+        return before.get(each.key, before.get(origins[each.key[0]]))
 
     for number, hypotheses in enumerate(ranked):
         is_last = number == len(ranked) - 1
@@ -281,7 +241,7 @@ def _rounds(
             continued.add(places[number][path[-1]])
         yield tuple(
             Hypothesis(
-                score=watch.total(each.key),
+                score=total(each.key),
                 transition=transition_name(system, labels, each.key[1]) if number else "",
                 top=each.top,
                 front=each.front,

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from parsing.parser.references import all_trees
 from parsing.parser.tiny import LABELS, make_sentence, random_parser, random_sentences, tiny_config
 
 from seqtool.core.arrays import Ints
 from seqtool.core.config import from_dict, to_dict
-from seqtool.core.errors import ModelError
 from seqtool.parsing.parser import reading
 from seqtool.parsing.parser.config import ParserConfig
 from seqtool.parsing.parser.graph import decoder as decoder_module
 from seqtool.parsing.parser.graph import scores as scores_module
-from seqtool.parsing.parser.graph.decoder import GraphDecoder
-from seqtool.parsing.parser.graph.network import GraphNetwork
-from seqtool.parsing.parser.graph.scores import Layout
-from seqtool.parsing.parser.model import Parser
-from seqtool.treebank.projectivity import is_projective
+from seqtool.parsing.parser.graph.task import GraphNetwork
+from seqtool.parsing.parser.parser import Parser
 from seqtool.treebank.sentence import Sentence, find_fault
 
 LARGE = ("units.weight", "arcs.weight", "arcs.bias", "relations.weight", "labels.weight")
@@ -45,11 +41,7 @@ def graph_parser(trees: str = "all", seed: int = 0, **model: Any) -> Parser:
 def network_of(parser: Parser) -> GraphNetwork:
     lexical, tags = parser.types.lexical.num_symbols, parser.types.tags.num_symbols
     network = GraphNetwork(
-        parser.config.model,
-        lexical,
-        tags,
-        len(LABELS),
-        num_characters=parser.types.num_characters,
+        parser.config.model, lexical, tags, len(LABELS), num_characters=parser.types.num_characters
     )
     network.load_state_dict({k: torch.from_numpy(v) for k, v in parser.weights.items()})
     return network.double()
@@ -111,15 +103,6 @@ def test_the_distance_of_a_head_is_scored_by_hand() -> None:
     assert len({round(float(x), 3) for x in of_class}) > 10
 
 
-def all_trees(length: int, *, projective: bool) -> list[tuple[int, ...]]:
-    return [
-        heads
-        for heads in product(range(length + 1), repeat=length)
-        if heads.count(0) == 1 and find_fault(heads) is None
-        if not projective or is_projective(heads)
-    ]
-
-
 def check_trees(parser: Parser, trees: str, *, num: int = 25) -> tuple[int, int]:
     """Compare with all trees; return how many are not each word's best heads, or not the best ones.
 
@@ -170,28 +153,6 @@ def test_a_certain_label_decides_between_like_heads() -> None:
         Parser(parser.config, parser.types, LABELS, parser.weights), "all", num=40
     )
     assert of_labels_alone > 3
-
-
-def flat_scores(parser: Parser, sentences: list[Sentence]) -> Any:
-    arrays = parser.encode(sentences)
-    decoder = parser.decoder
-    assert isinstance(decoder, GraphDecoder)
-    decoder.prepare(parser.types)
-    (member,) = decoder._members
-    layout = Layout.of(arrays, np.arange(len(sentences)))
-    return member.arc_scores(member.units(arrays, layout), layout).copy()
-
-
-@pytest.mark.parametrize("kind", ["none", "siblings", "grandparents", "both"])
-def test_scores_are_those_of_the_plain_network(kind: str) -> None:
-    parser = graph_parser(encoder_layers=3, second_order=kind)
-    sentences = random_sentences(12, 9)
-    expected = [scores_of(parser, sentence)[0] for sentence in sentences]
-    flat = np.concatenate([scores.ravel() for scores in expected])
-    inside = np.isfinite(flat)  # torch's say that no word is its own head
-    found = flat_scores(parser, sentences)
-    scale = float(np.abs(flat[inside]).max())
-    np.testing.assert_allclose(found[inside], flat[inside], rtol=0, atol=2e-6 * scale)
 
 
 @pytest.mark.parametrize("model", [{}, SECOND], ids=["", "second"])
@@ -252,28 +213,6 @@ def test_a_sentence_of_two_thousand_words_and_one_of_none() -> None:
     assert find_fault(long.heads()) is None
 
 
-def test_joined_parsers_go_by_the_mean_of_their_scores() -> None:
-    """Scores are linear in `arcs` and `relations`: where only these differ, their mean gives it."""
-    first = graph_parser()
-    names = ("arcs.weight", "arcs.bias", "relations.weight", "labels.weight")
-    others = [graph_parser(seed=seed).weights for seed in (0, 1, 2)]
-
-    def with_outputs(arrays: dict[str, Any]) -> Parser:
-        return Parser(first.config, first.types, LABELS, {**first.weights, **arrays})
-
-    members = [with_outputs({name: of[name] for name in names}) for of in others]
-    means = {name: np.mean([of[name] for of in others], axis=0) for name in names}
-
-    def trees(parser: Parser) -> list[Any]:
-        return list(parser.trees(parser.encode(random_sentences(30, 9))))
-
-    together = trees(members[0].ensemble(members[1:]))
-    assert together == trees(with_outputs(means))
-    assert all(together != trees(member) for member in members)
-    with pytest.raises(ModelError, match="different treebanks or settings"):
-        first.ensemble([random_parser(tiny_config(encoder="bilstm"))])
-
-
 def test_states_are_those_of_the_encoder() -> None:
     parser = graph_parser(encoder_layers=2)
     sentences = random_sentences(5, 6)
@@ -298,29 +237,20 @@ def with_loss(parser: Parser, loss: str) -> Parser:
     return Parser(config, parser.types, LABELS, parser.weights)
 
 
-def test_the_score_of_a_word_with_itself_changes_no_probability() -> None:
-    """It is not learnt, so it can be anything."""
-    decoder = with_loss(graph_parser(), "local").decoder
-    assert isinstance(decoder, GraphDecoder)
-    scores = np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32)
-    words = np.arange(4)
-    found = []
-    for own in (-5.0, 200.0):
-        scores[words, words + 1] = own
-        found.append(decoder._log_probabilities(scores))
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_allclose(found[1][1].sum(axis=1), 1.0, rtol=0, atol=1e-6)
-
-
 @pytest.mark.parametrize(
-    ("loss", "trees"), [("local", "all"), ("crf", "projective"), ("matrix-tree", "all")]
+    ("loss", "trees", "model"),
+    [
+        ("local", "all", {"encoder_layers": 3}),
+        ("local", "all", SECOND),
+        ("crf", "projective", {}),
+        ("matrix-tree", "all", {}),
+    ],
 )
-@pytest.mark.parametrize("margin", [3.0, 0.5])
 def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(
-    margin: float, loss: str, trees: str, monkeypatch: pytest.MonkeyPatch
+    loss: str, trees: str, model: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(decoder_module, "LABEL_MARGIN", margin)
-    parser = with_loss(graph_parser(trees), loss)
+    """By the scores of torch."""
+    parser = with_loss(graph_parser(trees, **model), loss)
     sentences = [Sentence([], [], []), *random_sentences(12, 4), Sentence([], [], [])]
     arrays = parser.encode(sentences)
     best = list(parser.trees(arrays))
@@ -353,13 +283,13 @@ def test_ranked_trees_and_arcs_have_the_probabilities_of_enumeration(
         for heads, score in scores.items():
             assert score == pytest.approx(totals[heads], abs=2e-5)
         assert [one.score for one in found] == sorted(scores.values(), reverse=True)
-        assert found[0].heads.tolist() == tree[0]
+        assert found[0].heads.tolist() == table.heads.tolist() == tree[0]
         assert [LABELS.names[i] for i in found[0].label_ids] == tree[1]
         np.testing.assert_allclose(table.probabilities, expected, rtol=0, atol=1e-5)
         own = labels[:, :, : len(LABELS.arcs)].argmax(2)
         own[:, 0] = len(LABELS.arcs) + labels[:, 0, len(LABELS.arcs) :].argmax(1)
         own[words, words + 1] = -1
-        is_known = arcs >= arcs.max(1, keepdims=True) - margin
+        is_known = arcs >= arcs.max(1, keepdims=True) - decoder_module.LABEL_MARGIN
         is_known[words, tree[0]] = True
         own[~is_known] = -1
         assert table.label_ids.tolist() == own.tolist()

@@ -8,64 +8,54 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from parsing.parser.graph.test_decoder import graph_parser, network_of, scores_of
-from parsing.parser.tiny import random_sentences
+from parsing.parser.graph.test_decoder import graph_parser, network_of
 
 from seqtool.core.config import from_dict
 from seqtool.parsing.parser.config import ModelConfig, ParserConfig
-from seqtool.parsing.parser.graph.meanfield import pair_borders, refined_scores
-from seqtool.parsing.parser.graph.scores import softmax
+from seqtool.parsing.parser.graph.scores import pair_borders, refined_scores, softmax
 
-KINDS = ("siblings", "grandparents", "both")
 S = 3
 
 
-def settings(kind: str, steps: int) -> ModelConfig:
+def settings(steps: int) -> ModelConfig:
     model = {"decoder": "graph", "encoder": "bilstm"}
-    model |= {"second_order": kind, "second_size": S, "second_steps": steps}  # type: ignore[dict-item]
+    model |= {"second_order": "both", "second_size": S, "second_steps": steps}  # type: ignore[dict-item]
     return from_dict(ParserConfig, {"model": model}).model
 
 
-def drawn(kind: str, num_words: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+def drawn(num_words: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Scores of arcs, and what pairs are scored by."""
     generator = np.random.default_rng(seed)
     scores = generator.normal(size=(num_words, 1 + num_words))
     scores[np.arange(num_words), np.arange(1, 1 + num_words)] = -np.inf
-    width = sum(pair_borders(settings(kind, 1)))
+    width = sum(pair_borders(settings(1)))
     return scores, generator.normal(size=(1 + num_words, width))
 
 
-def pair_scores(kind: str, units: np.ndarray) -> tuple[Any, Any]:
+def pair_scores(units: np.ndarray) -> tuple[Any, Any]:
     """Functions that give the score of siblings i and k of j, and of i under j under k.
 
     Words are numbered from 1.
     """
-    parts = dict(
-        zip(
-            {"siblings": "ab", "grandparents": "mdg", "both": "ambdg"}[kind],
-            np.split(units, units.shape[1] // S, axis=1),
-            strict=True,
-        )
-    )
+    parts = dict(zip("ambdg", np.split(units, units.shape[1] // S, axis=1), strict=True))
 
     def of_siblings(i: int, j: int, k: int) -> float:
-        if kind == "grandparents" or i == k:
+        if i == k:
             return 0.0
         return float((parts["a"][j] * parts["b"][i] * parts["b"][k]).sum())
 
     def of_chain(i: int, j: int, k: int) -> float:
-        if kind == "siblings" or i == k or j == 0:
+        if i == k or j == 0:
             return 0.0
         return float((parts["m"][j] * parts["d"][i] * parts["g"][k]).sum())
 
     return of_siblings, of_chain
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_scores_are_those_of_a_transcription(kind: str) -> None:
+def test_the_scores_are_those_of_a_transcription() -> None:
     """Sums over all words, as the equations of the module say, three times."""
-    scores, units = drawn(kind, 5)
-    siblings, chain = pair_scores(kind, units)
+    scores, units = drawn(5)
+    siblings, chain = pair_scores(units)
     words = range(1, 6)
     expected = scores
     for steps in range(1, 4):
@@ -83,21 +73,20 @@ def test_the_scores_are_those_of_a_transcription(kind: str) -> None:
                     expected[i - 1, j] += q(j, k) * chain(i, j, k)
                 if k not in (0, i):
                     expected[i - 1, j] += q(k, i) * chain(k, i, j)
-        found = refined_scores(scores, units, settings(kind, steps), softmax)
+        found = refined_scores(scores, units, settings(steps), softmax)
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     inside = np.isfinite(scores)
     assert np.abs(expected[inside] - scores[inside]).max() > 0.1
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_where_heads_are_certain_a_step_compares_whole_choices(kind: str) -> None:
+def test_where_heads_are_certain_a_step_compares_whole_choices() -> None:
     """The score of another head is that of all heads together after the change, less a constant.
 
     All heads together have the scores of their arcs and of all pairs of siblings and chains.
     """
     num = 4
-    scores, units = drawn(kind, num, seed=1)
-    siblings, chain = pair_scores(kind, units)
+    scores, units = drawn(num, seed=1)
+    siblings, chain = pair_scores(units)
     words = range(1, 1 + num)
 
     def total(heads: tuple[int, ...]) -> float:
@@ -117,7 +106,7 @@ def test_where_heads_are_certain_a_step_compares_whole_choices(kind: str) -> Non
     for heads in choices:
         certain = np.zeros_like(scores)
         certain[np.arange(num), heads] = 1.0
-        found = refined_scores(scores, units, settings(kind, 1), lambda _, q=certain: q)
+        found = refined_scores(scores, units, settings(1), lambda _, q=certain: q)
         for word in words:
             changed = {
                 head: total((*heads[: word - 1], head, *heads[word:]))
@@ -129,25 +118,23 @@ def test_where_heads_are_certain_a_step_compares_whole_choices(kind: str) -> Non
                 assert value - found[word - 1, head] == pytest.approx(first, abs=1e-10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients(kind: str) -> None:
-    scores, units = drawn(kind, 3)
+def test_gradients() -> None:
+    scores, units = drawn(3)
     inside = torch.from_numpy(np.isfinite(scores))
 
     def refined(flat: torch.Tensor, units: torch.Tensor) -> torch.Tensor:
         table = torch.full(scores.shape, -torch.inf, dtype=torch.float64)
         table[inside] = flat
-        found = refined_scores(table, units, settings(kind, 2), lambda table: table.softmax(1))
+        found = refined_scores(table, units, settings(2), lambda table: table.softmax(1))
         return found[inside]
 
     arguments = (torch.from_numpy(scores)[inside], torch.from_numpy(units))
     assert torch.autograd.gradcheck(refined, tuple(a.requires_grad_() for a in arguments))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_padding_changes_nothing(kind: str) -> None:
+def test_padding_changes_nothing() -> None:
     """Sentences side by side have the scores, and give the gradients, that each has alone."""
-    parser = graph_parser(second_order=kind, second_size=S)
+    parser = graph_parser(second_order="both", second_size=S)
     network = network_of(parser)
     lengths = [5, 2, 7, 3]
     generator = torch.Generator().manual_seed(0)
@@ -176,24 +163,3 @@ def test_padding_changes_nothing(kind: str) -> None:
         (alone,), slope_alone = scored(own, [len(own)])
         torch.testing.assert_close(table, alone, rtol=0, atol=1e-5)
         torch.testing.assert_close(slope, slope_alone, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pairs_begin_with_the_same_score(kind: str) -> None:
-    """So a parser of second order begins as one of first order."""
-    sentence = random_sentences(1, 6)[0]
-    parser = graph_parser(second_order=kind, second_size=S)
-    assert parser.weights["pairs.weight"].shape[0] == S * {"siblings": 2, "grandparents": 3}.get(
-        kind, 5
-    )
-    once = pair_borders(parser.config.model)[0]
-    tables = []
-    for scale in (1.0, 0.0):
-        for name in ("pairs.weight", "pairs.bias"):
-            parser.weights[name][:once] *= scale
-        tables.append(scores_of(parser, sentence)[0])
-    for name in ("pairs.weight", "pairs.bias"):
-        parser.weights[name][once:] *= 2.0
-    np.testing.assert_array_equal(scores_of(parser, sentence)[0], tables[1])
-    inside = np.isfinite(tables[0])
-    assert np.abs(tables[0][inside] - tables[1][inside]).max() > 1e-3

@@ -13,9 +13,9 @@ from hypothesis.extra import numpy as hypothesis_numpy
 from parsing.parser.references import Heads, int32, projective_trees, trees
 
 from seqtool.core.arrays import Doubles
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE
 from seqtool.parsing.parser.graph.partition import marginals
 from seqtool.parsing.parser.graph.task import tree_loss
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE
 
 KINDS = pytest.mark.parametrize(("projective", "every"), [(True, projective_trees), (False, trees)])
 
@@ -52,19 +52,6 @@ def test_both_are_those_of_the_enumeration_up_to_six_words(
         log_partition, expected = enumerated(table, every(len(table)))
         assert found == pytest.approx(log_partition, abs=1e-9)
         np.testing.assert_allclose(arcs.reshape(table.shape), expected, rtol=0, atol=1e-9)
-
-
-@KINDS
-def test_without_scores_they_count_the_trees(
-    projective: bool, every: Callable[[int], tuple[Heads, ...]]
-) -> None:
-    # n^(n - 2) trees of n words (Cayley), each with n choices of its root; the projective ones of
-    # one root: 1, 2, 7, 30, 143, 728, as C(3n - 2, n - 1) / n
-    counts = {True: [1, 2, 7, 30, 143, 728], False: [1, 2, 9, 64, 625, 7776]}[projective]
-    lengths = int32(range(1, 7))
-    nothing = np.zeros((lengths * (lengths + 1)).sum())
-    np.testing.assert_allclose(np.exp(marginals(nothing, lengths, projective)[0]), counts)
-    assert [len(every(length)) for length in lengths] == counts
 
 
 def test_a_cycle_far_better_than_any_tree() -> None:

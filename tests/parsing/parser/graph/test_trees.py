@@ -14,8 +14,8 @@ from parsing.parser import references
 from parsing.parser.references import Heads, int32, is_tree, non_projective_words
 
 from seqtool.core.arrays import Floats, Ints
-from seqtool.parsing.parser.graph.eisner import LONGEST_PROJECTIVE, projective_trees
-from seqtool.parsing.parser.graph.spanning import spanning_trees
+from seqtool.parsing.parser.graph.ranking import ranked_trees
+from seqtool.parsing.parser.graph.trees import LONGEST_PROJECTIVE, projective_trees, spanning_trees
 
 Find = Callable[[Floats, Ints], Ints]
 Every = Callable[[int], tuple[Heads, ...]]
@@ -147,23 +147,6 @@ def test_longer_sentences_by_another_way(
         assert tree_scores(scores, (best(find, scores),))[0] == judge(scores)
 
 
-def test_one_arc_from_root_where_two_would_be_better() -> None:
-    # ROOT -> 1 and ROOT -> 2 have 20; with one of them, 1 -> 2 has 10 + 1 and 2 -> 1 has 10 + 2
-    scores = np.array([[10, 0, 2], [10, 1, 0]])
-    assert best(spanning_trees, scores) == best(projective_trees, scores) == (2, 0)
-
-
-def test_crossing_arcs_where_they_are_better() -> None:
-    # 1 -> 3 crosses 2 -> 4: 4 arcs of 10, where the best projective tree has three of them
-    scores = np.zeros((4, 5))
-    for dependent, head in ((1, 0), (3, 1), (2, 3), (4, 2)):
-        scores[dependent - 1, head] = 10
-    assert best(spanning_trees, scores) == (0, 3, 1, 2)
-    heads = best(projective_trees, scores)
-    assert is_projective(heads)
-    assert tree_scores(scores, (heads,))[0] == 30
-
-
 tables = st.integers(1, 12).flatmap(
     lambda length: hypothesis_numpy.arrays(
         np.float32, (length, length + 1), elements=st.floats(width=32)
@@ -207,17 +190,6 @@ def test_arcs_that_are_forbidden_or_demanded(
     whole = np.where(kinds == 1, -100_000, np.where(kinds == 2, 1000, scores))
     heads = best(find, both)
     assert tree_scores(whole, (heads,))[0] == tree_scores(whole, trees).max()
-
-
-@DECODERS
-@given(
-    scores=hypothesis_numpy.arrays(np.int64, (9, 10), elements=st.integers(-99, 99)),
-    shifts=hypothesis_numpy.arrays(np.int64, (9, 1), elements=st.integers(-99, 99)),
-)
-def test_a_constant_for_a_word_changes_nothing(
-    scores: Ints, shifts: Ints, find: Find, every: object
-) -> None:
-    assert best(find, scores) == best(find, scores + shifts)
 
 
 @DECODERS
@@ -270,3 +242,98 @@ def test_a_long_projective_tree() -> None:
             heads[word] = head
             span += [(begin, word, word + 1), (word + 1, end, word + 1)]
     assert best(projective_trees, planted(rng, heads)) == tuple(heads)
+
+
+# the N best trees, by the sorted enumeration of all trees
+KINDS = pytest.mark.parametrize(
+    ("projective", "every"), [(True, references.projective_trees), (False, references.trees)]
+)
+
+
+@KINDS
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5, 6])
+def test_they_are_those_of_the_sorted_enumeration(
+    length: int, projective: bool, every: Every
+) -> None:
+    rng = np.random.default_rng(length)
+    for spread in (2, 50, 100_000):  # whole numbers: first many equal trees, last none
+        for num in (1, 3, 40):
+            scores = rng.integers(-spread, spread, (length, length + 1)).astype(np.float32)
+            expected = np.sort(tree_scores(scores, every(length)))[::-1][:num]
+            found = ranked_trees(scores, num, projective)
+            np.testing.assert_array_equal([score for _, score in found], expected)
+            heads = tuple(tuple(tree.tolist()) for tree, _ in found)
+            np.testing.assert_array_equal(tree_scores(scores, heads), expected)
+            assert len(set(heads)) == len(heads)
+            assert set(heads) <= set(every(length))
+
+
+@KINDS
+def test_all_trees_there_are_and_no_more(projective: bool, every: Every) -> None:
+    scores = np.random.default_rng(1).normal(size=(5, 6)).astype(np.float32)
+    found = ranked_trees(scores, 1000, projective)
+    assert {tuple(heads.tolist()) for heads, _ in found} == set(every(5))
+
+
+@KINDS
+def test_no_tree_with_a_forbidden_arc_but_the_first(projective: bool, every: Every) -> None:
+    scores = np.random.default_rng(2).normal(size=(4, 5)).astype(np.float32)
+    scores[1, 1] = scores[2, 0] = -np.inf
+    scores[3, 3] = np.nan
+    expected = {heads for heads in every(4) if heads[1] != 1 and heads[2] != 0 and heads[3] != 3}
+    found = ranked_trees(scores, 1000, projective)
+    assert {tuple(heads.tolist()) for heads, _ in found} == expected
+    scores[0] = -np.inf  # no tree is left
+    [(heads, score)] = ranked_trees(scores, 1000, projective)
+    assert tuple(heads.tolist()) in every(4)
+    assert np.isfinite(score)
+
+
+@KINDS
+def test_all_trees_without_a_forbidden_arc_are_there_where_arcs_are_demanded(
+    projective: bool, every: Every
+) -> None:
+    scores = np.zeros((4, 5), np.float32)
+    scores[0, 2] = scores[1, 3] = scores[2, 4] = np.inf
+    # with all that is demanded, 4 is left with ROOT
+    scores[3, 0] = np.nan
+    expected = {heads for heads in every(4) if heads[3] != 0}
+    found = [tuple(heads.tolist()) for heads, _ in ranked_trees(scores, 1000, projective)]
+    assert set(found) == expected
+    demanded = [(heads[0] == 2) + (heads[1] == 3) + (heads[2] == 4) for heads in found]
+    assert demanded == sorted(demanded, reverse=True)
+    assert demanded[0] == 2
+
+
+@KINDS
+@given(
+    scores=st.integers(1, 9).flatmap(
+        lambda length: hypothesis_numpy.arrays(
+            np.float32, (length, length + 1), elements=st.floats(width=32)
+        )
+    )
+)
+def test_whatever_the_scores_they_are_trees_in_falling_order(
+    scores: Floats, projective: bool, every: object
+) -> None:
+    found = ranked_trees(scores, 4, projective)
+    assert found
+    assert all(is_tree(tuple(heads.tolist())) for heads, _ in found)
+    if projective:
+        assert all(is_projective(tuple(heads.tolist())) for heads, _ in found)
+    ranks = [score for _, score in found]
+    assert ranks == sorted(ranks, reverse=True)
+    assert len({tuple(heads) for heads, _ in found}) == len(found)
+
+
+@pytest.mark.parametrize("projective", [True, False])
+def test_the_first_is_the_best_tree_and_a_long_sentence_is_no_burden(projective: bool) -> None:
+    rng = np.random.default_rng(3)
+    # more words than a projective tree is found for, in the end
+    for length in (30, 200, LONGEST_PROJECTIVE + 1):
+        find = projective_trees if projective else spanning_trees
+        # whole numbers: many trees are as good as the best one
+        scores = rng.integers(-9, 9, (length, length + 1)).astype(np.float32)
+        found = ranked_trees(scores, 20, projective)
+        np.testing.assert_array_equal(found[0][0], find(scores.ravel(), int32([length])))
+        assert len({tuple(heads) for heads, _ in found}) == 20

@@ -16,10 +16,11 @@ from parsing.parser.tiny import LABELS, random_parser, random_sentences, tiny_co
 from seqtool.core.arrays import Floats
 from seqtool.parsing.encoding.features import TokenArrays, Types, encode
 from seqtool.parsing.parser.data import Teacher, TrainingData, prepare_data
+from seqtool.parsing.parser.distillation import teachers_of
 from seqtool.parsing.parser.labels import Labels
 from seqtool.parsing.parser.transition.classifier import Classifier
 from seqtool.parsing.parser.transition.task import ParserTask
-from seqtool.parsing.parser.transition.teachers import shares, teachers_of
+from seqtool.parsing.parser.transition.task import probabilities_of as shares
 from seqtool.parsing.parser.transition.transitions import NUM_ACTIONS, SYSTEMS, Configurations
 
 # the student's labels: those of the teacher in another order, and one that it does not know
@@ -164,21 +165,3 @@ def test_the_loss_is_by_weight(data: TrainingData) -> None:
     told = task._examples.shares[task._batches[0]].astype(np.float64)
     entropy = -np.where(told > 0, told * np.log(np.maximum(told, 1e-300)), 0.0).sum(axis=1).mean()
     assert losses[1.0] == pytest.approx(entropy, abs=1e-4)
-
-
-def test_what_teachers_told_is_carried(data: TrainingData) -> None:
-    task, resumed = task_of(data, 0.5), task_of(data, 0.5)
-    task.loss(0)
-    carried = task.carried()
-    assert carried["examples.shares"].shape[1] == data.labels.num_transitions
-    resumed.restore_carried(carried)
-    assert resumed._examples is not None
-    assert task._examples is not None
-    assert np.array_equal(resumed._examples.shares, task._examples.shares)
-    # without teachers there is nothing to carry
-    alone = task_of(dataclasses.replace(data, teachers=()), 0.5)
-    alone.loss(0)
-    carried = alone.carried()
-    assert "examples.shares" not in carried
-    with pytest.raises(ValueError, match="shares"):
-        resumed.restore_carried(carried)

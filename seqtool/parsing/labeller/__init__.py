@@ -1,1 +1,0 @@
-"""Any labels of words, as of named entities."""

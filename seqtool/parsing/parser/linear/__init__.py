@@ -1,1 +1,0 @@
-"""Parsers with linear models: sparse features, hashed into one array of weights."""

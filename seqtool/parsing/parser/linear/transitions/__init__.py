@@ -1,1 +1,0 @@
-"""Transition parsers with a linear classifier (MaltParser; Zhang & Nivre 2011)."""
