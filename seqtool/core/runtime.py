@@ -10,6 +10,7 @@ import ctypes
 import os
 import re
 import shlex
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ def resuming(command: str, output: str | Path) -> str:
 def refuse_several(command: str) -> None:
     """Refuse a command that would do its work once in every process, if there are several."""
     if (here := place()).size > 1:
+        if here.rank:
+            time.sleep(2.0)  # the launcher kills the others at the first exit: the first says why
         what = f"{command} runs in one process, but torchrun started {here.size}"
         raise ConfigError(what, hint=f"start it without torchrun: seqtool {command}")
 
