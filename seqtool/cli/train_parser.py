@@ -82,8 +82,8 @@ def train_parser(
     ),
     preset: str | None = setting_option(
         None,
-        "Settings by name (default fast; accurate with --raw, where best takes twice as long or "
-        "more). Words of chen-manning have two vectors, summed: of the form, and of its lower "
+        "Settings by name (default fast; accurate with --raw, where best takes up to twice as "
+        "long). Words of chen-manning have two vectors, summed: of the form, and of its lower "
         "case, which the paper has not.",
         "fast|accurate|graph|chen-manning|linear|mst|best",
     ),
@@ -121,6 +121,8 @@ def train_parser(
         what = f"--{refused[0]} is not for {'all that --raw trains' if raw else f'a {part}'}"
         raise ConfigError(what, hint="leave it out, or train a parser alone")
     sources = {name: sources[name] for name in read}
+    if preset == "best" and part != "pipeline":
+        raise ConfigError("--preset best is for --raw", hint="add --raw, or take accurate or graph")
     preset = "fast" if fast else preset
     _train(part, (treebank, dev), output, preset, settings, options, sources)
 

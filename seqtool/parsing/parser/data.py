@@ -269,8 +269,8 @@ class _Reader:
             # weights
             tags = ["~".join(row[UPOS : FEATS + 1]).replace("|", "+") for row in gold.rows]
         into.gold_tags += ["", *tags]
-        told = (keys, into.trees[-1]) if gold is None else (keys, into.trees[-1], tags)
-        self.digest.update(repr(told).encode())
+        content = (keys, into.trees[-1]) if gold is None else (keys, into.trees[-1], tags)
+        self.digest.update(repr(content).encode())
 
 
 @dataclass
@@ -335,10 +335,10 @@ def prepare_data(
         dev = train
     gold_dev = dev.gold()
     num_gold, empty_shares = len(train.trees), reader.empty_shares()
-    weighed: Mapping[tuple[str, ...], float] = reader.counts
+    counts: Mapping[tuple[str, ...], float] = reader.counts
     num_variants = 0  # the last ones of what was taught
     if taught is not None:
-        weighed, num_variants = _read_taught(reader, taught, train)
+        counts, num_variants = _read_taught(reader, taught, train)
     gold = train.gold()
     if not (gold.arrays.lengths > 1).any():
         raise DataError(
@@ -346,9 +346,9 @@ def prepare_data(
             hint="give a larger treebank",
             path=train_files[0],
         )
-    config = _with_characters(config, reader.columns, weighed)
+    config = _with_characters(config, reader.columns, counts)
     vectors = read_vectors(embeddings, fields, config.model.lexical_size) if embeddings else None
-    types = _types(reader, config, weighed, empty_shares, vectors)
+    types = _types(reader, config, counts, empty_shares, vectors)
     _refuse_lacking(types, gold.arrays, num_gold, num_variants)
     _refuse_other_labels(gold.trees[:num_gold], gold.trees[num_gold:])
     non_projective = [not is_projective(heads) for heads, _ in gold.trees]
@@ -358,7 +358,7 @@ def prepare_data(
     trees = _buildable(gold.trees, config, sum(non_projective))
     labels = Labels.of(trees)
     heads, label_ids = gold.token_arrays(trees, labels)
-    counts = (
+    symbol_counts = (
         types.lexical.counted(reader.counts.items()),
         types.tags.counted(reader.counts.items()),
     )
@@ -384,7 +384,7 @@ def prepare_data(
         dev=gold_dev,
         heads=heads,
         label_ids=label_ids,
-        symbol_counts=counts,
+        symbol_counts=symbol_counts,
         vectors=vectors,
         gold_tags=train.gold_tag_ids(),
         summary=summary,
@@ -406,10 +406,10 @@ def _read_taught(
     for sentence in read_conllu(path):
         num_variants += VARIANT in sentence.comments
         reader.read(sentence, train, count=True)
-    weighed = {
+    counts = {
         key: own[key] + (count - own[key]) / TAUGHT_WORDS for key, count in reader.counts.items()
     }
-    return weighed, num_variants
+    return counts, num_variants
 
 
 def _types(
