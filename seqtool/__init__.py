@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from seqtool.parsing.segmenter.config import SegmenterConfig as SegmenterConfig
     from seqtool.parsing.segmenter.model import Segmenter as Segmenter
     from seqtool.parsing.segmenter.train import train_segmenter as train_segmenter
+    from seqtool.parsing.syntactic.train import train_syntactic as train_syntactic
     from seqtool.parsing.tagger.config import LabellerConfig as LabellerConfig
     from seqtool.parsing.tagger.config import TaggerConfig as TaggerConfig
     from seqtool.parsing.tagger.labeller import Labeller as Labeller
@@ -99,6 +100,7 @@ _MODULES = {
     "parsing.segmenter.config": "SegmenterConfig",
     "parsing.segmenter.model": "Segmenter",
     "parsing.segmenter.train": "train_segmenter",
+    "parsing.syntactic.train": "train_syntactic",
     "parsing.tagger.config": "LabellerConfig TaggerConfig",
     "parsing.tagger.labeller": "Labeller",
     "parsing.tagger.model": "Tagger",

@@ -28,7 +28,8 @@ PACKAGE = ROOT / "seqtool"
 FLOORS = (
     ("core",),
     ("training", "text", "treebank"),
-    ("lm", "parsing"),
+    ("lm",),
+    ("parsing",),
     ("classification",),
     ("analysis", "spark", "server"),
     ("cli",),
@@ -68,6 +69,7 @@ def may_import_torch(module: str) -> bool:
         name in ("network", "task", "train", "losses")
         or folders[:1] == ["training"]
         or folders == ["lm", "neural"]
+        or module == "parsing.syntactic.model"
         or module in ("parsing.encoding.encoder", "parsing.pipeline.folds")
         or (folders == ["analysis"] and name in NEED_GRADIENTS)
     )

@@ -133,7 +133,7 @@ HEAVY = {
     "analyse cells": "analyse cells",
     **{
         f"analyse {name}": f"analyse {name} raw.txt -m neural"
-        for name in ("gradients", "spectrum", "gates", "dynamics")
+        for name in ("gradients", "spectrum", "gates", "dynamics", "stack")
     },
 }
 # trains; needs a network; models of all kinds; ends when it is told to

@@ -58,6 +58,7 @@ SHORTER = (
     ("train-parser", f"{_ONE} --hidden 16"),
     ("train-classifier", "--set training.epochs=1 --threads 1"),
     ("train-tagger", f"{_ONE} --set model.encoder_size=8"),
+    ("train-lm .*--syntactic", "--set training.epochs=1 --hidden 8 --threads 1"),
     (
         "train-lm",
         "--set training.epochs=1 --set training.time_limit=null --hidden 8 --embedding 8 "

@@ -36,6 +36,7 @@ FAINT = "#59636e"
 MARKERS = "osD^v"
 FAR = 1000  # a dashed line so many times above all others leaves a log chart, as bounds do
 PLANE_LABELS = ("unit circle", "Gersgorin's discs")
+LABELLED = 0.12  # the least share that has its name written on it
 MARKED = 30  # a line of more points has no marks
 INCHES = 7.2  # across
 MOST_PIXELS = 60_000  # of a height that can be drawn
@@ -133,7 +134,8 @@ def _draw_charts(charts: Sequence[Chart], stream: BinaryIO, suffix: str) -> set[
                 part.supxlabel(_wrapped(chart.note), x=0.01, ha="left", size=8, color=FAINT)
             axes = part.subplots()
             axes.set(xlabel=printable(chart.x_label), ylabel=printable(chart.y_label))
-            _draw_bars(axes, chart) if chart.kind == "bars" else _draw_points(axes, chart)
+            draw = _draw_bars if chart.kind in ("bars", "shares") else _draw_points
+            draw(axes, chart)
             if labels := axes.get_legend_handles_labels()[1]:
                 axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=_legend_shape(labels)[1])
         metadata = SVG_METADATA if suffix == "svg" else None
@@ -205,8 +207,8 @@ def _height(chart: Chart) -> float:
         labels += PLANE_LABELS[: 1 + bool(chart.discs)]
     shown = list(map(_wrapped, labels))
     extra = note + LINE * _legend_shape(shown)[0] * bool(shown)
-    if chart.kind == "bars":
-        return extra + 1.1 + (0.12 + 0.13 * len(chart.series)) * len(_names_of(chart))
+    if chart.kind in ("bars", "shares"):
+        return extra + 1.1 + (0.12 + 0.13 * _bars_of_a_name(chart)) * len(_names_of(chart))
     return extra + (5.4 if chart.kind == "plane" else 3.4)
 
 
@@ -299,13 +301,26 @@ def _number(value: float) -> str:
 def _draw_bars(axes: Axes, chart: Chart) -> None:
     """Draw lying bars, the first name at the top, as names have more room beside them."""
     names = _names_of(chart)
-    each = 0.8 / max(1, len(chart.series))
+    each = 0.8 / max(1, _bars_of_a_name(chart))
+    begins = [0.0] * len(names)
     for number, series in enumerate(chart.series):
-        y = [place + (number + 0.5) * each - 0.4 for place in _places(series, names)]
+        places, values = _places(series, names), _finite(series.y)
         shown = _shown(series, number)
-        bars = axes.barh(y, _finite(series.y), each * 0.92, **shown)
+        if chart.kind == "shares":
+            bars = axes.barh(places, values, each, left=begins, **shown)
+            written = [_name(series.label) if value >= LABELLED else "" for value in values]
+            axes.bar_label(bars, written, label_type="center", size=7, color="white")
+            begins = [begin + value for begin, value in zip(begins, values, strict=True)]
+            continue
+        y = [place + (number + 0.5) * each - 0.4 for place in places]
+        bars = axes.barh(y, values, each * 0.92, **shown)
         axes.bar_label(bars, list(map(_number, series.y)), padding=3, size=7, color=FAINT)
     axes.set_yticks(list(names.values()), list(map(_name, names)))
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
     axes.set(xlabel=printable(chart.y_label), ylabel=printable(chart.x_label))
+
+
+def _bars_of_a_name(chart: Chart) -> int:
+    """Return how many bars lie below each other: shares lie one behind the other."""
+    return 1 if chart.kind == "shares" else len(chart.series)

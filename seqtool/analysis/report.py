@@ -61,8 +61,8 @@ class Chart:
 
     Attributes:
         title: what is to be seen, one line.
-        kind: lines, points, bars beside each other, or the complex plane with equal units (points,
-            the unit circle and `discs`).
+        kind: lines, points, bars beside each other, shares that make one bar of a name, or the
+            complex plane with equal units (points, the unit circle and `discs`).
         x_label, y_label: the axes, with units in brackets.
         series: what is drawn.
         x_scale, y_scale: of the axes.
@@ -71,7 +71,7 @@ class Chart:
     """
 
     title: str
-    kind: Literal["lines", "points", "bars", "plane"]
+    kind: Literal["lines", "points", "bars", "shares", "plane"]
     x_label: str
     y_label: str
     series: list[Series]

@@ -306,6 +306,15 @@ surprisal = Analysis(
     "seqtool analyse surprisal test.txt -m runs/lm -m runs/ngram --html page.html",
     {**DRAWN, "num_tokens": 20_000, "sentences": None, "tagger": None},
 )
+stack = Analysis(
+    "stack",
+    ("lm",),
+    "Show what is open on the stack of a syntactic language model, word by word.\n\n"
+    "Beside each word stand its surprisal, its head in the best tree, and the words that may be on "
+    "top of the stack. The first sentences of a text are shown, or those of --sentence.",
+    'seqtool analyse stack -m runs/syntactic -s "the dog that the cat sees sleeps"',
+    {"sentences": None},
+)
 sparsity = Analysis(
     "sparsity",
     ("ngram",),

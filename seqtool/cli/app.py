@@ -48,6 +48,7 @@ COMMANDS = {
     "analyse report": "seqtool.cli.analyse:report",
     "analyse gradients": "seqtool.cli.analyse:gradients",
     "analyse spectrum": "seqtool.cli.analyse:spectrum",
+    "analyse stack": "seqtool.cli.analyse:stack",
     "analyse gates": "seqtool.cli.analyse:gates",
     "analyse dynamics": "seqtool.cli.analyse:dynamics",
     "analyse cells": "seqtool.cli.analyse:cells",

@@ -24,6 +24,7 @@ TOPICS = {
     "prepare-text": "turn text into a prepared corpus; check a treebank",
     "ngrams": "n-gram models: smoothing, pruning, ARPA files; sparse non-negative matrices",
     "neural-language-models": "train RNN, LSTM, GRU, RHN and window models; resume, reproduce",
+    "syntactic": "a language model that parses, with exact sums over all trees",
     "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
     "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
     "classifiers": "labels of texts: topics, sentiments; linear and recurrent classifiers",

@@ -27,9 +27,9 @@ class Kind(NamedTuple):
 
 KINDS = {
     "classifier": Kind("train-classifier", ("classifier",), "probabilities"),
-    "lm": Kind("train-lm", ("neural-lm", "mixture")),
+    "lm": Kind("train-lm", ("neural-lm", "syntactic-lm", "mixture")),
     "ngram": Kind("ngram train", ("ngram", "class-ngram", "snm", "mixture")),
-    "parser": Kind("train-parser", ("parser", "pipeline"), "parse_stream"),
+    "parser": Kind("train-parser", ("parser", "pipeline", "syntactic-lm"), "parse_stream"),
     "segmenter": Kind("train-parser --raw --only segmenter", ("segmenter", "pipeline"), "segment"),
     "tagger": Kind("train-tagger", ("tagger", "labeller", "pipeline"), "tag_stream"),
 }

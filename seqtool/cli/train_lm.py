@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from seqtool.cli import options as cli
 from seqtool.cli.training import SETTINGS, TrainingOptions, report
 from seqtool.cli.usage import examples
-from seqtool.core.errors import counted
+from seqtool.core.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from seqtool.core.progress import Event
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     "seqtool train-lm my.txt --cell lstm --hidden 200 --epochs 5",
     "seqtool train-lm corpora/ptb/words --config ptb-lstm-cpu -o runs/ptb",
     "seqtool train-lm --resume -o runs/my",
+    "seqtool train-lm train.conllu --syntactic --dev dev.conllu -o runs/syntactic",
 )
 def train_lm(
     corpus: str | None = cli.argument(
@@ -57,15 +59,30 @@ def train_lm(
     config: str | None = cli.setting_option(
         None, "A recipe by name, or a YAML file of settings.", "NAME|FILE"
     ),
+    syntactic: bool = cli.setting_option(
+        False, "Train a model that parses as it reads: CORPUS is CoNLL-U with trees."
+    ),
+    dev: Path | None = cli.option(
+        None, "With --syntactic: CoNLL-U by whose perplexity the best epoch is chosen.", "FILE"
+    ),
+    unlabelled: list[Path] | None = cli.setting_option(
+        None, "With --syntactic: text or CoNLL-U without trees, learnt beside; repeatable.", "FILE"
+    ),
     tensorboard: bool = cli.option(False, "Also write TensorBoard events to OUTPUT/tensorboard."),
     *,
     settings: dict[str, Any],
     options: TrainingOptions,
 ) -> None:
     """Train a neural language model: rnn, lstm, gru, rhn (recurrent highway) or window."""
+    from seqtool.core.checkpoint import run_kind
     from seqtool.core.reading import is_corpus
     from seqtool.lm.neural.config import resolve
 
+    if syntactic or (options.resume and run_kind(output) == "syntactic-lm"):
+        return _train_syntactic((corpus, dev, unlabelled or ()), output, config, settings, options)
+    if dev is not None or unlabelled:
+        what = f"--{'unlabelled' if dev is None else 'dev'} is for --syntactic"
+        raise ConfigError(what, hint="a corpus has its validation part: see prepare --valid")
     chosen = options.resolve(resolve, (config,), settings, output)
     if chosen is None:
         return
@@ -96,6 +113,48 @@ def train_lm(
         options.json,
         f"valid perplexity {perplexity:.2f} in one stream, as eval-ppl measures it",
         next=("eval-ppl -m {}", "generate -m {}"),
+    )
+
+
+def _train_syntactic(
+    data: tuple[str | None, Path | None, Sequence[Path]],
+    output: Path,
+    config: str | None,
+    settings: dict[str, Any],
+    options: TrainingOptions,
+) -> None:
+    """Train a language model that parses."""
+    corpus, dev, unlabelled = data
+    from seqtool.cli.training import note_data
+    from seqtool.lm.neural.config import recipe_path
+    from seqtool.parsing.syntactic.train import PRESETS, train_syntactic
+    from seqtool.text.datasets import sample_treebank
+
+    def resolve(recipe: str | None, *given: Any, **more: Any) -> Any:
+        return PRESETS.resolve(None, recipe_path(recipe) if recipe else None, *given, **more)
+
+    chosen = options.resolve(resolve, (config,), settings, output, ("--syntactic",))
+    if chosen is None:
+        return
+    if corpus is None and not options.resume:
+        corpus = cli.stdin_or_sample("CORPUS", "trees", training="training on")
+        dev = dev or sample_treebank("en", "valid")
+    trained = options.run(
+        train_syntactic,
+        corpus,
+        output,
+        chosen,
+        dev=dev,
+        unlabelled=unlabelled,
+        on_data=lambda data: note_data(data.summary),
+    )
+    scores = trained.scores
+    report(
+        trained,
+        options.json,
+        f"dev perplexity {scores['dev_perplexity']:.2f}, LAS {scores['dev_las']:.2f}, "
+        f"UAS {scores['dev_uas']:.2f}",
+        next=("eval-ppl TEXT -m {}", "parse FILE.conllu -m {}"),
     )
 
 

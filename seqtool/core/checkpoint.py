@@ -62,6 +62,7 @@ LOADERS: Registry[Callable[..., Any]] = Registry(
         "pipeline": "seqtool.parsing.pipeline.model:load_model",
         "segmenter": "seqtool.parsing.segmenter.model:Segmenter.load",
         "snm": "seqtool.lm.snm.model:load_model",
+        "syntactic-lm": "seqtool.parsing.syntactic.model:load_model",
         "tagger": "seqtool.parsing.tagger.model:Tagger.load",
     },
 )
@@ -84,10 +85,12 @@ TRAINERS = {
     "parser": "train-parser",
     "pipeline": "train-parser",
     "segmenter": "train-parser --raw --only segmenter",
+    "syntactic-lm": "train-lm --syntactic",
     "tagger": "train-tagger",
 }
 
-LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "mixture")  # of language models
+# of language models
+LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "syntactic-lm", "mixture")
 
 _AGAIN = "copy the model again, or train it again"
 

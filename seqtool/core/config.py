@@ -359,7 +359,7 @@ def _holds(condition: str, around: Iterable[Any], facts: Collection[str] | None)
     """Whether a condition without `and` or `or` holds inside some sections, the innermost first."""
     name, relation, *choices = condition.replace("is not", "isn't").split(" ")
     if name.startswith("--"):
-        return facts is None or name in facts
+        return facts is None or (name in facts) == (relation == "is")
     for section in around:
         value = section
         for part in name.split("."):
@@ -403,8 +403,13 @@ def refuse_unread(
         problem = problem or (name, condition)
     if problem is not None:
         name, condition = problem
-        others = dict.fromkeys(re.findall(r"(\S+) (?:is|>)", condition))
-        changes = (f"{'train with' if other[0] == '-' else 'change'} {other}" for other in others)
+        others = dict.fromkeys(re.findall(r"(\S+) (is not given|is|>)", condition))
+        changes = (
+            f"train with{'' if how == 'is' else 'out'} {other}"
+            if other[0] == "-"
+            else f"change {other}"
+            for other, how in others
+        )
         last = name.rpartition(".")[2]
         what = f"{name} counts only where {condition}"
         if path is not None:

@@ -61,7 +61,7 @@ _FEED = 4096  # bytes to unpack at once: of Zstandard a byte may stand for 32,76
 # the beginning of CoNLL-U: comments, then a first word, or a multiword token, with ten columns
 _TREEBANK = re.compile(rb"(?:#[^\n]*\n|\n)*1(?:-[0-9]+)?(?:\t[^\t\n]+){9}\n")
 # columns of CoNLL-U that can be read as a text; `treebank.sentence` has all of them
-TEXT_COLUMNS = {"form": 1, "lemma": 2, "upos": 3, "xpos": 4}
+TEXT_COLUMNS = {"form": 1, "word": 1, "lemma": 2, "upos": 3, "xpos": 4}
 _COLUMN_NAMES = b"ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC".split()
 _ID = re.compile(rb"([0-9]+)(?:([-.])([0-9]+))?")  # of a word, a multiword token, an empty node
 PLUS_MARK = b"# global.columns ="  # begins a file of CoNLL-U Plus
@@ -587,7 +587,7 @@ class BlockReader(Blocks):
             source_lines: list[int] = []
             for line_number, line in enumerate(block.split(b"\n")[:-1], start=self._first_line):
                 if not line and words:
-                    if column != "form" and {*words} == {b"_"}:
+                    if TEXT_COLUMNS[column] > 1 and {*words} == {b"_"}:
                         what = f"no word of the sentence has {column.upper()}"
                         raise self._error(what, "tag it first: seqtool tag", begin)
                     texts.append(b" ".join(words) + b"\n")
@@ -595,7 +595,7 @@ class BlockReader(Blocks):
                     words, last = [], 0
                 elif line_number == 1 and line.startswith(PLUS_MARK):  # CoNLL-U Plus
                     names = line.removeprefix(PLUS_MARK).split()
-                    wanted = (b"ID", column.upper().encode())
+                    wanted = (b"ID", _COLUMN_NAMES[TEXT_COLUMNS[column]])
                     if missing := [name.decode() for name in wanted if name not in names]:
                         raise bad(f"there is no column {missing[0]}", line=line_number)
                     id_place, place = map(names.index, wanted)

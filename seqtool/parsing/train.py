@@ -190,7 +190,7 @@ def read_by(
 
     Args:
         prepare: makes data of the sentences to train on, those of the validation part or None, the
-            settings and, as `embeddings`, a file of word vectors where there is one.
+            settings and, where there are such, `embeddings` and files that are `unlabelled`.
         sentences_of: gives the sentences of files.
     """
 
@@ -201,7 +201,8 @@ def read_by(
             None if files is None else sentences_of(files, config, skip_invalid=invalid)
             for files in (record.train, dev)
         )
-        more = {} if record.embeddings is None else {"embeddings": record.embeddings}
+        asked = {"embeddings": record.embeddings, "unlabelled": record.unlabelled}
+        more = {name: value for name, value in asked.items() if value}
         return config, prepare(train, valid, config, **more)
 
     return read
@@ -407,7 +408,7 @@ def fingerprint(config: Config, summary: Mapping[str, Any]) -> dict[str, Any]:
     settings = to_dict(config)
     return {
         "model": settings["model"],
-        "learning": settings["learning"],
+        "learning": settings.get("learning", {}),
         "training": {name: settings["training"][name] for name in ("seed", "optimiser")},
         "treebank": dict(summary),
     }

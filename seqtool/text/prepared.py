@@ -96,8 +96,10 @@ class PrepareConfig(Config):
     field: str | None = setting(
         None, "field that holds the text of JSON Lines", when="column is None"
     )
-    column: Literal["form", "lemma", "upos", "xpos"] | None = setting(
-        None, "column of CoNLL-U that is the text: of form the tokens as they are written"
+    column: Literal["form", "word", "lemma", "upos", "xpos"] | None = setting(
+        None,
+        "column of CoNLL-U that is the text: form are the tokens as they are written, word those "
+        "of the tree",
     )
     split: tuple[float, ...] | None = setting(
         None, "percentages of train, valid and test to draw by line when no split is given"

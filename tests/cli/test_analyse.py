@@ -101,7 +101,7 @@ def test_the_group_alone_writes_one_page_of_all(here: Path, seqtool: Run) -> Non
 
 def test_help_says_the_defaults_of_the_functions() -> None:
     analyses = [each for each in vars(analyse).values() if isinstance(each, analyse.Analysis)]
-    assert len(analyses) == 10
+    assert len(analyses) == 11
     for analysis in analyses:
         function = import_module(f"seqtool.analysis.{analysis.module}").analyse
         own = inspect.signature(function).parameters

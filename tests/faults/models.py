@@ -66,6 +66,8 @@ MADE: dict[str, tuple[str, ...]] = {
     "classifier-linear": (*_CLASSIFIER, "linear"),
     "classifier-bilstm": (*_CLASSIFIER, "bilstm", "--hidden", "4", "--set", "embedding_size=8"),
     "classifier-lm": (*_CLASSIFIER, "lm", "--lm", "lm-lstm"),
+    "syntactic": ("train-lm", "--syntactic", *_TREES, "--set", "hidden_size=4"),
+    "syntactic-stopped": ("train-lm", "--syntactic", *_TREES, *_STOPPED),
     "parser-stopped": (*_PARSER, "--preset", "linear", *_HASHED, *_STOPPED),
     "pipeline-stopped": (*_PARSER, "--raw", "--fast", *_STOPPED),
 }
@@ -110,6 +112,9 @@ USES: tuple[tuple[str, tuple[str, ...]], ...] = (
         for model in ("parser-fast", "lm-gru", "ngram", "corpus", "pipeline", "mixture", "snm")
     ),
     ("lm-stopped", ("train-lm", "corpus", "--resume", "-o", "x")),
+    ("syntactic", PERPLEXITY),
+    ("syntactic", (*_PARSE, "--nbest", "3")),
+    ("syntactic-stopped", ("train-lm", *_RESUME)),
     ("parser-stopped", ("train-parser", *_RESUME)),
     ("pipeline-stopped", ("train-parser", *_RESUME, *_STOPPED)),
     ("lm-full", ("train-lm", *_RESUME)),

@@ -122,6 +122,7 @@ class OutputConfig(Config):
 
 CellName = Literal["rnn", "lstm", "gru", "rhn", "window"]
 
+_IN_STREAMS = "--syntactic is not given"
 _DROPS = (
     "dropout_words > 0 or dropout_input > 0 or dropout_hidden > 0 or dropout_state > 0 or "
     "dropout_update > 0 or dropout_weights > 0 or dropout_output > 0"
@@ -255,10 +256,16 @@ class ModelConfig(Config):
         when=_DROPS,
     )
     activation_penalty: float = setting(
-        0.0, "alpha x mean square of what the output layer reads (AR)", minimum=0
+        0.0,
+        "alpha x mean square of what the output layer reads (AR)",
+        minimum=0,
+        when=_IN_STREAMS,
     )
     temporal_penalty: float = setting(
-        0.0, "beta x mean square of the last layer's change from step to step (TAR)", minimum=0
+        0.0,
+        "beta x mean square of the last layer's change from step to step (TAR)",
+        minimum=0,
+        when=_IN_STREAMS,
     )
 
     def units(self, layer: int) -> int:
@@ -326,18 +333,24 @@ class DataConfig(Config):
     """How the text is read and cut into batches."""
 
     unit: Literal["word", "char", "byte", "bpe", "unigram"] = setting(
-        "word", "tokens of a raw text; a prepared corpus has its own"
+        "word", "tokens of a raw text; a prepared corpus has its own", when=_IN_STREAMS
     )
     vocab_size: int | None = setting(None, "largest vocabulary of a raw text", minimum=3)
     min_count: int = setting(1, "drop rarer symbols of a raw text", minimum=1)
     lowercase: bool = setting(False, "lower-case a raw text")
-    batch_size: int = setting(20, "parallel streams", minimum=1)
-    bptt: int = setting(35, "tokens per window of truncated back-propagation", minimum=1)
+    batch_size: int = setting(
+        20, "parallel streams; with --syntactic, sentences of mean length", minimum=1
+    )
+    bptt: int = setting(
+        35, "tokens per window of truncated back-propagation", minimum=1, when=_IN_STREAMS
+    )
     random_bptt: bool = setting(
-        False, "draw each window's length around bptt, or its half (Merity et al. 2018)"
+        False,
+        "draw each window's length around bptt, or its half (Merity et al. 2018)",
+        when=_IN_STREAMS,
     )
     eval_batch_size: int = setting(
-        10, "parallel streams while validating during training", minimum=1
+        10, "parallel streams while validating during training", minimum=1, when=_IN_STREAMS
     )
 
     def check(self) -> None:
@@ -396,11 +409,15 @@ def load_recipe(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: there is none of that name; the hint lists near ones.
     """
+    return load_yaml(recipe_path(name))
+
+
+def recipe_path(name: str) -> Path:
+    """Return the file of a recipe by name, or a YAML file by path; errors as of `load_recipe`."""
     if name in recipe_names():
-        with resources.as_file(resources.files("seqtool") / "recipes" / f"{name}.yaml") as path:
-            return load_yaml(path)
+        return Path(str(resources.files("seqtool") / "recipes" / f"{name}.yaml"))
     if Path(name).suffix in (".yaml", ".yml") or Path(name).exists():
-        return load_yaml(name)
+        return Path(name)
     raise ConfigError(f"no recipe is called {name!r}", hint=did_you_mean(name, recipe_names()))
 
 

@@ -5,16 +5,18 @@ Dimensions in names: T steps, B streams, H units, V vocabulary, N = T x B.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_model as load_weights
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqtool.core import checkpoint
 from seqtool.core.arrays import Doubles, Ids, Reals
@@ -29,6 +31,8 @@ from seqtool.lm.neural.output import OutputLayer
 from seqtool.lm.protocol import Summary, TokenScores
 from seqtool.text.tokenizers import Tokenizer, load_tokenizer
 from seqtool.training import hardware
+
+Network = TypeVar("Network", bound=nn.Module)
 
 WINDOW = 256  # steps at a time, so that a long text needs little memory on the way
 ROWS = (
@@ -261,7 +265,21 @@ def _side_by_side(sentences: Sequence[Ids]) -> npt.NDArray[np.int64]:
 def load_model(
     directory: Path, header: checkpoint.Header, *, device: str = "cpu"
 ) -> NeuralLanguageModel:
-    """Open a neural language model.
+    """Open a neural language model; errors as of `load_network`."""
+    network, tokenizer = load_network(directory, header, NeuralNetwork)
+    # a mixture need not say that it has a network, so that "auto" comes here
+    return NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
+
+
+def load_network(
+    directory: Path, header: checkpoint.Header, make: Callable[[ModelConfig, int], Network]
+) -> tuple[Network, Tokenizer]:
+    """Return the network and the tokenizer of a model directory.
+
+    Args:
+        directory: of the model.
+        header: its header.
+        make: makes a network of settings for a number of symbols.
 
     Raises:
         ModelError: a file is damaged, or vocabulary, configuration and weights do not fit.
@@ -272,20 +290,20 @@ def load_model(
     try:
         settings = header.config.get("model", {})
         config = checkpoint.stored_settings(ModelConfig, settings, directory / checkpoint.HEADER)
-        _check_arrays(config, len(tokenizer.vocabulary), weights)
+        make_network = partial(make, config, len(tokenizer.vocabulary))
+        _check_arrays(make_network, len(tokenizer.vocabulary), weights)
         checkpoint.verify(directory, header)
-        network = NeuralNetwork(config, len(tokenizer.vocabulary))
+        network = make_network()
         load_weights(network, weights, strict=False)  # an older model begins with zeros
     except ConfigError as error:
         raise ModelError(str(error), hint=hint, path=directory / checkpoint.HEADER) from error
     except (SafetensorError, RuntimeError, ValueError, OSError) as error:
         checkpoint.verify(directory, header)  # says more, where a file is missing or changed
         raise ModelError("damaged weights", hint=hint, path=weights) from error
-    # a mixture need not say that it has a network, so that "auto" comes here
-    return NeuralLanguageModel(network, tokenizer, device=hardware.choose_device(device))
+    return network, tokenizer
 
 
-def _check_arrays(config: ModelConfig, num_symbols: int, weights: Path) -> None:
+def _check_arrays(make_network: Callable[[], nn.Module], num_symbols: int, weights: Path) -> None:
     """Check that a file holds the arrays of a network, before memory is taken for one.
 
     Raises:
@@ -297,8 +315,10 @@ def _check_arrays(config: ModelConfig, num_symbols: int, weights: Path) -> None:
     with safe_open(weights, framework="pt") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
     stored = {name: (tuple(part.get_shape()), part.get_dtype()) for name, part in slices.items()}
-    rows = next((stored[name][0][0] for name in ROWS if name in stored and stored[name][0]), None)
-    if rows is None:
+    rows = next(
+        (shape[0] for name, (shape, _) in stored.items() if name.endswith(ROWS) and shape), 0
+    )
+    if not rows:
         raise ValueError("no embedding")
     if rows != num_symbols:
         raise ModelError(
@@ -307,11 +327,11 @@ def _check_arrays(config: ModelConfig, num_symbols: int, weights: Path) -> None:
             path=weights.parent,
         )
     with torch.device("meta"):  # shapes without memory
-        network = NeuralNetwork(config, num_symbols)
-        arrays = network.state_dict(keep_vars=True)
+        arrays = make_network().state_dict(keep_vars=True)
     expected = {name: (tuple(array.shape), DTYPES[array.dtype]) for name, array in arrays.items()}
-    shared = {id(array) for name, array in arrays.items() if name in stored}
-    shared.add(id(arrays["start_S"]))
+    shared = {
+        id(array) for name, array in arrays.items() if name in stored or name.endswith("start_S")
+    }
     missing = [name for name, array in arrays.items() if id(array) not in shared]
     if missing or any(expected.get(name) != given for name, given in stored.items()):
         raise ValueError("other arrays than those of the network")

@@ -191,9 +191,10 @@ class NeuralNetwork(nn.Module):
     def _cells(self) -> Sequence[Cell]:
         return [cell for cell in self.cells if isinstance(cell, Cell)]
 
-    def set_dropout(self, strength: float) -> None:
-        """Let dropout in training be so many times what the configuration says, 1 at most."""
-        self._dropout_strength = strength
+    def set_dropout(self, done: float) -> None:
+        """Let dropout be as the configuration has it where a share of the training is done."""
+        rise = self.config.dropout_rise
+        self._dropout_strength = 1.0 if done >= rise else 0.5 + 0.5 * done / rise
         for cell in self._cells():
             cell.dropout_weights = self._share(self.config.dropout_weights)
 

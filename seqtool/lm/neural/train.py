@@ -35,6 +35,7 @@ from seqtool.text.prepared import (
     check_preparation,
     open_corpus,
 )
+from seqtool.text.tokenizers import Tokenizer
 from seqtool.training import hardware
 from seqtool.training.hardware import ALONE, Group, joined
 from seqtool.training.loop import count_parameters, train
@@ -134,8 +135,7 @@ class LanguageModelTask:
 
     def set_progress(self, done: float) -> None:
         """Let the dropout of the next window be what it is to be when so much is done."""
-        rise = self._config.model.dropout_rise
-        self.module.set_dropout(1.0 if done >= rise else 0.5 + 0.5 * done / rise)
+        self.module.set_dropout(done)
 
     def loss(self, index: int) -> tuple[Tensor, int]:
         """Return the mean loss of window `index`, nats per token, and its number of tokens."""
@@ -246,23 +246,50 @@ class LanguageModelTask:
     def save_model(self, directory: Path, scores: Mapping[str, float]) -> None:
         """Write the network, its tokenizer and a model card as a model directory."""
         self._fit_start()
-        tokenizer = self._corpus.tokenizer
-        header = checkpoint.Header(
-            kind=NeuralLanguageModel.kind,
+        save_network(
+            directory,
+            NeuralLanguageModel.kind,
+            self.module,
+            self._corpus.tokenizer,
+            model_card,
             config=to_dict(self._config),
-            tokenizer=tokenizer.describe(),
             scores=dict(scores),
             data=describe_corpus(self._corpus),
             command=self._command,
-            num_parameters=count_parameters(self.module),
-            versions={"torch": torch.__version__},
         )
 
-        def fill(target: Path) -> None:
-            tokenizer.save(target)
-            save_weights(self.module, target / checkpoint.WEIGHTS)
 
-        checkpoint.save(directory, header, model_card(header), fill)
+def save_network(
+    directory: Path,
+    kind: str,
+    module: nn.Module,
+    tokenizer: Tokenizer,
+    card: Callable[[checkpoint.Header], str],
+    **more: Any,
+) -> None:
+    """Write a network, its tokenizer and a model card as a model directory.
+
+    Args:
+        directory: where.
+        kind: of the model.
+        module: the network.
+        tokenizer: of its words.
+        card: makes the model card.
+        more: what else the header says.
+    """
+    header = checkpoint.Header(
+        kind=kind,
+        tokenizer=tokenizer.describe(),
+        num_parameters=count_parameters(module),
+        versions={"torch": torch.__version__},
+        **more,
+    )
+
+    def fill(target: Path) -> None:
+        tokenizer.save(target)
+        save_weights(module, target / checkpoint.WEIGHTS)
+
+    checkpoint.save(directory, header, card(header), fill)
 
 
 def save_weights(module: nn.Module, path: Path) -> None:
@@ -305,19 +332,20 @@ def model_card(header: checkpoint.Header) -> str:
         (name, f"{split['sentences']:,}", f"{split['tokens']:,}")
         for name, split in header.data.get("splits", {}).items()
     ]
+    # of a model that parses as it reads
+    parses = header.kind != NeuralLanguageModel.kind
+    use = "parse FILE.conllu" if parses else 'generate --prompt "..."'
     return checkpoint.compose(
         header,
-        f"{_TITLES[model['cell']]} language model",
+        f"{_TITLES[model['cell']]} language model{' that parses' if parses else ''}",
         f"{layers} of {units.removesuffix(',')}{depth}, {parameters}, "
         f"over {header.tokenizer['unit']} units.",
         checkpoint.scores_table(header),
         "Perplexity counts every token and the sentence end; unknown words are included.",
-        checkpoint.table(("data", "sentences", "tokens with `</s>`"), splits),
-        maker="train_lm (Python)",
-        use=(
-            "seqtool eval-ppl TEXT -m THIS_DIRECTORY",
-            'seqtool generate --prompt "..." -m THIS_DIRECTORY',
-        ),
+        checkpoint.table(("data", "sentences", "tokens with `</s>`"), splits)
+        or checkpoint.data_table(header),
+        maker="train_syntactic (Python)" if parses else "train_lm (Python)",
+        use=("seqtool eval-ppl TEXT -m THIS_DIRECTORY", f"seqtool {use} -m THIS_DIRECTORY"),
     )
 
 

@@ -1,0 +1,1 @@
+"""A language model that parses: the sum over all derivations, exactly, in cubic time."""
