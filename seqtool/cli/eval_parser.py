@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from seqtool.treebank.sentence import Sentence
 
 COMMONEST = 20  # confusions that are shown
+CHANGE = ("sentence", "word", "gold_head", "gold_relation", "predicted_head", "predicted_relation")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class TableOptions:
         False, "Also labelled attachment by words from head to dependent."
     )
     confusion: bool = cli.option(False, "Also the commonest relations taken for others.")
+    changes: bool = cli.option(False, "Also each word with another head or relation, with both.")
 
     @property
     def wanted(self) -> dict[str, Any]:
@@ -102,13 +104,23 @@ def eval_parser(
     options = {"beam": beam, "scores": as_json, "allow_missing": allow_missing}
     parsed = [_parsed(*pair, sentences, gold, options) for pair in pairs]
     seeds = {} if seed is None else {"seed": seed}
+    predictions: list[Any] = [*files, *parsed]
+    if tables.changes:
+        read = [read_conllu(path, skip_option="") for path in files]
+        predictions = [list(each) for each in (*read, *parsed)]
+    changes = [_changes(sentences, each) for each in predictions] if tables.changes else []
     results, leads = compare_annotations(
-        sentences, [*files, *parsed], punctuation=not tables.no_punct, **seeds
+        sentences, predictions, punctuation=not tables.no_punct, **seeds
     )
     names = [*files, *map(str, models), *["together"] * together]
     if as_json:
-        return cli.emit(_to_json(gold, names, results, leads, tables))
+        return cli.emit(_to_json(gold, names, results, leads, tables, changes))
     _show(gold, names, results, leads, tables)
+    for name, rows in zip(names, changes, strict=False):
+        echo()
+        title = f"{counted(len(rows), 'changed word')}{f' of {name}' * (len(names) > 1)}"
+        columns = [column.replace("_", " ") for column in CHANGE]
+        cli.show_table(title, columns, [list(row.values()) for row in rows])
 
 
 def _annotations(gold: str, files: list[str], models: list[Path]) -> tuple[list[str], list[Path]]:
@@ -159,12 +171,32 @@ def _parsed(
                 yield item
 
 
+def _changes(gold: Iterable[Sentence], predicted: Iterable[Sentence]) -> list[dict[str, str]]:
+    """Return a row of each word with another head or relation, subtypes counted."""
+    from seqtool.treebank.drawing.rendering import grouped
+
+    rows = []
+    for number, [marked] in enumerate(grouped([predicted], [""], gold), start=1):
+        words = ["0", *(f"{i} {form}" for i, form in enumerate(marked.forms, start=1))]
+        arcs = zip(marked.heads, marked.relations, strict=True)
+        name = marked.name or str(number)
+        rows += [
+            dict(zip(CHANGE, (name, word, words[old], was, words[new], relation), strict=True))
+            for word, (old, was), (new, relation) in zip(
+                words[1:], marked.gold or (), arcs, strict=True
+            )
+            if (old, was) != (new, relation)
+        ]
+    return rows
+
+
 def _to_json(
     gold: str,
     names: Sequence[str],
     results: Sequence[ParserEvaluation],
     leads: Sequence[dict[str, Significance]],
     tables: TableOptions,
+    changes: Sequence[list[dict[str, str]]],
 ) -> dict[str, Any]:
     """Return the one object of --json: flat for one annotation, lists for several."""
     first = results[0]
@@ -174,6 +206,8 @@ def _to_json(
         {"predicted": name, **result.to_json(), **result.details_to_json(**tables.wanted)}
         for name, result in zip(names, results, strict=True)
     ]
+    for each, rows in zip(objects, changes, strict=False):
+        each["changes"] = rows
     if len(objects) == 1:
         return {**header, **objects[0]}
     significance = [

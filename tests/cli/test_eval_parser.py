@@ -71,16 +71,19 @@ def test_json_is_one_flat_object(seqtool: Run) -> None:
 
 
 def test_tables_on_request(seqtool: Run) -> None:
-    options = ("--per-relation", "--per-length", "--confusion")
+    options = ("--per-relation", "--per-length", "--confusion", "--changes")
     result = seqtool("eval-parser", "gold.conllu", "half.conllu", *options)
-    relations, lengths, confusions = result.stdout.split("\n\n")[2:]
+    relations, lengths, confusions, changes = result.stdout.split("\n\n")[2:]
     assert "nsubj        1          1        1     100.00  100.00  100.00" in relations
     assert "1          2          2        1      50.00   50.00   50.00" in lengths
     assert confusions.splitlines()[2].split() == ["advmod", "amod", "1", "0"]
+    assert changes.splitlines()[0] == "2 changed words"
+    assert " ".join(changes.split()[-9:]) == "1 4 . 2 bark punct 3 loudly punct"
     shown = seqtool("eval-parser", "gold.conllu", "half.conllu", "--json", *options).stdout
     content = json.loads(shown)
     assert content["relations"]["nsubj"]["f1"] == 100
     assert content["lengths"]["1"]["correct"] == 1
+    assert [row["predicted_head"] for row in content["changes"]] == ["1 dogs", "3 loudly"]
     assert content["confusions"] == [
         {"gold": "advmod", "predicted": "amod", "count": 1, "right_head": 0}
     ]

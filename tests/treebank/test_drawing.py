@@ -181,7 +181,7 @@ def test_any_word_is_shown_as_it_is() -> None:
     assert [element.text for element in elements(svg, "form")] == shown
     html = drawn("html", broken)
     assert html.count("<script") == 1
-    assert html.count("&lt;script&gt;alert(1)") == 4  # text, picture, table, CoNLL-U
+    assert html.count("&lt;script&gt;alert(1)") == 5  # text, two pictures, CoNLL-U, raw
     assert "\x1b" not in drawn("tree", broken)
     assert [word["form"] for word in json.loads(drawn("json", broken))["words"]] == forms
 
@@ -488,4 +488,64 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
         assert page.run(SHOWN)[0] == "down"  # as paper is narrower still
         page.run("dispatchEvent(new Event('afterprint'))")
         assert sum(page.run(DRAWN)) < 10
+        assert page.complaints == []
+
+
+PLACES = """[...states.values()].map((s) => (s.across + s.down).match(/ (d|[xy]|width)="[^"]*/g))"""
+
+
+def test_trees_are_corrected_in_a_browser(tmp_path: Path) -> None:
+    hostile = '</script><b>&amp;"\x85\x1b'
+    odd = sentence([0, 1, 2], [hostile, "b", "c"], ["root", "<i>&", "dep"])
+    odd.comments += [f"# text = {hostile}\x7f", "# parse_rank = 1"]
+    odd.rows[1][-1], odd.rows[2][-1] = "Score=0.500|X=\xa0", "Score=0.400"
+    place, target = tmp_path / "page.html", tmp_path / "corrected.conllu"
+    place.write_text(drawn("html", *read_conllu(TREES), odd), encoding="utf-8")
+    parsed = TREES.read_text(encoding="utf-8") + odd.to_conllu()
+    with browser(tmp_path) as page:
+        page.open(place, 1000, 800)
+        page.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+
+        def saved() -> tuple[str, str]:
+            """The file, and what the page says of it."""
+            target.unlink(missing_ok=True)
+            page.run("save.click()")
+            for _ in range(1000):
+                if not target.exists():
+                    page.settle()
+            return target.read_bytes().decode(), page.run("edits.textContent")
+
+        assert saved() == (parsed, "saved: 0 changed")
+        before = page.run(PLACES)
+        # of "dog", the head is "us", and the relation another one
+        page.press("j", "ArrowRight", "ArrowRight", "h", "End", "ArrowLeft", "Enter", "r")
+        page.call("Input.insertText", text="<s>x")
+        page.run("relation.blur()")
+        changed = parsed.replace("Number=Sing\t3\tnsubj", "Number=Sing\t5\t<s>x")
+        assert saved() == (changed, "saved: 1 changed")
+        assert page.run('document.querySelectorAll("g.edited").length') == 1
+        # a cycle is red, and may be saved
+        page.run("states.keys().next().value.focus()")
+        page.press("ArrowRight", "h", "ArrowLeft", "Enter")
+        assert saved()[1] == "saved: 2 changed; sentence 1 is no tree: a cycle"
+        assert page.run('document.querySelectorAll("section:first-of-type g.wrong").length') == 3
+        page.press("u", "u", "u")
+        # with the mouse: a word is dragged to its head, and a head is chosen
+        for kind, word in (("mousePressed", 2), ("mouseReleased", 5)):
+            spot = f"wordOf(states.keys().next().value, {word}).getBoundingClientRect()"
+            at = {key: page.run(f"{spot}.{key} + 9") for key in "xy"}
+            page.call("Input.dispatchMouseEvent", type=kind, button="left", clickCount=1, **at)
+        assert saved()[0] == changed.replace("<s>x", "nsubj")
+        page.run('undo.click(); head.value = 0; head.dispatchEvent(new Event("change"))')
+        assert page.run("edits.textContent").endswith("is no tree: 2 roots")
+        # in the last sentence, raw characters stay; scores of what was changed go
+        page.press("u", "j", "j", "j", "j", "End", "h", "Home", "Enter")
+        changed = parsed.replace("2\tdep\t_\tScore=0.400", "1\tdep\t_\t_")
+        assert saved()[0] == changed.replace("# parse_rank = 1\n", "")
+        page.press("u", "k", "k", "k", "k")
+        # each tree is drawn anew as it was
+        for _ in range(5):
+            page.press("End", "h", "Home", "Enter", "u", "j")
+        assert page.run(PLACES) == before
+        assert saved()[0] == parsed
         assert page.complaints == []

@@ -1,4 +1,4 @@
-"""Trees as one HTML page: to search, to go through with keys, to print.
+"""Trees as one HTML page: to search, to go through with keys, to correct, to print.
 
 Each sentence stands there twice in `noscript` elements: with its words in a row, and below one
 another. Without a script a browser shows one of them. With one they are text that costs little: the
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
@@ -86,7 +87,8 @@ def page(
     hidden = f"noscript.{'across' if down else 'down'} {{ display: none }}\n"
     style = f"{(_FOLDER / 'page.css').read_text(encoding='utf-8')}{hidden}{above.style}{STYLE}"
     kind = ' class="beside"' if beside else ""
-    script = f"{(_FOLDER / 'page.js').read_text(encoding='utf-8')}{above.script}".strip()
+    scripts = [(_FOLDER / name).read_text(encoding="utf-8") for name in ("page.js", "edit.js")]
+    script = "".join((*scripts, above.script)).strip()
     yield opening(above.title, style, script, above.form_action)
     chosen = 'value="down"'
     controls = _CONTROLS.replace(chosen, f"{chosen} selected") if down else _CONTROLS
@@ -96,7 +98,7 @@ def page(
     yield f'</main>\n<div id="tip" role="status" hidden></div>\n{closing(script)}'
 
 
-_CONTROLS = """
+_CONTROLS = r"""
 <header id="controls" hidden>
 <form role="search"><input id="query" type="search" autocomplete="off" spellcheck="false"
  placeholder="word, or lemma=go deprel=nsubj" aria-label="search" aria-describedby="help">
@@ -113,7 +115,16 @@ _CONTROLS = """
 <code>upos=VERB feats.Tense=Past</code>.</p>
 <p><kbd>/</kbd> search · <kbd>j</kbd> <kbd>k</kbd> next and previous sentence · in a picture,
 <kbd>←</kbd> <kbd>→</kbd> (or <kbd>↑</kbd> <kbd>↓</kbd>) go along the words, the other two to the
-head and to the first dependent, <kbd>Home</kbd> <kbd>End</kbd> <kbd>Esc</kbd></p></details>
+head and to the first dependent, <kbd>Home</kbd> <kbd>End</kbd> <kbd>Esc</kbd></p>
+<p>To correct: drag a word to its head, or press <kbd>h</kbd>, go to the head, <kbd>Enter</kbd>
+(<kbd>0</kbd>: root) · <kbd>r</kbd> relation · <kbd>u</kbd> undo · save CoNLL-U.</p></details>
+<form id="edit" hidden><b id="picked" dir="auto"></b>
+<label>head <select id="head"></select></label>
+<label>relation <input id="relation" list="relations" required pattern="\S+" size="14"
+ autocomplete="off" spellcheck="false"></label><datalist id="relations"></datalist>
+<button type="button" id="undo" disabled>undo</button>
+<button type="button" id="save">save CoNLL-U</button>
+<output id="edits" aria-live="polite"></output></form>
 </header>
 """.lstrip()
 
@@ -155,14 +166,17 @@ def _figure(sentence: MarkedSentence, number: int) -> str:
         marks = "" if sentence.gold is None else _marks(sentence)
         caption = f"<figcaption>{escape(sentence.source)}{marks}</figcaption>\n"
     label = f"tree of sentence {number}"
+    columns, conllu = columns_of(sentence.sentence), sentence.sentence.to_conllu()
+    # what is saved has the characters that are not safe to show
+    raw = "" if conllu == f"{columns}\n\n" else f' data-conllu="{escape(json.dumps(conllu))}"'
     return (
         f'<figure>\n{caption}<div class="picture" dir="{direction}" tabindex="0" role="group" '
         f'aria-label="{label}" data-width="{picture.width:g}" data-across="{picture.height:g}" '
         f'data-down="{column.height:g}">\n'
         f'<noscript class="across">{_svg(picture, label)}</noscript>\n'
         f'<noscript class="down">{_svg(column, label)}</noscript>\n</div>\n'
-        '<details><summary>CoNLL-U</summary><pre dir="ltr">\n'
-        f"{escape(columns_of(sentence.sentence))}\n</pre></details>\n</figure>\n"
+        f'<details><summary>CoNLL-U</summary><pre dir="ltr"{raw}>\n'
+        f"{escape(columns)}\n</pre></details>\n</figure>\n"
     )
 
 
