@@ -206,7 +206,7 @@ class Analysis:
 def _is_language_model(path: Path) -> bool:
     from seqtool.core import checkpoint
 
-    return path.is_file() or checkpoint.read_header(path).kind not in TREEBANK_KINDS
+    return checkpoint.is_foreign(path) or checkpoint.read_header(path).kind not in TREEBANK_KINDS
 
 
 def _with_initial(models: Sequence[tuple[str, Any]], seed: int) -> list[tuple[str, Any]]:
@@ -234,7 +234,7 @@ def _statistics(paths: Sequence[Path]) -> dict[str, Mapping[str, Any]]:
     """Return what the headers of n-gram models tell of their counts; an ARPA file tells nothing."""
     from seqtool.core import checkpoint
 
-    folders = [path for path in paths if path.is_dir()]
+    folders = [path for path in paths if not checkpoint.is_foreign(path)]
     return {str(path): checkpoint.read_header(path).statistics for path in folders}
 
 

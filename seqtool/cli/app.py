@@ -59,6 +59,7 @@ COMMANDS = {
     "analyse embeddings": "seqtool.cli.analyse:embeddings",
     "analyse states": "seqtool.cli.analyse:states",
     "inspect": "seqtool.cli.inspect:inspect",
+    "pack": "seqtool.cli.inspect:pack",
     "fetch": "seqtool.cli.prepare:fetch",
     "demo": "seqtool.cli.demo:demo",
     "help": "seqtool.cli.help:show_manual",
@@ -67,7 +68,7 @@ COMMANDS = {
 # how `seqtool --help` lists the commands; those that are not named are in the last group
 PANELS = {
     "Start": "demo help",
-    "Data": "prepare fetch inspect",
+    "Data": "prepare fetch inspect pack",
     "Language models": "train-lm eval-ppl generate ngram surprisal pairs",
     "Parsing": "train-parser parse train-tagger tag segment eval-parser draw",
     "Labels of texts": "train-classifier classify",
@@ -84,7 +85,7 @@ DEFAULTS = {"analyse": "report"}
 
 READ_NO_TEXT = (  # these have no --max-line
     *("generate", "ngram export", "ngram prune", "analyse cells", "analyse embeddings"),
-    *("serve", "fetch", "demo", "help"),
+    *("serve", "pack", "fetch", "demo", "help"),
 )
 # what torchrun may start several times at once
 IN_SEVERAL_PROCESSES = ("train-lm",)

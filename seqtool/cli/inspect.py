@@ -1,4 +1,4 @@
-"""`seqtool inspect`: what a model or a prepared corpus is.
+"""`seqtool inspect`: what a model or a prepared corpus is; `seqtool pack`: a model as one file.
 
 What is inspected gives an object for `--json` and sections, each a title with names and values, or
 with rows of a table.
@@ -71,7 +71,7 @@ def inspect(
         return _plot(paths, plot, as_json)
     if is_treebank:
         return check_treebanks([str(path)], as_json, strict=strict)
-    describe = _file if path.is_file() else _corpus if is_corpus(path) else _model
+    describe = _file if checkpoint.is_foreign(path) else _corpus if is_corpus(path) else _model
     content, sections = describe(path)
     if as_json:
         return cli.emit(content)
@@ -105,7 +105,7 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
     from seqtool.parsing.parser.config import KIND
     from seqtool.parsing.parser.families import settings_read
 
-    path, header = checkpoint.find(path), checkpoint.read_header(path)
+    given, path, header = path, checkpoint.find(path), checkpoint.read_header(path)
     checkpoint.verify(path, header, sums=True)
     file_sizes = checkpoint.file_sizes(path, header)
     size = sum(file_sizes.values())
@@ -123,7 +123,8 @@ def _model(path: Path) -> tuple[dict[str, Any], list[Section]]:
         "versions": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
     }
     settings = settings_read(header) if header.kind == KIND else header.config
-    return {"path": str(path), **content, "bytes": size, **more}, [
+    shown = given if checkpoint.is_packed(given) else path
+    return {"path": str(shown), **content, "bytes": size, **more}, [
         ("", about),
         ("Orders", _order_rows(sizes)),
         ("Features", kinds),
@@ -229,7 +230,7 @@ def _plot(paths: Sequence[Path], output: Path, as_json: bool) -> None:
 
     check_picture(output)
     check_folders(output)
-    path = paths[0]
+    path = checkpoint.find(paths[0]) if checkpoint.is_packed(paths[0]) else paths[0]
     is_model = not path.is_file() and (path / checkpoint.HEADER).is_file()
     has_orders = is_model and checkpoint.read_header(path).kind in NGRAMS
     if has_orders or (path.is_file() and path.name != LOG):
@@ -274,3 +275,18 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
     if not as_json:
         total = counted(num_sentences, "sentence")
         cli.note(f"{counted(num_words, 'word')} in {num_with:,} of {total}")
+
+
+@examples("seqtool pack runs/mine -o mine.zip", "seqtool parse letter.txt -m mine.zip")
+def pack(
+    model: Path = cli.argument(..., "A model directory, but for a mixture.", "MODEL"),
+    output: Path = cli.option(..., "The file, which is replaced.", "FILE", "-o", "--output"),
+) -> None:
+    """Write a model as one file, which every -m and seqtool.load take in place of the directory.
+
+    What training left, and needs for --resume, stays out. The file is a zip of the model's files as
+    they are; it holds their sums and no code.
+    """
+    checkpoint.pack(model, output)
+    cli.note(f"{output.stat().st_size:,} bytes")
+    echo(output)

@@ -136,7 +136,7 @@ def open_model(path: Path | Sequence[Path], kind: str, *, option: str = "-m") ->
         model = checkpoint.load(paths)
     except ModelError:
         for one in paths:
-            if not one.is_file():
+            if not checkpoint.is_foreign(one):
                 checkpoint.find(one, KINDS[kind].headers)  # whose hint names models of this kind
         raise
     if not hasattr(model, KINDS[kind].ability):

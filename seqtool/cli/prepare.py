@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -213,23 +214,31 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
 @examples(
     "seqtool fetch --list",
     "seqtool fetch wikitext-2 -o corpora/wikitext-2/text",
+    "seqtool fetch UD_Hungarian-Szeged --release r2.16",
 )
 def fetch(
-    name: str | None = cli.argument(None, "wikitext-2 or ptb; else all are listed.", "NAME"),
+    name: str | None = cli.argument(
+        None,
+        "wikitext-2, ptb, or a treebank, as UD_Hungarian-Szeged; else all texts are listed.",
+        "NAME",
+    ),
     output: Path | None = cli.option(
         None, "The folder to make; NAME by default.", "DIR", "-o", "--output"
     ),
     source: Path | None = cli.option(
         None, "A folder or zip file with the texts.", "FOLDER", "--from"
     ),
+    release: str | None = cli.option(None, "Of a treebank (default r2.16).", "rX.Y"),
     force: cli.ForceOption = False,
-    list_all: bool = cli.option(False, "List the data sets.", "", "--list"),
+    list_all: bool = cli.option(False, "List the data sets of text.", "", "--list"),
     as_json: cli.JsonOption = False,
 ) -> None:
-    """Fetch a public data set, checked by its SHA-256, to a folder of train, valid and test text.
+    """Fetch a public data set, checked by its SHA-256, or a treebank of Universal Dependencies.
 
-    The folder's path is printed.
+    The folder's path is printed. There are no sums to check a treebank by: all of it must be
+    CoNLL-U. Treebanks were tested against a local server only, nothing against the real one.
     """
+    from seqtool.parsing import public_treebanks
     from seqtool.text import datasets
 
     if list_all or name is None:
@@ -240,17 +249,35 @@ def fetch(
             size = f"{data['size'] / 1e6:.1f} MB"
             echo(f"{data['name']:<12} {data['description']} ({size}, {data['licence']})")
         return
+    is_treebank = name.startswith("UD_")
+    if (source if is_treebank else release) is not None:
+        option, kind = ("--from", "texts") if is_treebank else ("--release", "treebanks, UD_...")
+        raise ConfigError(f"{option} is for {kind}", hint=f"leave it out to fetch {name}")
     cli.note(f"fetching {name}")
-    folder = datasets.fetch(
-        name, output or Path(name), source=source, force=force, on_message=cli.note
-    )
+    if is_treebank:
+        folder = public_treebanks.fetch_treebank(
+            name, output or name, release=release or public_treebanks.RELEASE, force=force
+        )
+    else:
+        folder = datasets.fetch(
+            name, output or name, source=source, force=force, on_message=cli.note
+        )
     description = datasets.describe(folder)
     if as_json:
         return cli.emit({"folder": str(folder), **description})
-    for split, entry in description["splits"].items():
-        remark = "" if entry["as_published"] else ", not the published file byte for byte"
+    splits = description["splits"]
+    wanted = public_treebanks.PARTS if is_treebank else (*datasets.DATASETS[name].splits,)
+    for split, entry in splits.items():
+        remark = "" if entry.get("as_published", True) else ", not the published file byte for byte"
         cli.note(f"{split}: {entry['file']}, {entry['bytes']:,} bytes{remark}")
-    if missing := datasets.DATASETS[name].splits.keys() - description["splits"]:
+    if missing := [split for split in wanted if split not in splits]:
         cli.note(f"not in the source: {', '.join(sorted(missing))}")
     cli.note(f"licence: {description['licence']}")
+    if is_treebank:
+        files = {part: shlex.quote(str(folder / entry["file"])) for part, entry in splits.items()}
+        dev = f" --dev {files['dev']}" if "dev" in files else ""
+        command = f"inspect {shlex.quote(str(folder))}"
+        if "train" in files:
+            command = f"train-parser {files['train']}{dev} -o runs/{name}"
+        cli.note(f"next: seqtool {command}")
     echo(folder)

@@ -10,7 +10,8 @@
     run.json, corpus/      what was trained: the settings, and a raw text once it is prepared
 
 A model is there whole or not at all; `seqtool inspect` finds a changed bit by the sums. Loading
-parses JSON and safetensors and never executes code from a file.
+parses JSON and safetensors and never executes code from a file. `pack` makes one file of a model:
+a zip of the first four, and of those of the models in it, which is unpacked to be opened.
 """
 
 from __future__ import annotations
@@ -18,8 +19,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import stat
+import struct
+import tempfile
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -42,12 +48,11 @@ RUN = storage.RECORD
 _OURS = {
     *(HEADER, WEIGHTS, CARD, RUN, "vocabulary.json", "tokenizer.model", "log.jsonl"),
     *("last", "best", "corpus", "tensorboard"),
-    *("segmenter", "multiword", "tagger", "parser", "graph", "perceptron"),
-    *("jackknife", "treebank", "lm"),
+    *("jackknife", "treebank"),
 }
 
-# of several of a kind
-_MEMBER = re.compile(r"(segmenter|multiword|tagger|parser|graph|perceptron)-[0-9]+")
+# folders of the models in a model; of several of a kind, with a number
+_PART = r"(?:segmenter|multiword|tagger|parser|graph|perceptron)(?:-[0-9]+)?|lm"
 
 LOADERS: Registry[Callable[..., Any]] = Registry(
     "kind of model",
@@ -93,6 +98,11 @@ TRAINERS = {
 LM_KINDS = ("neural-lm", "ngram", "class-ngram", "snm", "syntactic-lm", "mixture")
 
 _AGAIN = "copy the model again, or train it again"
+# what unpacking a damaged zip file raises, and one that has a name twice
+_DAMAGE = (
+    *(zipfile.BadZipFile, EOFError, ValueError, RuntimeError, OverflowError, struct.error),
+    *(FileExistsError, NotADirectoryError),
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,7 @@ def check_output(path: str | Path, *, force: bool, hint: str | None = None) -> N
     if path.is_dir() and not names:
         return
     others = (names | _names(path)) - _OURS
-    foreign = sorted(name for name in others if not _MEMBER.fullmatch(name))
+    foreign = sorted(name for name in others if not re.fullmatch(_PART, name))
     # a README.md or a folder called corpus alone may be anybody's
     proofs = (HEADER, RUN, "corpus/corpus.json", f"lm/{HEADER}")
     if foreign or not any((folder / proof).is_file() for folder in held for proof in proofs):
@@ -208,19 +218,114 @@ def copy(source: str | Path, destination: Path) -> None:
     """Copy a model without what its training left: its files, its header and its card."""
     source = find(source)
     with storage.atomic_directory(destination) as directory:
-        for name in (*read_header(source).files, HEADER, CARD):
-            if name != CARD or (source / name).is_file():
-                shutil.copyfile(source / name, directory / name)
+        for name in _files(source):
+            (directory / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source / name, directory / name)
+
+
+def _files(directory: Path) -> list[str]:
+    """Return the names of the files of a model and of the models in it, below its directory."""
+    names = [*read_header(directory).files, HEADER, *[CARD] * (directory / CARD).is_file()]
+    for part in sorted(path.parent for path in directory.glob(f"*/{HEADER}")):
+        if re.fullmatch(_PART, part.name):
+            names += [f"{part.name}/{name}" for name in _files(part)]
+    return names
+
+
+def pack(path: str | Path, output: str | Path) -> None:
+    """Write a model, as `copy` does, to one file, which opens as the model does.
+
+    It is a zip file of files that are not compressed; the same model gives the same bytes.
+
+    Raises:
+        ModelError: there is no model, it is damaged, or a mixture, whose parts are elsewhere.
+        OutputError: `output` is the model.
+    """
+    source, header = find(path), read_header(path)
+    if header.kind == "mixture":
+        what, hint = "a mixture only refers to its parts", "pack its parts, and mix these files"
+        raise ModelError(f"{what}, so it cannot be packed", hint=hint, path=path)
+    verify(source, header, sums=True)
+    storage.refuse_input(output, [path])
+    with storage.atomic_file(output) as stream, zipfile.ZipFile(stream, "w") as archive:
+        for name in _files(source):
+            member = zipfile.ZipInfo(name)  # stored, and dated 1980
+            member.file_size = (source / name).stat().st_size  # tells which need ZIP64
+            with archive.open(member, "w") as target, (source / name).open("rb") as file:
+                shutil.copyfileobj(file, target)
+
+
+def is_packed(path: str | Path) -> bool:
+    """Whether a file begins as what `pack` makes."""
+    if not Path(path).is_file():
+        return False
+    with Path(path).open("rb") as stream:
+        return stream.read(4) == b"PK\3\4"
+
+
+def is_foreign(path: str | Path) -> bool:
+    """Whether a path is that of a file, and no packed model: of another program, as ARPA is."""
+    return Path(path).is_file() and not is_packed(path)
+
+
+@cache
+def _unpacked(path: Path, *state: int) -> Path:
+    """Unpack what `pack` made to a folder that is there until the process ends.
+
+    `state` tells the file from another one at its path. A stranger may have made it: nothing else
+    than a model is written, and no more than the file has.
+    """
+    from multiprocessing.util import Finalize
+
+    directory = Path(tempfile.mkdtemp(prefix="seqtool-"))
+    # unlike with atexit, a worker process does so too, and leaves alone what its maker unpacked
+    Finalize(None, shutil.rmtree, (directory, True), exitpriority=0)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            size = sum(member.file_size for member in members)
+            if size > path.stat().st_size or not all(map(_is_allowed, members)):
+                raise ValueError("a member is no plain file of a model")
+            for member in members:
+                target = directory / member.filename
+                target.parent.mkdir(exist_ok=True)
+                with archive.open(member) as file, target.open("xb") as copy:
+                    shutil.copyfileobj(file, copy)
+        header = read_header(directory)
+        names = {member.filename for member in members}
+        if header.kind == "mixture" or names != set(_files(directory)):
+            raise ValueError("it holds more or less than a model")
+        verify(directory, header, sums=True)
+    except (ModelError, *_DAMAGE) as error:
+        shutil.rmtree(directory, ignore_errors=True)
+        what = f"no whole packed model: {getattr(error, 'message', error)}"
+        hint = "copy it again, or make it again with seqtool pack"
+        raise ModelError(what, hint=hint, path=path) from error
+    return directory
+
+
+def _is_allowed(member: zipfile.ZipInfo) -> bool:
+    """Whether `pack` may have written a member of a zip file."""
+    return (
+        re.fullmatch(rf"(?:(?:{_PART})/)?\w[\w.-]{{,99}}", member.filename, re.ASCII) is not None
+        and not stat.S_ISLNK(member.external_attr >> 16)
+        and member.compress_type == zipfile.ZIP_STORED
+        and member.header_offset >= 0
+    )
 
 
 def find(path: str | Path, wanted: Sequence[str] = ()) -> Path:
     """Return the directory that holds the model: `path`, or `path/best` while it is in training.
 
-    Until a run that replaces a model has one of its own, it is where that was set aside. Where
-    there is none, the hint of a ModelError says what to do; where only some kinds are wanted, it
-    names models of these, and the command that trains the first of them.
+    Until a run that replaces a model has one of its own, it is where that was set aside. What
+    `pack` made is unpacked, once in a process. Where there is none, the hint of a ModelError says
+    what to do; where only some kinds are wanted, it names models of these, and the command that
+    trains the first of them.
     """
     path = storage.present(Path(path))
+    if is_packed(path):
+        now = path.stat()
+        return _unpacked(path, now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
     if not path.is_dir():
         what = "neither a model directory nor an ARPA file" if path.exists() else "no such model"
         raise ModelError(what, hint=_known_models(path, wanted), path=path)
@@ -372,8 +477,8 @@ def load(
         both = seqtool.load(["runs/mine", "runs/graph"])
 
     Args:
-        path: a model directory, or a model file of another program's (ARPA); or a list of parsers
-            and pipelines, see `seqtool.parsing.pipeline.model.together`.
+        path: a model directory, or one file that `pack` or another program (ARPA) made; or a
+            list of parsers and pipelines, see `seqtool.parsing.pipeline.model.together`.
         kind: the class that the model must have.
         device: where the arrays go ("cpu", "cuda", "mps").
 
@@ -416,7 +521,7 @@ def _open_together(paths: Sequence[str | Path], device: str) -> Any:
 
 
 def _open(path: str | Path, device: str) -> Any:
-    if Path(path).is_file():
+    if is_foreign(path):
         for kind in FILE_LOADERS:
             if (model := FILE_LOADERS[kind](Path(path))) is not None:
                 return model

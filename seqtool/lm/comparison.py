@@ -277,11 +277,11 @@ def _costs_of(source: str | Path | tuple[str, LanguageModel], model: LanguageMod
     if isinstance(source, tuple):
         return Costs(parameters, None, None)
     path = Path(source)
-    if path.is_file():
+    if checkpoint.is_foreign(path):
         return Costs(parameters, path.stat().st_size, None)
     sizes, seconds = 0, list[Any]()
     for part in parts_of(path):
-        if part.is_file():
+        if checkpoint.is_foreign(part):
             sizes += part.stat().st_size
             continue
         header = checkpoint.read_header(part)

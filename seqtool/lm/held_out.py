@@ -105,7 +105,7 @@ def _hint(model: Path) -> str:
 
 def parts_of(model: Path) -> Iterator[Path]:
     """Give the models that a mixture refers to, those in its parts too; of others, itself."""
-    header = None if model.is_file() else checkpoint.read_header(model)
+    header = None if checkpoint.is_foreign(model) else checkpoint.read_header(model)
     if header is None or header.kind != "mixture":
         yield model
         return
@@ -119,7 +119,7 @@ def parts_of(model: Path) -> Iterator[Path]:
 
 
 def _of_model(model: Path, split: str | None) -> HeldOutText:
-    if model.is_file():
+    if checkpoint.is_foreign(model):
         what = "an ARPA file does not say what it was trained on"
         raise ModelError(what, hint=_hint(model), path=model)
     data, text = checkpoint.read_header(model).data, None

@@ -11,6 +11,7 @@ tables of data sets and the copies in wide use agree on.
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import zipfile
 import zlib
@@ -35,7 +36,11 @@ DESCRIPTION_NAME = "dataset.json"
 FORMAT_VERSION = 1
 SPLITS = ("train", "valid", "test")
 
-_HINT = "check the network and the proxy settings, or use local files with --from"
+_HINT = "check the network and the proxy settings"
+
+
+class MissingError(DownloadError):
+    """A file that its server does not have."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,8 @@ def fetch(
     try:
         if source is None and _sums(storage.present(target)) == dataset.splits:
             return target
-        _check_replaceable(target, force)
+        ours = [DESCRIPTION_NAME, *(f"{split}.txt" for split in SPLITS)]
+        check_replaceable(target, "|".join(map(re.escape, ours)), force)
         with storage.atomic_directory(target) as folder:
             if source is None:
                 origin = _download(name, folder, on_message)
@@ -161,13 +167,13 @@ def _sums(folder: Path) -> dict[str, str]:
     return {split: storage.sum_of(path) for split, path in files.items() if path.is_file()}
 
 
-def _check_replaceable(target: Path, force: bool) -> None:
-    """Refuse to replace what no earlier fetch made, and without `force` anything."""
+def check_replaceable(target: Path, ours: str, force: bool) -> None:
+    """Refuse to replace other files than `ours`, a pattern of names; without `force`, anything."""
     there = storage.present(target)
     if not there.exists():
         return
     names = {path.name for path in there.iterdir()} if there.is_dir() else {there.name}
-    if names - {f"{split}.txt" for split in SPLITS} - {DESCRIPTION_NAME}:
+    if not all(re.fullmatch(ours, name) for name in names):
         raise OutputError("holds other files", hint="choose another -o", path=target)
     if names and not force:
         raise OutputError("exists already", hint="replace it with --force", path=target)
@@ -207,21 +213,27 @@ def _download(name: str, folder: Path, on_message: Callable[[str], None]) -> lis
         try:
             if "{}" in source:
                 for split, sha256 in dataset.splits.items():
-                    _retrieve(source.format(split), folder / f"{split}.txt", sha256)
+                    retrieve(source.format(split), folder / f"{split}.txt", sha256)
                 return [source.format(split) for split in dataset.splits]
             archive = folder / "archive.zip"
-            _retrieve(source, archive, dataset.archive)
+            retrieve(source, archive, dataset.archive)
             _copy(archive, dataset, folder)
             archive.unlink()
             return [source]
         except DownloadError as error:
             reasons.append(str(error))
             on_message(f"{error}; trying the next source")
-    raise DownloadError(f"{name} could not be fetched: {'; '.join(reasons)}", hint=_HINT)
+    what, hint = f"{name} could not be fetched: {'; '.join(reasons)}", f"{_HINT}, or use --from"
+    raise DownloadError(what, hint=hint)
 
 
-def _retrieve(url: str, path: Path, sha256: str) -> None:
-    """Download a file and check its SHA-256."""
+def retrieve(url: str, path: Path, sha256: str | None = None) -> None:
+    """Download a file and check its SHA-256, if that is known.
+
+    Raises:
+        MissingError: the server answers 404.
+        DownloadError: it gives no answer, a part of the file or another file.
+    """
     import pooch
     import requests
 
@@ -229,13 +241,14 @@ def _retrieve(url: str, path: Path, sha256: str) -> None:
     headers = {"User-Agent": f"seqtool/{__version__}"}
     downloader = pooch.HTTPDownloader(headers=headers, timeout=30)
     try:
-        pooch.retrieve(url, f"sha256:{sha256}", path.name, path.parent, downloader=downloader)
+        known = sha256 and f"sha256:{sha256}"
+        pooch.retrieve(url, known, path.name, path.parent, downloader=downloader)
     except requests.RequestException as error:
         # nothing that a server says is shown as it is
-        reason = type(error).__name__
-        if error.response is not None:
-            reason = f"the server answered {error.response.status_code}"
-        raise DownloadError(reason, hint=_HINT, path=url) from error
+        status = None if error.response is None else error.response.status_code
+        reason = f"the server answered {status}" if status else type(error).__name__
+        kind = MissingError if status == 404 else DownloadError
+        raise kind(reason, hint=_HINT, path=url) from error
     except ValueError as error:
         reason = f"not the expected file: its SHA-256 is not {sha256}"
         raise DownloadError(reason, hint=_HINT, path=url) from error

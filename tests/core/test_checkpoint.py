@@ -3,12 +3,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import crashes
 import numpy as np
 import pytest
+from conftest import CommandResult
 
 import seqtool
 from seqtool.core import checkpoint, storage
@@ -264,3 +267,71 @@ def test_only_a_run_is_replaced_and_only_when_asked_to(
         with pytest.raises(OutputError, match=answer) as caught:
             checkpoint.check_output(tmp_path / "m", force=force)
         assert ("--resume" in caught.value.hint) == (files == RUN)
+
+
+def test_a_packed_model_is_the_model(
+    root: Path, tmp_path: Path, seqtool: Callable[..., CommandResult]
+) -> None:
+    source, packed, text = (
+        root / "tests/kept/pipeline",
+        tmp_path / "x.zip",
+        root / "tests/kept/raw.txt",
+    )
+    assert seqtool("pack", str(source), "-o", str(packed)).code == 0
+    packed.chmod(0o444)
+    assert set(names(source)) - set(names(find(packed))) == {"run.json"}
+    parsed = seqtool("parse", str(text), "-m", str(packed)).stdout
+    assert parsed == seqtool("parse", str(text), "-m", str(source)).stdout != ""
+    shown = json.loads(seqtool("inspect", str(packed), "--json").stdout)
+    assert (shown["path"], shown["kind"]) == (str(packed), "pipeline")
+    with pytest.raises(ModelError, match="mixture"):
+        checkpoint.pack(root / "tests/kept/mixture", tmp_path / "y.zip")
+
+
+WHOLE = (HEADER, "vocabulary.json", WEIGHTS)
+LINK = zipfile.ZipInfo(WEIGHTS)
+LINK.external_attr = 0o120777 << 16
+
+
+@pytest.mark.parametrize(
+    ("members", "content", "packing"),
+    [
+        ([*WHOLE, "/tmp/x"], "1", 0),
+        ([*WHOLE, "../x"], "1", 0),
+        ([*WHOLE, "more.json"], "1", 0),
+        ([*WHOLE, WEIGHTS], "1", 0),
+        ([*WHOLE, "lm", "lm/model.json"], "1", 0),
+        (WHOLE[:2], "1", 0),
+        ([*WHOLE[:2], LINK], "1", 0),
+        (WHOLE, "2", 0),  # not as the header has its sum
+        (WHOLE, "1", zipfile.ZIP_DEFLATED),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_hostile_packed_models(
+    members: Sequence[str | zipfile.ZipInfo], content: str, packing: int, tmp_path: Path
+) -> None:
+    write(tmp_path / "m", "1")
+    (tmp_path / "m" / WEIGHTS).write_text(f"weights {content}")
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", packing) as archive:
+        for member in members:
+            file = tmp_path / "m" / getattr(member, "filename", str(member))
+            archive.writestr(member, file.read_bytes() if file.is_file() else b"{}")
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(ModelError) as caught:
+        find(tmp_path / "x.zip")
+    assert caught.value.path == str(tmp_path / "x.zip")
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_damaged_packed_models(tmp_path: Path) -> None:
+    write(tmp_path / "m", "1")
+    checkpoint.pack(tmp_path / "m", tmp_path / "x.zip")
+    whole = (tmp_path / "x.zip").read_bytes()
+    for position in np.random.default_rng(1).choice(range(4, len(whole)), 200).tolist():
+        damaged = bytearray(whole)
+        damaged[position] ^= 1 << position % 8
+        packed = tmp_path / f"{position}.zip"
+        packed.write_bytes(damaged[:position] if position % 3 == 0 else damaged)
+        with suppress(ModelError):
+            assert read(packed) == "1"

@@ -16,6 +16,7 @@ import pytest
 from conftest import CommandResult
 
 from seqtool.core.errors import ConfigError, DataError, DownloadError, OutputError
+from seqtool.parsing import public_treebanks
 from seqtool.text import datasets
 from seqtool.text.datasets import DATASETS, Dataset, describe, fetch
 
@@ -38,6 +39,10 @@ ARCHIVE = zip_of({f"toy/toy.{split}.tokens": text for split, text in TEXTS.items
 
 
 class Quiet(SimpleHTTPRequestHandler):
+    def send_header(self, keyword: str, value: str) -> None:
+        more = 9 if keyword == "Content-Length" and "hu_cut" in self.path else 0  # never sent
+        super().send_header(keyword, str(int(value) + more) if more else value)
+
     def log_message(self, *args: object) -> None:
         pass
 
@@ -169,3 +174,72 @@ def test_the_command_fetches_and_lists(
     printed = json.loads(result.stdout)
     assert (printed["folder"], printed["splits"]["train"]["bytes"]) == ("toy", 600)
     assert "trying the next source" in result.stderr
+
+
+CODES = (
+    "Hungarian:\n  flag: HU\n  lcode: hu\n  iso3: hun\nNorwegian:\n  flag: 'NO'\n  lcode: 'no'\n"
+)
+TREE = "1\tHó\thó\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+
+
+@pytest.fixture
+def treebanks(site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of a Hungarian treebank without a test part, at the place of the real one."""
+    monkeypatch.setattr(public_treebanks, "SITE", site)
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "site" / "UD_Hungarian-Szeged" / "r2.16"
+    for path, text in {
+        tmp_path / "site" / "docs-automation" / "master" / "codes_and_flags.yaml": CODES,
+        folder / "hu_szeged-ud-train.conllu": TREE * 3,
+        folder / "hu_szeged-ud-dev.conllu": TREE,
+        folder / "LICENSE.txt": "CC BY-NC-SA",
+    }.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return folder
+
+
+def test_a_treebank_is_fetched_by_its_name(
+    treebanks: Path, seqtool: Callable[..., CommandResult]
+) -> None:
+    result = seqtool("fetch", "UD_Hungarian-Szeged")
+    assert (result.code, result.stdout) == (0, "UD_Hungarian-Szeged\n"), result.stderr
+    folder = Path("UD_Hungarian-Szeged")
+    files = {path.name for path in treebanks.iterdir()}
+    assert {path.name for path in folder.iterdir()} == {*files, "dataset.json"}
+    train, dev = (folder / f"hu_szeged-ud-{part}.conllu" for part in ("train", "dev"))
+    assert f"seqtool train-parser {train} --dev {dev}" in result.stderr
+    assert "not in the source: test" in result.stderr
+    assert describe(folder)["splits"]["train"]["sha256"] == sha256((TREE * 3).encode())
+    (treebanks / train.name).unlink()
+    assert seqtool("fetch", str(folder)).code == 1
+    result = seqtool("fetch", str(folder), "--force")
+    assert (result.code, train.exists()) == (0, False), result.stderr
+    assert "seqtool inspect" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["UD_Szeged"], "UD_Hungarian-Szeged"),
+        (["UD_Hungarian-Szeged", "--release", "../x"], "r2.16"),
+        (["UD_Hungarian-Seged"], "hu_seged"),
+        (["UD_Hungarain-Szeged"], "did you mean Hungarian"),
+        (["ptb", "--release", "r2.16"], "--release"),
+        (["UD_Hungarian-Html"], "not CoNLL-U"),
+        (["UD_Hungarian-Cut"], "ChunkedEncodingError"),
+    ],
+)
+def test_treebanks_that_cannot_be_fetched(
+    words: list[str], message: str, treebanks: Path, seqtool: Callable[..., CommandResult]
+) -> None:
+    for name, text in {"Html": "<p>log in</p>\n", "Cut": TREE}.items():
+        folder = treebanks.parents[1] / f"UD_Hungarian-{name}" / "r2.16"
+        folder.mkdir(parents=True)
+        (folder / f"hu_{name.lower()}-ud-train.conllu").write_text(text, "utf-8")
+    before = set(Path().rglob("*"))
+    result = seqtool("fetch", *words)
+    *_, error, hint = result.stderr.splitlines()
+    assert (result.code, error[:6], hint[:5]) == (1, "error:", "hint:"), result.stderr
+    assert message in error + hint
+    assert set(Path().rglob("*")) == before

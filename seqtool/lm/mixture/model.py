@@ -296,7 +296,7 @@ def save_model(
     """
     check_apart(path, parts)
     output = Path(path).resolve()
-    headers = [checkpoint.read_header(part) for part in parts if not Path(part).is_file()]
+    headers = [checkpoint.read_header(part) for part in parts if not checkpoint.is_foreign(part)]
     paths = map(Path, parts)
     entries: dict[str, dict[str, Any]] = {}
     for number, (part, weight) in enumerate(zip(model.parts, model.weights, strict=True), start=1):
@@ -442,14 +442,14 @@ def open_language_model(
         ConfigError: there is no such device, or an impossible number of threads.
     """
     # a model made with torch is neural, or a mixture with a neural part
-    if not path.is_file():
+    if not checkpoint.is_foreign(path):
         checkpoint.find(path, checkpoint.LM_KINDS)  # whose hints name language models only
-    if not path.is_file() and "torch" in checkpoint.read_header(path).versions:
-        from seqtool.training import hardware
+        if "torch" in checkpoint.read_header(path).versions:
+            from seqtool.training import hardware
 
-        device = hardware.choose_device(device)
-        hardware.set_threads(threads)
-        hardware.prepare_device(device)
+            device = hardware.choose_device(device)
+            hardware.set_threads(threads)
+            hardware.prepare_device(device)
     model = checkpoint.load(path, device=device)
     if not isinstance(model, LanguageModel):
         raise ModelError(

@@ -637,7 +637,7 @@ def prune_model(
     config: dict[str, Any] = {"order": model.order}
     data: dict[str, Any] = {"pruned_from": str(source)}
     statistics: list[dict[str, Any]] = []
-    if Path(source).is_dir():
+    if not checkpoint.is_foreign(source):
         header = checkpoint.read_header(source)
         config, data = header.config, {**moved(header.data, source, output), **data}
         statistics = header.statistics.get("orders", [])
