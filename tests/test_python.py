@@ -19,6 +19,7 @@ from seqtool.classification.evaluation import evaluate
 from seqtool.core.config import Config
 from seqtool.lm.mixture.model import MixedModel
 from seqtool.parsing.parser.train import TrainedParser
+from seqtool.parsing.parser.vote import Vote
 from seqtool.parsing.pipeline.model import Pipeline
 
 
@@ -58,7 +59,9 @@ def public_things(it: Things) -> Iterator[tuple[object, str]]:
     yield seqtool.compare_lms(names, it.text), f"ngram{figure}"
     pairs = [seqtool.MinimalPair("the dog sees a cat", "dog the a sees cat")]
     yield pairs[0], "dog the"
-    yield seqtool.evaluate_pairs(it.lm, pairs), "accuracy=1"
+    yield (measured := seqtool.evaluate_pairs(it.lm, pairs)), "accuracy=1"
+    yield measured.scored[0], "outcome=right"
+    yield it.lm.tokenizer, "unit=word"
     yield next(seqtool.generate(it.lm)), "text="
     yield next(seqtool.score_words(it.lm, ["the"]))[0], "bits="
     yield seqtool.load(it.folder / "parser"), "dev_las=1.25"
@@ -68,6 +71,10 @@ def public_things(it: Things) -> Iterator[tuple[object, str]]:
     tagger, segmenter = toy.random_tagger(), tiny_segmenter.random_segmenter()
     yield from ((part, part.kind) for part in (tagger, segmenter, linear()))
     yield Pipeline(segmenter, tagger, it.parser), "parser"
+    yield Vote([it.parser, it.parser], [1.0, 0.5]), "weights=[1.0, 0.5]"
+    trace = it.parser.trace(it.sentences[0])
+    yield from ((trace, "Sentence"), (trace.derivation, "score="))
+    yield trace.derivation.steps[0], "transition=SHIFT"
     yield it.parser.vocabulary, "Vocabulary("
     document = it.parser(seqtool.read_conllu(it.folder / "trees.conllu"))
     yield from ((document, "3 sentences"), (document[0], "Sentence"), (document[0][0], "Token"))
@@ -83,8 +90,26 @@ def test_each_thing_is_one_line_that_holds_its_figure(things: Things) -> None:
     for thing, figure in public_things(things):
         line = repr(thing)
         assert figure in line
+        assert " object at 0x" not in line
         assert len(line) < 200 + len(str(things.folder)) * 2, line
         assert "\n" not in line
+
+
+def test_a_notebook_shows_results_as_tables(things: Things) -> None:
+    pair = seqtool.MinimalPair("the dog sees a cat", "dog the a sees cat", "<b>&order")
+    names = [things.folder / "ngram", things.folder / "parser" / ".." / "ngram"]
+    for result, rows, cell in (
+        (seqtool.evaluate_lm(things.lm, things.text), 2, "perplexity_without_oov"),
+        (seqtool.compare_lms(names, things.text), 3, "ngram</td>"),
+        (seqtool.evaluate_pairs(things.lm, [pair]), 3, "<td>&lt;b&gt;&amp;order</td>"),
+        (things.lm.tokenizer, 2, "<td>word</td>"),
+        (things.lm.surprisal("the <b> cat"), 4, "<td>&lt;b&gt;</td>"),
+        (things.lm.surprisal("cat " * 100), 41, "<p>60 more</p>"),
+        (seqtool.evaluate_parser(things.sentences, things.sentences), 14, "<td>LAS</td>"),
+        (things.parser.trace(things.sentences[0]), 0, "<svg"),
+    ):
+        html: str = result._repr_html_()
+        assert (html.count("<tr>"), cell in html, "<b>" in html) == (rows, True, False), html
 
 
 Call = Callable[[Things], object]

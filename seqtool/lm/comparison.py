@@ -124,6 +124,9 @@ class Comparison(OneLine):
         """The perplexity of each model, by its name."""
         return {model.name: model.result.perplexity for model in self.models}
 
+    def _html_rows(self) -> Iterator[dict[str, Any]]:
+        return (dict(zip(COLUMNS, model.row(), strict=True)) for model in self.models)
+
     @property
     def remarks(self) -> Iterator[str]:
         """What to say of figures that do not compare."""

@@ -72,7 +72,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class MinimalPair:
+class MinimalPair(OneLine):
     """Two sentences that differ in what is tested, and what that is.
 
     Attributes:
@@ -84,12 +84,14 @@ class MinimalPair:
         line: the 1-based line of that file.
     """
 
+    shown = ("good", "bad", "phenomenon", "paradigm")
+
     good: str
     bad: str
     phenomenon: str = ""
     paradigm: str = ""
-    path: str | None = field(default=None, compare=False, repr=False)
-    line: int | None = field(default=None, compare=False, repr=False)
+    path: str | None = field(default=None, compare=False)
+    line: int | None = field(default=None, compare=False)
 
 
 def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
@@ -174,7 +176,7 @@ def regions(good: Sequence[str], bad: Sequence[str]) -> tuple[slice, slice]:
 
 
 @dataclass(frozen=True)
-class ScoredPair:
+class ScoredPair(OneLine):
     """A pair, and what a model makes of it.
 
     Attributes:
@@ -184,6 +186,8 @@ class ScoredPair:
         unknown: words of the two regions that the model does not know.
         has_unknown: whether it does not know some word of the sentences, wherever it stands.
     """
+
+    shown = ("pair.good", "pair.bad", "good", "bad", "outcome")
 
     pair: MinimalPair
     good: float
@@ -291,6 +295,11 @@ class PairsEvaluation(OneLine):
     def num_unknown_elsewhere(self) -> int:
         """How many other pairs have such a word in what is the same in both sentences."""
         return sum(item.has_unknown and not item.unknown for item in self.scored)
+
+    def _html_rows(self) -> Iterator[dict[str, Any]]:
+        for name, tally in (("all", self.total), *self.phenomena.items()):
+            counts = {"pairs": tally.pairs, "accuracy": tally.accuracy, "ties": tally.ties}
+            yield {"phenomenon": name, **counts}
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints of a model."""

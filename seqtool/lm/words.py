@@ -44,6 +44,7 @@ import numpy as np
 
 from seqtool.core.arrays import Doubles, Ids, Longs
 from seqtool.core.errors import ConfigError
+from seqtool.core.one_line import html_table
 from seqtool.core.reading import Blocks, LineBlocks
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, EOS_ID, UNK_ID
@@ -82,6 +83,13 @@ class Word(NamedTuple):
     pieces: int
     entropy: float | None = None
     order: int | None = None
+
+
+class Words(list[Word]):
+    """The words of a line, which a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        return html_table(word._asdict() for word in self)
 
 
 @dataclass(frozen=True)
@@ -125,7 +133,7 @@ class ScoredWords:
         columns += [array.tolist() for array in (units.starts, units.stops, *self.pieces)]
         for optional in (self.entropies, self.orders):
             columns.append(nothing if optional is None else optional.tolist())
-        lines: list[list[Word]] = [[] for _ in range(self.num_lines)]
+        lines: list[list[Word]] = [Words() for _ in range(self.num_lines)]
         for line, *values in zip(units.lines.tolist(), *columns, strict=True):
             lines[line].append(Word(*values))
         return lines

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from seqtool.core.errors import DataError, ModelError
+from seqtool.core.errors import ConfigError, DataError, ModelError, SeqtoolError
 from seqtool.core.reading import is_conllu, is_treebank, whole_text
 from seqtool.treebank.conllu import kind_of, read_conllu
 from seqtool.treebank.document import Doc, from_tokenlist
@@ -27,6 +27,7 @@ from seqtool.treebank.sentence import NUM_COLUMNS, Sentence, parse_sentence
 
 # documents of spaCy, and what conllu gives, have no types where these are not installed
 Given: TypeAlias = str | Path | Doc | Sentence | Iterable[Any] | Any
+BATCH_SIZE = 256  # inputs that are worked on together at most, where many are given
 FIRST_CHARACTERS = 1 << 16  # of a text, to see whether it is CoNLL-U
 Annotate = Callable[[Iterator[Sentence]], Iterable[Any]]
 # gives the sentences of a text, or of a file of plain text, numbered from a number on
@@ -60,32 +61,53 @@ def annotate_each(
     *,
     what: str,
     only_texts: bool = False,
+    batch_size: int = BATCH_SIZE,
 ) -> Iterator[Doc]:
-    """Give a document for each input, in order; `work` gets the sentences of many together.
+    """Give a document for each input, in order; `work` gets the sentences of a batch together.
+
+    The first batch is one input, and each has twice as many as the one before, up to `batch_size`:
+    so the first answer comes as soon as that of a single call. An input that is refused raises its
+    error after the answers to those before it; a note tells its number.
 
     Raises:
         TypeError: a single text or path, whose letters would be taken for inputs.
+        ConfigError: a batch of no inputs.
     """
     if isinstance(inputs, str | Path):
         raise TypeError(f"expected a list of inputs, not {inputs!r} alone: put it into a list")
+    if batch_size < 1:
+        hint = "give how many inputs to work on together"
+        raise ConfigError(f"batch_size is {batch_size}, but must be at least 1", hint=hint)
     counts: deque[int] = deque()
+    failures: list[Exception] = []
 
-    def sentences() -> Iterator[Sentence]:
-        for given in inputs:
-            of_input = list(_sentences(given, read_text, what, only_texts))
+    def sentences(batch: list[tuple[int, Given]]) -> Iterator[Sentence]:
+        for number, given in batch:
+            try:
+                of_input = list(_sentences(given, read_text, what, only_texts))
+            except (SeqtoolError, TypeError) as error:
+                error.add_note(f"It is input {number} of pipe, from 1 on.")
+                failures.append(error)
+                return
             counts.append(len(of_input))
             yield from of_input
 
-    document: list[Sentence] = []
-    for sentence in work(sentences()):
-        while counts[0] == len(document):
+    numbered, size = enumerate(inputs, start=1), 1
+    while not failures and (batch := list(islice(numbered, size))):
+        document: list[Sentence] = []
+        for sentence in work(sentences(batch)):
+            while counts[0] == len(document):
+                yield Doc(document)
+                document = []
+                counts.popleft()
+            document.append(sentence)
+        while counts:
             yield Doc(document)
             document = []
             counts.popleft()
-        document.append(sentence)
-    for _ in counts:
-        yield Doc(document)
-        document = []
+        size = min(2 * size, batch_size)
+    if failures:
+        raise failures[0]
 
 
 def _sentences(

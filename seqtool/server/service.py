@@ -55,6 +55,7 @@ SLICE_WORDS = 1024  # that are annotated together, about
 MultiPartParser.spool_max_size = 1 << 30  # what is sent stays in memory, never on a disk
 
 Fields = dict[str, str]
+Pairs = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -196,14 +197,14 @@ class Service:
         return HTMLResponse(await asyncio.to_thread("".join, pieces), status)
 
     async def _read(self, request: Request) -> Fields:
-        """Return the fields of a request, or raise HTTPException of what is no form or object."""
+        """Return the fields of a request, or raise HTTPException of what is no form or JSON."""
         try:
             async with asyncio.timeout(self._limits.seconds):
                 pairs = await _pairs(request)
             fields = dict(pairs)
             "".join(fields.values()).encode()  # half of a surrogate pair is no text
-        except (ValueError, TypeError, RecursionError) as error:
-            what = f"no form and no JSON object of texts, in UTF-8: {error}"
+        except (ValueError, RecursionError) as error:
+            what = f"no form and no JSON, in UTF-8: {error}"
             raise HTTPException(400, what) from error
         if len(fields) < len(pairs):
             raise HTTPException(400, "a field is there twice; send each once")
@@ -243,9 +244,9 @@ class Service:
                     raise ClientDisconnect
 
 
-async def _pairs(request: Request) -> list[tuple[str, Any]]:
+async def _pairs(request: Request) -> Pairs:
     """Return names and values of fields, those of the address first."""
-    pairs: list[tuple[str, Any]] = _form(request.scope["query_string"].decode())
+    pairs: Pairs = _form(request.scope["query_string"].decode())
     if request.method != "POST":
         return pairs
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -255,7 +256,7 @@ async def _pairs(request: Request) -> list[tuple[str, Any]]:
         # bytes need not be escaped, which Starlette's own parser asks for
         return pairs + _form(text)
     if kind == "application/json":
-        return pairs + list(json.loads(text, object_pairs_hook=tuple))
+        return pairs + _object(text)
     if kind != "multipart/form-data":
         raise HTTPException(415, f"a body of type {kind[:80]!r}; send a form or JSON")
     most = {"max_files": MAX_FIELDS, "max_fields": MAX_FIELDS, "max_part_size": len(body)}
@@ -265,6 +266,23 @@ async def _pairs(request: Request) -> list[tuple[str, Any]]:
                 part = (await part.read()).decode()
             pairs.append((name, part))
     return pairs
+
+
+def _object(text: str) -> Pairs:
+    """Return the fields of a JSON object, in which a step may also be true or false."""
+    pairs = json.loads(text, object_pairs_hook=tuple)  # to see a field that is there twice
+    if not isinstance(pairs, tuple):
+        raise HTTPException(400, 'the JSON is no object; send one, as {"data": "A text."}')
+    fields = []
+    for name, value in pairs:
+        if name in STEPS and isinstance(value, bool):
+            fields += [(name, "")] * value
+        elif isinstance(value, str):
+            fields.append((name, value))
+        else:
+            what = f"the field {name[:40]} of the JSON object is no text; send a string"
+            raise HTTPException(400, what)
+    return fields
 
 
 _form = partial(parse_qsl, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)

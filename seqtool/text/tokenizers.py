@@ -21,6 +21,7 @@ import numpy as np
 from seqtool.core.arrays import Bools, Ids, Longs
 from seqtool.core.config import Registry
 from seqtool.core.errors import DataError, ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.core.reading import Blocks
 from seqtool.core.vocabulary import (
     BLANKS,
@@ -45,8 +46,10 @@ NUM_CODE_POINTS = 0x110000
 _WORD = re.compile(rf"[^{BLANKS}]+")
 
 
-class Tokenizer(ABC):
+class Tokenizer(OneLine, ABC):
     """Text to ids and back."""
+
+    shown = ("unit", "lowercase", "vocabulary")
 
     unit: str  # word, char, byte, bpe or unigram
     lowercase: bool  # whether text is lower-cased before it is encoded

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, NamedTuple
 
+from seqtool.core.one_line import OneLine
 from seqtool.treebank.sentence import DEPREL, Sentence
 
 FeatureKind = Literal["word", "context", "label", "measure"]
@@ -51,7 +52,7 @@ class Arc(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(OneLine):
     """A configuration, and the transition that is taken in it.
 
     Attributes:
@@ -64,6 +65,8 @@ class Step:
         others: the legal transitions that are next best, the best one first.
         features: what the classifier looked at; nothing where there is no choice.
     """
+
+    shown = ("stack", "buffer", "transition", "arc", "probability")
 
     stack: tuple[int, ...]
     buffer: tuple[int, ...]
@@ -102,7 +105,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True)
-class Derivation:
+class Derivation(OneLine):
     """The derivation of the tree of a sentence by a transition system.
 
     Attributes:
@@ -115,6 +118,8 @@ class Derivation:
             those at its end. Nothing is in it where there was no choice at all.
         arcs: of words 1 to n, as they were built.
     """
+
+    shown = ("system", "beam", "score")
 
     system: str
     beam: int
@@ -138,7 +143,7 @@ def _to_json(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(OneLine):
     """A sentence with its tree, and how that was built.
 
     Attributes:
@@ -147,8 +152,13 @@ class Trace:
             its arcs may hold the mark of lifted ones, `projectivity.LIFTED`.
     """
 
+    shown = ("sentence", "derivation")
+
     sentence: Sentence
     derivation: Derivation
+
+    def _repr_html_(self) -> str:
+        return self.sentence._repr_html_()
 
     @property
     def put_back(self) -> list[tuple[Arc, Arc]]:

@@ -171,7 +171,8 @@ class Doc(Sequence[Sentence]):
     def to_df(self) -> DataFrame:
         """Return a table of pandas with a row for each word; see `to_rows`.
 
-        Numbers are of pandas' type Int64, where `<NA>` stands for a missing one.
+        Numbers are of pandas' type Int64, all else is of its type string: `<NA>` stands for what is
+        missing, in every column.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -184,7 +185,7 @@ class Doc(Sequence[Sentence]):
             raise ConfigError("pandas is not installed", hint=hint) from error
         numbers = ("sentence", "id", "head", "start", "end")
         table = pandas.DataFrame(self.to_rows(), columns=list(ROW))
-        return table.astype(dict.fromkeys(numbers, "Int64"))
+        return table.astype({name: "Int64" if name in numbers else "string" for name in ROW})
 
     def filter(self, **wanted: Any) -> list[Token]:
         """Return the words that have all of some columns; see `seqtool.filter`."""

@@ -25,6 +25,7 @@ import numpy as np
 
 from seqtool.core.arrays import Bools, Doubles, Longs
 from seqtool.core.bootstrap import NUM_SAMPLES, SEED, Significance, bootstrap
+from seqtool.core.one_line import OneLine, html_table
 from seqtool.treebank.alignment import (
     NOT_ALIGNED,
     ROOT,
@@ -117,7 +118,7 @@ class Bin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CalibrationError:
+class CalibrationError(OneLine):
     """How far the probabilities of arcs are from the shares of them that are right.
 
     Attributes:
@@ -125,6 +126,8 @@ class CalibrationError:
             over bins of |accuracy - confidence|, by their words.
         bins: of as many words each, the least probable first.
     """
+
+    shown = ("error",)
 
     error: float
     bins: tuple[Bin, ...]
@@ -190,6 +193,9 @@ class ParserEvaluation:
     def __repr__(self) -> str:
         figures = [f"{name}={self[name].f1:.2f}" for name in ("UAS", "LAS", "CLAS", "MLAS", "BLEX")]
         return f"ParserEvaluation({', '.join(figures)}, words={self.words})"
+
+    def _repr_html_(self) -> str:
+        return html_table({"metric": name, **each.to_json()} for name, each in self.scores.items())
 
     def __getitem__(self, metric: str) -> Score:
         return self.scores[metric]

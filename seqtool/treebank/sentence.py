@@ -299,7 +299,8 @@ class Token:
         return self.form
 
     def __repr__(self) -> str:
-        tree = "" if self.columns[HEAD] == "_" else f" {self.deprel} of {self.columns[HEAD]}"
+        head, deprel = self.columns[HEAD], self.deprel[:_MAX_SHOWN]
+        tree = "" if head == "_" else f" {deprel} of {head}"
         return f"<Token {self.columns[ID]} {_shown(self.form)}{tree}>"
 
     @property

@@ -14,7 +14,7 @@ from parsing.segmenter.tiny_segmenter import random_segmenter
 from parsing.tagger.toy import random_tagger
 
 import seqtool
-from seqtool.core.errors import DataError, ModelError, SeqtoolError
+from seqtool.core.errors import ConfigError, DataError, ModelError, SeqtoolError
 from seqtool.parsing.pipeline.model import Pipeline
 from seqtool.treebank.sentence import Sentence
 
@@ -63,10 +63,26 @@ def test_each_input_is_a_document(nlp: Pipeline) -> None:
     inputs: list[Any] = [TEXT, "", WORDS, " ", "du", []]
     docs = list(nlp.pipe(inputs))
     assert [doc.to_conllu() for doc in docs] == [nlp(given).to_conllu() for given in inputs]
+    assert [doc.to_conllu() for doc in nlp.pipe(inputs, batch_size=2)] == [
+        doc.to_conllu() for doc in docs
+    ]
     assert list(nlp.pipe([])) == []
     assert [doc.text for doc in nlp.segmenter.pipe(["du", "ab"])] == ["du", "ab"]
     tagged = list(nlp.tagger.pipe([WORDS, WORDS[:1]]))
     assert [len(doc) for doc in nlp.parser.pipe(tagged)] == [2, 1]
+
+
+def test_the_first_answer_comes_first(nlp: Pipeline) -> None:
+    texts = iter([TEXT, "du", "ab", 5, "du"])
+    answers = nlp.pipe(texts)
+    assert next(answers) == nlp(TEXT)
+    assert next(texts) == "du"  # no more was read than the text that is answered
+    assert next(answers) == nlp("ab")
+    with pytest.raises(TypeError, match="expected a text") as caught:
+        next(answers)
+    assert "input 3 " in caught.value.__notes__[0]
+    with pytest.raises(ConfigError, match="batch_size is 0"):
+        list(nlp.tagger.pipe([WORDS], batch_size=0))
 
 
 def test_words_are_taken_as_they_are(nlp: Pipeline) -> None:

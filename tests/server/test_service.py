@@ -75,6 +75,7 @@ def test_a_text_is_parsed_as_the_model_does(server: Running) -> None:
         server.post(data=text, model="english", **ALL),  # a name's beginning, up to a hyphen
         httpx.get(url, params={"data": text, **ALL}),
         httpx.post(url, json={"data": f"\ufeff{text}", **ALL}),  # a byte order mark is no text
+        httpx.post(url, json={"data": text, **dict.fromkeys(ALL, True)}),
         httpx.post(url, content=raw, headers=FORM_TYPE),
         httpx.post(url, data=ALL, files=file),  # as curl -F data=@letter.txt sends it
     ):
@@ -87,6 +88,9 @@ def test_each_step_does_its_own(server: Running) -> None:
     first, *_ = read_conllu(server.result(data=TEXT, tokenizer="", tagger=""), check="columns")
     assert "_" not in first.column(UPOS)
     assert set(first.column(HEAD)) == {"_"}
+    asked = {"data": TEXT, "tokenizer": True, "tagger": True, "parser": False}
+    answer = httpx.post(f"{server.url}/process", json=asked).json()["result"]
+    assert answer == server.result(data=TEXT, tokenizer="", tagger="")
     (whole,) = read_conllu(
         server.result(data="a b\n", tokenizer="presegmented", parser=""), check="tree"
     )
@@ -179,7 +183,8 @@ def test_bodies_that_are_no_forms(server: Running) -> None:
         (part.format("é").encode("latin-1"), PARTS_TYPE, 400),
         (part.removesuffix("--x--").encode(), PARTS_TYPE, 400),
         *((body, JSON_TYPE, 400) for body in (
-            b"", b"[]", b'{"data": 1}', b"[" * 9999, b'{"data": "\\ud800"}',
+            b"", b"[]", b'{"data": 1}', b'{"data": true}', b'{"tagger": null}', b"3", b"[" * 9999,
+            b'{"data": "\\ud800"}',
         )),
     ):  # fmt: skip
         response = httpx.post(f"{server.url}/process", content=content, headers=headers)

@@ -266,8 +266,13 @@ def test_rows_and_tables(doc: seqtool.Doc) -> None:
     assert list(table.columns) == list(rows[0])
     assert table["head"].tolist() == [row["head"] for row in rows]
     assert table[table.upos == "DET"].form.tolist() == ["el"]
-    assert pandas.isna(table.multiword[4])
+    missing = [value for name in table for value in table[name] if pandas.isna(value)]
+    assert {*map(repr, missing)} == {"<NA>"}
+    assert len(missing) == sum([*row.values()].count(None) for row in rows)
     assert list(seqtool.Doc().to_df().columns) == list(rows[0])
+    assert seqtool.Doc().to_df().dtypes.equals(table.dtypes)
+    polars = pytest.importorskip("polars")
+    assert polars.from_pandas(table).to_dicts() == rows
 
 
 def test_parts_of_a_document_are_copies(doc: seqtool.Doc) -> None:

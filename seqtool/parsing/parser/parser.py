@@ -31,7 +31,7 @@ from seqtool.parsing.encoding.features import (
     Types,
     encode,
 )
-from seqtool.parsing.inputs import Given, annotate, annotate_each
+from seqtool.parsing.inputs import BATCH_SIZE, Given, annotate, annotate_each
 from seqtool.parsing.missing_columns import ColumnCheck
 from seqtool.parsing.model import AT_WORK, Shapes, TreebankModel, at_work, chunks
 from seqtool.parsing.parser.calibration import (
@@ -155,9 +155,12 @@ class TreeParser(ABC):
         """
         return annotate(given, partial(self.parse_stream, **options), None, what=self.kind)
 
-    def pipe(self, inputs: Iterable[Given], **options: Any) -> Iterator[Doc]:
-        """Give a document for each input, in order; faster than one call for each."""
-        return annotate_each(inputs, partial(self.parse_stream, **options), None, what=self.kind)
+    def pipe(
+        self, inputs: Iterable[Given], *, batch_size: int = BATCH_SIZE, **options: Any
+    ) -> Iterator[Doc]:
+        """Give a document for each input, in order; see `Pipeline.pipe`."""
+        work = partial(self.parse_stream, **options)
+        return annotate_each(inputs, work, None, what=self.kind, batch_size=batch_size)
 
     def parse(self, sentences: Iterable[Sentence], **options: Any) -> None:
         """Give every sentence a tree; options and errors are those of `parse_stream`."""

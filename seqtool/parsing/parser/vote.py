@@ -17,6 +17,7 @@ import numpy as np
 
 from seqtool.core.arrays import Bools, Doubles, Floats, Ints
 from seqtool.core.errors import ModelError
+from seqtool.core.one_line import OneLine
 from seqtool.parsing.missing_columns import ColumnCheck
 from seqtool.parsing.model import AT_WORK, chunks
 from seqtool.parsing.parser.calibration import (
@@ -97,7 +98,7 @@ def voted_labels(tables: Sequence[ArcTable], weights: Sequence[float], heads: In
     return chosen
 
 
-class Vote(TreeParser):
+class Vote(OneLine, TreeParser):
     """Parsers that find a tree together; see the module.
 
     Args:
@@ -112,6 +113,8 @@ class Vote(TreeParser):
     Raises:
         ModelError: their labels differ.
     """
+
+    shown = ("kind", "weights")
 
     kind = KIND
     votes = True

@@ -35,7 +35,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.config import from_dict
 from seqtool.core.errors import ModelError, counted
 from seqtool.core.one_line import OneLine
-from seqtool.parsing.inputs import Given, annotate, annotate_each
+from seqtool.parsing.inputs import BATCH_SIZE, Given, annotate, annotate_each
 from seqtool.parsing.model import TreebankModel
 from seqtool.parsing.parser.calibration import (
     CALIBRATIONS,
@@ -205,10 +205,14 @@ class Pipeline(OneLine):
         beam: int = 1,
         retag: bool = False,
         scores: bool = False,
+        batch_size: int = BATCH_SIZE,
     ) -> Iterator[Doc]:
-        """Give a document for each input, in order; faster than one call for each."""
+        """Give a document for each input, in order; faster than one call for each.
+
+        Up to `batch_size` inputs are worked on together, the first one alone.
+        """
         work = partial(self.parse_stream, beam=beam, retag=retag, scores=scores)
-        return annotate_each(inputs, work, self.read_text, what=self.kind)
+        return annotate_each(inputs, work, self.read_text, what=self.kind, batch_size=batch_size)
 
     def segment(
         self, pieces: Iterable[str], *, unit: Unit = "paragraph", **options: Any

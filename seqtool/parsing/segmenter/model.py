@@ -22,7 +22,7 @@ from seqtool.core.checkpoint import Header
 from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.inputs import annotate, annotate_each
+from seqtool.parsing.inputs import BATCH_SIZE, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average
 from seqtool.parsing.segmenter.characters import (
     MAX_WORD,
@@ -298,9 +298,10 @@ class Segmenter(TreebankModel[SegmenterConfig]):
         """
         return annotate(given, iter, self.read_text, what=self.kind, only_texts=True)
 
-    def pipe(self, inputs: Iterable[str | Path]) -> Iterator[Doc]:
-        """Give a document for each text, in order."""
-        return annotate_each(inputs, iter, self.read_text, what=self.kind, only_texts=True)
+    def pipe(self, inputs: Iterable[str | Path], *, batch_size: int = BATCH_SIZE) -> Iterator[Doc]:
+        """Give a document for each text, in order; see `Pipeline.pipe`."""
+        read, of = self.read_text, self.kind
+        return annotate_each(inputs, iter, read, what=of, only_texts=True, batch_size=batch_size)
 
     def read_text(self, source: str | Path, number: int = 1) -> Iterator[Sentence]:
         """Give the sentences of a text, or of a file, from a number on; see `documents`."""

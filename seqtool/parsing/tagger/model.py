@@ -17,7 +17,7 @@ from seqtool.core.errors import counted
 from seqtool.core.vocabulary import Vocabulary
 from seqtool.parsing.encoding.features import SymbolTable
 from seqtool.parsing.encoding.lstm import Recurrence, bilstm_shapes, part_of
-from seqtool.parsing.inputs import Given, annotate, annotate_each
+from seqtool.parsing.inputs import BATCH_SIZE, Given, annotate, annotate_each
 from seqtool.parsing.model import Shapes, TreebankModel, at_work, average, in_chunks
 from seqtool.parsing.sparse import words as sparse
 from seqtool.parsing.tagger.config import TAGGERS, TaggerConfig, TaggerModelConfig
@@ -286,10 +286,12 @@ class Tagger(TreebankModel[TaggerConfig]):
         """
         return annotate(given, partial(self.tag_stream, retag=retag), None, what=self.kind)
 
-    def pipe(self, inputs: Iterable[Given], *, retag: bool = False) -> Iterator[Doc]:
-        """Give a document for each input, in order; faster than one call for each."""
+    def pipe(
+        self, inputs: Iterable[Given], *, retag: bool = False, batch_size: int = BATCH_SIZE
+    ) -> Iterator[Doc]:
+        """Give a document for each input, in order; see `Pipeline.pipe`."""
         work = partial(self.tag_stream, retag=retag)
-        return annotate_each(inputs, work, None, what=self.kind)
+        return annotate_each(inputs, work, None, what=self.kind, batch_size=batch_size)
 
     def tag_stream(
         self, items: Iterable[Sentence | Broken], *, retag: bool = False
