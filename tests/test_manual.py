@@ -207,7 +207,8 @@ def make_files(folder: Path, sample: Path) -> None:
     for name, content in {
         **dict.fromkeys(("my.txt", "train.txt", "corpus.txt", "texts/one.txt"), text),
         **dict.fromkeys(("dev.txt", "test.txt", "other.txt", "stimuli.txt"), short),
-        "stimuli.csv": 'item,condition,text\n1,a,"the old dog , it"\n1,b,it ran\n',
+        "stimuli.csv": "item;condition;critical;text\n"
+        '1;match;dog;"The old dog, it"\n1;mismatch;2;the dog\n',
         "lexicon.txt": "\n".join(sorted(set(text.split()))),
         "letter.txt": "The old dog sleeps. A cat saw it.\n\nIt ran.\n",
         "reviews.csv": "\n".join(["text,label", *rows]),

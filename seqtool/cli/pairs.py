@@ -27,6 +27,8 @@ def pairs(
     score: str = cli.option(
         "sentence", "Compare sentences, or only the words that differ.", "sentence|region"
     ),
+    by: str | None = cli.option(None, "Also means by the conditions in this column.", "NAME"),
+    item_column: str | None = cli.option(None, "With --by: the column of items.", "NAME"),
     output: str | None = cli.option(
         None, "Write a table of all pairs; - is TSV on stdout.", "FILE", "-o"
     ),
@@ -38,15 +40,18 @@ def pairs(
 
     Each sentence is read from the beginning of a text. A tie, where both are equally likely, is
     counted apart and not as right. The intervals are Wilson's at 95%; the mean over paradigms gives
-    each of them the same weight.
+    each of them the same weight. McNemar's exact test compares other models with the first.
     """
     from seqtool.core.progress import progress_bar
+    from seqtool.lm import conditions
     from seqtool.lm.mixture.model import open_parts
     from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs
     from seqtool.lm.tables import check_target, write_table
 
     if as_json and output == "-":
         raise ConfigError("--json does not go with a table on stdout", hint="drop one of the two")
+    if (by is None) != (item_column is None):
+        raise ConfigError("--by and --item-column belong together", hint="give both, or none")
     check_target(output, files or ())
     kind: Any = score  # refused where it is none
     paths = files or [cli.stdin_or_sample("FILE", "pairs")]
@@ -58,12 +63,19 @@ def pairs(
             results[name] = evaluate_pairs(
                 language_model, minimal_pairs, score=kind, on_progress=on_progress
             )
+    first, *others = names
+    extra: dict[str, dict[str, Any]] = {first: {}}
+    for name in others:
+        extra[name] = {"against_first": results[name].against(results[first])}
+    if by is not None and item_column is not None:
+        for name in names:
+            extra[name]["conditions"] = results[name].condition_means(by, item_column)
     if output is not None:
         rows = [row for name, found in results.items() for row in found.rows(name)]
         write_table(output, COLUMNS, rows)
     if as_json:
         content = [
-            {"model": name, "kind": language_model.kind, **results[name].to_json()}
+            {"model": name, "kind": language_model.kind, **results[name].to_json(), **extra[name]}
             for name, language_model in zip(names, models, strict=True)
         ]
         head = {"pairs": len(minimal_pairs), "score": score, "confidence": 0.95}
@@ -72,6 +84,16 @@ def pairs(
         what = "whole sentences" if score == "sentence" else "the regions that differ"
         title = f"{' '.join(paths)}: {counted(len(minimal_pairs), 'pair')}, {what}"
         cli.show_table(title, *_summary(results), to_stderr=output == "-")
+        for name in names if by else ():
+            cells = [conditions.cells_of(each) for each in extra[name]["conditions"]]
+            title = f"{name}: bits by which the good one is likelier, by {by}"
+            cli.show_table(title, conditions.COLUMNS, cells, to_stderr=output == "-")
+        for name in others:
+            test = extra[name]["against_first"]
+            cli.note(
+                f"only {name} is right in {counted(test['only_this'], 'pair')}, only {first} in "
+                f"{test['only_first']:,}: p = {test['p_value']:.4f} (McNemar, exact)"
+            )
     for name, found in results.items():
         for num, what in (
             (found.num_unknown, f"the sentences differ in a word that {name} reads as <unk>"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqtool.cli import options as cli
+from seqtool.cli.draw import check_name
 from seqtool.cli.models import EachModelOption, chosen_models, names_of
 from seqtool.cli.usage import examples
 from seqtool.core.errors import counted
@@ -23,16 +24,29 @@ STIMULI_PANEL = "Stimuli: a text in each row of a CSV or TSV"
 COLUMNS_PANEL = "Columns"
 
 
+_option = partial(cli.option, panel=STIMULI_PANEL)
+
+
 @dataclass(frozen=True)
 class StimuliOptions:
-    """Which columns of a table hold what."""
+    """Which columns of a table hold what, and what its words are."""
 
-    text_column: str | None = cli.option(
-        None, "The column that holds the text.", "NAME", panel=STIMULI_PANEL
-    )
-    item_column: str | None = cli.option(
-        None, "The column that tells items apart.", "NAME", panel=STIMULI_PANEL
-    )
+    text_column: str | None = _option(None, "The column that holds the text.", "NAME")
+    item_column: str | None = _option(None, "The column that tells items apart.", "NAME")
+    tokenize: bool = _option(False, "Let models read the text as `segment --rules` splits it.")
+    punctuation: str = _option("apart", "With --tokenize: apart from words or not.", "apart|with")
+    critical: str | None = _option(None, "The column of critical words or their numbers.", "NAME")
+    by: str | None = _option(None, "Also means by the conditions in this column.", "NAME")
+    allow_unknown: bool = _option(False, "Critical words may be unknown to a model.")
+
+
+def _split(text: str) -> list[tuple[int, int]]:
+    """Return where `segment --rules` finds tokens in a line."""
+    from seqtool.parsing.segmenter.characters import code_points
+    from seqtool.parsing.segmenter.rules import split_by_rules
+
+    (spans,) = split_by_rules([code_points(text)], whole=True)
+    return [*zip(spans.begins, spans.ends, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -81,10 +95,12 @@ def surprisal(
     """
     from seqtool.core.progress import progress_bar
     from seqtool.core.reading import find_files
+    from seqtool.lm.conditions import COLUMNS, cells_of, condition_means
     from seqtool.lm.mixture.model import open_parts
     from seqtool.lm.stimuli import find_stimuli, write_words
     from seqtool.lm.tables import check_target, open_table
 
+    check_name("punctuation", stimuli.punctuation, ("apart", "with"))
     check_target(output, [*(text or ()), *(words.frequencies or ())])
     paths = text or [cli.stdin_or_sample("TEXT")]
     if words.frequencies:
@@ -97,9 +113,10 @@ def surprisal(
             from seqtool.cli.analyse import kept_text
 
             paths = [str(stack.enter_context(kept_text(path))) for path in paths]
-        given = find_stimuli(paths, **vars(stimuli), field=field)
+        options = {**vars(stimuli), "tokenize": _split if stimuli.tokenize else None}
+        given = find_stimuli(paths, field=field, **options)
         models = open_parts([*map(Path, names)], device=device, threads=threads)
-        for total, warning in write_words(
+        for total, warning, values in write_words(
             dict(zip(names, models, strict=True)),
             paths,
             given,
@@ -109,6 +126,9 @@ def surprisal(
             progress=nullcontext if output == "-" else bar,
         ):
             totals.append(vars(total))
+            if given is not None and stimuli.by is not None:
+                columns = map(given.table.column, (stimuli.by, str(stimuli.item_column)))
+                totals[-1]["conditions"] = condition_means(zip(values, *columns, strict=True))
             shown = f"{total.model}: " if len(names) > 1 else ""
             if not as_json:
                 cli.note(f"{shown}{_described(total)}")
@@ -122,7 +142,11 @@ def surprisal(
         )
     if as_json:
         content = {"rows": rows.rows} if is_shown else {"output": output}
-        cli.emit({"models": totals, **content})
+        return cli.emit({"models": totals, **content})
+    for each in totals if stimuli.by else ():
+        what = "bits of the critical region" if stimuli.critical else "bits per word"
+        title, means = f"{each['model']}: {what}, by {stimuli.by}", each["conditions"]
+        cli.show_table(title, COLUMNS, [*map(cells_of, means)], to_stderr=output == "-")
 
 
 def _described(total: WordTotals) -> str:

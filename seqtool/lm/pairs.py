@@ -29,7 +29,7 @@ from typing import Any, Literal, Self, TypeVar, get_args
 
 import numpy as np
 
-from seqtool.core.errors import ConfigError, DataError
+from seqtool.core.errors import ConfigError, DataError, did_you_mean
 from seqtool.core.one_line import OneLine
 from seqtool.core.reading import (
     IN_MEMORY,
@@ -43,6 +43,7 @@ from seqtool.core.reading import (
 )
 from seqtool.core.units import LN_2
 from seqtool.core.vocabulary import BOS, EOS, UNK_ID
+from seqtool.lm.conditions import condition_means
 from seqtool.lm.model import LanguageModel
 from seqtool.lm.protocol import refuse_other_than_model
 from seqtool.lm.tables import parse_table
@@ -82,6 +83,7 @@ class MinimalPair(OneLine):
         paradigm: a kind of sentence that shows the phenomenon; "" for none.
         path: the file that it was read from.
         line: the 1-based line of that file.
+        columns: all columns of that line.
     """
 
     shown = ("good", "bad", "phenomenon", "paradigm")
@@ -92,6 +94,7 @@ class MinimalPair(OneLine):
     paradigm: str = ""
     path: str | None = field(default=None, compare=False)
     line: int | None = field(default=None, compare=False)
+    columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
@@ -141,7 +144,7 @@ def _pair(fields: Mapping[str, Any], path: str, line: int) -> MinimalPair:
             hint = f"give both sentences, each on one line; the columns are: {columns}"
             what = f"{' or '.join(names)} is missing or empty, or is no line of text"
             raise DataError(what, hint=hint, path=path, line=line)
-    return MinimalPair(**values, path=path, line=line)
+    return MinimalPair(**values, path=path, line=line, columns=fields)
 
 
 def _scored_words(sentence: str, tokenizer: Tokenizer) -> list[str]:
@@ -251,6 +254,20 @@ def wilson(right: int, num: int) -> tuple[float, float]:
     )
 
 
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Return the p-value of McNemar's exact test, two-sided: the sign test on discordant pairs.
+
+    >>> mcnemar(1, 5)  # 2 (1 + 6) / 2^6
+    0.21875
+    """
+    num = only_first + only_second
+    term = tail = 1  # of the binomial coefficients
+    for k in range(min(only_first, only_second)):
+        term = term * (num - k) // (k + 1)
+        tail += term
+    return min(1.0, 2 * tail / (1 << num))
+
+
 @dataclass(frozen=True)
 class PairsEvaluation(OneLine):
     """What a model makes of minimal pairs.
@@ -300,6 +317,24 @@ class PairsEvaluation(OneLine):
         for name, tally in (("all", self.total), *self.phenomena.items()):
             counts = {"pairs": tally.pairs, "accuracy": tally.accuracy, "ties": tally.ties}
             yield {"phenomenon": name, **counts}
+
+    def against(self, first: PairsEvaluation) -> dict[str, Any]:
+        """Return how many pairs only this model or only the first has right, and the p-value."""
+        both = zip(self.scored, first.scored, strict=True)
+        right = [(mine.outcome == "right", other.outcome == "right") for mine, other in both]
+        here, there = right.count((True, False)), right.count((False, True))
+        return {"only_this": here, "only_first": there, "p_value": mcnemar(here, there)}
+
+    def condition_means(self, by: str, item: str) -> list[dict[str, Any]]:
+        """Compare the conditions in a column by bits for the good sentence, paired by item."""
+        rows: list[tuple[float, str, str]] = []
+        for it, where in ((it, it.pair.columns) for it in self.scored):
+            if missing := {by, item} - {*where}:
+                hint, what = did_you_mean(min(missing), [*where]), f"has no column {min(missing)!r}"
+                raise DataError(what, hint=hint, path=it.pair.path, line=it.pair.line)
+            bits = 0.0 if it.good == it.bad else (it.good - it.bad) / LN_2
+            rows.append((bits, str(where[by]), str(where[item])))
+        return condition_means(rows)
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--json` prints of a model."""

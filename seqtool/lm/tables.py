@@ -144,30 +144,28 @@ class ParsedTable:
     rows: list[list[str]]
     lines: list[int]
 
+    def column(self, name: str) -> list[str]:
+        """Return the cells of a column."""
+        place = self.names.index(name)
+        return [row[place] for row in self.rows]
+
 
 def parse_table(content: str, path: str | Path) -> ParsedTable:
     """Return a table of text, with quotes as RFC 4180 has them; empty lines are no rows.
 
     Args:
         content: of the file.
-        path: of the file, whose suffix, else its first line, shows the separator.
+        path: of the file, whose suffix shows the separator where the first line has it; else the
+            first of tab, comma and semicolon that this line has.
 
     Raises:
-        DataError: it is no such table, has another separator, or two columns have one name.
+        DataError: it is no such table, or two columns have one name.
     """
     shown = "<stdin>" if str(path) == STDOUT else str(path)
     header = content.partition("\n")[0]
     separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
-    separators = {"\t": "tabs", ",": "commas", ";": "semicolons"}
-    other = next((sign for sign in separators if sign in header), separator)
-    if separator not in header and other != separator:
-        raise DataError(
-            f"the cells seem to be separated by {separators[other]}, where "
-            f"{separators[separator]} are read",
-            hint="save it with commas between the cells (.csv), or with tabs (.tsv)",
-            path=shown,
-            line=1,
-        )
+    if separator not in header:  # spreadsheets in many languages write semicolons
+        separator = next((sign for sign in "\t,;" if sign in header), separator)
     csv.field_size_limit(sys.maxsize)  # the reader of files limits lines: --max-line
     # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)

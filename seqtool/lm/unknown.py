@@ -121,7 +121,7 @@ def _is_part(character: str) -> bool:
     return bool(unicodedata.combining(character)) or "\u1100" <= character <= "\u11ff"
 
 
-def _bare(word: str) -> str:
+def bare(word: str) -> str:
     """Return a word without punctuation and symbols at its ends; itself if it is nothing else."""
     begin, end = 0, len(word)
     while begin < end and unicodedata.category(word[begin])[0] in "PS":
@@ -137,8 +137,8 @@ _SPLIT = "split it off with `seqtool segment --rules --format text`"
 _CHANGES: dict[str, Callable[[str], str]] = {
     f"with whole letters in place of parts: {_NFC}": partial(unicodedata.normalize, "NFC"),
     "in lower case: lower-case the text": str.lower,
-    f"without the punctuation that is attached: {_SPLIT}": _bare,
+    f"without the punctuation that is attached: {_SPLIT}": bare,
     f"in lower case without punctuation: lower-case the text, and {_SPLIT}": (
-        lambda word: _bare(word).lower()
+        lambda word: bare(word).lower()
     ),
 }

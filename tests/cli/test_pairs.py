@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_models import two_words, use_toys
+from toy_models import BigramModel, two_words, use_toys, word_tokenizer
 
 from seqtool.lm.mixture.cache import CacheModel
 from seqtool.lm.mixture.model import MixedModel
@@ -21,7 +21,10 @@ Run = Callable[..., Any]
 def _workplace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let A and B be the model of the worked examples."""
     learning = lambda: MixedModel([two_words(), CacheModel(two_words())])  # noqa: E731
-    use_toys(monkeypatch, {"A": two_words, "B": two_words, "learning": learning})
+    toys = {"A": two_words, "B": two_words, "learning": learning}
+    of_b = [[1 / 4, 1 / 4, 1 / 8, 3 / 8]] * 5  # <unk>, </s>, a and b, whatever comes before
+    toys["other"] = lambda: BigramModel(word_tokenizer("ab"), of_b)
+    use_toys(monkeypatch, toys)
     monkeypatch.chdir(tmp_path)
     Path("x.tsv").write_text(
         "good\tbad\tphenomenon\tparadigm\n"
@@ -40,7 +43,7 @@ def test_the_table(seqtool: Run) -> None:
     assert [row[:2] for row in rows[:4]] == [["f", "p"], ["f", "q"], ["f", "all"], ["g", "q"]]
     assert rows[4] == ["all", "3", *["33.3%", "6.1", "to", "79.2", "1"] * 2]
     assert rows[5] == ["mean", "of", "3", "paradigms", "33.3%", "33.3%"]
-    assert [line[:20] for line in result.stderr.splitlines()] == ["note: in 1 pair of 3"] * 2
+    assert [line[:20] for line in result.stderr.splitlines()][1:] == ["note: in 1 pair of 3"] * 2
 
 
 def test_json(seqtool: Run) -> None:
@@ -74,9 +77,27 @@ def test_a_table_of_all_pairs(seqtool: Run) -> None:
     assert "3 pairs, whole sentences" in result.stderr
 
 
+def test_a_second_model_is_tested_against_the_first(seqtool: Run) -> None:
+    words = ("pairs", "x.tsv", "-m", "A", "-m", "other")
+    first, other = json.loads(seqtool(*words, "--json").stdout)["models"]
+    assert "against_first" not in first  # of the other, a b and b a are a tie
+    assert other["against_first"] == {"only_this": 1, "only_first": 1, "p_value": 1.0}
+    assert "only other is right in 1 pair, only A in 1: p = 1.0000" in seqtool(*words).stderr
+
+
+def test_conditions(seqtool: Run) -> None:
+    rows = ["item,c,good,bad", *("1,x,a b,b a", "1,y,b a,a b", "2,x,a b,b a", "2,y,b a,a b")]
+    Path("c.csv").write_text("\n".join(rows))
+    words = ("pairs", "c.csv", "-m", "A", "--by", "c", "--item-column", "item")
+    shown = "y 2 -2.415 -2.415 to -2.415 2 -4.830 -4.830 to -4.830"  # twice the bits
+    assert " ".join(seqtool(*words).stdout.splitlines()[-1].split()) == shown
+
+
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
+        ("x.tsv -m A --by paradigm", "--by and --item-column belong together"),
+        ("x.tsv -m A --by c --item-column paradigm", "x.tsv:2: has no column 'c'"),
         ("x.tsv -m A --score word", "score is 'word'"),
         ("x.tsv -m A -o - --json", "--json"),
         ("x.tsv -m A -o x.xlsx", "x.xlsx has no suffix of a table"),

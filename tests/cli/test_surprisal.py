@@ -150,6 +150,64 @@ def test_stimuli_without_words_are_noted(seqtool: Run) -> None:
     assert "without words" not in result.stderr
 
 
+PRINTED = """item;c;critical;text
+1;x;b;"a-b, (b). :-) É, #a"
+1;y;a;b a
+2;x;2;b b
+2;y;1-2;a b a
+"""
+A, B, UNK = 1.321928, 1.736966, 3.321928  # bits of 0.4, 0.3 and 0.1
+
+
+def bits_of(rows: list[dict[str, str]], name: str = "surprisal") -> Any:
+    return pytest.approx([float(row[name]) for row in rows], abs=1e-5)
+
+
+def test_printed_words_are_sums_of_their_parts(seqtool: Run) -> None:
+    Path("p.csv").write_text(PRINTED, encoding="utf-8")
+    words = ("surprisal", "p.csv", "--text-column", "text", "-m", "x.arpa", "--tokenize")
+    rows = table(seqtool(*words, "--previous", 1).stdout)[:5]
+    assert [[row["word"], row["start"], row["pieces"], row["oov"]] for row in rows] == [
+        *(["a-b", "0", "3", "1"], ["b", "6", "1", "0"], [":-)", "10", "3", "1"]),
+        *(["É", "14", "1", "1"], ["#a", "17", "2", "1"]),
+    ]
+    bits, apart = [A + UNK + B, B, 3 * UNK, UNK, UNK + A], [UNK, 3 * UNK, 0, UNK, 0]
+    assert bits == bits_of(rows)
+    assert apart == bits_of(rows, "punctuation")
+    assert (rows[1]["surprisal_1"], rows[0]["c"]) == (rows[0]["surprisal"], "x")
+    rows = table(seqtool(*words, "--punctuation", "with", "--line-ends").stdout)[:6]
+    assert " ".join(row["word"] for row in rows) == "a-b, (b). :-) É, #a </s>"
+    assert [*np.add(bits, apart), -np.log2(0.2)] == bits_of(rows)
+
+
+def test_critical_regions_by_condition(seqtool: Run) -> None:
+    Path("p.csv").write_text(PRINTED, encoding="utf-8")
+    words = ("surprisal", "p.csv", "--text-column", "text", "--tokenize", "-m", "x.arpa")
+    words += ("--item-column", "item", "--critical", "critical", "--by", "c", "-o", "out.csv")
+    (model,) = json.loads(seqtool(*words, "--json").stdout)["models"]
+    x, y = model["conditions"]
+    assert (x["num"], x["mean"], x["difference"]) == (2, pytest.approx(B, abs=1e-5), None)
+    # x: b, b; y: a, and a and b. Of Student's t with one degree of freedom, 95% are within 12.7062,
+    # and 2/pi arctan(t) within t
+    mean, error = (A - B + A) / 2, (A - (A - B)) / 2
+    assert y["difference"]["mean"] == pytest.approx(mean, abs=1e-5)
+    ends = [mean - 12.7062 * error, mean + 12.7062 * error]
+    assert y["difference"]["interval"] == pytest.approx(ends, abs=1e-3)
+    share = 2 / np.pi * np.arctan(mean / error)
+    assert y["difference"]["p_value"] == pytest.approx(1 - share, abs=1e-5)
+    rows = table(Path("out.csv").read_text(encoding="utf-8"), ",")
+    assert [row["word"] for row in rows if row["in_region"] == "1"] == ["b", "a", "b", "a", "b"]
+    shown = seqtool(*words).stdout.splitlines()
+    assert [line.split()[:3] for line in shown[2:]] == [["x", "2", "1.737"], ["y", "2", "2.190"]]
+
+
+def test_unknown_critical_words_are_refused(refused: Callable[..., str], seqtool: Run) -> None:
+    Path("u.csv").write_text("item,critical,text\n1,a,a dog\n2,dog,a dog\n")
+    words = "surprisal u.csv --text-column text --critical critical -m words"
+    refused(words, "u.csv:3: 'dog' of the critical region")
+    assert len(table(seqtool(*words.split(), "--allow-unknown").stdout)) == 4
+
+
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
@@ -159,7 +217,9 @@ def test_stimuli_without_words_are_noted(seqtool: Run) -> None:
         ("stimuli.csv --text-column x", "stimuli.csv:1: has no column 'x'"),
         ("stimuli.csv text.txt --text-column note", "a table of stimuli is read alone"),
         ("bad.csv --text-column a", "bad.csv:3: 3 cells in this row, but 2"),
-        ("semicolons.csv --text-column text", "separated by semicolons"),
+        ("text.txt --tokenize", "--tokenize needs --text-column"),
+        ("regions.csv --text-column text --by c", "--by compares"),
+        ("regions.csv --text-column text --critical c", "regions.csv:2: the critical region 'a'"),
         ("text.txt -m words", "words is given twice"),
         ("marks.tsv --text-column a", "marks.tsv:4: the text contains the special"),
         ("- --frequencies -", "stdin is named twice"),
@@ -170,7 +230,7 @@ def test_stimuli_without_words_are_noted(seqtool: Run) -> None:
 def test_mistakes(refused: Callable[..., str], typed: str, words: str) -> None:
     files = {
         "bad.csv": "a,b\n1,2\n1,2,3\n",
-        "semicolons.csv": "item;text\n1;a, b\n",
+        "regions.csv": "item,c,text\n1,a,a b a\n",
         "x.jsonl": '{"text": "a b"}\n',
         "marks.tsv": 'a\tb\n"a\nb"\t1\n</s>\t2\n',
     }

@@ -15,10 +15,12 @@ from toy_models import BigramModel, char_tokenizer, random_bigrams, two_words
 
 import seqtool
 from seqtool.core.errors import DataError
+from seqtool.lm.conditions import t_95
 from seqtool.lm.pairs import (
     MinimalPair,
     ScoredPair,
     evaluate_pairs,
+    mcnemar,
     read_pairs,
     regions,
     wilson,
@@ -200,6 +202,17 @@ class TestScores:
 def test_wilson(right: int, num: int, low: float, high: float) -> None:
     assert wilson(right, num) == pytest.approx((low, high), abs=5e-5)
     assert wilson(num - right, num) == pytest.approx((1 - high, 1 - low), abs=5e-5)
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0), (5, 0), (3, 3), (9, 21), (400, 500)])
+def test_mcnemar_is_a_binomial(one: int, other: int) -> None:
+    tail = sum(math.comb(one + other, k) for k in range(min(one, other) + 1)) / 2 ** (one + other)
+    assert mcnemar(one, other) == mcnemar(other, one) == pytest.approx(min(1, 2 * tail))
+
+
+def test_student() -> None:
+    tables = {1: 12.7062, 2: 4.3027, 3: 3.1824, 10: 2.2281, 1000: 1.9623}
+    assert {n: t_95(n) for n in tables} == pytest.approx(tables, abs=5e-5)
 
 
 def test_five_grams_know_local_agreement_and_not_that_across_a_phrase(tmp_path: Path) -> None:
