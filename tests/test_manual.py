@@ -137,7 +137,9 @@ def seqtool_commands() -> list[str]:
         for block in BLOCKS[name]:
             if block.language == "sh":
                 for command in commands_of(block):
-                    found += re.findall(r"(?:^|\| )(seqtool .*?)(?= [|>] |$)", command)
+                    found += re.findall(
+                        r"(?:^|\| )(seqtool (?:'[^']*'|[^'])*?)(?= [|>] |$)", command
+                    )
     return sorted(set(found))
 
 

@@ -245,7 +245,7 @@ class ChoiceOptions:
     """Which sentences are drawn."""
 
     where: list[str] | None = cli.option(
-        None, "Only sentences with such a word, as deprel=nsubj; repeatable.", "NAME=VALUE"
+        None, "Only sentences with such a word, as of inspect --where; repeatable.", "QUERY"
     )
     differing: bool = cli.option(False, "Only sentences with errors, or in which analyses differ.")
 
@@ -256,14 +256,14 @@ class ChoiceOptions:
             ConfigError: when iterated: of a query that is none.
             DataError: when iterated: there are none.
         """
-        from seqtool.treebank.queries import parse_query, wants
+        from seqtool.treebank.queries import Query
 
-        wanted = wants(parse_query(self.where or []))
+        query = Query(self.where or [])
         is_empty = True
         for group in groups:
             if self.differing and not any(each.num_marked() for each in group):
                 continue
-            if self.where and not any(wanted(word) for each in group for word in each.sentence):
+            if self.where and not any(query.words(each.sentence) for each in group):
                 continue
             is_empty = False
             yield group

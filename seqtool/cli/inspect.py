@@ -31,7 +31,7 @@ CONTEXT = 30  # characters of a line on each side of a word
 @examples(
     "seqtool inspect runs/my",
     "seqtool inspect runs/my --plot curve.svg",
-    "seqtool inspect train.conllu --json",
+    "seqtool inspect train.conllu --where 'upos=VERB > deprel=obj & feats.Case=Acc'",
 )
 def inspect(
     paths: list[Path] | None = cli.argument(
@@ -41,7 +41,7 @@ def inspect(
         None, "Draw learning curves of runs, or sizes of an n-gram model's orders.", "FILE"
     ),
     where: list[str] | None = cli.option(
-        None, "Show the words whose column is so, as deprel=nsubj; repeatable.", "NAME=VALUE"
+        None, "Show the words that are so, as deprel=nsubj; repeatable.", "QUERY"
     ),
     strict: cli.StrictOption = False,
     as_json: cli.JsonOption = False,
@@ -49,6 +49,12 @@ def inspect(
     """Show what a model, a prepared corpus or a treebank is: sizes, configuration, data, scores.
 
     Every file of a model is checked against the sum that its header records.
+
+    A QUERY is a condition of a word (upos=VERB, deprel==nsubj, lemma=buy|sell, form=un*,
+    feats.Case!=Nom, or * for any word), several (& and |, parentheses), or relations to other
+    words: 'upos=VERB > deprel=obj' is a verb with an object. A > B: B is a child of A; A < B: B is
+    the head of A; >> and <<: however far down or up; A + B: B is the next word; A - B: the one
+    before; ++ and --: however far. A >++ B: a child that comes later; A !> B: no such child.
     """
     from seqtool.cli.prepare import check_treebanks
     from seqtool.core.reading import holds_treebanks, is_corpus
@@ -249,18 +255,19 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
     from rich.cells import set_cell_size
 
     from seqtool.treebank.conllu import read_conllu
-    from seqtool.treebank.queries import QueryHints, matches, parse_query, wants
+    from seqtool.treebank.queries import Query, QueryHints, matches
 
-    query = parse_query(where)
-    wanted, hints = wants(query), QueryHints(query)
+    query = Query(where)
+    hints = QueryHints(query)
     words: list[dict[str, Any]] = []
     num_words = num_with = num_sentences = 0
     for sentence in read_conllu(path, check="columns", skip_option=""):
-        here = matches(sentence, wanted)
+        here = matches(sentence, query)
         num_words += len(here)
         num_with += bool(here)
         num_sentences += 1
-        hints.add(sentence)
+        if not num_words:
+            hints.add(sentence)
         if as_json:
             words += [match.to_json() for match in here]
             continue
@@ -269,7 +276,7 @@ def _show_words(path: Path, where: Sequence[str], as_json: bool) -> None:
             after = set_cell_size(match.after, CONTEXT)  # as wide in every line
             echo(f"{before}[{match.written}]{after}  {match.place}")
     if as_json:
-        cli.emit({"path": str(path), "where": query, "words": words})
+        cli.emit({"path": str(path), "where": query.to_json(), "words": words})
     for hint in () if num_words else hints.lines():
         cli.note(f"note: {hint}")
     if not as_json:

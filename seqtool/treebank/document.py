@@ -187,9 +187,9 @@ class Doc(Sequence[Sentence]):
         table = pandas.DataFrame(self.to_rows(), columns=list(ROW))
         return table.astype({name: "Int64" if name in numbers else "string" for name in ROW})
 
-    def filter(self, **wanted: Any) -> list[Token]:
-        """Return the words that have all of some columns; see `seqtool.filter`."""
-        return filter_words(self.sentences, **wanted)
+    def filter(self, *queries: str, **wanted: Any) -> list[Token]:
+        """Return the words that are asked for; see `seqtool.filter`."""
+        return filter_words(self.sentences, *queries, **wanted)
 
     def _repr_html_(self) -> str:
         """Return pictures of the first trees, for a notebook."""

@@ -1,23 +1,42 @@
-"""Words by their columns: `filter`, and a line of text for each."""
+"""Words by their columns and by the words around them: `filter`, and a line of text for each."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqtool.core.errors import ConfigError, did_you_mean
-from seqtool.treebank.sentence import DEPS, FIELDS, Sentence, Token
+from seqtool.treebank.sentence import DEPS, FIELDS, HEAD, Sentence, Token
 
 MAPPINGS = ("feats", "misc")
 _FEW_VALUES = ("upos", "xpos", "deprel", "feats")  # columns of few different values
 
 Wanted = Callable[[Token], bool]
+Select = Callable[[Sequence[Token]], Sequence[Token]]  # some words of those of a sentence
+
+# whether it holds of words a and b, by the words above each, the head first
+_RELATIONS: dict[str, Callable[[Sequence[Sequence[int]], int, int], bool]] = {
+    ">": lambda above, a, b: a in above[b][:1],
+    "<": lambda above, a, b: b in above[a][:1],
+    ">>": lambda above, a, b: a in above[b],
+    "<<": lambda above, a, b: b in above[a],
+    "+": lambda above, a, b: b == a + 1,
+    "-": lambda above, a, b: b == a - 1,
+    "++": lambda above, a, b: b > a,
+    "--": lambda above, a, b: b < a,
+}
+_JOINT = r"(!?)(?=[<>+-])(>>?|<<?)?(\+\+?|--?)?(?= |$)"
+_RELATION = re.compile(f" *{_JOINT}")
+_AND, _OR = re.compile(" *&(?= |$)"), re.compile(r" *\|(?= |$)")
+# a value may hold any sign, but one between spaces ends it, and so does the end of a parenthesis
+_SIGN = re.compile(rf" +([&|](?= |$)|{_JOINT})")
+_CLOSING = re.compile(r" *\)(?=[ )]|$)")
 
 
-def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Token]:
-    r"""Return the words that have all of some columns, in order.
+def filter(sentences: Iterable[Sentence] | Sentence, *queries: str, **wanted: Any) -> list[Token]:
+    r"""Return the words that are asked for by queries and by columns, in order.
 
     >>> import seqtool
     >>> sentences = list(seqtool.read_conllu(
@@ -30,12 +49,14 @@ def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Toke
     True
     >>> seqtool.filter(sentences, form=lambda form: form.endswith("p"))
     [<Token 2 'sleep' root of 0>]
+    >>> seqtool.filter(sentences, "upos=VERB > deprel=nsubj & feats.Number=Plur")
+    [<Token 2 'sleep' root of 0>]
 
-    The queries are those of `conllu.TokenList.filter`; multiword tokens and empty nodes are not
-    asked.
+    `wanted` is that of `conllu.TokenList.filter`; multiword tokens and empty nodes are not asked.
 
     Args:
         sentences: a `Doc`, any sentences, or a single one.
+        queries: as of `inspect --where`; all must hold.
         wanted: column, in small letters, -> its value; `feats__Case` and `misc__Gloss` name an item
             of these two. `id` and `head` are numbers. A text for `deps` is one of the enhanced
             arcs, such as "4:nsubj", or all of them. None or "_" asks for words without a value,
@@ -43,23 +64,20 @@ def filter(sentences: Iterable[Sentence] | Sentence, **wanted: Any) -> list[Toke
             that are wanted.
 
     Raises:
-        ConfigError: no column has that name.
+        ConfigError: no column has that name, or a query cannot be read.
     """
     if isinstance(sentences, str | Path):
         raise TypeError(f"expected sentences, not {sentences!r}: read them with read_conllu")
-    is_wanted = wants(wanted)
+    query = Query(queries, wanted)
     items = [sentences] if isinstance(sentences, Sentence) else sentences
-    return [token for sentence in items for token in sentence if is_wanted(token)]
-
-
-def wants(wanted: Mapping[str, Any]) -> Wanted:
-    """Return a function that says whether a word is wanted; see `filter`."""
-    tests = [_test(name, value) for name, value in wanted.items()]
-    return lambda token: all(test(token) for test in tests)
+    return [token for sentence in items for token in query.words(sentence)]
 
 
 class Pattern(str):
-    """A text in which `*` stands for any letters, and a relation for its subtypes, too."""
+    """A text in which `*` stands for any letters, and a relation for its subtypes, too.
+
+    Texts that `|` parts are alternatives, and so is the whole, as a tag may have `|` in it.
+    """
 
     _pattern: re.Pattern[str]
 
@@ -67,52 +85,216 @@ class Pattern(str):
         """Return the pattern of a text that is asked for in a column."""
         self = super().__new__(cls, text)
         some = "[^|]*" if name == "deps" else ".*"  # an enhanced arc is one of several
-        pattern = some.join(map(re.escape, text.split("*")))
+        parts = [] if name == "deps" else text.split("|")
+        if not all(part.strip("*") for part in parts):  # as of the word `|`
+            parts = []
+        patterns = [some.join(map(re.escape, part.split("*"))) for part in (text, *parts)]
+        pattern = f"({'|'.join(patterns)})"
         pattern += f"(:{some})?" if name in ("deprel", "deps") else ""
         self._pattern = re.compile(pattern, re.DOTALL)
         return self
 
     def matches(self, value: object) -> bool:
         """Whether a value is such a text."""
-        return value is not None and bool(self._pattern.fullmatch(str(value)))
+        if value is None:
+            return "_" in self.split("|")
+        return bool(self._pattern.fullmatch(str(value)))
 
 
-def parse_query(texts: Iterable[str]) -> dict[str, Any]:
-    """Return what texts such as `deprel=nsubj` and `feats.Case=Nom` ask for, for `filter`.
+class Query:
+    """What words are asked for.
 
-    The names of columns may be in capital letters. `_` asks for words without a value. Texts are
-    `Pattern`s; those of `==`, as in `deprel==nsubj`, are asked for as they are.
+    Args:
+        texts: queries as of `inspect --where`, all of which must hold.
+        wanted: columns and their values, as of `filter`.
 
     Raises:
-        ConfigError: a text is no such thing, or names a column twice.
+        ConfigError: a text cannot be read, with the place; or two are of one column.
     """
-    wanted: dict[str, Any] = {}
-    for text in texts:
+
+    def __init__(self, texts: Iterable[str], wanted: Mapping[str, Any] | None = None) -> None:
+        self._texts = list(texts)
+        parsers = [_Parser(text) for text in self._texts]
+        parts = [parser.parse() for parser in parsers]
+        parts += [_having(_test(name, value)) for name, value in (wanted or {}).items()]
+        self._select = _all(parts)
+        self.conditions = [pair for parser in parsers for pair in parser.conditions]
+        names = [name for parser in parsers if parser.is_plain for name, _ in parser.conditions]
+        if twice := next((name for name in names if names.count(name) > 1), ""):
+            what = f"{twice.partition('__')[0]} is asked for twice"
+            raise ConfigError(what, hint="leave one out, or write NAME=A|B for either")
+        self._is_plain = all(parser.is_plain for parser in parsers)
+
+    def words(self, sentence: Sentence) -> list[Token]:
+        """Return the words of a sentence that are asked for, in order."""
+        return [*self._select([*sentence])]
+
+    def to_json(self) -> dict[str, Any] | list[str]:
+        """Return column -> value; of more than such conditions, the queries as they are."""
+        return dict(self.conditions) if self._is_plain else self._texts
+
+
+class _Parser:
+    """Reads a query by recursive descent; all relations are of the first word.
+
+    query = word (RELATION word)*
+    word  = all (" | " all)*
+    all   = item (" & " item)*
+    item  = "(" query ")", "*", NAME=VALUE, NAME==VALUE or NAME!=VALUE
+    """
+
+    def __init__(self, text: str) -> None:
+        self.conditions: list[tuple[str, Any]] = []  # those that are not negated
+        self.is_plain = True  # a single condition
+        self._text, self._place, self._depth = text, 0, 0
+
+    def parse(self) -> Select:
+        select = self._query()
+        if rest := self._text[self._place :].strip():
+            hint = "write &, | or a relation, such as >, before it"
+            raise self._error(f"nothing joins {rest!r} to what is before it", hint)
+        return select
+
+    def _query(self) -> Select:
+        select = self._word()
+        while relation := self._take(_RELATION):
+            select = _related(select, relation, self._word())
+        return select
+
+    def _word(self) -> Select:
+        parts = [self._all()]
+        while self._take(_OR):
+            parts.append(self._all())
+        return _either(parts) if len(parts) > 1 else parts[0]
+
+    def _all(self) -> Select:
+        parts = [self._item()]
+        while self._take(_AND):
+            parts.append(self._item())
+        return _all(parts)
+
+    def _item(self) -> Select:
+        text = self._text
+        while text.startswith(" ", self._place):
+            self._place += 1
+        if text.startswith("(", self._place):
+            begin, self.is_plain = self._place, False
+            if self._depth == 50:  # Python's own stack ends
+                raise self._error("parentheses stand too deep", "leave some out")
+            self._place, self._depth = begin + 1, self._depth + 1
+            select = self._query()
+            if not self._take(_CLOSING):
+                self._place = begin
+                raise self._error("a parenthesis is not closed", "write ) at its end")
+            self._depth -= 1
+            return select
+        ends = [_SIGN.search(text, self._place), self._depth and _CLOSING.search(text, self._place)]
+        end = min((found.start() for found in ends if found), default=len(text))
+        try:
+            select = self._condition(text[self._place : end])
+        except ConfigError as error:
+            raise self._error(error.message, error.hint) from error
+        self._place = end
+        return select
+
+    def _condition(self, text: str) -> Select:
+        if text == "*":
+            self.is_plain = False
+            return lambda tokens: tokens
         name, sign, value = text.partition("=")
-        field, dot, item = name.partition("." if "." in name else "__")
-        name = field.lower() + (f"__{item}" if dot else "")
-        if not sign or not name:
+        field, dot, item = name.removesuffix("!").partition("." if "." in name else "__")
+        column = field.lower() + (f"__{item}" if dot else "")
+        if not sign or not name[:1].isalpha():
             hint = "write NAME=VALUE, as deprel=nsubj or feats.Case=Nom"
             raise ConfigError(f"{text!r} asks for nothing", hint=hint)
-        if name in wanted:
-            raise ConfigError(f"{field} is asked for twice", hint="leave one out")
         is_exact = value.startswith("=") and value != "="  # which is a word, too
-        asked = _read(name, value.removeprefix("=") if is_exact else value)
+        asked = _read(column, value.removeprefix("=") if is_exact else value)
         if isinstance(asked, str) and not is_exact:
-            asked = Pattern(asked, name)
-        wanted[name] = asked
-    wants(wanted)  # which refuses unknown names
-    return wanted
+            asked = Pattern(asked, column)
+        test = _test(column, asked)
+        if name.endswith("!"):
+            self.is_plain = False
+            return lambda tokens: [token for token in tokens if not test(token)]
+        self.conditions.append((column, asked))
+        return _having(test)
+
+    def _take(self, sign: re.Pattern[str]) -> re.Match[str] | None:
+        """Go behind a sign, if it is next."""
+        if found := sign.match(self._text, self._place):
+            self._place, self.is_plain = found.end(), False
+        return found
+
+    def _error(self, message: str, hint: str) -> ConfigError:
+        place = f"character {self._place + 1} of {self._text!r}"
+        return ConfigError(f"{message}, at {place}", hint=hint)
+
+
+def _having(test: Wanted) -> Select:
+    return lambda tokens: [token for token in tokens if test(token)]
+
+
+def _all(parts: Sequence[Select]) -> Select:
+    def select(tokens: Sequence[Token]) -> Sequence[Token]:
+        for part in parts:
+            tokens = part(tokens)
+        return tokens
+
+    return select
+
+
+def _either(parts: Sequence[Select]) -> Select:
+    def select(tokens: Sequence[Token]) -> Sequence[Token]:
+        numbers = {token.number for part in parts for token in part(tokens)}
+        return [token for token in tokens if token.number in numbers]
+
+    return select
+
+
+def _related(left: Select, relation: re.Match[str], right: Select) -> Select:
+    """Return what selects the words of `left` that a relation joins to any of `right`."""
+    is_absent = bool(relation[1])
+    tests = [_RELATIONS[sign] for sign in relation.groups()[1:] if sign]
+    of_tree, of_order = tests[0], tests[-1]  # one and the same where there is one
+
+    def select(tokens: Sequence[Token]) -> Sequence[Token]:
+        words = left(tokens)
+        if not words:
+            return words
+        sentence = words[0].sentence
+        others = [token.number for token in right([*sentence])]
+        above = _above(sentence)
+        return [
+            word
+            for word in words
+            if any(
+                of_tree(above, word.number, other) and of_order(above, word.number, other)
+                for other in others
+            )
+            != is_absent
+        ]
+
+    return select
+
+
+def _above(sentence: Sentence) -> list[list[int]]:
+    """Return the head of each word, its head, and so on; [0] is nothing."""
+    numbers = {str(number): number for number in range(1, len(sentence) + 1)}
+    heads = [0, *(numbers.get(row[HEAD], 0) for row in sentence.rows)]  # `_` may stand there
+    above: list[list[int]] = [[] for _ in heads]
+    for word, words in enumerate(above):
+        while (word := heads[word]) and word not in words:  # a cycle ends
+            words.append(word)
+    return above
 
 
 class QueryHints:
     """What a query that matches no word may have meant, by the sentences that were read."""
 
-    def __init__(self, query: Mapping[str, Any]) -> None:
+    def __init__(self, query: Query) -> None:
         # (column, what is asked for) -> the values that words have
         self._known: dict[tuple[str, str], set[Any]] = {
             (name, value): set()
-            for name, value in query.items()
+            for name, value in query.conditions
             if isinstance(value, str) and name.partition("__")[0] in _FEW_VALUES
         }
 
@@ -160,9 +342,9 @@ class Match(NamedTuple):
         }
 
 
-def matches(sentence: Sentence, wanted: Wanted) -> list[Match]:
-    """Return the words of a sentence that are wanted, each with the text around it."""
-    tokens = [token for token in sentence if wanted(token)]
+def matches(sentence: Sentence, query: Query) -> list[Match]:
+    """Return the words of a sentence that are asked for, each with the text around it."""
+    tokens = query.words(sentence)
     pieces = sentence.surface() if tokens else []
     texts = [text for _, _, text in pieces]
     result = []

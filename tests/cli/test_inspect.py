@@ -204,7 +204,6 @@ def test_a_directory_of_treebanks(tmp_path: Path, seqtool: Run, command: str) ->
         ("ngrams", "weights.safetensors: damaged"),
         ("model --where upos=X", "--where is for treebanks"),
         ("x.conllu --where upos", "'upos' asks for nothing"),
-        ("x.conllu --where upo=X", "upo is no column"),
         ("x.conllu --where upos=NOUN --strict", "exclude each other"),
     ],
 )

@@ -15,7 +15,7 @@ import seqtool
 from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import MAX_LINE, limit_lines
 from seqtool.treebank.layouts import Layout, horizontal, read_layout, vertical
-from seqtool.treebank.queries import matches, parse_query, wants
+from seqtool.treebank.queries import Query, matches
 from seqtool.treebank.sentence import FORM, MISC, Sentence
 
 # "vámonos al mar": two multiword tokens, an empty node, an enhanced graph
@@ -232,24 +232,19 @@ def test_a_query_of_no_column_is_refused(doc: seqtool.Doc) -> None:
     for name in ("deprl", "feats", "form__x"):
         with pytest.raises(ConfigError, match="no column"):
             doc.filter(**{name: "x"})
-    for texts, message in (
-        (["upos"], "asks for nothing"),
-        (["upos=A", "UPOS=B"], "twice"),
-        (["nothing=1"], "no column"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            parse_query(texts)
-    assert parse_query(["UPOS=_", "head=3", "feats.Case=a=b"]) == {
+    with pytest.raises(ConfigError, match="twice"):
+        doc.filter("upos=A", "UPOS=B")
+    assert Query(["UPOS=_", "head=3", "feats.Case=a=b"]).to_json() == {
         "upos": None, "head": 3, "feats__Case": "a=b",
     }  # fmt: skip
 
 
 def test_a_concordance(doc: seqtool.Doc) -> None:
-    found = [match for s in doc for match in matches(s, wants({"upos": "DET"}))]
+    found = [match for s in doc for match in matches(s, Query([], {"upos": "DET"}))]
     assert [(m.before, m.written, m.after, m.place) for m in found] == [
         ("vámonos ", "al", " mar.", "s1")
     ]
-    (match,) = matches(doc[0], wants({"upos": "PUNCT"}))
+    (match,) = matches(doc[0], Query(["upos=PUNCT"]))
     assert match[1:] == ("vámonos al mar", ".", "")
     assert match.to_json()["line"] == 12
 
@@ -329,7 +324,7 @@ def test_what_is_asked_for(words: list[str], queries: dict[str, list[int]]) -> N
         rows.append([str(number), form, lemma, "X", "_", feats, *rest, "_"])
     sentence = Sentence([], rows, [])
     for text, expected in queries.items():
-        assert [t.id for t in seqtool.filter(sentence, **parse_query([text]))] == expected, text
+        assert [t.id for t in seqtool.filter(sentence, text)] == expected, text
         name, _, value = text.replace(".", "__").partition("=")
         if not {"*", "="} & {*value} and "obj" not in value:  # the same from Python, as it is typed
             assert [t.id for t in seqtool.filter(sentence, **{name: value})] == expected, text

@@ -439,6 +439,7 @@ def test_the_page_in_a_browser(tmp_path: Path) -> None:
             ("tag=verb", "4 sentences"),
             ("feats.Case=Acc", "1 of 4"),
             ("deprel=", "4 sentences"),  # more is being typed
+            ("(bark >", "2 of 4"),
             ("", "4 sentences"),
         ):
             assert page.run(SEARCH.format(typed)) == found, typed

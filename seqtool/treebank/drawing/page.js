@@ -167,49 +167,117 @@ for (const picture of states.keys()) {
   });
 }
 
-// search: the terms, all of which one word must have
+// search: the language of queries.py, where a space is & too, a text without = is a part of a form
+// or lemma, case is no matter, and what is still being typed asks for nothing
 
-const COLUMNS = { form: 1, lemma: 2, upos: 3, xpos: 4, feats: 5, deprel: 7, misc: 9 };
-const NAMES = { ...COLUMNS, relation: 7, rel: 7, features: 5 };
+const COLUMNS = { id: 0, form: 1, lemma: 2, upos: 3, xpos: 4, tag: 3, feats: 5, features: 5, head: 6,
+  deprel: 7, relation: 7, rel: 7, misc: 9 };
+const RELATIONS = { // of words a and b, and of the words above each
+  ">": (a, b, above) => above(b)[0] === a, ">>": (a, b, above) => above(b).includes(a),
+  "<": (a, b, above) => above(a)[0] === b, "<<": (a, b, above) => above(a).includes(b),
+  "+": (a, b) => b === a + 1, "-": (a, b) => b === a - 1, "++": (a, b) => b > a, "--": (a, b) => b < a,
+};
 
-function pattern(text, isWhole) {
-  const any = text.replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*");
-  return new RegExp(isWhole ? "^(?:" + any + ")$" : any, "iu");
+function wordsAbove(rows, word) {
+  const above = []; // a cycle ends
+  while ((word = Number(rows.get(word)?.[6])) && !above.includes(word)) above.push(word);
+  return above;
+}
+
+function escaped(text, isExact) {
+  return text.replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", isExact ? "\\*" : ".*");
 }
 
 function term(text) {
-  // `feats.Case=Nom`, as `--where` has it, is `feats=Case=Nom`
-  text = text.replace(/^(feats|features|misc)\./i, "$1=");
-  const cut = text.indexOf("="), name = text.slice(0, Math.max(cut, 0)).toLowerCase();
-  const isTag = name === "tag";
-  if (!isTag && !Object.hasOwn(NAMES, name)) {
-    const found = pattern(text, false);
+  const [, name = "", isNot, isExact, value] = /^([^=]*?)(!?)=(=(?=.))?(.*)$/.exec(text) || [];
+  const [, field, item] = /^([a-z]+)(?:(?:\.|__)(.+))?$/.exec(name.toLowerCase()) || [];
+  const column = COLUMNS[field], isList = column === 5 || column === 9;
+  if (!Object.hasOwn(COLUMNS, field) || (item && !isList)) {
+    const found = new RegExp(escaped(text), "iu");
     return (row) => found.test(row[1]) || found.test(row[2]);
   }
-  if (cut === text.length - 1) return null; // still being typed
-  const column = NAMES[name], found = pattern(text.slice(cut + 1), true);
-  if (isTag) return (row) => found.test(row[3]) || found.test(row[4]);
-  if (column === 5 || column === 9) return (row) => row[column].split("|").some((x) => found.test(x));
-  // a relation is found with its subtypes
-  if (column === 7) return (row) => found.test(row[7]) || found.test(row[7].split(":")[0]);
-  return (row) => found.test(row[column]);
+  if (!value) return null;
+  const parts = isExact ? [] : value.split("|");
+  const texts = [value, ...(parts.every((part) => /[^*]/.test(part)) ? parts : [])];
+  const found = new RegExp("^(?:" + texts.map((one) => escaped(one, isExact)).join("|") + ")$", "iu");
+  const key = item && new RegExp("^" + escaped(item) + "=", "iu");
+  return (row) => {
+    let values = isList ? row[column].split("|") : [row[column]];
+    if (key) values = values.filter((x) => key.test(x)).map((x) => x.replace(key, ""));
+    if (key && !values.length) values = ["_"];
+    if (field === "tag") values.push(row[4]);
+    if (column === 7 && !isExact) values.push(row[7].split(":")[0]); // found with its subtypes
+    return values.some((x) => found.test(x)) !== Boolean(isNot);
+  };
+}
+
+function related(left, [, isNot, ofTree, ofOrder], right) {
+  const tests = [ofTree, ofOrder].filter(Boolean).map((sign) => RELATIONS[sign]);
+  return (row, rows) => {
+    const word = Number(row[0]), above = (of) => wordsAbove(rows, of);
+    const holds = ([other, its]) => tests.every((test) => test(word, other, above)) && right(its, rows);
+    return left(row, rows) && [...rows].some(holds) === !isNot;
+  };
+}
+
+function parsed(text) {
+  const RELATION = /\s*(?=!?[<>+-])(!?)(>>?|<<?)?(\+\+?|--?)?(?=\s|$)/y, AND = /\s*&(?=\s|$)/y;
+  const OR = /\s*\|(?=\s|$)/y, END = /\s*\)/y, SPACE = /\s*/y, OPENING = /\((?=.)/y;
+  let at = 0, depth = 0;
+  function take(sign) {
+    sign.lastIndex = at;
+    const found = sign.exec(text);
+    if (found) at = sign.lastIndex;
+    return found;
+  }
+  const isNext = (sign) => { sign.lastIndex = at; return sign.test(text); };
+  function query() {
+    let test = word(), sign;
+    while ((sign = take(RELATION))) {
+      const right = word();
+      if (test && right) test = related(test, sign, right);
+    }
+    return test;
+  }
+  function word() {
+    let known = [all()];
+    while (take(OR)) known.push(all());
+    known = known.filter(Boolean);
+    return known.length ? (row, rows) => known.some((test) => test(row, rows)) : null;
+  }
+  function all() {
+    const known = [];
+    do {
+      take(SPACE);
+      const test = at < text.length && item();
+      if (test) known.push(test);
+      take(AND);
+    } while (at < text.length && !isNext(RELATION) && !isNext(OR) && !(depth && isNext(END)));
+    return known.length ? (row, rows) => known.every((test) => test(row, rows)) : null;
+  }
+  function item() {
+    if (!take(OPENING)) return term(take(depth ? /\S+?(?=\)*(?:\s|$))/y : /\S+/y)[0]);
+    depth += 1;
+    const test = query();
+    take(END);
+    depth -= 1;
+    return test;
+  }
+  return query();
 }
 
 function search() {
-  const tests = query.value.normalize().split(/\s+/).filter(Boolean).map(term).filter(Boolean);
+  const test = parsed(query.value.normalize().trim());
   let num = 0;
   for (const section of sections) {
     const pictures = [...section.querySelectorAll(".picture")];
     const hits = new Set();
-    if (tests.length) {
-      for (const picture of pictures) {
-        for (const [word, row] of rowsOf(picture)) {
-          if (tests.every((test) => test(row))) hits.add(word);
-        }
-      }
+    for (const picture of test ? pictures : []) {
+      const rows = rowsOf(picture);
+      for (const [word, row] of rows) if (test(row, rows)) hits.add(word);
     }
     section.hits = hits;
-    const isIn = (!tests.length || hits.size > 0) && (!only.checked || Number(section.dataset.marked) > 0);
+    const isIn = (!test || hits.size > 0) && (!only.checked || Number(section.dataset.marked) > 0);
     section.hidden = !isIn;
     num += isIn;
     for (const picture of pictures) {

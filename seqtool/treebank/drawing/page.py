@@ -111,8 +111,14 @@ _CONTROLS = r"""
 <p>A <b>word</b> is found in forms and lemmas, in part; <code>form</code>, <code>lemma</code>,
 <code>upos</code>, <code>xpos</code>, <code>tag</code> (either), <code>feats</code>,
 <code>deprel</code> and <code>misc</code> are asked for as <code>deprel=nsubj</code>, with
-<code>*</code> for any letters. One word must have all that is asked for:
-<code>upos=VERB feats.Tense=Past</code>.</p>
+<code>*</code> for any letters and <code>|</code> for either; <code>==</code> is just that text,
+<code>!=</code> another one. One word must have all that is asked for, as
+<code>upos=VERB feats.Tense=Past</code>, or, with <code>|</code> between spaces, one of two.</p>
+<p><code>upos=VERB &gt; deprel=obj !&gt; deprel=nsubj</code>: all relations are of the first word.
+<code>A &gt; B</code> has a child B, <code>A &lt; B</code> a head B; <code>&gt;&gt;</code>
+<code>&lt;&lt;</code> however far; <code>A + B</code> is followed by B, <code>A - B</code> comes
+after B; <code>++</code> <code>--</code> however far; <code>A &gt;++ B</code> has a child B later;
+<code>!</code> is no such word, <code>*</code> any word; parentheses group.</p>
 <p><kbd>/</kbd> search · <kbd>j</kbd> <kbd>k</kbd> next and previous sentence · in a picture,
 <kbd>←</kbd> <kbd>→</kbd> (or <kbd>↑</kbd> <kbd>↓</kbd>) go along the words, the other two to the
 head and to the first dependent, <kbd>Home</kbd> <kbd>End</kbd> <kbd>Esc</kbd></p>
