@@ -464,3 +464,17 @@ def _show(
     width = 2 + max(len(label) for label, _ in rows)
     for label, shown in rows:
         echo(f"{label:<{width}}{shown}", bold=label == "perplexity", err=to_stderr)
+    if result.files:
+        echo("", err=to_stderr)
+        measured = [*result.files, ("all", result)]
+        cells = [
+            [
+                _shown([name]),
+                *(f"{count:,}" for count in (each.sentences, each.tokens, each.oov)),
+                format(each.perplexity, ",.2f" if each.perplexity < HUGE else ".3e"),
+                "-" if each.bits_per_byte is None else f"{each.bits_per_byte:.4f}",
+            ]
+            for name, each in measured
+        ]
+        columns = ["file", "sentences", "tokens", "unknown", "perplexity", "bits per byte"]
+        cli.show_table("", columns, cells, to_stderr=to_stderr)

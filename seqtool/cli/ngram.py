@@ -349,20 +349,27 @@ def import_(
 @examples(
     "seqtool ngram prune runs/kn5 -o runs/small",
     "seqtool ngram prune big.arpa.gz --threshold 1e-7 -o small --arpa small.arpa",
+    "seqtool ngram prune big.arpa.gz --vocab words.txt -o small",
 )
 def prune(
     model: ModelArgument,
-    threshold: float = cli.option(1e-8, "How much the perplexity may grow, by each n-gram.", "X"),
+    threshold: float | None = cli.option(
+        None, "How much the perplexity may grow, by each n-gram (1e-8; none with --vocab).", "X"
+    ),
+    vocab: str | None = cli.option(
+        None, "Keep the words of this list alone; <unk> is as probable as all others.", "FILE"
+    ),
     *,
     new: NewModelOptions,
 ) -> None:
     """Leave out the n-grams that matter least, by relative entropy (Stolcke 1998).
 
-    What SRILM does as `ngram -prune`. The model that is read stays.
+    What SRILM does as `ngram -prune`; with --vocab, what its change-lm-vocab does: n-grams with
+    other words go, and the backoffs follow from what is left. The model that is read stays.
     """
     from seqtool.lm.ngram.train import prune_model
 
-    before, after = prune_model(model, new.output, threshold, **new.arguments())
+    before, after = prune_model(model, new.output, threshold, vocab=vocab, **new.arguments())
     old = [len(level) for level in before.levels]
     kept = [len(level) for level in after.levels]
     kept += [0] * (len(old) - len(kept))
@@ -526,6 +533,7 @@ def classes(
     inputs: InputsArgument = None,
     num: int = cli.option(100, "How many classes.", "N", min=1),
     sweeps: int = cli.option(20, "How many times each word may move, at most.", "N", min=1),
+    srilm: bool = cli.option(False, "Write lines of SRILM: CLASS PROBABILITY WORD."),
     output: str = cli.option("-", "The file to write, or stdout.", "FILE", "-o"),
     as_json: cli.JsonOption = False,
     *,
@@ -550,7 +558,7 @@ def classes(
     options = counting.arguments() | {"num": num, "max_sweeps": sweeps}
     with stage_bars() as on_progress:
         made = make_classes(texts, config, on_progress=on_progress, **options)
-    write_classes(output, made.classes)
+    write_classes(output, made.classes, made.word_shares, srilm=srilm)
     num_words = sum(map(len, made.classes))
     if as_json:
         about = {"classes": output, "num": len(made.classes), "words": num_words}

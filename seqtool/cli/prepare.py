@@ -26,7 +26,7 @@ SHOWN = 10  # broken sentences, and doubtful lines
 @cli.takes_options(
     "seqtool.text.prepared:PrepareConfig",
     {
-        **cli.same_names("unit", "vocab_size", "min_count", "column", "lowercase"),
+        **cli.same_names("unit", "vocab_size", "min_count", "column", "lowercase", "reverse"),
         **cli.same_names("skip_empty_lines", "special_tokens", "byte_fallback"),
         "--vocab": cli.option_for("vocab", metavar="FILE"),
         "--field": cli.option_for("field", help=cli.FIELD_HELP),

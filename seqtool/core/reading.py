@@ -354,6 +354,9 @@ class BlockReader(Blocks):
     given. Packed files are known by their first bytes. Of files named .parquet the field is a
     column, and their rows are lines.
 
+    Attributes:
+        num_files: of the files that were begun; it tells apart one that is named twice.
+
     Args:
         inputs: files, directories (read recursively, sorted) and `-` for stdin; or one of these.
         field: the field that holds the text of JSON Lines or Parquet; "text" when not given.
@@ -363,6 +366,7 @@ class BlockReader(Blocks):
         on_progress: called with (bytes read from disk, their total or None).
         digests: filled with file name -> SHA-256 of each file as it is on disk.
         as_written: give lines of JSON as they are, not the text in them.
+        live: give the whole lines of stdin as they come, for answers before it ends.
         column: read treebanks as a text of this column, one of `TEXT_COLUMNS`: a sentence a line,
             blanks between words, a no-break space for a blank in one. Of "form" a multiword token
             is read as it is written, of other columns its words are.
@@ -382,13 +386,14 @@ class BlockReader(Blocks):
     on_progress: Progress | None = None
     digests: dict[str, str] | None = None
     as_written: bool = False
+    live: bool = False
     column: str | None = None
 
     def __post_init__(self) -> None:
         inputs = self.inputs
         self._inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
         self.treebanks = self.treebanks or self.column is not None
-        self._bytes_read = 0
+        self._bytes_read = self.num_files = 0
         self._total: int | None = None
         self._path = str(self._inputs[0]) if self._inputs else ""
         self._first_line = 1
@@ -426,6 +431,7 @@ class BlockReader(Blocks):
 
     def _read_one(self, name: str) -> Iterator[bytes]:
         self._path = "<stdin>" if name == STDIN else name
+        self.num_files += 1
         is_table = unpacked_name(name).endswith(PARQUET) and not self.treebanks
         return self._read_table(name) if is_table else self._read_file(name)
 
@@ -498,9 +504,13 @@ class BlockReader(Blocks):
             offset += len(block)
             self._first_line += text.count(b"\n")
 
+    def _is_live(self) -> bool:
+        return self.live and self._path == "<stdin>"
+
     def _chunks(self, file: IO[bytes]) -> Iterator[bytes]:
         digest = hashlib.sha256()
-        while chunk := file.read(self.block_size):
+        read = file.read1 if self._is_live() else file.read  # type: ignore[attr-defined]
+        while chunk := read(self.block_size):
             if self.digests is not None:
                 digest.update(chunk)
             self._bytes_read += len(chunk)
@@ -514,7 +524,7 @@ class BlockReader(Blocks):
         start = b""
         for chunk in chunks:
             start += chunk
-            if len(start) >= _MAGIC_BYTES:
+            if len(start) >= _MAGIC_BYTES or b"\n" in start:  # which no packing begins with
                 break
         chunks = chain([start], chunks)
         kind = next((kind for kind, magic in _PACKINGS.items() if magic.match(start)), "")
@@ -544,7 +554,7 @@ class BlockReader(Blocks):
             size += len(chunk)
             ended = chunk.rfind(b"\n") + 1  # bytes of whole lines
             num_open = len(chunk) - ended if ended else num_open + len(chunk)
-            if ended and size >= self.block_size:
+            if ended and (size >= self.block_size or self._is_live()):
                 yield b"".join((*pending, chunk[:ended]))
                 is_begun = True
                 pending, size = [chunk[ended:]], len(chunk) - ended

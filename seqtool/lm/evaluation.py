@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -33,6 +35,7 @@ from seqtool.core.arrays import Doubles, Ids
 from seqtool.core.errors import ConfigError, DataError, ModelError
 from seqtool.core.one_line import OneLine
 from seqtool.core.reading import (
+    STDIN,
     BlockReader,
     LineBlocks,
     Place,
@@ -97,6 +100,8 @@ class LMEvaluation(OneLine):
         state: "carried" from sentence to sentence, or "reset" so that each begins anew.
         unknown_words: the first unknown words with how often they occur; none of a prepared corpus,
             or of other units.
+        files: each file with what was measured of it, which sums to the whole; none of a single one
+            or a prepared corpus. A file without any line has no entry.
     """
 
     shown = (
@@ -119,6 +124,7 @@ class LMEvaluation(OneLine):
     adaptations: tuple[Adaptation, ...] = ()
     state: str = "reset"
     unknown_words: Mapping[str, int] = field(default_factory=dict)
+    files: tuple[tuple[str, LMEvaluation], ...] = ()
 
     @property
     def nats(self) -> float:
@@ -187,6 +193,8 @@ class LMEvaluation(OneLine):
             result["split"] = self.split
         if self.impossible:
             result["zero_probability_tokens"] = self.impossible
+        if self.files:
+            result["files"] = [{"text": name, **each.to_json()} for name, each in self.files]
         return result
 
 
@@ -236,6 +244,19 @@ class TextBlock(NamedTuple):
     place: Place
 
 
+class _File(NamedTuple):
+    """Which file a block is of: the first is number 1; 0 stands for what is no file."""
+
+    number: int = 0
+    name: str = ""
+
+    @classmethod
+    def of(cls, blocks: BlockReader) -> _File:
+        """Return the file of the block that was given last."""
+        path = blocks.place.path
+        return cls(blocks.num_files, STDIN if path == "<stdin>" else path)
+
+
 class ScoredBlock(NamedTuple):
     """Sentences that were scored.
 
@@ -267,6 +288,8 @@ def evaluate_lm(
     pool: Pool[TextBlock, ScoredBlock] | None = None,
 ) -> LMEvaluation:
     r"""Measure a model on text; memory does not grow with it.
+
+    Each file is read from a beginning, whatever the model has read before it.
 
     Args:
         model: any language model.
@@ -310,23 +333,29 @@ def evaluate_lm(
     tokenizer, digests = model.tokenizer, dict[str, str]()
     corpus = _prepared_corpus(paths, tokenizer)
     blocks: BlockReader | None = None
-    scored: Iterator[tuple[bytes | None, ScoredBlock]]
+    source: Iterable[tuple[_File, ScoredInput]]
+    scored: Iterator[tuple[tuple[_File, bytes | None], ScoredBlock]]
     if corpus is not None:
         refuse_field(field, [corpus.path])
         split = _choose_split(corpus, split)
-        source = cut_sentences(corpus.ids(split), on_progress)
+        source = ((_File(), each) for each in cut_sentences(corpus.ids(split), on_progress))
     elif split is not None:
         raise ConfigError(
             f"--split {split} needs a prepared corpus", hint="name its directory, or drop --split"
         )
     elif text is not None:
-        source = encode_text(text, tokenizer)
+        source = ((_File(), each) for each in encode_text(text, tokenizer))
     else:
-        size = BYTES_PER_BLOCK if pool is None else BYTES_PER_SHARE
-        blocks = read_blocks(
-            paths, field=field, block_size=size, on_progress=on_progress, digests=digests
+        blocks = read = read_blocks(
+            paths,
+            field=field,
+            block_size=BYTES_PER_BLOCK if pool is None else BYTES_PER_SHARE,
+            on_progress=on_progress,
+            digests=digests,
+            live="-" in (per_token, per_sentence),
         )
-        source = tokenizer.encode_blocks(blocks)
+        encoded = tokenizer.encode_blocks(read)
+        source = ((_File.of(read), each) for each in encoded)
     if pool is None:
         scored = _score(model, source, reset_state=reset_state)
     elif blocks is None:
@@ -335,29 +364,35 @@ def evaluate_lm(
         )
     else:
         check_shared(model, reset_state=reset_state)
-        pairs = ((TextBlock(block, blocks.place), block) for block in blocks)
+        pairs = ((TextBlock(block, read.place), (_File.of(read), block)) for block in read)
         scored = paired_results(pairs, pool.map)
 
-    counts: Counter[str] = Counter()
-    known_nats: list[float] = []  # one per block, for fsum
-    unknown_nats: list[float] = []
+    measured: defaultdict[_File, list[dict[str, Any]]] = defaultdict(list)  # of each block
+    num_tokens, num_sentences, ended = 0, 0, began
     unknown = UnknownWords(tokenizer)
     with ExitStack() as stack:
         token_table, sentence_table = (
             None if target is None else stack.enter_context(open_table(target))
             for target in (per_token, per_sentence)
         )
-        for block, scores in scored:
+        for (file, block), scores in scored:
             ids, log_probs = scores.ids, scores.log_probs
-            check_log_probs(log_probs, counts["tokens"])
-            first, is_unknown = counts["sentences"] + 1, ids == UNK_ID
-            counts["sentences"] += int((ids == EOS_ID).sum())
-            counts["tokens"] += len(ids)
-            counts["oov"] += int(is_unknown.sum())
-            counts["num_bytes"] += 0 if block is None else len(block)
-            counts["impossible"] += int(np.isneginf(log_probs).sum())
-            known_nats.append(float(log_probs[~is_unknown].sum()))
-            unknown_nats.append(float(log_probs[is_unknown].sum()))
+            check_log_probs(log_probs, num_tokens)
+            first, is_unknown = num_sentences + 1, ids == UNK_ID
+            before, ended = ended, time.perf_counter()
+            figures: dict[str, Any] = {
+                "sentences": int((ids == EOS_ID).sum()),
+                "tokens": len(ids),
+                "oov": int(is_unknown.sum()),
+                "num_bytes": 0 if block is None else len(block),
+                "impossible": int(np.isneginf(log_probs).sum()),
+                "known_nats": float(log_probs[~is_unknown].sum()),
+                "unknown_nats": float(log_probs[is_unknown].sum()),
+                "seconds": ended - before,
+            }
+            measured[file].append(figures)
+            num_tokens += len(ids)
+            num_sentences += figures["sentences"]
             unknown.add(ids, block)
             on_scores(scores, block)
             if token_table is not None:
@@ -365,17 +400,15 @@ def evaluate_lm(
                 token_table.write(token_columns(first, tokens, scores))
             if sentence_table is not None:
                 sentence_table.write(sentence_columns(first, scores))
-    if not counts["tokens"]:
+    if not num_tokens:
         raise DataError("the text is empty", hint="give a text with at least one line")
+    total = _added(chain.from_iterable(measured.values()))
     if corpus is not None:
-        counts["num_bytes"] = corpus.info["splits"][split].get("bytes")
-    return LMEvaluation(
+        total["num_bytes"] = corpus.info["splits"][split].get("bytes")
+    result = LMEvaluation(
         unit=tokenizer.unit,
         vocabulary_size=len(tokenizer.vocabulary),
-        **counts,
-        known_nats=math.fsum(known_nats),
-        unknown_nats=math.fsum(unknown_nats),
-        seconds=time.perf_counter() - began,
+        **{**total, "seconds": time.perf_counter() - began},
         true_log10_probability=_true_log10_probability(
             [digests.get(name, "") for name in find_files(paths)]
             if corpus is None
@@ -386,6 +419,23 @@ def evaluate_lm(
         state="reset" if reset_state or not model.carries_state else "carried",
         unknown_words=unknown.counts,
     )
+    if len(measured) == 1:
+        return result
+    files = []
+    for file, each in measured.items():
+        truth = _true_log10_probability([digests.get(file.name, "")])
+        own = _added(each) | {"true_log10_probability": truth, "unknown_words": {}}
+        files.append((file.name, replace(result, **own)))
+    return replace(result, files=tuple(files))
+
+
+def _added(figures: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the sums of figures by their names, rounded once."""
+    every = [*figures]
+    return {
+        name: type(value)(math.fsum(each[name] for each in every))
+        for name, value in every[0].items()
+    }
 
 
 def resets_for_tables(model: LanguageModel, *tables: Target | None) -> bool:
@@ -466,15 +516,16 @@ def paired_results(
 
 
 def _score(
-    model: LanguageModel, source: Iterable[ScoredInput], *, reset_state: bool
-) -> Iterator[tuple[bytes | None, ScoredBlock]]:
-    """Give the lines of each block, and its scores."""
-    pairs = ((ids, (ids, text)) for ids, text in source)
-    for (ids, text), scores in paired_results(
-        pairs, partial(model.score_ids, reset_state=reset_state)
-    ):
-        log_probs = np.asarray(scores.log_probs, np.float64)
-        yield text, ScoredBlock(ids, log_probs, scores.columns, scores.parts)
+    model: LanguageModel, source: Iterable[tuple[_File, ScoredInput]], *, reset_state: bool
+) -> Iterator[tuple[tuple[_File, bytes | None], ScoredBlock]]:
+    """Give the file and the lines of each block, and its scores."""
+    for file, group in groupby(source, key=itemgetter(0)):
+        pairs = ((ids, (ids, text)) for _, (ids, text) in group)
+        for (ids, text), scores in paired_results(
+            pairs, partial(model.score_ids, reset_state=reset_state)
+        ):
+            log_probs = np.asarray(scores.log_probs, np.float64)
+            yield (file, text), ScoredBlock(ids, log_probs, scores.columns, scores.parts)
 
 
 def check_shared(model: LanguageModel, *, reset_state: bool) -> None:
@@ -503,7 +554,8 @@ def scorer(model: LanguageModel) -> Callable[[TextBlock], ScoredBlock]:
 
     def score(block: TextBlock) -> ScoredBlock:
         with block.place.locating():
-            source = [(model.tokenizer.encode_block(block.text), block.text)]
+            ids = model.tokenizer.encode_block(block.text)
+        source = [(_File(), (ids, block.text))]
         ((_, scored),) = _score(model, source, reset_state=True)
         return scored
 
@@ -545,6 +597,12 @@ def _prepared_corpus(paths: Sequence[str | Path], tokenizer: Tokenizer) -> Prepa
 
     corpus = PreparedCorpus.open(corpora[0])
     theirs = corpus.tokenizer
+    if theirs.reverse != tokenizer.reverse:
+        raise DataError(
+            "was prepared in the other direction (--reverse) than the model reads",
+            hint="evaluate the text itself: the model brings its own tokenizer",
+            path=corpora[0],
+        )
     if theirs.unit != tokenizer.unit or theirs.vocabulary != tokenizer.vocabulary:
         raise DataError(
             "was prepared with another vocabulary than the model's",

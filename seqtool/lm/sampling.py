@@ -178,7 +178,8 @@ def read_prompt(
         raise PromptError(message, hint="leave it out") from error
     if unknown and not allow_unknown:
         raise _unknown_words(tokenizer, list(unknown))
-    return ids, "\n".join(lines) if unknown else None
+    # of lines that come from their ends, an unknown word of the prompt is shown as <unk>
+    return ids, "\n".join(lines) if unknown and not tokenizer.reverse else None
 
 
 def _unknown_words(tokenizer: Tokenizer, unknown: Sequence[str]) -> PromptError:

@@ -139,6 +139,11 @@ class SplitSentence(NamedTuple):
 
 def sentence_splitter(tokenizer: Tokenizer) -> Callable[[str, int], SplitSentence]:
     """Return what turns a line of a number, from 1, into ids, and knows which are of which word."""
+    if tokenizer.reverse:
+        raise ConfigError(
+            "the model reads lines from their ends, so a word has no words before it",
+            hint="choose a model that was trained without `prepare --reverse`",
+        )
     if isinstance(tokenizer, WordTokenizer):  # a word `</s>` is to be an unknown one
         tokenizer = WordTokenizer(
             tokenizer.vocabulary, lowercase=tokenizer.lowercase, special_tokens="unknown"

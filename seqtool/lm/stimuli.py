@@ -226,7 +226,7 @@ def write_words(
         with progress() as on_progress:
             blocks: Blocks
             if stimuli is None:
-                blocks = read_blocks(paths, field=field, on_progress=on_progress)
+                blocks = read_blocks(paths, field=field, on_progress=on_progress, live=True)
             else:
                 texts = [each.as_read for each in stimuli.printed]
                 blocks = LineBlocks(texts, stimuli.table.path, stimuli.table.lines, join=True)

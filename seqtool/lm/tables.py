@@ -109,8 +109,12 @@ def open_table(target: Target) -> Iterator[Table]:
     check_target(target)
     if not isinstance(target, str | Path) or str(target) == STDOUT:
         stream = terminal.stream() if isinstance(target, str | Path) else target
-        yield _LinesTable(lambda data: stream.write(data.decode()), "\t")
-        stream.flush()
+
+        def write(data: bytes) -> None:
+            stream.write(data.decode())
+            stream.flush()  # a reader at the other end of a pipe sees each row once it is known
+
+        yield _LinesTable(write, "\t")
         return
     suffix = _suffix(target)
     with atomic_file(target) as raw:

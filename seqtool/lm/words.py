@@ -52,7 +52,7 @@ from seqtool.lm.alignment import Pieces, Units, add_up, find_units
 from seqtool.lm.evaluation import check_log_probs, paired_results
 from seqtool.lm.protocol import LanguageModel, Summary, TokenScores, refuse_other_than_model
 from seqtool.lm.tables import Column, plain
-from seqtool.text.tokenizers import Tokenizer, WordTokenizer
+from seqtool.text.tokenizers import Tokenizer, WordTokenizer, turned
 
 SPECIAL = (BOS.encode(), EOS.encode())
 
@@ -193,6 +193,11 @@ def score_blocks(
     refuse_other_than_model(model)
     refuse_lines_anew(model, carry_state=carry_state)
     tokenizer = model.tokenizer
+    if tokenizer.reverse and tokenizer.unit != "word":
+        raise ConfigError(
+            "the model reads characters from the ends of lines, which gives words no probability",
+            hint="take a model of words, or see what it gives lines: seqtool eval-ppl",
+        )
     summary: Summary | None = None
     if tokenizer.unit != "word":
         summary = Summary(tokenizer.opens_word)
@@ -222,7 +227,9 @@ def _words_of(
             skipped += tuple(token.upper() for token in SPECIAL)
     units = find_units(block, line_ends=line_ends, skipped=skipped)
     # a token is a word or the end of a line
-    tokens_U = slice(None) if line_ends else np.flatnonzero(ids != EOS_ID)
+    tokens_U: Any = slice(None) if line_ends else np.flatnonzero(ids != EOS_ID)
+    if tokenizer.reverse:  # back to the order of the text
+        tokens_U = turned(ids == EOS_ID)[tokens_U]
     ids_U = ids[tokens_U]
     # what a softmax in single precision has above one is certain
     bits_U = np.maximum(0.0, -scores.log_probs[tokens_U] / LN_2)

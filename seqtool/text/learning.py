@@ -6,6 +6,7 @@ as they come; at the end each number gets its id.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -37,6 +38,8 @@ from seqtool.text.tokenizers import (
     WordTokenizer,
     code_points,
 )
+
+_KALDI = re.compile("<eps>|#[0-9]+")  # what its tables have beside words
 
 
 class _Settings(Protocol):
@@ -271,19 +274,30 @@ class SubwordLearner:
 def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:
     """Read a vocabulary, one word (or character) a line; empty lines are passed over.
 
+    Kaldi's tables begin with a word, too: `words.txt` has its number after it, `lexicon.txt` a
+    pronunciation, in a line for each. The first line tells. Their `<eps>` and `#0` are no words.
+
     Raises:
         DataError: a line holds several, or the file cannot be read.
     """
     symbols: dict[str, None] = {}
+    is_table: bool | None = None
     reader = read_blocks(path)
     for block in reader:
         for number, line in enumerate(block.decode().split("\n")[:-1], start=1):
             symbol = line if unit == "char" else line.strip(BLANKS)
             symbol = symbol.lower() if lowercase else symbol
-            is_one = len(symbol) < 2 if unit == "char" else not set(symbol) & set(BLANKS)
+            is_one = len(symbol) < 2
+            if unit != "char" and symbol:
+                word, *others = re.split(f"[{BLANKS}]+", symbol)
+                is_table = bool(others) if is_table is None else is_table
+                if is_one := is_table == bool(others):
+                    symbol = "" if is_table and _KALDI.fullmatch(word) else word
             if not is_one:
                 what = f"{symbol!r} is not one {'character' if unit == 'char' else 'word'}"
-                error = DataError(what, hint="list one symbol a line")
+                if is_table:
+                    what = f"{symbol!r} has nothing after it, as the words before it have"
+                error = DataError(what, hint="list one symbol a line, or a word first in all lines")
                 raise reader.place.located(error, number)
             if symbol not in ("", UNK, EOS, BOS):
                 symbols[symbol] = None

@@ -58,7 +58,7 @@ from seqtool.text.learning import (
     SubwordLearner,
     WordCounter,
 )
-from seqtool.text.tokenizers import Tokenizer, load_tokenizer
+from seqtool.text.tokenizers import Tokenizer, load_tokenizer, turned
 
 FORMAT_VERSION = 1
 INFO_FILE = CORPUS
@@ -93,6 +93,9 @@ class PrepareConfig(Config):
         None, "file with the vocabulary, one word or character a line", when="unit is word/char"
     )
     lowercase: bool = setting(False, "lower-case the text")
+    reverse: bool = setting(
+        False, "turn the words or characters of each line around", when="unit is word/char"
+    )
     field: str | None = setting(
         None, "field that holds the text of JSON Lines", when="column is None"
     )
@@ -499,7 +502,12 @@ class _Preparation:
         with self._spool("train").open("wb") as spool:
             for split, block in self._read("train"):
                 if split == "train":
-                    spool.write(learner.read(block))
+                    read = learner.read(block)
+                    if self.config.reverse:
+                        numbers = np.frombuffer(read, np.int32)
+                        end = EOS_ID if self.config.unit == "word" else ord("\n")
+                        read = numbers[turned(numbers == end)].data
+                    spool.write(read)
                 else:
                     with self._spool(split).open("ab") as kept:
                         kept.write(block)
@@ -508,6 +516,7 @@ class _Preparation:
             hint = "give more text, or use all of it for training: seqtool prepare --split 100"
             raise DataError("no line is left for training", hint=hint, path=first)
         tokenizer, final_ids = learner.finish()
+        tokenizer.reverse = self.config.reverse
         self._write_spooled("train", tokenizer, final_ids)
         counts = self.counts["train"]
         if counts.tokens == counts.sentences:  # nothing but ends of sentences

@@ -54,6 +54,7 @@ class Tokenizer(OneLine, ABC):
     unit: str  # word, char, byte, bpe or unigram
     lowercase: bool  # whether text is lower-cased before it is encoded
     vocabulary: Vocabulary  # the symbols that the ids stand for
+    reverse: bool = False  # whether lines are read from their ends to their beginnings
 
     def encode(self, line: str) -> Ids:
         """Return the ids of one line, without `</s>`.
@@ -159,7 +160,8 @@ class Tokenizer(OneLine, ABC):
 
     def describe(self) -> dict[str, Any]:
         """Return what `load_tokenizer` needs to know beside the files."""
-        return {"unit": self.unit, "lowercase": self.lowercase}
+        reverse = {"reverse": True} if self.reverse else {}
+        return {"unit": self.unit, "lowercase": self.lowercase, **reverse}
 
     def _case(self, text: str) -> str:
         """Return a text in the tokenizer's case.
@@ -180,7 +182,7 @@ class StreamDecoder:
     """Ids to text, one at a time, holding back what is not yet a whole character.
 
     `byte_values` are the ids that stand for one byte of UTF-8. The separator is put between two
-    tokens of a line.
+    tokens of a line. With `reverse`, tokens come from the end of a line, and its text at once.
     """
 
     def __init__(
@@ -188,13 +190,21 @@ class StreamDecoder:
         texts: Sequence[str],
         byte_values: Mapping[int, int] | None = None,
         separator: str = "",
+        *,
+        reverse: bool = False,
     ) -> None:
         self.texts, self.byte_values, self._separator = texts, byte_values or {}, separator
+        self._reverse, self._held = reverse, list[str]()
         self._at_start = True
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, token: int) -> str:
         """Return the text that this id completes, perhaps none yet."""
+        if self._reverse:
+            if token == EOS_ID:
+                return f"{self.flush()}\n"
+            self._held += self.texts[token : token + 1]  # nothing of <s>
+            return ""
         if (value := self.byte_values.get(token)) is not None:
             return self._utf8.decode(bytes((value,)))
         text = self._utf8.decode(b"", final=True)
@@ -210,7 +220,8 @@ class StreamDecoder:
 
     def flush(self) -> str:
         """Return what is still held back."""
-        return self._utf8.decode(b"", final=True)
+        line, self._held = self._separator.join(reversed(self._held)), []
+        return line + self._utf8.decode(b"", final=True)
 
 
 class _VocabularyTokenizer(Tokenizer):
@@ -224,7 +235,13 @@ class _VocabularyTokenizer(Tokenizer):
     def load(cls, directory: Path, description: Mapping[str, Any]) -> Self:
         """Read what `save` wrote."""
         vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
-        return cls(vocabulary, lowercase=bool(description.get("lowercase", False)))
+        tokenizer = cls(vocabulary, lowercase=bool(description.get("lowercase", False)))
+        tokenizer.reverse = bool(description.get("reverse", False))
+        return tokenizer
+
+    def _in_order(self, ids: Ids) -> Ids:
+        """Return ids of whole lines in the order in which they are read."""
+        return ids[turned(ids == EOS_ID)] if self.reverse else ids
 
     def save(self, directory: str | Path) -> list[str]:
         """Write `vocabulary.json`."""
@@ -280,15 +297,16 @@ class WordTokenizer(_VocabularyTokenizer):
             raise special_word(special.pop())
         if special and self.special_tokens == "skip":
             words = [word for word in words if word not in (BOS, EOS)]
-        return words
+        return words[::-1] if self.reverse else words
 
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
-        return self._table.encode(self.as_read(block))
+        return self._in_order(self._table.encode(self.as_read(block)))
 
     def decoder(self) -> StreamDecoder:
         """Return a decoder that puts a space between words."""
-        return StreamDecoder(self.vocabulary.symbols, separator=" ")
+        symbols = self.vocabulary.symbols
+        return StreamDecoder(symbols, separator=" ", reverse=self.reverse)
 
 
 class CharTokenizer(_VocabularyTokenizer):
@@ -311,18 +329,19 @@ class CharTokenizer(_VocabularyTokenizer):
 
     def tokens(self, line: str) -> list[str]:
         """Return the characters of one line."""
-        return list(self._case(line))
+        return list(self._case(line))[:: -1 if self.reverse else 1]
 
     def encode_block(self, block: bytes) -> Ids:
         """Return the ids of whole lines, `EOS_ID` after each."""
         points = code_points(self._case(block.decode()))
         ids = self._id_of[points]
         ids[points == ord("\n")] = EOS_ID
-        return ids
+        return self._in_order(ids)
 
     def decoder(self) -> StreamDecoder:
         """Return a decoder; an unknown character is shown as U+FFFD."""
-        return StreamDecoder([REPLACEMENT, *self.vocabulary.symbols[1:]])
+        symbols = [REPLACEMENT, *self.vocabulary.symbols[1:]]
+        return StreamDecoder(symbols, reverse=self.reverse)
 
 
 class ByteTokenizer(_VocabularyTokenizer):
@@ -371,6 +390,19 @@ def load_tokenizer(directory: str | Path, description: Mapping[str, Any]) -> Tok
         what = f"its unit is {unit!r}, which this seqtool does not know"
         raise ModelError(what, hint="upgrade seqtool, or make it again", path=directory)
     return TOKENIZERS[unit].load(Path(directory), description)
+
+
+def turned(is_end: Bools) -> Longs:
+    """Return where each token stands when the lines are turned around, their ends still last, [N].
+
+    >>> turned(np.array([False, False, False, True, False, True])).tolist()
+    [2, 1, 0, 3, 4, 5]
+    """
+    ends = np.flatnonzero(is_end)
+    sizes = np.diff(ends, prepend=-1)
+    places: Longs = np.repeat(2 * ends - sizes, sizes) - np.arange(len(is_end))
+    places[ends] = ends
+    return places
 
 
 def word_spans(line: str) -> list[tuple[int, int]]:

@@ -1,11 +1,14 @@
 """Files of word classes: which class each word of a vocabulary belongs to.
 
 The file has a word and the name of its class in each line, a blank or a tab between them. A word
-that it does not name is a class of its own.
+that it does not name is a class of its own. SRILM's files, classes-format(5), are read too:
+
+    CLASS-00001 0.75 dog        class, p(word | class), word
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +18,8 @@ from seqtool.core.errors import ConfigError, DataError
 from seqtool.core.reading import read_blocks
 from seqtool.core.vocabulary import BLANKS, BOS, EOS
 from seqtool.text.tokenizers import Tokenizer, WordTokenizer
+
+_SHARE = re.compile(r"[01]|[01]?\.[0-9]*|[0-9.]+e-[0-9]+").fullmatch  # a probability
 
 
 def read_class_numbers(path: str | Path, tokenizer: Tokenizer) -> Ints:
@@ -37,15 +42,18 @@ def read_class_numbers(path: str | Path, tokenizer: Tokenizer) -> Ints:
     check_words(tokenizer)
     vocabulary = tokenizer.vocabulary
     names: dict[int, str] = {}
+    num_fields = 0  # as of the first line: 2, or the 3 of SRILM
     reader = read_blocks(path)
     for block in reader:
         for number, line in enumerate(block.decode().split("\n")[:-1], start=1):
             parts = line.replace("\t", " ").strip(BLANKS).split(" ")
             fields = [part for part in parts if part]
-            if len(fields) != 2:
-                what = f"a line has two fields, a word and its class, and this one {len(fields)}"
+            num_fields = num_fields or (3 if len(fields) == 3 and _SHARE(fields[1]) else 2)
+            if len(fields) != num_fields or not (num_fields == 2 or _SHARE(fields[1])):
+                those = "a word and its class" if num_fields == 2 else "class, probability and word"
+                what = f"a line has {num_fields} fields, {those}, and this one {len(fields)}"
                 raise reader.place.located(DataError(what, hint="give one word a line"), number)
-            word, name = fields
+            word, name = fields if num_fields == 2 else fields[::-2]
             word = word.lower() if tokenizer.lowercase else word
             if word in (EOS, BOS) or word not in vocabulary:
                 continue

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +105,45 @@ def test_tables(seqtool: Run) -> None:
     mixed = seqtool("eval-ppl", "tune.txt", "-m", "two", "-m", "uniform", "--per-token", "-")
     names = "sentence token surprisal oov surprisal_1 surprisal_2 previous_1 previous_2"
     assert mixed.stdout.splitlines()[0].split("\t") == names.split()
+
+
+@pytest.mark.parametrize("options", [(), ("--reset-state",), ("--cache",)])
+def test_each_file_has_the_figures_that_it_has_alone(seqtool: Run, options: tuple[str]) -> None:
+    Path("empty.txt").write_text("")
+    texts = ("text.txt", "tune.txt", "empty.txt", "text.txt")
+    words = ("-m", "two", *options)
+    whole = answer(seqtool("eval-ppl", *texts, *words, "--json"))
+    files = whole.pop("files")
+    alone = [answer(seqtool("eval-ppl", each["text"], *words, "--json")) for each in files]
+    for of_file, same in zip(files, alone, strict=True):
+        del of_file["seconds"]
+        assert of_file == {name: same[name] for name in of_file} | {"text": of_file["text"]}
+    for name in ("tokens", "sentences", "oov", "log10_probability"):
+        assert whole[name] == pytest.approx(sum(each[name] for each in files), rel=1e-14)
+    lines = seqtool("eval-ppl", *texts, *words).stdout.splitlines()
+    assert [line.split()[0] for line in lines[-5:]] == ["file", *texts[:2], texts[3], "all"]
+    assert "files" not in answer(seqtool("eval-ppl", texts[0], *words, "--json"))
+
+
+@pytest.mark.parametrize("words", [("eval-ppl", "-", "--per-token", "-"), ("surprisal", "-")])
+def test_a_pipe_gets_a_row_once_its_line_is_read(root: Path, words: tuple[str]) -> None:
+    Path("x.arpa").write_text(UNIGRAM_ARPA)
+    with subprocess.Popen(
+        [sys.executable, "-m", "seqtool", *words, "-m", "x.arpa"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for sentence in (b"1", b"2"):
+            process.stdin.write(b"a\n")  # and stdin stays open
+            while not (row := process.stdout.readline()).startswith(sentence):
+                assert row
+        process.stdin.close()
+        assert process.wait() == 0
 
 
 def test_a_row_does_not_depend_on_the_lines_before_it(seqtool: Run) -> None:

@@ -188,6 +188,40 @@ def test_a_pruned_model(seqtool: Run) -> None:
     assert (answer["order"], answer["ngrams"][1:]) == (1, [0, 0])
 
 
+def test_a_model_of_the_words_of_a_list(seqtool: Run, model: str) -> None:
+    Path("words.txt").write_text("<eps> 0\n<s> 1\n</s> 2\ndog 3\nthe 4\nowl 5\n#0 6\n")
+    words = ("ngram", "prune", model, "--vocab", "words.txt", "-o", "p", "--arpa", "p.arpa")
+    answer = as_json(seqtool(*words, "--json"))
+    assert answer["ngrams"][0] == 5  # <unk> </s> the dog <s>
+    assert perplexity(seqtool, "p") == pytest.approx(perplexity(seqtool, "p.arpa"), rel=1e-5)
+    assert checkpoint.read_header("p").data["restricted_to"] == "words.txt"
+    seen = [
+        as_json(seqtool(*words[:-2], "--force", "--json", *more))["ngrams"]
+        for more in ((), ("--threshold", 0.5))
+    ]
+    assert (seen[0], seen[1][1:]) == (answer["ngrams"], [0, 0])
+
+
+@pytest.mark.parametrize("option", ["--vocab", "--limit-vocab"])
+def test_lists_of_kaldi(seqtool: Run, refused: Callable[..., str], option: str) -> None:
+    lists = {
+        "list": "dog\nthe\n",
+        "words.txt": "<eps> 0\ndog 1\n#0 3\nthe\t2\n</s> 4\n",
+        "lexicon.txt": "dog d ao g\nthe dh ah\nthe dh iy\n",
+        "lexiconp.txt": "dog 1.0 d ao g\nthe 0.6 dh ah\nthe 0.4 dh iy\n",
+        "bad": "dog 1\nthe\n",
+    }
+    results = set()
+    for name, content in lists.items():
+        Path(name).write_text(content)
+        if name != "bad":
+            words = ("text.txt", option, name, "--order", 2, "-o", f"{name}.m", "--json")
+            ngrams = as_json(seqtool("ngram", "train", *words))["ngrams"]
+            results.add((ngrams, perplexity(seqtool, f"{name}.m")))
+    assert len(results) == 1
+    refused(f"ngram train text.txt {option} bad -o x", "bad:2: 'the' has nothing after it")
+
+
 def test_a_mixture(seqtool: Run, model: str) -> None:
     Path("birds.txt").write_text("a bird sings\nthe bird sees a dog\n" * 8, encoding="utf-8")
     seqtool("ngram", "train", "birds.txt", "--order", 2, "-o", "n")
@@ -234,6 +268,14 @@ def test_from_classes_to_a_model_in_use(
     assert (made["num"], made["words"], len(made["moved"])) == (3, 6, 1)
     words = ("text.txt", "--classes", "c.tsv", "--order", 3, "-o", "m", "--json")
     assert as_json(seqtool("ngram", "train", *words))["vocabulary_size"] == 8
+    assert seqtool("ngram", "classes", *words[:1], "--num", 3, "--srilm", "-o", "s").code == 0
+    shares = [line.split() for line in Path("s").read_text().splitlines()]
+    assert [[share[0][-1], share[2]] for share in shares] == [line.split()[::-1] for line in lines]
+    for name in ("CLASS-00001", "CLASS-00003"):
+        assert sum(float(share[1]) for share in shares if share[0] == name) == pytest.approx(1)
+    of_srilm = ("--classes", "s", "--order", 3, "-o", "n")
+    assert seqtool("ngram", "train", "text.txt", *of_srilm).code == 0
+    assert perplexity(seqtool, "m") == perplexity(seqtool, "n")
     assert seqtool("ngram", "train", "text.txt", "--order", 3, "-o", "words").code == 0
     for command in (
         "generate -m m --seed 1",
@@ -260,6 +302,8 @@ def test_from_classes_to_a_model_in_use(
         ("train text.txt --arpa x.klm", "KenLM's binary format"),
         ("train text.txt --memory 1K", "memory"),
         ("train text.txt --classes pair.tsv", "pair.tsv:2"),
+        ("train text.txt --classes srilm", "srilm:2"),
+        ("prune m --vocab other.txt -o p --threshold 2", "the threshold is 2"),
         ("train text.txt --vocab words --arpa words", "is read, and would be replaced"),
         ("train special.txt", "special.txt:1: "),
         ("counts text.txt --filter dgo", "'dgo' does not occur"),
@@ -283,6 +327,7 @@ def test_mistakes(
     for name, content in {
         "words": "dog\ncat\nthe\n",
         "pair.tsv": "dog x\ncat\n",
+        "srilm": "x 0.5 dog\nx cat\n",
         "special.txt": "a <s> b\n",
         "x.arpa": "\\data\\\nngram 1=1\n\n\\1-grams:\n0.5 a\n\n\\end\\\n",
     }.items():

@@ -138,6 +138,7 @@ def test_a_column_is_a_text(seqtool: Run) -> None:
         ("text.txt -o out --split 50,40", "sums to 90"),
         ("text.txt -o out --split 90,10 --valid valid.txt", "--valid gives one"),
         ("text.txt -o out --unit byte --vocab-size 300", "vocab_size counts only where"),
+        ("text.txt -o out --unit byte --reverse", "reverse counts only where"),
         ("text.txt -o out --vocab none.txt", "none.txt: no such file"),
         ("text.txt -o out --valid a.conllu", "a.conllu: is a treebank, not text"),
         ("text.txt -o out --strict", "--strict is for treebanks"),
@@ -179,3 +180,41 @@ def test_of_texts_and_treebanks_in_a_directory_texts_are_read(
     assert "sentences" in seqtool("prepare", "ud").stdout
     # a licence is no text to count
     refused("ngram counts ud", "x-ud-train.conllu: is a treebank, not text")
+
+
+@pytest.mark.parametrize("unit", ["word", "char"])
+def test_a_backward_model_reads_what_its_corpus_was(
+    seqtool: Run, refused: Callable[..., str], unit: str
+) -> None:
+    lines = ["abb cdd e", "cdd abb abb abb", "", "e cdd cdd abb e"] * 9
+    turn = {"word": lambda line: " ".join(line.split()[::-1]), "char": lambda line: line[::-1]}
+    Path("in").write_text("".join(f"{line}\n" for line in lines))
+    Path("turned").write_text("".join(f"{turn[unit](line)}\n" for line in lines))
+    for name, *words in (("in", "--reverse"), ("turned",)):
+        ours = ("--valid", name, "--test", name, "--unit", unit, "-o", f"{name}.c", *words)
+        assert seqtool("prepare", name, *ours).code == 0
+        assert seqtool("ngram", "train", f"{name}.c", "--order", 3, "-o", f"{name}.m").code == 0
+    for split in ("train", "test"):
+        assert Path(f"in.c/{split}.bin").read_bytes() == Path(f"turned.c/{split}.bin").read_bytes()
+    figures = [
+        json.loads(seqtool("eval-ppl", text, "-m", model, "--json").stdout)["log10_probability"]
+        for text, model in (("in", "in.m"), ("in.c", "in.m"), ("turned", "turned.m"))
+    ]
+    assert len(set(figures)) == 1
+    prompts = {"in.m": "cdd abb", "turned.m": turn[unit]("cdd abb")}
+    made = [
+        seqtool("generate", "-m", name, "--seed", 1, "--prompt", prompt).stdout[:-1]
+        for name, prompt in prompts.items()
+    ]
+    assert made[0].endswith("cdd abb")
+    assert made[0] == turn[unit](made[1])
+    refused("eval-ppl in -m in.m -m turned.m", "in.m reads lines from their ends")
+    refused("eval-ppl turned.c -m in.m", "in the other direction")
+    if unit == "char":
+        refused("surprisal in -m in.m", "from the ends of lines")
+        return
+    tables = [seqtool("surprisal", text, "-m", f"{text}.m").stdout for text in ("in", "turned")]
+    rows = [[line.split("\t") for line in table.splitlines()[1:]] for table in tables]
+    assert [row[2] for row in rows[0]] == " ".join(lines).split()
+    of_first = [[(row[2], row[5]) for row in each if row[0] == "1"] for each in rows]
+    assert of_first[0] == of_first[1][::-1]

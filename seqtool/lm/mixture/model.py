@@ -194,7 +194,7 @@ def check_weights(weights: Sequence[float], num: int) -> tuple[float, ...]:
 
 
 def check_reading(first: Tokenizer, other: Tokenizer, name: str, other_name: str) -> None:
-    """Refuse models of different units or case.
+    """Refuse models of different units, case or direction.
 
     Raises:
         ModelError: with the names of both.
@@ -209,6 +209,12 @@ def check_reading(first: Tokenizer, other: Tokenizer, name: str, other_name: str
         raise ModelError(
             f"{lower} lower-cases the text, but {mixed} does not",
             hint="train both with --lowercase, or both without",
+        )
+    if first.reverse != other.reverse:
+        backward, forward = (name, other_name) if first.reverse else (other_name, name)
+        raise ModelError(
+            f"{backward} reads lines from their ends, but {forward} does not",
+            hint="add up what each gives whole sentences: seqtool eval-ppl --per-sentence",
         )
 
 

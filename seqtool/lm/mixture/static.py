@@ -122,4 +122,7 @@ def _tokenizer(parts: Sequence[NgramModel], names: Sequence[str]) -> Tokenizer:
     for part, name in zip(parts, names, strict=True):
         check_reading(first, part.tokenizer, names[0], name)
     union = union_of([part.tokenizer.vocabulary for part in parts])
-    return WordTokenizer(union, lowercase=first.lowercase, special_tokens=first.special_tokens)
+    policy = first.special_tokens
+    tokenizer = WordTokenizer(union, lowercase=first.lowercase, special_tokens=policy)
+    tokenizer.reverse = first.reverse
+    return tokenizer

@@ -35,7 +35,7 @@ from numba import types
 
 from seqtool.core.arrays import Bools, Doubles
 from seqtool.core.jit import compiled
-from seqtool.core.vocabulary import EOS_ID
+from seqtool.core.vocabulary import EOS_ID, UNK_ID
 from seqtool.lm.array_file import read_only
 from seqtool.lm.ngram.table import BackoffTable, Float32, Int32, TableLevel
 
@@ -314,6 +314,29 @@ def with_words(table: BackoffTable, allowed: Bools) -> BackoffTable:
             begins = np.append(begins[:-1][allowed], begins[-1])
         levels.append(replace(level, begins=begins, words=numbers[level.words]))
     return BackoffTable(tuple(levels), num - 1)
+
+
+def restrict(table: BackoffTable, allowed: Bools) -> BackoffTable:
+    """Return a table of some words, a distribution in each context that is left.
+
+    N-grams with other words go, and `<unk>` gets the probability of these words themselves. The
+    backoffs are those that follow from what is left.
+
+    Args:
+        table: its vocabulary has V words.
+        allowed: [V + 1], `<s>` the last; `<unk>`, `</s>` and `<s>` are among them.
+    """
+    kept, is_kept = [], allowed
+    for level in table.levels[1:]:
+        is_kept = is_kept[contexts_of(level)] & allowed[level.words]
+        kept.append(is_kept)
+    result = with_words(select(table, kept), allowed)
+    first = result.levels[0]
+    log_probs = first.log_probs.copy()
+    others = table.levels[0].log_probs[~allowed].astype(np.float64)
+    log_probs[UNK_ID] = np.logaddexp.reduce([*others, np.float64(log_probs[UNK_ID])])
+    levels = (replace(first, log_probs=log_probs), *result.levels[1:])
+    return with_weights(BackoffTable(levels, result.vocabulary_size))
 
 
 def prune_by_entropy(table: BackoffTable, threshold: float) -> BackoffTable:

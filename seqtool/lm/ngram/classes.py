@@ -89,14 +89,25 @@ def read_classes(
     return WordClasses(class_V, shares_V)
 
 
-def write_classes(path: str | Path, classes: Iterable[Iterable[str]]) -> None:
+def write_classes(
+    path: str | Path,
+    classes: Iterable[Iterable[str]],
+    shares: Iterable[Iterable[float]],
+    *,
+    srilm: bool = False,
+) -> None:
     """Write classes to a file, or to stdout for `-`; their names are their numbers, from 1.
+
+    With `srilm` a line has a class, the word's share of it, and the word: classes-format(5).
 
     Raises:
         OSError: it cannot be written.
     """
+    line = "CLASS-{0:05} {1:.9g} {2}\n" if srilm else "{2}\t{0}\n"
     content = "".join(
-        f"{word}\t{number}\n" for number, words in enumerate(classes, start=1) for word in words
+        line.format(number, share, word)
+        for number, of_class in enumerate(zip(classes, shares, strict=True), start=1)
+        for word, share in zip(*of_class, strict=True)
     ).encode()
     if str(path) == STDOUT:
         shown = stream()

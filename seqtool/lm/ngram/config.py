@@ -34,7 +34,9 @@ LESS_MEMORY = (
 class WordsConfig(Config):
     """How a text is read for a model that counts."""
 
-    vocab: str | None = setting(None, "file with a closed vocabulary, one word a line")
+    vocab: str | None = setting(
+        None, "file with a closed vocabulary, one word a line, or a table of Kaldi"
+    )
     vocab_size: int | None = setting(
         None, "keep the most frequent words, <unk> and </s> counted", minimum=3
     )

@@ -203,6 +203,7 @@ def limited(tokenizer: Tokenizer, path: str) -> tuple[WordTokenizer, Bools]:
     vocabulary = Vocabulary([old.symbols[place] for place in places.tolist()], counts)
     policy = tokenizer.special_tokens
     words = WordTokenizer(vocabulary, lowercase=tokenizer.lowercase, special_tokens=policy)
+    words.reverse = tokenizer.reverse
     return words, allowed
 
 

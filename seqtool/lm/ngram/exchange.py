@@ -239,12 +239,14 @@ class MadeClasses:
     Attributes:
         classes: the words of each, the most frequent ones first; the largest class first.
         shares: of each class, the share of the text's words.
+        word_shares: of each word of each class, its share of the class.
         perplexities: of the text by a class bigram model, to begin with and after each sweep.
         num_moved: per sweep, how many words changed their class.
     """
 
     classes: list[list[str]]
     shares: list[float]
+    word_shares: list[list[float]]
     perplexities: list[float]
     num_moved: list[int]
 
@@ -291,13 +293,11 @@ def make_classes(
     sizes = np.bincount(class_V, text.nums, minlength=num + 1)[1:]
     by_size = np.argsort(-sizes, kind="stable")
     by_count = np.argsort(-text.nums, kind="stable")
-    classes = [
-        [symbols[word] for word in by_count[class_V[by_count] == 1 + class_].tolist()]
-        for class_ in by_size.tolist()
-    ]
+    members = [by_count[class_V[by_count] == 1 + class_] for class_ in by_size.tolist()]
     return MadeClasses(
-        classes,
+        [[symbols[word] for word in words.tolist()] for words in members],
         (sizes[by_size] / sizes.sum()).tolist(),
+        [(text.nums[words] / text.nums[words].sum()).tolist() for words in members],
         np.exp(-np.array(log_likelihoods) / len(reading.ids)).tolist(),
         num_moved,
     )

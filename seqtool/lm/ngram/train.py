@@ -595,19 +595,22 @@ def open_ngram(path: str | Path, purpose: str) -> NgramModel:
 def prune_model(
     source: str | Path,
     output: str | Path,
-    threshold: float,
+    threshold: float | None = None,
     *,
+    vocab: str | None = None,
     arpa: str | Path | None = None,
     force: bool = False,
     threads: int = 1,
     command: str = "",
 ) -> tuple[BackoffTable, BackoffTable]:
-    """Prune a model by relative entropy; see `backoff`.
+    """Prune a model by relative entropy, restrict it to some words, or both; see `backoff`.
 
     Args:
         source: the model, or an ARPA file.
         output: the directory of the pruned one.
-        threshold: the share by which the perplexity may grow for each n-gram.
+        threshold: the share by which the perplexity may grow for each n-gram; 1e-8 when not given,
+            and none beside a list of words.
+        vocab: a list of the words that stay. Those that the model does not know are not added.
         arpa: a file to write it to as ARPA, too; "-" is stdout.
         force: replace a model that is there.
         threads: that write the ARPA file.
@@ -617,20 +620,23 @@ def prune_model(
         The table as it was, and as it is.
 
     Raises:
-        ConfigError: a threshold that is none.
+        ConfigError: a threshold that is none, or a list without any word of the model.
+        DataError: a list that cannot be used.
         ModelError: there is no such model, or it is of another kind.
         OutputError: the output exists, or cannot be written.
     """
     from seqtool.lm.ngram.arpa import check_arpa, check_symbols, write_arpa
-    from seqtool.lm.ngram.backoff import prune_by_entropy, with_sizes
+    from seqtool.lm.ngram.backoff import prune_by_entropy, restrict, with_sizes
 
-    if not 0 < threshold < 1:
+    if threshold is None and vocab is None:
+        threshold = 1e-8
+    if threshold is not None and not 0 < threshold < 1:
         raise ConfigError(
             f"the threshold is {threshold:g}, but must be between 0 and 1",
             hint="try 1e-8; more leaves out more",
         )
     checkpoint.check_output(output, force=force, hint=EXISTS)
-    check_arpa(arpa, [source])
+    check_arpa(arpa, [source] if vocab is None else [source, vocab])
     model = open_ngram(source, "are pruned")
     if arpa is not None:
         check_symbols(model.tokenizer.vocabulary)
@@ -644,17 +650,24 @@ def prune_model(
         if not all(isinstance(of_order, dict) for of_order in statistics):
             hint = "copy the model again, or train it again"
             raise ModelError("its statistics are damaged", hint=hint, path=source)
-    table = prune_by_entropy(model.table, threshold)
+    table, tokenizer = model.table, model.tokenizer
+    if vocab is not None:
+        tokenizer, allowed = limited(tokenizer, vocab)
+        table = restrict(table, allowed)
+        data["restricted_to"] = str(vocab)
+    if threshold is not None:
+        table = prune_by_entropy(table, threshold)
+        config["prune_entropy"] = max(threshold, config.get("prune_entropy", 0.0))
     save_model(
         output,
-        NgramModel(table, model.tokenizer),
-        config={**config, "prune_entropy": max(threshold, config.get("prune_entropy", 0.0))},
+        NgramModel(table, tokenizer),
+        config=config,
         data=data,
         command=command,
         statistics=with_sizes(statistics, table),
     )
     if arpa is not None:
-        write_arpa(table, model.tokenizer.vocabulary, arpa, threads=threads)
+        write_arpa(table, tokenizer.vocabulary, arpa, threads=threads)
     return model.table, table
 
 

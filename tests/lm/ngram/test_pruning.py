@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lm.ngram.random_tables import build
 from lm.ngram.references import EOS, Ngram, Rows, count, entries, look_up
 
-from seqtool.lm.ngram.backoff import prune_by_entropy, with_weights
+from seqtool.lm.ngram.backoff import prune_by_entropy, restrict, with_weights
 from seqtool.lm.ngram.config import NgramConfig
 from seqtool.lm.ngram.smoothing import estimate
 from seqtool.lm.ngram.table import BackoffTable
@@ -113,6 +113,26 @@ def test_equals_the_formulas(seed: int, order: int, smoothing: str, threshold: f
     wanted = pruned(entries(table), order, SIZE, threshold)
     found = prune_by_entropy(table, threshold)
     assert_same(found, wanted)
+    assert_sums_to_one(found)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.sets(st.integers(2, SIZE - 1)))
+def test_restricted_to_some_words(seed: int, order: int, gone: set[int]) -> None:
+    table = trained(seed, order, "modified-kneser-ney")
+    allowed = np.array([word not in gone for word in range(SIZE + 1)])
+    found = restrict(table, allowed)
+    number = {int(word): i for i, word in enumerate(np.flatnonzero(allowed))}
+    rows = entries(table)
+    wanted = {
+        tuple(number[word] for word in ngram): value
+        for ngram, value in rows.items()
+        if gone.isdisjoint(ngram)
+    }
+    mass = math.fsum(math.exp(rows[word,][0]) for word in {0, *gone})
+    assert math.exp(entries(found)[0,][0]) == pytest.approx(mass, rel=1e-6)
+    wanted[0,] = entries(found)[0,]
+    assert_same(found, weighed(wanted, found.order))
     assert_sums_to_one(found)
 
 
