@@ -60,6 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     toy.random_tagger().save(folder / "tagger", scores={}, data={})
     tiny_segmenter.random_segmenter().save(folder / "segmenter", scores={}, data={})
     linear().save(folder / "classifier", scores={}, data={})
+    (folder / "nbest").write_text("a-1 the dog\na-2 a cat\n")
     (folder / "reviews.csv").write_text("text,label\ngood,yes\nbad,no\n")
     tiny.write_treebank(folder / "trees.conllu", 3)
     seqtool.train_ngram([folder / "train.txt"], folder / "ngram")
@@ -111,6 +112,7 @@ LIGHT = {
     "generate": "generate -m ngram --prompt the --seed 1",
     "surprisal": "surprisal raw.txt -m ngram",
     "pairs": "pairs -m ngram",
+    "rescore": "rescore nbest -m ngram",
     "analyse context": "analyse context raw.txt -m ngram",
     "analyse surprisal": "analyse surprisal raw.txt -m ngram",
     "analyse sparsity": "analyse sparsity raw.txt -m ngram",

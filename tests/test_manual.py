@@ -211,6 +211,9 @@ def make_files(folder: Path, sample: Path) -> None:
         **dict.fromkeys(("dev.txt", "test.txt", "other.txt", "stimuli.txt"), short),
         "stimuli.csv": "item;condition;critical;text\n"
         '1;match;dog;"The old dog, it"\n1;mismatch;2;the dog\n',
+        "nbest.txt": "a-1 the old dog\na-2 a old dog\n",
+        "ac_cost": "a-1 2.5\na-2 1.5\n",
+        "references.txt": "a the old dog\n",
         "lexicon.txt": "\n".join(sorted(set(text.split()))),
         "letter.txt": "The old dog sleeps. A cat saw it.\n\nIt ran.\n",
         "reviews.csv": "\n".join(["text,label", *rows]),

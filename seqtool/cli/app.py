@@ -33,6 +33,7 @@ COMMANDS = {
     "eval-ppl": "seqtool.cli.eval_ppl:eval_ppl",
     "surprisal": "seqtool.cli.surprisal:surprisal",
     "pairs": "seqtool.cli.pairs:pairs",
+    "rescore": "seqtool.cli.rescore:rescore",
     "generate": "seqtool.cli.generate:generate",
     "segment": "seqtool.cli.annotate:segment",
     "train-tagger": "seqtool.cli.train_tagger:train_tagger",
@@ -69,7 +70,7 @@ COMMANDS = {
 PANELS = {
     "Start": "demo help",
     "Data": "prepare fetch inspect pack",
-    "Language models": "train-lm eval-ppl generate ngram surprisal pairs",
+    "Language models": "train-lm eval-ppl generate ngram surprisal pairs rescore",
     "Parsing": "train-parser parse train-tagger tag segment eval-parser draw",
     "Labels of texts": "train-classifier classify",
     "More": "analyse tune serve",

@@ -170,34 +170,42 @@ def parse_table(content: str, path: str | Path) -> ParsedTable:
     separator = SEPARATORS.get(Path(unpacked_name(path)).suffix, "\t" if "\t" in header else ",")
     if separator not in header:  # spreadsheets in many languages write semicolons
         separator = next((sign for sign in "\t,;" if sign in header), separator)
+    lines, rows = zip(*table_rows(io.StringIO(content, newline=""), separator, shown), strict=True)
+    return ParsedTable(shown, rows[0], [*rows[1:]], [*lines[1:]])
+
+
+def table_rows(text: Iterable[str], separator: str, path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows of a table with the 1-based lines where they begin; the first are the names.
+
+    Raises:
+        DataError: as of `parse_table`, when the row is read.
+    """
     csv.field_size_limit(sys.maxsize)  # the reader of files limits lines: --max-line
     # strict: a quotation mark that is no quoting is an error, where it would swallow other cells
-    reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
+    reader = csv.reader(text, delimiter=separator, strict=True)
+    names: list[str] = []
     begin = 1
     try:
         for row in reader:
+            if row and names and len(row) != len(names):
+                what = f"{len(row)} cells in this row, but {len(names)} columns"
+                hint = "quote cells that hold the separator"
+                raise DataError(what, hint=hint, path=path, line=begin)
+            if row and not names and len(set(names := row)) < len(row):
+                twice = next(name for name in names if names.count(name) > 1)
+                hint = "give each column a name of its own"
+                raise DataError(
+                    f"two columns are named {twice!r}", hint=hint, path=path, line=begin
+                )
             if row:
-                rows.append(row)
-                lines.append(begin)
+                yield begin, row
             begin = reader.line_num + 1
     except csv.Error as error:
         what = f"no table: {error}"
         hint = "quote cells that hold quotes, separators or line ends, and double quotes in them"
-        raise DataError(what, hint=hint, path=shown, line=begin) from error
-    if not rows:
-        raise DataError("has no rows", hint="name the columns in the first line", path=shown)
-    names, *rows = rows
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        hint = "give each column a name of its own"
-        raise DataError(f"two columns are named {twice!r}", hint=hint, path=shown, line=lines[0])
-    for line, row in zip(lines[1:], rows, strict=True):
-        if len(row) != len(names):
-            what = f"{len(row)} cells in this row, but {len(names)} columns"
-            raise DataError(what, hint="quote cells that hold the separator", path=shown, line=line)
-    return ParsedTable(shown, names, rows, lines[1:])
+        raise DataError(what, hint=hint, path=path, line=begin) from error
+    if not names:
+        raise DataError("has no rows", hint="name the columns in the first line", path=path)
 
 
 def _suffix(target: str | Path) -> str:
