@@ -11,6 +11,7 @@ What is ignored when a command starts (`nohup`, a shell's `&`) stays ignored.
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -43,11 +44,19 @@ def ended_by_signals() -> Iterator[list[int]]:
     """Let a signal raise `Stopped` within the block; gives those that did: others may catch it."""
     global _raised
     _raised = []
+    hook = sys.unraisablehook
+
+    def pass_over(raised: sys.UnraisableHookArgs) -> None:
+        """Say nothing of a signal that came where Python lets nothing raise, as in `__del__`."""
+        if not isinstance(raised.exc_value, Stopped):
+            hook(raised)
+
+    sys.unraisablehook = pass_over
     try:
         with _handled_by(_stop):
             yield _raised
     finally:
-        _raised = None
+        _raised, sys.unraisablehook = None, hook
 
 
 @contextmanager
