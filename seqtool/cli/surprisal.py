@@ -34,7 +34,9 @@ class StimuliOptions:
     text_column: str | None = _option(None, "The column that holds the text.", "NAME")
     item_column: str | None = _option(None, "The column that tells items apart.", "NAME")
     tokenize: bool = _option(False, "Let models read the text as `segment --rules` splits it.")
-    punctuation: str = _option("apart", "With --tokenize: apart from words or not.", "apart|with")
+    punctuation: str | None = _option(
+        None, "With --tokenize: apart from words (default) or with them.", "apart|with"
+    )
     critical: str | None = _option(None, "The column of critical words or their numbers.", "NAME")
     by: str | None = _option(None, "Also means by the conditions in this column.", "NAME")
     allow_unknown: bool = _option(False, "Critical words may be unknown to a model.")
@@ -100,7 +102,8 @@ def surprisal(
     from seqtool.lm.stimuli import find_stimuli, write_words
     from seqtool.lm.tables import check_target, open_table
 
-    check_name("punctuation", stimuli.punctuation, ("apart", "with"))
+    if stimuli.punctuation is not None:
+        check_name("punctuation", stimuli.punctuation, ("apart", "with"))
     check_target(output, [*(text or ()), *(words.frequencies or ())])
     paths = text or [cli.stdin_or_sample("TEXT")]
     if words.frequencies:

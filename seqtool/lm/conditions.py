@@ -56,7 +56,8 @@ def mean_of(values: Sequence[float]) -> dict[str, Any]:
         error = math.sqrt(sum((value - mean) ** 2 for value in values) / (num - 1) / num)
         half = t_95(num - 1) * error
         interval = (mean - half, mean + half)
-        p_value = 1.0 - t_share(abs(mean) / error, num - 1) if error else None
+        if error > 1e-12 * abs(mean):  # else all are alike but for rounding
+            p_value = max(0.0, 1.0 - t_share(abs(mean) / error, num - 1))
     return {"num": num, "mean": mean, "interval": interval, "p_value": p_value}
 
 

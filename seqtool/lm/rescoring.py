@@ -12,6 +12,7 @@ their number by that of reference words. Errors in a line name it, but not the f
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -87,16 +88,32 @@ def read_nbest(path: str, costs: Sequence[str] = ()) -> Iterator[list[Hypothesis
     shown = "<stdin>" if path == STDIN else path
     blocks: Iterator[bytes] = read_blocks([path], as_written=True, live=True)
     lines = _lines(blocks)
-    first = next(lines, (1, ""))
+    first = next((line for line in lines if line[1].strip()), (1, ""))
     is_moses, is_table = BAR in first[1], {"id", "text"} <= {*first[1].rstrip().split("\t")}
     if costs and (is_moses or is_table):
         raise ConfigError("--costs are files beside Kaldi's list", hint="drop them")
-    lines, named = chain([first], lines), {Path(name).name: read_lines(name) for name in costs}
+    named = {Path(name).name: read_lines(name) for name in costs}
+    if len(named) < len(costs) or {*named} & {"id", "hypothesis", "text", LM, WORDS, TOTAL}:
+        hint = "rename the files: the columns of the table are called as they are"
+        raise ConfigError("two columns would have one name", hint=hint)
+    lines = chain([first], lines)
     read = _read_moses if is_moses else partial(_read_kaldi, named)
     hypotheses: Iterator[Hypothesis] = (read(line, n) for n, line in lines if line.strip())
     if is_table:
         hypotheses = _read_table(table_rows((line for _, line in lines), "\t", shown))
-    return ([*group] for _, group in groupby(hypotheses, lambda each: each.cells["id"]))
+    return _utterances(hypotheses)
+
+
+def _utterances(hypotheses: Iterable[Hypothesis]) -> Iterator[list[Hypothesis]]:
+    """Yield the hypotheses of each utterance, which stand together."""
+    seen: set[str] = set()
+    for key, group in groupby(hypotheses, lambda each: each.cells["id"]):
+        utterance = [*group]
+        if key in seen:
+            hint = "let the hypotheses of an utterance stand together: sort the list"
+            raise DataError(f"the utterance {key!r} comes again", hint=hint, line=utterance[0].line)
+        seen.add(key)
+        yield utterance
 
 
 def _lines(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
@@ -108,7 +125,7 @@ def _lines(blocks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
 def numbers_of(texts: Mapping[str, str], line: int | None = None) -> dict[str, float]:
     """Return numbers by their names; a DataError, with the line, where a text is none."""
     for name, text in texts.items():
-        if _NUMBER.fullmatch(text.strip()) is None:
+        if _NUMBER.fullmatch(text.strip()) is None or math.isinf(float(text)):
             what, hint = f"{name} is {text.strip()!r}, which is no number", "write one, as -0.5"
             raise DataError(what, hint=hint, line=line)
     return {name: float(text) for name, text in texts.items()}

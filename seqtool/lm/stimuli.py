@@ -86,6 +86,8 @@ def _regions(table: ParsedTable, printed: Sequence[PrintedText], column: str) ->
         if numbers := re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", cell):
             first, last = int(numbers[1]), int(numbers[2] or numbers[1])
             spans = [(first - 1, last)] if 1 <= first <= last <= len(words) else []
+            named = [(i, i + 1) for i, word in enumerate(words) if word == cell.strip()]
+            spans = [*{*spans, *named}]  # a number may stand in the text, too
         else:
             sought = [*map(bare, cell.split())]
             spans = [(i, i + len(sought)) for i in range(len(words))]
@@ -110,7 +112,7 @@ def find_stimuli(
     critical: str | None = None,
     by: str | None = None,
     tokenize: Split | None = None,
-    punctuation: str = "apart",
+    punctuation: str | None = None,
     *,
     allow_unknown: bool = False,
 ) -> Stimuli | None:
@@ -120,6 +122,11 @@ def find_stimuli(
         ConfigError: options that do not go together.
         DataError: it is no such table, has no such column, or has another column "item".
     """
+    if punctuation is not None and tokenize is None:
+        raise ConfigError("--punctuation counts only with --tokenize", hint="give both, or drop it")
+    if allow_unknown and critical is None:
+        what = "--allow-unknown is of critical words"
+        raise ConfigError(what, hint="name their column with --critical, or drop it")
     options = {"item-column": item_column, "critical": critical, "by": by, "tokenize": tokenize}
     if text_column is None and not any(map(is_stimuli, paths)):
         for name, value in options.items():
@@ -151,7 +158,7 @@ def find_stimuli(
     others = {
         name: place for place, name in enumerate(names) if name not in (text_column, item_column)
     }
-    apart = punctuation == "apart"
+    apart = punctuation != "with"
     printed = [printed_text(text, tokenize, apart=apart) for text in table.column(text_column)]
     regions = None if critical is None else [*_regions(table, printed, critical)]
     return Stimuli(table, items | others, printed, tokenize is not None, regions, allow_unknown)

@@ -274,8 +274,9 @@ class SubwordLearner:
 def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> Vocabulary:
     """Read a vocabulary, one word (or character) a line; empty lines are passed over.
 
-    Kaldi's tables begin with a word, too: `words.txt` has its number after it, `lexicon.txt` a
-    pronunciation, in a line for each. The first line tells. Their `<eps>` and `#0` are no words.
+    Kaldi's tables begin with a word, too: `words.txt` has its number after it, as the first line
+    shows; `lexicon.txt`, known by its name, a pronunciation, in a line for each. Their `<eps>` and
+    `#0` are no words.
 
     Raises:
         DataError: a line holds several, or the file cannot be read.
@@ -290,7 +291,10 @@ def read_word_list(path: str | Path, unit: str, *, lowercase: bool = False) -> V
             is_one = len(symbol) < 2
             if unit != "char" and symbol:
                 word, *others = re.split(f"[{BLANKS}]+", symbol)
-                is_table = bool(others) if is_table is None else is_table
+                if is_table is None:
+                    is_numbered = len(others) == 1 and others[0].isdecimal()
+                    is_named = Path(path).name.startswith("lexicon")
+                    is_table = is_numbered or (is_named and bool(others))
                 if is_one := is_table == bool(others):
                     symbol = "" if is_table and _KALDI.fullmatch(word) else word
             if not is_one:
