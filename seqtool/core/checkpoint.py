@@ -284,8 +284,9 @@ def _unpacked(path: Path, *state: int) -> Path:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             size = sum(member.file_size for member in members)
-            if size > path.stat().st_size or not all(map(_is_allowed, members)):
-                raise ValueError("a member is no plain file of a model")
+            other = next((each.filename for each in members if not _is_allowed(each)), None)
+            if size > path.stat().st_size or other is not None:
+                raise ValueError(f"{other or 'a member'} is not as seqtool pack writes it")
             for member in members:
                 target = directory / member.filename
                 target.parent.mkdir(exist_ok=True)
@@ -325,7 +326,10 @@ def find(path: str | Path, wanted: Sequence[str] = ()) -> Path:
     path = storage.present(Path(path))
     if is_packed(path):
         now = path.stat()
-        return _unpacked(path, now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+        state = now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns
+        if not _unpacked(path, *state).is_dir():  # somebody has cleaned the temporary folder
+            _unpacked.cache_clear()
+        return _unpacked(path, *state)
     if not path.is_dir():
         what = "neither a model directory nor an ARPA file" if path.exists() else "no such model"
         raise ModelError(what, hint=_known_models(path, wanted), path=path)

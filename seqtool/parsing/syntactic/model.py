@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqtool.core.arrays import Doubles, Floats, Ids, Longs
+from seqtool.core.arrays import Bools, Doubles, Floats, Ids, Longs
 from seqtool.core.checkpoint import Header
 from seqtool.core.errors import ModelError
 from seqtool.core.vocabulary import EOS_ID
@@ -32,7 +32,7 @@ from seqtool.parsing.unknown_words import Known
 from seqtool.text.tokenizers import Tokenizer
 from seqtool.treebank.conllu import Broken, Item
 from seqtool.treebank.derivation import Trace
-from seqtool.treebank.projectivity import deprojectivise
+from seqtool.treebank.projectivity import LIFTED, deprojectivise
 from seqtool.treebank.sentence import Sentence
 
 KIND = "syntactic-lm"
@@ -45,18 +45,23 @@ class Scored(NamedTuple):
 
     sums: Steps  # all labels together; see `tables`
     best: Steps  # the best label of each arc
-    labels: Longs  # the best ones of arcs to the left and to the right, [2, n + 2, n + 2]
+    bonus: Doubles  # of arcs, [head, dependent]: those of ROOT have labels of their own
+    labels: Longs  # the best ones: to the left, to the right, of ROOT, [3, n + 2, n + 2]
 
 
 @torch.no_grad()
 def score(
-    network: SyntacticNetwork, sentences: Sequence[Longs], states_XH: Tensor | None = None
+    network: SyntacticNetwork,
+    sentences: Sequence[Longs],
+    is_root_L: Bools,
+    states_XH: Tensor | None = None,
 ) -> list[Scored]:
     """Return the configurations of sentences, which are read side by side.
 
     Args:
         network: in evaluation mode.
         sentences: ids of words.
+        is_root_L: which labels are of arcs from ROOT alone.
         states_XH: what the network gives for them, if that is known: see `SyntacticNetwork.states`.
     """
     num, tensor = len(sentences), network.tensor
@@ -71,7 +76,8 @@ def score(
     end = ends_B[columns]
     words = ids_TB[np.minimum(fronts, end - 1), columns]  # at END none is read
     may_be = tables.possible(tops, fronts, end)
-    figures, labels = np.empty((5, len(tops))), np.empty((2, len(tops)), np.int64)
+    figures, labels = np.empty((6, len(tops))), np.empty((3, len(tops)), np.int64)
+    not_of = [tensor(is_root_L), tensor(is_root_L), tensor(~is_root_L & is_root_L.any())]
     for begin in range(0, len(tops), PAIRS):
         part = slice(begin, begin + PAIRS)
         rows_2N = tensor(np.stack([tops[part], fronts[part]]) * num + columns[part])
@@ -79,18 +85,22 @@ def score(
         steps_NS = network.step_log_probs(states_XH, rows_2N, tensor(may_be[part]))
         figures[:3, part] = doubles(network.sums(steps_NS)).T
         figures[0, part] += doubles(words_N)
-        for side, scores_NL in enumerate(network.sides(steps_NS)[1:]):
-            highest_N, labels_N = scores_NL.max(1)
+        _, left_NL, right_NL = network.sides(steps_NS)
+        for side, scores_NL in enumerate((left_NL, right_NL, right_NL)):
+            highest_N, labels_N = scores_NL.masked_fill(not_of[side], 0.4 * IMPOSSIBLE).max(1)
             figures[3 + side, part], labels[side, part] = doubles(highest_N), labels_N.cpu()
     figures[figures < 0.5 * IMPOSSIBLE] = -np.inf
     scored = []
     for column, size in enumerate((ends_B + 1).tolist()):
         own = slice(*np.searchsorted(columns, [column, column + 1]))
-        table = np.full((5, size, size), -np.inf)
+        table = np.full((6, size, size), -np.inf)
         table[:, tops[own], fronts[own]] = figures[:, own]
-        of_labels = np.zeros((2, size, size), np.int64)
+        of_labels = np.zeros((3, size, size), np.int64)
         of_labels[:, tops[own], fronts[own]] = labels[:, own]
-        scored.append(Scored(Steps(*table[:3]), Steps(table[0], *table[3:]), of_labels))
+        bonus = np.zeros((size, size))
+        bonus[0, 1:-1] = table[5, 1:-1, -1] - table[4, 1:-1, -1]  # popped at END
+        best = Steps(table[0], *table[3:5])
+        scored.append(Scored(Steps(*table[:3]), best, bonus, of_labels))
     return scored
 
 
@@ -132,6 +142,8 @@ class SyntacticModel(LanguageModel, TreeParser):
         self, network: SyntacticNetwork, tokenizer: Tokenizer, labels: Sequence[str]
     ) -> None:
         self.network, self.tokenizer, self.labels = network.eval(), tokenizer, tuple(labels)
+        is_root = [label.partition(LIFTED)[0].partition(":")[0] == "root" for label in labels]
+        self._is_root = np.array(is_root)
         self.calibrations = {}
 
     @property
@@ -150,7 +162,7 @@ class SyntacticModel(LanguageModel, TreeParser):
         ends = np.cumsum([1 + len(ids) for ids in sentences])
         cuts = np.flatnonzero(np.diff(ends // BATCH_WORDS)) + 1
         for places in np.split(np.arange(len(sentences)), cuts) if len(sentences) else ():
-            yield from score(self.network, [sentences[place] for place in places])
+            yield from score(self.network, [sentences[place] for place in places], self._is_root)
 
     def score_ids(
         self, blocks: Iterable[Ids], *, reset_state: bool = False, summary: Summary | None = None
@@ -230,21 +242,22 @@ class SyntacticModel(LanguageModel, TreeParser):
 
     def tree_of(self, scored: Scored) -> tuple[list[int], list[str]]:
         """Return the tree of the best derivation, lifted arcs put back."""
-        _, heads, fronts = tables.best_tree(scored.best)
+        _, heads, fronts = tables.best_tree(scored.best, scored.bonus)
         return self._named(scored, heads, fronts)
 
     def _named(self, scored: Scored, heads: Longs, fronts: Longs) -> tuple[list[int], list[str]]:
         """Return a tree with its labels, lifted arcs put back."""
         words = np.arange(1, len(heads) + 1)
-        numbers = scored.labels[(heads < words).astype(int), words, fronts]
+        sides = np.where(heads == 0, 2, heads < words)
+        numbers = scored.labels[sides, words, fronts]
         return deprojectivise(heads.tolist(), [self.labels[number] for number in numbers])
 
     def _chunk_parser(self, beam: int, allow_missing: bool, scores: bool) -> ChunkParser:
         def parse(chunk: Sequence[Item]) -> None:
             sentences = [item for item in chunk if isinstance(item, Sentence)]
             for sentence, scored in zip(sentences, self.scored(sentences), strict=True):
-                heads, deprels = self.tree_of(scored)
-                sentence.set_tree(heads, deprels)
+                _, heads, fronts = tables.best_tree(scored.best, scored.bonus)
+                sentence.set_tree(*self._named(scored, heads, fronts))
                 if scores:
                     _, _, arcs = tables.expected(scored.sums, one_root=True)
                     likely = arcs[heads, np.arange(1, len(heads) + 1)]
@@ -255,10 +268,13 @@ class SyntacticModel(LanguageModel, TreeParser):
     def _ranker(self, num: int, beam: int, allow_missing: bool) -> Ranker:
         def rank(sentences: Sequence[Sentence]) -> Iterator[list[ScoredTree]]:
             for scored in self.scored(sentences):
-                yield [
-                    ScoredTree(*self._named(scored, heads, fronts), nats)
-                    for nats, heads, fronts in tables.best_trees(scored.best, num)
-                ]
+                trees: dict[str, ScoredTree] = {}  # some are alike once lifted arcs are put back
+                for nats, heads, fronts in tables.best_trees(scored.best, scored.bonus):
+                    tree = ScoredTree(*self._named(scored, heads, fronts), nats)
+                    trees.setdefault(repr(tree[:2]), tree)
+                    if len(trees) == num:
+                        break
+                yield [*trees.values()]
 
         return rank
 
@@ -266,8 +282,8 @@ class SyntacticModel(LanguageModel, TreeParser):
         self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
     ) -> Iterator[Trace | Broken]:
         """Refuse: the best tree is found by a table, not step by step."""
-        hint = "see `seqtool analyse stack`, which shows what is open word by word"
-        raise ModelError("a syntactic language model builds no trees step by step", hint=hint)
+        hint = "see `seqtool analyse stack`: it shows what is open, word by word"
+        raise ModelError("this model builds no trees step by step", hint=hint)
 
     def head_probabilities(
         self, sentences: Sequence[Sentence], *, beam: int = 1
@@ -282,8 +298,7 @@ def load_model(directory: Path, header: Header, *, device: str = "cpu") -> Synta
     """Open a syntactic language model, on the CPU; errors as of `load_network`."""
     labels = header.statistics.get("labels")
     if not isinstance(labels, list) or not labels:
-        hint = "copy the model again, or train it again"
-        raise ModelError("the header names no labels", hint=hint, path=directory)
+        raise ModelError("the header names no labels", hint="train it again", path=directory)
 
     def make(config: Any, num_symbols: int) -> SyntacticNetwork:
         return SyntacticNetwork(config, num_symbols, len(labels))

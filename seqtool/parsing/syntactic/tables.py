@@ -176,8 +176,8 @@ def best_tree(steps: Steps, bonus: Doubles | None = None) -> tuple[float, Longs,
     return float(steps.shift[0, 0] + table[0, end]), heads[1:-1], fronts[1:-1]
 
 
-def best_trees(steps: Steps, num: int) -> Iterator[tuple[float, Longs, Longs]]:
-    """Give up to `num` trees, the best first: no two have the same heads.
+def best_trees(steps: Steps, bonus: Doubles | None = None) -> Iterator[tuple[float, Longs, Longs]]:
+    """Give trees as `best_tree` does, the best first: no two have the same heads.
 
     All trees but the best are divided by the first word whose head differs from its, and each part
     gives its best one (Lawler 1972).
@@ -191,16 +191,15 @@ def best_trees(steps: Steps, num: int) -> Iterator[tuple[float, Longs, Longs]]:
             heapq.heappush(waiting, (-score, next(number), fixed, bonus, heads, fronts))
 
     waiting: list[tuple[float, int, int, Doubles, Longs, Longs]] = []
-    add(np.zeros((size, size)), 0)
-    while waiting and num:
+    add(np.zeros((size, size)) if bonus is None else bonus.copy(), 0)
+    while waiting:
         negative, _, fixed, bonus, heads, fronts = heapq.heappop(waiting)
         yield -negative, heads, fronts
-        num -= 1
-        for word in range(fixed, size - 2) if num else ():
+        for word in range(fixed, size - 2):
             other = bonus.copy()
             other[heads[word], word + 1] = -np.inf
             add(other, word)
-            bonus[:, word + 1] = np.where(np.arange(size) == heads[word], 0.0, -np.inf)
+            bonus[np.arange(size) != heads[word], word + 1] = -np.inf
 
 
 def possible(tops: Longs, fronts: Longs, ends: Longs) -> Bools:

@@ -21,13 +21,7 @@ from seqtool.parsing.syntactic.data import SyntacticData, side_by_side, syntacti
 from seqtool.parsing.syntactic.model import KIND, SyntacticModel, score
 from seqtool.parsing.syntactic.network import SyntacticNetwork
 from seqtool.parsing.syntactic.tables import expected, possible, prefixes
-from seqtool.parsing.train import (
-    Kind,
-    RunOptions,
-    TreebankTask,
-    read_by,
-    train_on_treebank,
-)
+from seqtool.parsing.train import Kind, RunOptions, TreebankTask, read_by, train_on_treebank
 from seqtool.training.run import TrainedModel
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser
@@ -57,6 +51,7 @@ class SyntacticTask(TreebankTask[NeuralLMConfig, SyntacticData]):
             sparse_embedding=config.training.embedding_optimiser == "sparse-adam",
             counts=np.asarray(data.tokenizer.vocabulary.counts),
         ).to(self._device)
+        self._is_root = np.zeros(len(data.labels), np.bool_)  # of no matter for sums
         self._lengths = np.array([len(ids) for ids, _ in data.train])
 
     def set_progress(self, done: float) -> None:
@@ -99,11 +94,9 @@ class SyntacticTask(TreebankTask[NeuralLMConfig, SyntacticData]):
         vectors_NH = network.word_vectors(states_XH, network.tensor(rows_2N[:, is_read]))
         loss = network.lm.softmax.loss(vectors_NH, network.tensor(words[is_read]))
         may_be_N3 = network.tensor(possible(tops, fronts, ends)[is_choice])
-        steps_NS = network.step_log_probs(
-            states_XH, network.tensor(rows_2N[:, is_choice]), may_be_N3
-        )
-        numbers_N = network.tensor(numbers[is_choice])
-        nats = functional.nll_loss(steps_NS, numbers_N, reduction="sum")
+        choices_2N = network.tensor(rows_2N[:, is_choice])
+        steps_NS = network.step_log_probs(states_XH, choices_2N, may_be_N3)
+        nats = functional.nll_loss(steps_NS, network.tensor(numbers[is_choice]), reduction="sum")
         num = int(is_read.sum())
         return loss + nats / num, num
 
@@ -117,7 +110,7 @@ class SyntacticTask(TreebankTask[NeuralLMConfig, SyntacticData]):
         network, ids_TB = self.module, side_by_side(sentences)
         states_XH = network.states(ids_TB)
         network.eval()
-        scored = score(network, sentences, states_XH.detach())
+        scored = score(network, sentences, self._is_root, states_XH.detach())
         network.train()
         nats, parts = 0.0, []
         for column, (ids, each) in enumerate(zip(sentences, scored, strict=True)):
@@ -202,14 +195,10 @@ def train_syntactic(
 
 
 def _trees(files: Sequence[str], config: Any, *, skip_invalid: bool) -> Iterable[Sentence]:
-    return read_conllu(files, skip_invalid=skip_invalid)
+    return read_conllu(files, skip_invalid=skip_invalid, skip_option="")
 
 
+_READ = read_by(syntactic_data, _trees)
 SYNTACTIC = Kind(
-    PRESETS,
-    "a CoNLL-U file with trees",
-    read_by(syntactic_data, _trees),
-    SyntacticTask,
-    model_card,
-    bf16_on_cpu=False,
+    PRESETS, "a CoNLL-U file with trees", _READ, SyntacticTask, model_card, bf16_on_cpu=False
 )

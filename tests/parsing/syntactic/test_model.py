@@ -31,6 +31,7 @@ from seqtool.treebank.evaluation import evaluate_parser
 
 Run = Callable[..., Any]
 LETTERS = "ab"
+NO_ROOTS = np.zeros(2, np.bool_)
 
 
 @pytest.fixture
@@ -119,9 +120,9 @@ def test_sentences_up_to_a_length_have_what_a_sampler_says(model: SyntacticModel
 
 def test_what_stands_beside_changes_nothing(model: SyntacticModel) -> None:
     sentences = [np.array(ids) for ids in ([2], [3, 2, 0, 2, 3], [0, 2, 2])]
-    together = score(model.network, sentences)
+    together = score(model.network, sentences, NO_ROOTS)
     for ids, one in zip(sentences, together, strict=True):
-        (alone,) = score(model.network, [ids])
+        (alone,) = score(model.network, [ids], NO_ROOTS)
         for first, second in zip(alone.sums, one.sums, strict=True):
             np.testing.assert_allclose(first, second, atol=1e-10)
         assert (alone.labels == one.labels).all()
@@ -151,7 +152,9 @@ def test_the_gradient_of_raw_text_is_that_of_its_probability() -> None:
                 values.append(
                     -sum(
                         tables.prefixes(each.sums)[-1]
-                        for each in score(task.module.eval(), sentences)
+                        for each in score(
+                            task.module.eval(), sentences, np.zeros(len(data.labels), np.bool_)
+                        )
                     )
                 )
                 weight[place] -= change
@@ -164,7 +167,7 @@ def test_gold_steps_have_the_probability_of_the_tables(model: SyntacticModel) ->
     ids = np.array([2, 3, 2, 0, 3])
     heads, labels = [2, 0, 5, 3, 2], [0, 1, 0, 1, 1]
     _, steps = derive(ids, heads, labels, 2)
-    (scored,) = score(model.network, [ids])
+    (scored,) = score(model.network, [ids], NO_ROOTS)
     states = model.network.states(side_by_side([ids]))
     nats = 0.0
     with torch.no_grad():
@@ -221,10 +224,15 @@ def test_it_learns_trees_and_words(folder: Path) -> None:
     perplexity = seqtool.evaluate_lm(model, text=text).perplexity
     assert perplexity == pytest.approx(scores["dev_perplexity"], rel=1e-4)
     assert evaluate_parser(gold, model(gold)).scores["LAS"].f1 == pytest.approx(scores["dev_las"])
+    # the relation of ROOT is that of no other arc
+    for parsed in model(gold):
+        assert all((token.head == 0) == (token.deprel == "root") for token in parsed)
     # of the best trees the first is the tree, and marginals are of heads
     sentence = gold[0]
-    ranked = next(model.nbest([sentence], 3))
+    ranked = next(model.nbest([sentence], 30))
     assert ranked[0].heads() == model([sentence])[0].heads()
+    trees = {(*each.heads(), *(token.deprel for token in each)) for each in ranked}
+    assert len(trees) == len(ranked) == 30
     (marginals,) = model.head_probabilities([sentence])
     np.testing.assert_allclose(marginals.sum(1), 1.0, atol=1e-5)
 
