@@ -1,7 +1,6 @@
 """What a syntactic language model learns from: words as ids, and the steps that build their trees.
 
-A form is a word of the vocabulary, blanks inside it no-break spaces; where trees are not
-projective, arcs are lifted, with labels that tell where they came from, as the parsers do.
+Blanks inside a form are no-break spaces. Trees that are not projective are lifted.
 """
 
 from __future__ import annotations

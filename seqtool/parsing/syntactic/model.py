@@ -1,8 +1,6 @@
 """A syntactic language model at work: a language model, and a parser.
 
-Sentences are read by themselves, from the beginning of a text. All that is asked of it comes from
-the tables of `tables`, filled for each sentence by one network; probabilities are exact sums over
-all derivations, the tree is that of the best one.
+Each sentence is read by itself. All that is asked comes from its `tables`, filled by one network.
 """
 
 from __future__ import annotations
@@ -44,9 +42,11 @@ class Scored(NamedTuple):
     """The configurations of a sentence of n words."""
 
     sums: Steps  # all labels together; see `tables`
-    best: Steps  # the best label of each arc
-    bonus: Doubles  # of arcs, [head, dependent]: those of ROOT have labels of their own
-    labels: Longs  # the best ones: to the left, to the right, of ROOT, [3, n + 2, n + 2]
+    best: Steps  # the best label of each arc between words
+    trees: Steps  # all labels of arcs between words
+    roots: Doubles  # all labels of arcs from ROOT, [n + 2]
+    bonus: Doubles  # to `best`, of arcs [head, dependent]: those from ROOT have labels of their own
+    labels: Longs  # the best ones: to the left, to the right, from ROOT, [3, n + 2, n + 2]
 
 
 @torch.no_grad()
@@ -76,7 +76,7 @@ def score(
     end = ends_B[columns]
     words = ids_TB[np.minimum(fronts, end - 1), columns]  # at END none is read
     may_be = tables.possible(tops, fronts, end)
-    figures, labels = np.empty((6, len(tops))), np.empty((3, len(tops)), np.int64)
+    figures, labels = np.empty((9, len(tops))), np.empty((3, len(tops)), np.int64)
     not_of = [tensor(is_root_L), tensor(is_root_L), tensor(~is_root_L & is_root_L.any())]
     for begin in range(0, len(tops), PAIRS):
         part = slice(begin, begin + PAIRS)
@@ -87,20 +87,22 @@ def score(
         figures[0, part] += doubles(words_N)
         _, left_NL, right_NL = network.sides(steps_NS)
         for side, scores_NL in enumerate((left_NL, right_NL, right_NL)):
-            highest_N, labels_N = scores_NL.masked_fill(not_of[side], 0.4 * IMPOSSIBLE).max(1)
+            allowed_NL = scores_NL.masked_fill(not_of[side], 0.4 * IMPOSSIBLE)
+            highest_N, labels_N = allowed_NL.max(1)
+            figures[6 + side, part] = doubles(torch.logsumexp(allowed_NL, 1))
             figures[3 + side, part], labels[side, part] = doubles(highest_N), labels_N.cpu()
     figures[figures < 0.5 * IMPOSSIBLE] = -np.inf
     scored = []
     for column, size in enumerate((ends_B + 1).tolist()):
         own = slice(*np.searchsorted(columns, [column, column + 1]))
-        table = np.full((6, size, size), -np.inf)
+        table = np.full((9, size, size), -np.inf)
         table[:, tops[own], fronts[own]] = figures[:, own]
         of_labels = np.zeros((3, size, size), np.int64)
         of_labels[:, tops[own], fronts[own]] = labels[:, own]
         bonus = np.zeros((size, size))
         bonus[0, 1:-1] = table[5, 1:-1, -1] - table[4, 1:-1, -1]  # popped at END
-        best = Steps(table[0], *table[3:5])
-        scored.append(Scored(Steps(*table[:3]), best, bonus, of_labels))
+        sums, best, trees = (Steps(table[0], *table[side : side + 2]) for side in (1, 3, 6))
+        scored.append(Scored(sums, best, trees, table[8, :, -1], bonus, of_labels))
     return scored
 
 
@@ -259,7 +261,7 @@ class SyntacticModel(LanguageModel, TreeParser):
                 _, heads, fronts = tables.best_tree(scored.best, scored.bonus)
                 sentence.set_tree(*self._named(scored, heads, fronts))
                 if scores:
-                    _, _, arcs = tables.expected(scored.sums, one_root=True)
+                    _, _, arcs = tables.expected(scored.trees, one_root=True, roots=scored.roots)
                     likely = arcs[heads, np.arange(1, len(heads) + 1)]
                     sentence.set_scores(np.minimum(likely, 1.0).tolist())
 
@@ -282,15 +284,14 @@ class SyntacticModel(LanguageModel, TreeParser):
         self, items: Iterable[Item], *, beam: int = 1, allow_missing: bool = False
     ) -> Iterator[Trace | Broken]:
         """Refuse: the best tree is found by a table, not step by step."""
-        hint = "see `seqtool analyse stack`: it shows what is open, word by word"
-        raise ModelError("this model builds no trees step by step", hint=hint)
+        raise ModelError("this model builds no trees step by step", hint="see analyse stack")
 
     def head_probabilities(
         self, sentences: Sequence[Sentence], *, beam: int = 1
     ) -> Iterator[Floats]:
         """Give the marginals of the heads of each sentence, [n, 1 + n]."""
         for scored in self.scored(sentences):
-            _, _, arcs = tables.expected(scored.sums, one_root=True)
+            _, _, arcs = tables.expected(scored.trees, one_root=True, roots=scored.roots)
             yield arcs[:-1, 1:-1].T.astype(np.float32)
 
 

@@ -110,34 +110,36 @@ def _fill_best(steps, bonus, best, splits):  # type: ignore[no-untyped-def]
                     best[i, j], splits[i, j] = way, m if left > right else -m
 
 
-def _pops_of(steps: Steps, *, one_root: bool) -> Doubles:
-    """Return nats of popping m at front j, [2, n + 2, n + 2]: ROOT below it, and a word."""
+def _inside(steps: Steps, one_root: bool, roots: Doubles | None) -> tuple[Doubles, Doubles]:
+    """Return log I(i, j), and nats of popping m at front j, ROOT below it and a word below it."""
     pops = np.logaddexp(steps.left, steps.right)
-    at_root = pops.copy()
+    at_root, table = pops.copy(), np.full_like(pops, -np.inf)
     if one_root:  # its word is popped at END
         at_root[:, :-1] = steps.left[:, :-1]
-    return np.stack([at_root, pops])
+        at_root[:, -1] = pops[:, -1] if roots is None else roots
+    both = np.stack([at_root, pops])
+    _fill_inside(steps.shift, both, table)
+    return table, both
 
 
-def inside(steps: Steps, *, one_root: bool = False) -> Doubles:
+def inside(steps: Steps) -> Doubles:
     """Return log I(i, j), [n + 2, n + 2]."""
-    table = np.full_like(steps.left, -np.inf)
-    _fill_inside(steps.shift, _pops_of(steps, one_root=one_root), table)
-    return table
+    return _inside(steps, False, None)[0]
 
 
-def expected(steps: Steps, *, one_root: bool = False) -> tuple[float, Steps, Doubles]:
+def expected(
+    steps: Steps, *, one_root: bool = False, roots: Doubles | None = None
+) -> tuple[float, Steps, Doubles]:
     """Return the sum of all derivations, and how often each step and arc is expected in one.
 
     These are the derivatives of the logarithm of the sum, which is in nats; those of arcs,
-    [head, dependent], are their marginals.
+    [head, dependent], are their marginals. Of one root, nats of its arc may be others: `roots`.
     """
-    table = inside(steps, one_root=one_root)
+    table, pops = _inside(steps, one_root, roots)
     outside, arcs = np.zeros_like(table), np.zeros_like(table)
     of_steps = Steps(*(np.zeros_like(each) for each in steps))
     if table[0, -1] > -np.inf:
         of_steps.shift[0, 0] = 1.0
-        pops = _pops_of(steps, one_root=one_root)
         _fill_outside(steps, pops, table, outside, of_steps, arcs)
     return float(steps.shift[0, 0] + table[0, -1]), of_steps, arcs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -25,7 +25,6 @@ from seqtool.parsing.train import Kind, RunOptions, TreebankTask, read_by, train
 from seqtool.training.run import TrainedModel
 from seqtool.treebank.conllu import read_conllu
 from seqtool.treebank.evaluation import evaluate_parser
-from seqtool.treebank.sentence import Sentence
 
 LEAST_EXPECTED = 1e-4  # of a step in a sentence without a tree, to be learnt
 
@@ -194,11 +193,10 @@ def train_syntactic(
     )
 
 
-def _trees(files: Sequence[str], config: Any, *, skip_invalid: bool) -> Iterable[Sentence]:
-    return read_conllu(files, skip_invalid=skip_invalid, skip_option="")
-
-
-_READ = read_by(syntactic_data, _trees)
+_READ = read_by(
+    syntactic_data,
+    lambda files, _, skip_invalid: read_conllu(files, skip_invalid=skip_invalid, skip_option=""),
+)
 SYNTACTIC = Kind(
     PRESETS, "a CoNLL-U file with trees", _READ, SyntacticTask, model_card, bf16_on_cpu=False
 )

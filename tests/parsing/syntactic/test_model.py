@@ -186,6 +186,41 @@ def test_gold_steps_have_the_probability_of_the_tables(model: SyntacticModel) ->
     assert (steps[:, 3] >= 0).sum() == 6
 
 
+def test_marginals_are_those_of_trees_whose_relation_of_root_is_root(model: SyntacticModel) -> None:
+    """By all trees of all derivations, labels drawn as the network has them."""
+    ids = np.array([2, 3, 2, 0])
+    (scored,) = score(model.network, [ids], np.array([False, True]))
+    total: dict[tuple[int, int], float] = {}
+    waiting = [([0], 1, 0.0, list[tuple[int, int]]())]
+    sums = 0.0
+    while waiting:
+        stack, front, nats, arcs = waiting.pop()
+        top = stack[-1]
+        if front == 5 and len(stack) == 1:
+            if sum(head == 0 for head, _ in arcs) == 1:
+                sums += np.exp(nats)
+                for arc in arcs:
+                    total[arc] = total.get(arc, 0.0) + np.exp(nats)
+            continue
+        if front < 5:
+            shifted = nats + scored.trees.shift[top, front]
+            waiting.append(([*stack, front], front + 1, shifted, arcs))
+        if top:
+            right = scored.trees.right[top, front] if stack[-2] else scored.roots[top]
+            if stack[-2] or front == 5:
+                arc = (stack[-2], top)
+                waiting.append((stack[:-1], front, nats + right, [*arcs, arc]))
+            if front < 5:
+                left = nats + scored.trees.left[top, front]
+                waiting.append((stack[:-1], front, left, [*arcs, (front, top)]))
+    _, _, marginals = tables.expected(scored.trees, one_root=True, roots=scored.roots)
+    for (head, word), share in total.items():
+        assert marginals[head, word] == pytest.approx(share / sums, abs=1e-10)
+    assert (
+        np.exp(scored.trees.right[1:5, 1:5]) < np.exp(scored.sums.right[1:5, 1:5]) + 1e-12
+    ).all()
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A treebank, and a model that was trained on it, once whole and once stopped amid."""
