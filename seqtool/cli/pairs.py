@@ -45,7 +45,7 @@ def pairs(
     from seqtool.core.progress import progress_bar
     from seqtool.lm import conditions
     from seqtool.lm.mixture.model import open_parts
-    from seqtool.lm.pairs import COLUMNS, evaluate_pairs, read_pairs
+    from seqtool.lm.pairs import COLUMNS, check_columns, evaluate_pairs, read_pairs
     from seqtool.lm.tables import check_target, write_table
 
     if as_json and output == "-":
@@ -56,6 +56,8 @@ def pairs(
     kind: Any = score  # refused where it is none
     paths = files or [cli.stdin_or_sample("FILE", "pairs")]
     minimal_pairs, names = read_pairs(paths), names_of(chosen_models(model))
+    if by is not None and item_column is not None:
+        check_columns(minimal_pairs, (by, item_column))
     models = open_parts([*map(Path, names)], device=device, threads=threads)
     results: dict[str, PairsEvaluation] = {}
     for name, language_model in zip(names, models, strict=True):

@@ -241,6 +241,8 @@ def fetch(
     from seqtool.parsing import public_treebanks
     from seqtool.text import datasets
 
+    if release is not None and (list_all or name is None):
+        raise ConfigError("--release is of a treebank", hint="name one, as UD_Hungarian-Szeged")
     if list_all or name is None:
         known = [{"name": name, **vars(data)} for name, data in datasets.DATASETS.items()]
         if as_json:

@@ -9,7 +9,7 @@ from seqtool.cli import options as cli
 from seqtool.cli.models import ModelsOption, WeightsOption, chosen_models, parse_weights
 from seqtool.cli.usage import examples
 from seqtool.core import terminal
-from seqtool.core.errors import ConfigError, DataError, did_you_mean
+from seqtool.core.errors import ConfigError, DataError, counted, did_you_mean
 from seqtool.core.reading import Place
 
 
@@ -92,3 +92,5 @@ def rescore(
         rates = [f"{share:.2%}" for share in counts[:3] / max(1, counts[3])]
         what = f"{counts[0]:,} errors in {counts[3]:,} words of {counts[4]:,} utterances"
         cli.note(f"WER {rates[0]}: {what}; of the first ones {rates[1]}, oracle {rates[2]}")
+        if num := len(references) - int(counts[4]):
+            cli.note(f"note: {counted(num, 'reference')} without an utterance in the list")

@@ -19,13 +19,13 @@ def condition_means(rows: Iterable[tuple[float, str, str]]) -> list[dict[str, An
         Of each condition its name, what `mean_of` says of its items, and what it says of their
         differences to the first condition; None for the first, and where no item has both.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    values_of: dict[str, dict[str, list[float]]] = {}
     for value, condition, item in rows:
         if not math.isnan(value):
-            found.setdefault(condition, {}).setdefault(item, []).append(value)
+            values_of.setdefault(condition, {}).setdefault(item, []).append(value)
     means = {
         name: {item: math.fsum(of) / len(of) for item, of in items.items()}
-        for name, items in found.items()
+        for name, items in values_of.items()
     }
     first, result = next(iter(means.values()), {}), list[dict[str, Any]]()
     for name, items in means.items():

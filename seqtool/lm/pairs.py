@@ -97,6 +97,14 @@ class MinimalPair(OneLine):
     columns: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
+def check_columns(pairs: Iterable[MinimalPair], names: Sequence[str]) -> None:
+    """Raise DataError where the line of a pair has no column of these names."""
+    for pair in pairs:
+        if missing := {*names} - {*pair.columns}:
+            name, hint = min(missing), did_you_mean(min(missing), [*pair.columns])
+            raise DataError(f"has no column {name!r}", hint=hint, path=pair.path, line=pair.line)
+
+
 def read_pairs(inputs: str | Path | Sequence[str | Path]) -> list[MinimalPair]:
     """Read minimal pairs.
 
@@ -327,13 +335,11 @@ class PairsEvaluation(OneLine):
 
     def condition_means(self, by: str, item: str) -> list[dict[str, Any]]:
         """Compare the conditions in a column by bits for the good sentence, paired by item."""
+        check_columns([it.pair for it in self.scored], (by, item))
         rows: list[tuple[float, str, str]] = []
-        for it, where in ((it, it.pair.columns) for it in self.scored):
-            if missing := {by, item} - {*where}:
-                hint, what = did_you_mean(min(missing), [*where]), f"has no column {min(missing)!r}"
-                raise DataError(what, hint=hint, path=it.pair.path, line=it.pair.line)
+        for it in self.scored:
             bits = 0.0 if it.good == it.bad else (it.good - it.bad) / LN_2
-            rows.append((bits, str(where[by]), str(where[item])))
+            rows.append((bits, str(it.pair.columns[by]), str(it.pair.columns[item])))
         return condition_means(rows)
 
     def to_json(self) -> dict[str, Any]:

@@ -163,8 +163,13 @@ def _read_table(rows: Iterator[tuple[int, list[str]]]) -> Iterator[Hypothesis]:
         cells = dict(zip(names, row, strict=True))
         if numeric is None:  # the first row shows which columns these are
             others = (name for name in names if name not in ("id", "text", LM, WORDS, TOTAL))
-            numeric = [name for name in others if _NUMBER.fullmatch(cells[name].strip())]
+            numeric = [name for name in others if _is_meant(cells[name].strip())]
         yield Hypothesis(cells, numbers_of({name: cells[name] for name in numeric}, line), line)
+
+
+def _is_meant(text: str) -> bool:
+    """Whether a cell is meant as a number: `nan` and `inf` are, and are refused as such."""
+    return bool(_NUMBER.fullmatch(text)) or text.lower().lstrip("+-") in ("nan", "inf")
 
 
 def read_lines(path: str | Path) -> dict[str, str]:

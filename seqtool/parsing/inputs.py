@@ -66,8 +66,9 @@ def annotate_each(
     """Give a document for each input, in order; `work` gets the sentences of a batch together.
 
     The first batch is one input, and each has twice as many as the one before, up to `batch_size`:
-    so the first answer comes as soon as that of a single call. An input that is refused raises its
-    error after the answers to those before it; a note tells its number.
+    so the first answer comes as soon as that of a single call. An input that cannot be read raises
+    its error after the answers to those before it; a note tells its number. What a model refuses
+    ends its whole batch.
 
     Raises:
         TypeError: a single text or path, whose letters would be taken for inputs.

@@ -114,6 +114,9 @@ class Query:
 
     def __init__(self, texts: Iterable[str], wanted: Mapping[str, Any] | None = None) -> None:
         self._texts = list(texts)
+        for text in self._texts:
+            if not isinstance(text, str):
+                raise TypeError(f"a query is a text, not {text!r:.60}")
         parsers = [_Parser(text) for text in self._texts]
         parts = [parser.parse() for parser in parsers]
         parts += [_having(_test(name, value)) for name, value in (wanted or {}).items()]
@@ -189,7 +192,7 @@ class _Parser:
             self._depth -= 1
             return select
         ends = [_SIGN.search(text, self._place), self._depth and _CLOSING.search(text, self._place)]
-        end = min((found.start() for found in ends if found), default=len(text))
+        end = min((sign.start() for sign in ends if sign), default=len(text))
         try:
             select = self._condition(text[self._place : end])
         except ConfigError as error:
@@ -220,9 +223,9 @@ class _Parser:
 
     def _take(self, sign: re.Pattern[str]) -> re.Match[str] | None:
         """Go behind a sign, if it is next."""
-        if found := sign.match(self._text, self._place):
-            self._place, self.is_plain = found.end(), False
-        return found
+        if match := sign.match(self._text, self._place):
+            self._place, self.is_plain = match.end(), False
+        return match
 
     def _error(self, message: str, hint: str) -> ConfigError:
         place = f"character {self._place + 1} of {self._text!r}"
