@@ -1,20 +1,27 @@
-# Everything from a fresh clone: `make demo` or `make test` makes .venv and installs into it first.
-# Needs Python 3.11 or later; another one than python3: make PYTHON=python3.12 demo
+# Everything from a fresh clone: each target makes .venv, and installs into it what it needs and no
+# more. Needs Python 3.11 or later; another one than python3: make PYTHON=python3.12 demo
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FOR_TESTS := $(VENV)/.installed-tests
+JUDGES := $(VENV)/.installed-judges
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+  --constraint .constraints.txt --editable
+# on Linux without an NVIDIA GPU, pip takes PyTorch's build for the CPU from here, gigabytes smaller;
+# where pip has an index of its own, that one counts
+CPU_TORCH := https://download.pytorch.org/whl/cpu
 PYTHON_IS_NEW_ENOUGH := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-scale demo report test check format bench scale wikitext2 ptb pipeline treebank ewt parsers lm-table clean
+.PHONY: help install judges install-scale demo report test check format bench wikitext2 ptb pipeline treebank ewt clean
 .PRECIOUS: corpora/%/text/dataset.json corpora/%/words/corpus.json runs/%/model.json
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
-install: $(INSTALLED)  ## make .venv and install seqtool, as every other target does by itself
+install: $(INSTALLED)  ## make .venv and install seqtool; demo and test do it too
 
 $(INSTALLED): pyproject.toml .constraints.txt
 	@$(PYTHON) $(PYTHON_IS_NEW_ENOUGH) 2>/dev/null || { \
@@ -25,43 +32,57 @@ $(INSTALLED): pyproject.toml .constraints.txt
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV) || { \
 	  echo "hint: Debian and Ubuntu have venv in a package: apt install python3-venv" >&2; exit 1; }
 	@echo "Installing seqtool into $(VENV); the first time this takes some minutes (PyTorch is large) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint .constraints.txt --editable '.[dev]' || { \
+	@[ ! -e /proc/version ] || command -v nvidia-smi >/dev/null || \
+	  $(BIN)/python -m pip config list | grep -q index || \
+	  export PIP_EXTRA_INDEX_URL=$(CPU_TORCH); \
+	$(PIP_INSTALL) '.[plot]' || { \
 	  echo "hint: pip needs the network, or a local mirror in its configuration" >&2; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint .constraints.txt --editable '.[judges]' >/dev/null 2>&1 || \
-	  echo "note: kenlm, ufal.udpipe, polars or spacy could not be installed here; tests with them are skipped"
 	@touch $@
 
-install-scale: $(INSTALLED)  ## install DuckDB and Spark too (half a gigabyte; Spark needs Java 17)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint .constraints.txt --editable '.[scale]'
+$(FOR_TESTS): $(INSTALLED)
+	@echo "Installing what the tests and checks need ..."
+	@$(PIP_INSTALL) '.[dev]'
+	@touch $@
 
-demo: $(INSTALLED)  ## the whole main job on the shipped sample, in three minutes
+$(JUDGES): $(INSTALLED)
+	@echo "Installing what tests and benchmarks compare with ..."
+	@$(PIP_INSTALL) '.[judges]' || { \
+	  echo "hint: kenlm and ufal.udpipe need a C++ compiler where no wheel fits; tests run without them" >&2; \
+	  exit 1; }
+	@touch $@
+
+judges: $(JUDGES)  ## install what tests compare with: KenLM, UDPipe ... (0.7 GB)
+
+install-scale: $(INSTALLED)  ## install DuckDB and Spark too (0.8 GB; Spark needs Java 17)
+	@$(PIP_INSTALL) '.[scale]'
+
+demo: $(INSTALLED)  ## the whole main job on the shipped sample, in two minutes
 	@$(BIN)/seqtool demo
 
 report: $(INSTALLED)  ## one page about the demo's models: runs/demo/report.html
-	@test -f runs/demo/ngram/model.json || $(BIN)/seqtool demo
+	@test -f runs/demo/parser/model.json && test -f runs/demo/rhn/model.json || $(BIN)/seqtool demo
 	@$(BIN)/seqtool analyse report runs/demo -o runs/demo/report.html
 
-test: $(INSTALLED)  ## run the tests
+test: $(FOR_TESTS)  ## run the tests; without judges, some are skipped
 	@$(BIN)/python -m pytest -q -n auto --dist worksteal
 
-check: $(INSTALLED)  ## lint, format and types
+check: $(FOR_TESTS)  ## lint, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(INSTALLED)  ## put the source in order
+format: $(FOR_TESTS)  ## put the source in order
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(INSTALLED)  ## measure speed; each benchmark ends in a line of JSON
-	@echo "OPENBLAS_CORETYPE: $${OPENBLAS_CORETYPE:-not set}$${OPENBLAS_CORETYPE:+, left out}"
-	@unset OPENBLAS_CORETYPE; for file in tests/benchmarks/bench_*.py; do \
-	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; done
+# Goes on where it was stopped. DATA has the folders ptb, wikitext-2, ewt and hu_szeged. A quick try:
+# ROWS=ngram
+bench: $(INSTALLED)  ## measure the figures of the page Results (DATA= OUT= ROWS=)
+	@$(MAKE) --no-print-directory judges || echo "note: rows whose peer is missing are left out"
+	@$(BIN)/python tests/benchmarks/bench.py --data "$(or $(DATA),../shared/data)" \
+	  --out "$(or $(OUT),runs/bench)" --rows "$(ROWS)"
 
-wikitext2: $(INSTALLED)  ## train, evaluate and sample on WikiText-2 (DATA=folder, RECIPE=name)
+wikitext2: $(INSTALLED)  ## train, measure, generate: WikiText-2 (DATA= RECIPE=)
 	@$(MAKE) --no-print-directory pipeline NAME=wikitext-2 \
 	  RECIPE=$(or $(RECIPE),wikitext2-lstm-cpu) PROMPT="The film was"
 
@@ -96,7 +117,7 @@ pipeline: $(MODEL)/model.json
 	  $(BIN)/seqtool eval-ppl $(text) -m $(MODEL)$(newline))
 	$(BIN)/seqtool generate -m $(MODEL) --prompt "$(PROMPT)" --num 3 --max-tokens 40 --seed 1
 
-treebank: $(INSTALLED)  ## check a treebank, train three parsers on it, score and draw (TRAIN= DEV=)
+treebank: $(INSTALLED)  ## train, score and draw three parsers (TRAIN= DEV=)
 	@test -n "$(TRAIN)" && test -n "$(DEV)" || { \
 	  echo "error: no treebank is given" >&2; \
 	  echo "hint: make treebank TRAIN=train.conllu DEV=dev.conllu [TEST=test.conllu] [NAME=mine]" >&2; \
@@ -159,31 +180,6 @@ $(TREES)/%.html: $(TREES)/%.conllu
 	$(BIN)/seqtool parse $(TREES)/$*-errors.conllu -m runs/$(NAME)-$* \
 	  --gold $(TREES)/$*-errors.conllu --format html -o $@
 
-# With texts of one's own: SCALE="--text FILE --real FILE FILE", EQUAL="--ewt FILE.conllu --ptb FILE
-# --wikitext FILE". For a quick try: SCALE="--megabytes 2 --parts 1 2" EQUAL="--only ewt"
-scale: install-scale  ## engines beyond memory: same models, time, memory, disk, growth (OUT= SCALE= EQUAL=)
-	@unset OPENBLAS_CORETYPE; $(BIN)/python tests/benchmarks/scale_equality.py \
-	  --out $(or $(OUT),runs/scale) $(EQUAL)
-	@unset OPENBLAS_CORETYPE; $(BIN)/python tests/benchmarks/scale_table.py \
-	  --out $(or $(OUT),runs/scale) $(SCALE)
-
-# Goes on where it was stopped. For a quick try: ROWS=linear,fast SET="--set training.epochs=1"
-parsers: $(INSTALLED)  ## every kind of parser on a treebank in one table (TRAIN= DEV= OUT= ROWS= SEEDS=)
-	@test -n "$(TRAIN)" && test -n "$(DEV)" || { \
-	  echo "error: no treebank is given" >&2; \
-	  echo "hint: make parsers TRAIN=train.conllu DEV=dev.conllu [OUT=runs/parsers] [ROWS=mst,fast]" >&2; \
-	  exit 1; }
-	@PYTHONPATH=tests $(BIN)/python -m benchmarks.parser_table $(TRAIN) $(DEV) --out $(or $(OUT),runs/parsers) \
-	  $(if $(ROWS),--rows $(ROWS)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(UNLABELLED),--unlabelled $(UNLABELLED)) \
-	  $(if $(THREADS),--threads $(THREADS)) $(SET)
-
-# Goes on where it was stopped. For a quick try: TIME=30s ROWS=kn5,lstm,both
-lm-table: $(INSTALLED)  ## every kind of language model on a text in one table (DATA= TIME= OUT= ROWS=)
-	@test -n "$(DATA)" || { echo "error: no folder is given" >&2; \
-	  echo "hint: make lm-table DATA=folder, with train.txt and valid.txt in it [TIME=20m]" >&2; exit 1; }
-	@unset OPENBLAS_CORETYPE; PYTHONPATH=tests $(BIN)/python -m benchmarks.lm_table "$(DATA)" \
-	  --out $(or $(OUT),runs/lm-table) --time-limit $(or $(TIME),20m) $(if $(ROWS),--rows $(ROWS)) $(SET)
-
-clean:  ## remove caches and built files; keeps .venv, corpora/ and runs/
+clean:  ## remove caches and built files, not .venv, corpora, runs
 	@rm -rf dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +

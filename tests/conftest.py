@@ -137,7 +137,9 @@ def seqtool_process() -> Callable[..., CommandResult]:
 @pytest.fixture(scope="session")
 def errors_of() -> Callable[[str], str]:
     """What the validator of Universal Dependencies reports at its level 2, that of the tree."""
-    validator = pytest.importorskip("udtools.validator")
+    validator = pytest.importorskip(
+        "udtools.validator", reason="udtools is not installed: make test"
+    )
     report = io.StringIO()
     judge = validator.Validator(lang="ud", level=2, output=report)
 

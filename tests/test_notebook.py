@@ -25,7 +25,7 @@ def test_nothing_is_left_of_a_run() -> None:
 
 
 def test_all_cells_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pandas", reason="pandas is not installed")
+    pytest.importorskip("pandas", reason="pandas is not installed: make judges")
     sample = cut_sample(tmp_path / "sample")
     monkeypatch.setattr("seqtool.text.datasets.sample_directory", lambda: sample)
     monkeypatch.setattr("seqtool.parsing.pipeline.folds.EPOCHS", 1)  # of the taggers of folds

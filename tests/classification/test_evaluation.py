@@ -27,7 +27,9 @@ def test_scores_by_hand() -> None:
 
 
 def test_scores_are_those_of_scikit_learn() -> None:
-    metrics = pytest.importorskip("sklearn.metrics")
+    metrics = pytest.importorskip(
+        "sklearn.metrics", reason="scikit-learn is not installed: make judges"
+    )
     source = random.Random(1)
     for num_labels in (2, 3, 6):
         labels = [f"l{number}" for number in range(num_labels)]

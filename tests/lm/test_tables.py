@@ -77,7 +77,8 @@ def test_json_lines_keep_types_and_digits(tmp_path: Path) -> None:
 
 
 def test_parquet_keeps_types_and_digits(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet")
+    from pyarrow import parquet
+
     path = tmp_path / "x.parquet"
     write_table(path, ["n", "token", "bits"], [(1, '"', 1 / 3), (2, "a\tb", None)])
     read = parquet.read_table(path)

@@ -19,7 +19,7 @@ from seqtool.parsing.pipeline.model import Pipeline
 
 with warnings.catch_warnings():  # its own imports, which are no business of ours
     warnings.simplefilter("ignore")
-    spacy = pytest.importorskip("spacy", reason="spaCy is not installed")
+    spacy = pytest.importorskip("spacy", reason="spaCy is not installed: make judges")
 
 TEXT = "\n the dog sees.  a cat\nsees the dog.\n\n"
 

@@ -19,7 +19,7 @@ ALLOWED = ("asks Linux for the parent of a process",)
 @pytest.mark.parametrize("name", ["on_spark", "cluster_on_spark"])
 def test_on_a_real_spark(name: str) -> None:
     """In a process of its own: Spark leaves threads and connections behind as long as it lives."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'seqtool[scale]'")
+    pytest.importorskip("pyspark", reason="pyspark is not installed: make install-scale")
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         pytest.skip("Java is not installed, which Spark needs")
     tests = Path(__file__).with_name(f"{name}.py")

@@ -256,7 +256,7 @@ def test_rows_and_tables(doc: seqtool.Doc) -> None:
     assert (rows[4]["multiword"], rows[4]["head"], rows[4]["sent_id"]) == (None, 1, "s1")
     assert (rows[6]["sentence"], rows[6]["lemma"], rows[6]["upos"]) == (2, "_", "SYM")
     assert rows[6]["xpos"] is None
-    pandas = pytest.importorskip("pandas")
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed: make judges")
     table = doc.to_df()
     assert list(table.columns) == list(rows[0])
     assert table["head"].tolist() == [row["head"] for row in rows]
@@ -266,7 +266,7 @@ def test_rows_and_tables(doc: seqtool.Doc) -> None:
     assert len(missing) == sum([*row.values()].count(None) for row in rows)
     assert list(seqtool.Doc().to_df().columns) == list(rows[0])
     assert seqtool.Doc().to_df().dtypes.equals(table.dtypes)
-    polars = pytest.importorskip("polars")
+    polars = pytest.importorskip("polars", reason="polars is not installed: make judges")
     assert polars.from_pandas(table).to_dicts() == rows
 
 
@@ -381,7 +381,7 @@ def test_words_without_end_are_refused() -> None:
 def test_what_is_written_is_read_again_as_udpipe_reads_it(
     sentences: list[list[tuple[str, bool]]],
 ) -> None:
-    udpipe = pytest.importorskip("ufal.udpipe")
+    udpipe = pytest.importorskip("ufal.udpipe", reason="UDPipe is not installed: make judges")
     # with a blank inside, or without
     wanted = [[f"{word} x" if blank else word for word, blank in each] for each in sentences]
     lines = "".join(" ".join(each).replace(" x", "\u00a0x") + "\n" for each in wanted)

@@ -116,7 +116,7 @@ def test_a_model_of_characters_has_no_arpa_form(text: Path, tmp_path: Path) -> N
 
 
 def test_kenlm_scores_what_was_trained(shared_data: Path, tmp_path: Path) -> None:
-    kenlm = pytest.importorskip("kenlm", reason="the kenlm module is not installed")
+    kenlm = pytest.importorskip("kenlm", reason="kenlm is not installed: make judges")
     folder = shared_data / "kenlm"
     config = NgramConfig(order=4, prune=(0, 0, 1))
     train_ngram(folder / "ewt-dev.txt", tmp_path / "m", config, arpa=tmp_path / "x.arpa")

@@ -391,8 +391,10 @@ def test_scores_by_hand() -> None:
 
 @pytest.mark.parametrize("alphabet", ["BI", "BIES"])
 def test_entities_are_those_of_seqeval(alphabet: str) -> None:
-    judge = pytest.importorskip("seqeval.metrics.sequence_labeling")
-    metrics = pytest.importorskip("seqeval.metrics")
+    pytest.importorskip("seqeval", reason="seqeval is not installed: make judges")
+    from seqeval import metrics
+    from seqeval.metrics import sequence_labeling as judge
+
     source = random.Random(2)
     names = ["O", "O", *(f"{part}-{type_}" for part in alphabet for type_ in ("PER", "LOC", "X-Y"))]
     for _ in range(40):
