@@ -24,7 +24,8 @@ from typing import Any
 
 import numba
 import numpy as np
-from bench_prepare import cpu_name
+
+from seqtool.training.hardware import describe_machine
 
 ROOT = Path(__file__).resolve().parents[2]
 REPEATS = 3
@@ -173,14 +174,14 @@ def has_kenlm() -> bool:
     return kenlm is not None
 
 
-def main(megabytes: float, order: int, folder: Path) -> None:
+def main(megabytes: float, order: int, folder: Path, texts: list[Path]) -> None:
     """Time all stages and print a table, then JSON."""
     text, query, tiny = (folder / f"{name}.txt" for name in ("text", "query", "tiny"))
     model, arpa = folder / "model", folder / "model.arpa"
     for path, size, seed in ((text, megabytes, 0), (query, QUERY_MEGABYTES, 1), (tiny, 0.5, 2)):
         script = Path(__file__).parent / "ngram_text.py"
         # in a process of its own: a child's peak begins at what its parent holds
-        subprocess.run([sys.executable, script, path, str(size), str(seed)], check=True)
+        subprocess.run([sys.executable, script, path, str(size), str(seed), *texts], check=True)
     run(TRAIN, tiny, order, folder / "tiny", folder / "tiny.arpa")  # compiles
 
     table = Table()
@@ -218,7 +219,7 @@ def main(megabytes: float, order: int, folder: Path) -> None:
         "ngrams": ngrams,
         **figures,
         "stages": {name: round(took, 2) for name, took in trained[-1]["stages"].items()},
-        "cpu": cpu_name(),
+        "cpu": describe_machine("cpu")["processor"],
         "python": platform.python_version(),
         "numpy": np.__version__,
         "numba": numba.__version__,
@@ -231,6 +232,10 @@ if __name__ == "__main__":
     parser.add_argument("--megabytes", type=float, default=125.0)
     parser.add_argument("--order", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="keep text and models here")
+    parser.add_argument(
+        "--texts", type=Path, nargs="*", default=[], help="draw the text from these"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        main(options.megabytes, options.order, (options.folder or Path(name)).resolve())
+        folder = (options.folder or Path(name)).resolve()
+        main(options.megabytes, options.order, folder, options.texts)

@@ -26,7 +26,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench_prepare import cpu_name
 from threadpoolctl import threadpool_limits
 
 from seqtool.core import checkpoint
@@ -36,6 +35,7 @@ from seqtool.parsing.parser.parser import Parser
 from seqtool.parsing.parser.train import train_parser
 from seqtool.parsing.parser.transition.decoder import TransitionDecoder
 from seqtool.text.datasets import sample_treebank
+from seqtool.training.hardware import describe_machine
 from seqtool.treebank.conllu import SentenceBatch, read_batches, read_conllu, write_conllu
 from seqtool.treebank.sentence import DEPREL
 
@@ -200,7 +200,7 @@ def main() -> None:
         (folder / "long.conllu").write_text(text * times, encoding="utf-8")
         num_words *= times
         result = measure(parser, udpipe, folder, num_words)
-    machine = {"cpu": cpu_name(), "python": platform.python_version()}
+    machine = {"cpu": describe_machine("cpu")["processor"], "python": platform.python_version()}
     print(json.dumps({"benchmark": "parser", "words": num_words, **result, **machine}))
 
 

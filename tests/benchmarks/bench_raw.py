@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench_parser import seconds_of, train_udpipe, udpipe_program
-from bench_prepare import cpu_name
+from bench_parser import load_udpipe, seconds_of, train_udpipe, udpipe_program
 from threadpoolctl import threadpool_limits
 
 from seqtool.core import checkpoint
@@ -32,6 +31,7 @@ from seqtool.parsing.pipeline.train import train_pipeline
 from seqtool.parsing.segmenter.data import raw_text
 from seqtool.parsing.segmenter.documents import segment_files
 from seqtool.text.datasets import sample_treebank
+from seqtool.training.hardware import describe_machine
 from seqtool.treebank.conllu import read_conllu, write_conllu
 from seqtool.treebank.evaluation import evaluate_parser
 
@@ -103,6 +103,7 @@ def main() -> None:
     options.add_argument("--epochs", type=int, help="of our parts, instead of the preset's")
     options.add_argument("--iterations", type=int, default=10, help="of each part of UDPipe")
     options.add_argument("--model", type=Path, help="a model of ours, instead of training one")
+    options.add_argument("--udpipe", type=Path, help="a UDPipe model, instead of training one")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -113,17 +114,20 @@ def main() -> None:
             ours = checkpoint.load(given.model)
         threadpool_limits(1)
         racers["seqtool"] = our_reader(ours)
-        udpipe = train_udpipe(
-            given.train,
-            given.iterations,
-            folder,
-            tokenizer=f"epochs={given.iterations}",
-            tagger=f"iterations={given.iterations}",
-        )
+        if given.udpipe is None:
+            udpipe = train_udpipe(
+                given.train,
+                given.iterations,
+                folder,
+                tokenizer=f"epochs={given.iterations}",
+                tagger=f"iterations={given.iterations}",
+            )
+        else:
+            udpipe = load_udpipe(given.udpipe)
         if udpipe is not None:
             racers["udpipe"] = udpipe_reader(udpipe)
         result = measure(racers, given.test, folder)
-    machine = {"cpu": cpu_name(), "python": platform.python_version()}
+    machine = {"cpu": describe_machine("cpu")["processor"], "python": platform.python_version()}
     print(json.dumps({"benchmark": "raw", **result, **machine}))
 
 

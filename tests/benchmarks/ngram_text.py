@@ -5,7 +5,7 @@ occurrence of the word just read. Words that are read in this way get a number a
 hundred times. So frequent and rare n-grams, hapaxes and new words all grow with the text about as
 they do in a real one: of its 5-grams, about 70% are different.
 
-    python tests/benchmarks/ngram_text.py FILE MEGABYTES SEED
+    python tests/benchmarks/ngram_text.py FILE MEGABYTES SEED [TEXT ...]
 """
 
 from __future__ import annotations
@@ -62,11 +62,12 @@ def walks(num_bytes: int, seed: int, bases: Sequence[Path] = ()) -> Iterator[byt
         yield b" ".join(parts).replace(b"\n ", b"\n")
 
 
-def write_text(path: Path, num_bytes: int, seed: int) -> None:
+def write_text(path: Path, num_bytes: int, seed: int, bases: Sequence[Path] = ()) -> None:
     """Write a text of about this many bytes."""
     with path.open("wb") as file:
-        file.writelines(walks(num_bytes, seed))
+        file.writelines(walks(num_bytes, seed, bases))
 
 
 if __name__ == "__main__":
-    write_text(Path(sys.argv[1]), int(float(sys.argv[2]) * 1e6), int(sys.argv[3]))
+    _, target, megabytes, number, *texts = sys.argv
+    write_text(Path(target), int(float(megabytes) * 1e6), int(number), [*map(Path, texts)])
