@@ -135,20 +135,21 @@ def find_logs(path: Path) -> list[tuple[str, Path]]:
     return [(str(path if log in own else log.parent), log) for log in logs]
 
 
-def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:
+def learning_curves(runs: Sequence[tuple[str, Path]], *, settings: bool = True) -> Report:
     """Return how runs went, those of one kind on one chart.
 
     Of language models these are training and validation perplexity by epoch; of parsers, taggers
-    and segmenters the training loss, and the scores of the validation part. Below them learning
-    rate, gradient and clipping, as far as the logs have them.
+    and segmenters the training loss, and the scores of the validation part.
 
     Args:
         runs: (name, its `log.jsonl`) of each.
+        settings: also draw learning rate, gradient and clipping, as far as the logs have them.
 
     Raises:
         DataError: a log cannot be read.
     """
     curves = {name: read_learning_curve(log) for name, log in runs}
+    named = len(curves) > 1
     rows: list[list[Cell]] = []
     for name, curve in curves.items():
         best = curve.best
@@ -160,12 +161,12 @@ def learning_curves(runs: Sequence[tuple[str, Path]]) -> Report:
     report = Report("Learning curves", tables=[table])
     models = {name: curve for name, curve in curves.items() if curve.is_perplexity}
     if models:
-        report.charts.append(_perplexities(models))
+        report.charts.append(_perplexities(models, named))
     others = {name: curve for name, curve in curves.items() if not curve.is_perplexity}
-    report.charts += _scores(others)
-    for key, (title, label, scale) in SETTINGS.items():
+    report.charts += _scores(others, named)
+    for key, (title, label, scale) in SETTINGS.items() if settings else ():
         series = [
-            Series(_label(name, "", curves), curve.epochs, [scale * value for value in values])
+            Series(_label(name, "", named), curve.epochs, [scale * value for value in values])
             for name, curve in curves.items()
             if (values := curve.settings.get(key))
         ]
@@ -191,27 +192,27 @@ def shown_name(score: str) -> str:
     return ABBREVIATIONS.get(shown, shown)
 
 
-def _label(name: str, what: str, curves: Mapping[str, object]) -> str:
+def _label(name: str, what: str, named: bool) -> str:
     """Return the label of a curve: with the run's name, where there are several runs."""
-    if len(curves) == 1:
+    if not named:
         return what
     return f"{name}: {what}" if what else name
 
 
-def _perplexities(models: Mapping[str, LearningCurve]) -> Chart:
+def _perplexities(models: Mapping[str, LearningCurve], named: bool) -> Chart:
     series = []
     for name, curve in models.items():
         train = [perplexity_of(loss) for loss in curve.losses]
         valid = curve.scores[PERPLEXITY]
-        best = _label(name, f"validation, {min(valid):.1f} at best", models)
+        best = _label(name, f"validation, {min(valid):.1f} at best", named)
         series.append(Series(best, curve.epochs, valid))
-        trained = _label(name, "training (with any dropout)", models)
+        trained = _label(name, "training (with any dropout)", named)
         series.append(Series(trained, curve.epochs, train, style="dashed"))
     title, label = "Perplexity by epoch", "perplexity per token"
     return Chart(title, "lines", "epoch", label, series, y_scale="log")
 
 
-def _scores(runs: Mapping[str, LearningCurve]) -> list[Chart]:
+def _scores(runs: Mapping[str, LearningCurve], named: bool) -> list[Chart]:
     """Return the losses and the scores of runs that have the same scores, a chart each."""
     groups: dict[tuple[str, ...], dict[str, LearningCurve]] = {}
     for name, curve in runs.items():
@@ -222,10 +223,10 @@ def _scores(runs: Mapping[str, LearningCurve]) -> list[Chart]:
         which = f": {', '.join(alike)}" if len(groups) > 1 else ""
         of_losses, of_scores = [], []
         for name, curve in alike.items():
-            of_losses.append(Series(_label(name, "", alike), curve.epochs, curve.losses))
+            of_losses.append(Series(_label(name, "", named), curve.epochs, curve.losses))
             for key, values in curve.scores.items():
                 best = f"{values[curve.best]:.2f} (epoch {curve.epochs[curve.best]})"
-                label = _label(name, f"{shown_name(key)} {best}", alike)
+                label = _label(name, f"{shown_name(key)} {best}", named)
                 of_scores.append(Series(label, curve.epochs, values))
         title, label = f"Training loss by epoch{which}", "training loss, with any dropout (nats)"
         losses.append(Chart(title, "lines", "epoch", label, of_losses))

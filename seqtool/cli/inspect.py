@@ -243,7 +243,8 @@ def _plot(paths: Sequence[Path], output: Path, as_json: bool) -> None:
         sizes = _sizes(path)
         report = Report("Size by order", charts=[sizes_chart(sizes)], values={"orders": sizes})
     else:
-        report = learning_curves([log for path in paths for log in find_logs(path)])
+        logs = [log for path in paths for log in find_logs(path)]
+        report = learning_curves(logs, settings=False)
     picture = save_picture(report.charts, output)
     if as_json:
         return cli.emit(to_json(report))

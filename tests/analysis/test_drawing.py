@@ -13,7 +13,7 @@ from seqtool.analysis.drawing import save_charts, svg_of
 from seqtool.analysis.page import page
 from seqtool.analysis.report import Chart, Report, Series, Table, cell_texts
 
-pytest.importorskip("matplotlib", reason="the extra plot is not installed")
+pytest.importorskip("matplotlib", reason="matplotlib is not installed: make install")
 
 HOSTILE = '<script>"&$\x1b[31m'
 SHOWN = HOSTILE.replace("\x1b", "\N{REPLACEMENT CHARACTER}")
