@@ -28,13 +28,13 @@ from conftest import CommandResult
 from typer.main import get_params_from_function
 
 from seqtool.cli.app import COMMANDS, GROUPS, complete, load_commands, main
-from seqtool.cli.help import MANUAL, TOPICS
+from seqtool.cli.help import MANUAL, TOPICS, page_of
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 PAGES = {
     page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8")
-    for page in (README, *sorted(MANUAL.glob("*.md")))
+    for page in (README, *sorted(MANUAL.rglob("*.md")))
 }
 
 _PARSER = "--set {0}training.epochs=1 --set {0}learning.min_steps=2 --set {0}model.encoder_size=8"
@@ -52,6 +52,7 @@ SHORTER = (
         "--set segmenter.learning.min_steps=2 --set folds=2 "
         "--set time_limit=null --threads 1",
     ),
+    ("train-parser .*--distil", f"{_ONE} --hidden 16"),
     ("train-parser .*(linear|mst)", "--set training.epochs=1 --set hash_bits=16 --threads 1"),
     ("train-parser .*--preset accurate", f"{_ONE} --hidden 16 --set model.encoder_size=8"),
     ("train-parser .*(graph|crf|matrix-tree)", f"{_ONE} --set model.encoder_size=8"),
@@ -80,12 +81,14 @@ PARSER = {"runs/parser": f"seqtool train-parser {TREEBANK}"}
 OTHER = {"runs/other": f"seqtool train-parser {TREEBANK} --seed 2"}
 MINE = {"runs/mine": f"seqtool train-parser {TREEBANK} --raw"}
 TAGGER = {"runs/tagger": f"seqtool train-tagger {TREEBANK}"}
+SYNTACTIC = {"runs/syntactic": f"seqtool train-lm {TREEBANK} --syntactic"}
 BROUGHT = {
-    "seqtool/manual/evaluate.md": {**LMS, **PARSER, **OTHER, **MINE},
-    "seqtool/manual/word-surprisal.md": LMS,
-    "seqtool/manual/analyse.md": {**LMS, **PARSER, **OTHER, **TAGGER},
-    "seqtool/manual/classifiers.md": LM,
-    "seqtool/manual/server.md": MINE,
+    "seqtool/manual/measure.md": {**LMS, **PARSER, **OTHER, **MINE},
+    "seqtool/manual/parsers.md": MINE,
+    "seqtool/manual/ngrams.md": LM,
+    "seqtool/manual/look-inside.md": {**LMS, **PARSER, **OTHER, **TAGGER, **SYNTACTIC},
+    "seqtool/manual/labels.md": LM,
+    "seqtool/manual/server-and-spark.md": MINE,
     "seqtool/manual/python.md": {**PARSER, **MINE},
 }
 
@@ -256,7 +259,13 @@ def shorter(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, blocks in BLOCKS.items() if any(not block.needs for block in blocks)]
+    # the Korean page has the commands of the English one, as a test below sees
+    "name",
+    [
+        name
+        for name, blocks in BLOCKS.items()
+        if "/ko/" not in name and any(not block.needs for block in blocks)
+    ],
 )
 def test_page_runs_as_written(
     name: str,
@@ -317,12 +326,21 @@ def test_every_file_and_make_target_that_is_named_exists() -> None:
 
 
 def test_topics_are_the_pages_and_every_command_stands_on_one() -> None:
-    pages = sorted(TOPICS.keys() - {"reference", "settings"})  # these are made when asked for
-    assert pages == sorted(page.stem for page in MANUAL.glob("*.md"))
-    readme = PAGES["README.md"]
-    assert [name for name in pages if f"(seqtool/manual/{name}.md)" not in readme] == []
+    topics = TOPICS.keys() - {"reference", "settings"}  # these are made when asked for
+    pages = sorted(page_of(name).relative_to(ROOT).as_posix() for name in topics)
+    assert pages == sorted(PAGES.keys() - {"README.md"})
+    assert [name for name in pages if f"({name})" not in PAGES["README.md"]] == []
     text = "".join(PAGES.values())
     assert [name for name in COMMANDS if f"seqtool {name}" not in text] == []
+
+
+def test_the_korean_page_has_the_commands_of_the_english_one() -> None:
+    english, korean = (
+        [block._replace(line=0) for block in BLOCKS[page_of(name).relative_to(ROOT).as_posix()]]
+        for name in ("first-hour", "ko")
+    )
+    assert english
+    assert korean == english
 
 
 @pytest.mark.parametrize("name", PAGES)

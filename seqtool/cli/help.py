@@ -20,30 +20,21 @@ MANUAL = Path(__file__).resolve().parents[1] / "manual"
 
 # page of the manual -> what it is about, in the order of `seqtool help`
 TOPICS = {
-    "install": "with PyTorch, with its build for the CPU, without it",
-    "prepare-text": "turn text into a prepared corpus; check a treebank",
-    "ngrams": "n-gram models: smoothing, pruning, ARPA files; sparse non-negative matrices",
-    "neural-language-models": "train RNN, LSTM, GRU, RHN and window models; resume, reproduce",
-    "syntactic": "a language model that parses, with exact sums over all trees",
-    "mixing-and-adapting": "interpolate models; cache and dynamic evaluation",
-    "parsing": "parse your own language: treebank, raw text, segmenter, tagger, parser",
-    "classifiers": "labels of texts: topics, sentiments; linear and recurrent classifiers",
-    "server": "parse over HTTP: UDPipe's clients, a page on which one types, limits",
-    "word-surprisal": "surprisal of words, for R and pandas: stimuli, spillover, word ends",
-    "evaluate": "perplexity, parser scores, comparisons, learning curves",
-    "minimal-pairs": "what a language model knows of grammar, by pairs of sentences",
-    "word-states": "the vectors that a network has for the words of a text",
-    "analyse": "what models do: context, surprisal, gradients, gates, errors; one page of it all",
-    "why-gates": "why plain networks forget, and what gates change: seven models measured",
-    "formats": "files that are read and written: text, corpora, models, ARPA, CoNLL-U",
-    "past-one-machine": "several processes and machines: --jobs, Apache Spark, from Python too",
+    "first-hour": "install, first models, where to read on",
+    "ko": "처음 한 시간: the first hour, in Korean",
+    "language-models": "prepare text; train networks; mix and adapt them",
+    "ngrams": "n-gram models: smoothing, pruning, ARPA files; n-best lists",
+    "parsing": "parse your language: treebank, plain text, pictures",
+    "parsers": "kinds of parsers, and which one to take",
+    "measure": "perplexity, surprisal, minimal pairs, scores, search",
+    "look-inside": "what models do: context, gradients, gates; why gates",
+    "labels": "labels of texts and names: topics, sentiments, named entities",
+    "server-and-spark": "parse over HTTP; several processes, DuckDB, Apache Spark",
+    "formats": "files that are read and written; reliability; reproducibility",
     "python": "the same from Python",
-    "glossary": "the terms of the manual: gold, held out, fold, beam, vote, perplexity",
-    "figures": "measured results: table, command, date, machine",
-    "experiments": "what was tried without gain",
-    "reliability": "crashes, damaged and hostile files, reproducibility, how it is tested",
-    "troubleshooting": "messages, memory, held-out data, interrupted runs",
-    "development": "the source tree, checks and tests",
+    "troubleshooting": "messages, memory, interrupted runs; a glossary of terms",
+    "results": "what seqtool reaches, beside other programs",
+    "development": "the source tree, checks and tests; what was tried without gain",
     "reference": "every command with its options",
     "settings": "every setting with its default, presets and recipes",
 }
@@ -117,13 +108,18 @@ def show_manual(
     elif name == "settings":
         _show(settings_page())
     elif name in TOPICS:
-        _show((MANUAL / f"{name}.md").read_text(encoding="utf-8"))
+        _show(page_of(name).read_text(encoding="utf-8"))
     elif name in app.COMMANDS or name in app.GROUPS:
         _show_help(name)
     else:
         near = {*TOPICS, *app.COMMANDS}
         hint = did_you_mean(name, near, otherwise="`seqtool help` lists the pages")
         raise ConfigError(f"the manual has no page or command {name!r}", hint=hint)
+
+
+def page_of(topic: str) -> Path:
+    """Return the file of a page: of a language, its first hour."""
+    return MANUAL / topic / "first-hour.md" if topic == "ko" else MANUAL / f"{topic}.md"
 
 
 def _show_help(command: str) -> None:

@@ -51,7 +51,7 @@ def test_a_terminal_shows_a_page_in_the_pager(tmp_path: Path) -> None:
     pager.chmod(0o755)
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "seqtool", "help", "evaluate"],
+        [sys.executable, "-m", "seqtool", "help", "measure"],
         stdin=child,
         stdout=child,
         stderr=child,
