@@ -261,7 +261,7 @@ def _exit_code(error: BaseException, stopped_by: int | None, debug: bool) -> int
         _report(message, NO_MEMORY_HINT)
         return 1
     if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] == "torch":
-        hint = "pip install torch; `seqtool help install` has smaller builds of it"
+        hint = "pip install torch; `seqtool help first-hour` has smaller builds of it"
         _report("this needs PyTorch, which is not installed", hint)
         return 1
     if isinstance(error, OSError):

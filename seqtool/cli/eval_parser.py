@@ -156,7 +156,7 @@ def _parsed(
         if any(row[UPOS] != "_" for sentence in gold for row in sentence.rows):
             cli.note(
                 f"{shown}: gold words, and the tags and lemmas that {name} has; to score it from "
-                "plain text, see the manual: seqtool help evaluate"
+                "plain text, see the manual: seqtool help measure"
             )
 
     def copies() -> Iterator[Sentence]:

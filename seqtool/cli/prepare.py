@@ -203,7 +203,7 @@ def check_treebanks(inputs: list[str], as_json: bool, *, strict: bool = False) -
     if summary.broken:
         total = summary.sentences + len(summary.broken)
         what = f"{len(summary.broken):,} of {counted(total, 'sentence')} cannot be used"
-        raise DataError(what, hint="mend them, or leave them out with --skip-invalid")
+        raise DataError(what, hint="mend them; a training leaves them out with --skip-invalid")
     for doubtful in summary.doubtful[:SHOWN]:
         cli.note(f"doubtful: {doubtful}")
     if strict and summary.doubtful:

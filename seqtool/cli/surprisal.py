@@ -92,7 +92,7 @@ def surprisal(
 
     Words are what blanks separate. For models of characters, bytes or subwords, the pieces of a
     word are summed, and that the word ends counts for it, not for the next one. The table is for R,
-    pandas or a spreadsheet: see `seqtool help word-surprisal`. With --json there is one object, of
+    pandas or a spreadsheet: see `seqtool help measure`. With --json there is one object, of
     the totals and, without -o, the rows.
     """
     from seqtool.core.progress import progress_bar

@@ -533,7 +533,7 @@ def _open(path: str | Path, device: str) -> Any:
     header = read_header(directory)
     if header.kind not in LOADERS:
         what = f"a model of kind {header.kind!r} is unknown to this seqtool"
-        raise ModelError(what, hint="upgrade seqtool (`seqtool help install`)", path=path)
+        raise ModelError(what, hint="install a newer one (`seqtool help first-hour`)", path=path)
     return LOADERS[header.kind](directory, header, device=device)
 
 

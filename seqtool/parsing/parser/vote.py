@@ -5,7 +5,7 @@ its own tree. The weighted sums are the scores of a graph, whose best spanning t
 from ROOT is taken: it has the most heads that are expected to be right, if one of the parsers,
 drawn by chance, is (Sagae & Lavie 2006; Kuncoro et al. 2016). The label of an arc is that for which
 those have most who have the arc. A parser's weight is by its errors on the validation part. The
-manual's page of experiments has other ways to count votes, which make little difference.
+page for developers has other ways to count votes, which make little difference.
 """
 
 from __future__ import annotations

@@ -21,8 +21,7 @@ from seqtool.parsing.parser.transition.transitions import UNATTACHED, Configurat
 
 LANE_ROWS = 256  # hypotheses scored together
 NODE_ROWS = 1 << 20  # rows of nodes at most (40 bytes each), unless one sentence needs more
-# nats behind the best of its sentence at which a hypothesis is given up; the manual has what other
-# margins bring ("Global training" among the experiments)
+# nats behind the best of its sentence at which a hypothesis is given up
 BEAM_MARGIN = 1.6
 
 # (configurations, which of them, scores to fill [N, transitions])
