@@ -52,6 +52,7 @@ $(JUDGES): $(INSTALLED)
 	@touch $@
 
 judges: $(JUDGES)  ## install what tests compare with: KenLM, UDPipe ... (0.7 GB)
+	@:
 
 install-scale: $(INSTALLED)  ## install DuckDB and Spark too (0.8 GB; Spark needs Java 17)
 	@$(PIP_INSTALL) '.[scale]'

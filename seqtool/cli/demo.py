@@ -60,7 +60,7 @@ COMPARED = (
     "time of the training."
 )
 INTRO = """\
-The demo takes about two minutes, or longer on a busy computer. Each step shows
+The demo takes one to two minutes, or longer on a busy computer. Each step shows
 commands that you can type, and the important lines of their output. A command
 without an input reads the English sample of seqtool."""
 # the first sentence of the test part has 12 words; a line of names or text stands above them

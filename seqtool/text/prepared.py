@@ -410,7 +410,7 @@ def check_preparation(
         if value != has and (name in typed or value != default):
             raise ConfigError(
                 f"{name} is {value}, but the corpus was prepared with {has}",
-                hint=f"leave {name} out, or prepare the text again",
+                hint=f"set {name} to {has}, or prepare the text again",
                 path=corpus.path,
             )
 
