@@ -258,32 +258,32 @@ def race_parsers(bench: Bench) -> tuple[dict[str, Any], dict[str, Any]]:
     return trained, bench.run(f"bench_parser.py --model fast --udpipe {udpipe} --test {dev}")
 
 
+def parser_row(
+    task: str, ours: dict[str, Any], peer: str, theirs: dict[str, Any], cost: str, command: str
+) -> Row:
+    """Return a row of two parsers, by their LAS and words per second."""
+    shown, other = (
+        f"{side['las']:.2f}; {side['words_per_second']:,.0f}" for side in (ours, theirs)
+    )
+    name = f"Parser `fast`, {task}: LAS; words/s"
+    return Row(name, "English-EWT dev, gold tags", shown, f"{peer}: {other}", cost, command)
+
+
 def fast(bench: Bench) -> Row:
     """The greedy parser beside UDPipe's."""
     trained, race = race_parsers(bench)
     ours, theirs = race["seqtool_beam_1"], race["udpipe_beam_1"]
-    return Row(
-        "Parser `fast`, greedy: LAS; words/s",
-        "English-EWT dev, gold tags",
-        f"{ours['las']:.2f}; {ours['words_per_second']:,.0f}",
-        f"UDPipe 1: {theirs['las']:.2f}; {theirs['words_per_second']:,.0f}",
-        training(trained["processor_seconds"]),
-        "seqtool train-parser TRAIN --dev DEV`, then `seqtool eval-parser DEV",
-    )
+    cost = training(trained["processor_seconds"])
+    command = "seqtool train-parser TRAIN --dev DEV`, then `seqtool eval-parser DEV"
+    return parser_row("greedy", ours, "UDPipe 1", theirs, cost, command)
 
 
 def beam(bench: Bench) -> Row:
     """The same two with a beam."""
     _, race = race_parsers(bench)
     ours, theirs = race["seqtool_beam_4"], race["udpipe_beam_5"]
-    return Row(
-        "Parser `fast`, beam of 4: LAS; words/s",
-        "English-EWT dev, gold tags",
-        f"{ours['las']:.2f}; {ours['words_per_second']:,.0f}",
-        f"UDPipe 1, beam of 5: {theirs['las']:.2f}; {theirs['words_per_second']:,.0f}",
-        "as above",
-        "seqtool eval-parser DEV --beam 4",
-    )
+    command = "seqtool eval-parser DEV --beam 4"
+    return parser_row("beam of 4", ours, "UDPipe 1, beam of 5", theirs, "as above", command)
 
 
 def crf(bench: Bench) -> Row:
